@@ -382,6 +382,49 @@ fn a_system_v_queue_comes_back_with_types_mode_and_size() {
 }
 
 #[test]
+fn a_system_v_queue_comes_back_with_its_policies_and_closed() {
+    let place = Place::new();
+    let site = &place.site;
+    let policies = ["--retry-delay", "500ms..1m", "--close-with-last-producer"];
+    site.umsg(&[&["create", "key:0x55"][..], &policies].concat())
+        .text();
+    site.umsg(&["send", "key:0x55", "now", "-t", "3"]).text();
+    let namespace = umsg::Namespace::at(site.path()).unwrap();
+    let mut options = umsg::sysv::OpenOptions::new();
+    let queue = options.namespace(&namespace).open(0x55).unwrap();
+    let hour = std::time::Duration::from_secs(3600);
+    queue.send_after(3, b"later", hour).unwrap();
+    queue.reopen_send().unwrap();
+    queue.close_send().unwrap();
+    let file = place.file("closed.umsg");
+    let file = file.to_str().unwrap();
+    site.umsg(&["dump", "key:0x55", "-o", file]).fails(
+        0,
+        &["key:0x55: the file lacks the leased and delayed messages (1); "],
+    );
+    site.umsg(&["load", file, "key:0x56"]).text();
+    let copy = site.umsg(&["stat", "key:0x56", "--json"]).json();
+    let saved = site.umsg(&["stat", "key:0x55", "--json"]).json();
+    for same in [
+        "retry_delay_seconds",
+        "close_with_last_producer",
+        "messages",
+    ] {
+        assert_eq!(copy[same], saved[same], "{same}");
+        assert!(!copy[same].is_null(), "{same}: {copy}");
+    }
+    assert_eq!(copy["send_closed"], true);
+    site.umsg(&["send", "key:0x56", "more"])
+        .fails(1, &["closed"]);
+    // A queue that exists stays open.
+    site.umsg(&["create", "key:0x57"]).text();
+    site.umsg(&["load", file, "key:0x57", "--into-existing"])
+        .text();
+    site.umsg(&["send", "key:0x57", "more"]).text();
+    assert_eq!(typed(site, "0x57").len(), 2);
+}
+
+#[test]
 fn messages_of_a_system_v_queue_are_added_to_another_all_or_none() {
     let place = with_typed_queue();
     let dumped = place.site.umsg(&["dump", "0x51"]).output;

@@ -26,8 +26,9 @@ use crate::{place, progress, streams};
 /// times, and with its policies. `umsg load` makes a queue from it. A message for a later delivery is saved with the time that is left, and a
 /// queue that is closed for sending is closed when it is loaded.
 ///
-/// The file does not hold leased messages that are not yet acknowledged, or messages that are set aside for a dead-letter queue. A line on standard error reports them. The file appears whole or not at all, and only its owner
-/// can read it.
+/// The file does not hold leased messages that are not yet acknowledged, messages that are set aside for a dead-letter queue, or messages of
+/// a System V queue for a later delivery. A line on standard error reports them. The file appears whole or not at all, and only its owner can
+/// read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -89,7 +90,7 @@ impl Dump {
                     Snapshot::of(&opened.queue).map_err(|error| opened.not_seen(&error))?;
                 let status = opened.queue.status();
                 let held = status.attributes.leased + status.set_aside;
-                self.warn(held as u64);
+                self.warn("leased and set-aside", held as u64);
                 Ok(Saved::Posix(snapshot.named(name)))
             }
             Address::SystemV(label) => {
@@ -97,17 +98,18 @@ impl Dump {
                 let queue = &attached.queue;
                 let snapshot =
                     sysv::Snapshot::of(queue).map_err(|error| attached.not_seen(&error))?;
-                self.warn(queue.status().map_or(0, |status| status.leased));
+                let held = queue.status().map(|status| status.leased + status.delayed);
+                self.warn("leased and delayed", held.unwrap_or(0));
                 Ok(Saved::SystemV(snapshot))
             }
         }
     }
 
     /// Reports messages that the file does not hold: removing the queue would lose them.
-    fn warn(&self, held: u64) {
+    fn warn(&self, kinds: &str, held: u64) {
         if held != 0 {
             say(format_args!(
-                "{}: the file lacks the leased and set-aside messages ({held}); see `umsg stat {}`",
+                "{}: the file lacks the {kinds} messages ({held}); see `umsg stat {}`",
                 self.queue, self.queue
             ));
         }

@@ -18,6 +18,7 @@ use crate::failure::{Code, Explain, Failure, Result, with_command, with_hint};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::{self, Format, json};
+use crate::values::RetryDelay;
 use crate::{place, progress, streams};
 
 /// Create a queue from a file that `umsg dump` wrote
@@ -25,8 +26,8 @@ use crate::{place, progress, streams};
 /// The queue gets the saved attributes, regardless of the umask, and the messages in their order, with their priorities, senders and times. The
 /// queue appears when it is complete. The command refuses a file that was cut short or altered.
 ///
-/// A System V queue gets its saved key, mode, size (qbytes) and messages with their types. The command is the sender of the messages, and
-/// the queue appears before the messages, which appear all at once.
+/// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The command is the sender of the
+/// messages, and the queue appears before the messages, which appear all at once. A queue that was closed for sending is closed after them.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -107,7 +108,13 @@ impl Load {
             Some(sysv::PRIVATE) => Label::Id(attached.queue.id()).to_string(),
             _ => label.canonical(),
         };
-        if let Err(error) = snapshot.send_all(&attached.queue) {
+        let closes = snapshot.info().send_closed && !self.into_existing;
+        let sent = snapshot.send_all(&attached.queue);
+        let done = sent.and_then(|()| match closes {
+            true => attached.queue.close_send().map(drop),
+            false => Ok(()),
+        });
+        if let Err(error) = done {
             let why = attached.explain_send(&error);
             let code = error.code();
             if !self.into_existing {
@@ -193,7 +200,8 @@ fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
         .take(VERSION_END)
         .read_to_end(&mut start)
         .map_err(SnapshotError::Read)?;
-    let is_system_v = start.get(8..10) == Some(&SYSTEM_V);
+    let version = start.get(8..10);
+    let is_system_v = SYSTEM_V.iter().any(|of| version == Some(&of[..]));
     let whole = io::Cursor::new(start).chain(from);
     match is_system_v {
         true => sysv::Snapshot::read(whole).map(Saved::SystemV),
@@ -201,17 +209,17 @@ fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
     }
 }
 
-/// The end of the major version in a snapshot, and the version of System V queues. Source: docs/snapshot.md.
+/// The end of the major version in a snapshot, and the versions of System V queues. Source: docs/snapshot.md.
 const VERSION_END: u64 = 10;
-const SYSTEM_V: [u8; 2] = 2_u16.to_le_bytes();
+const SYSTEM_V: [[u8; 2]; 2] = [2_u16.to_le_bytes(), 4_u16.to_le_bytes()];
 
 /// Creates the queue for a snapshot.
 fn create(namespace: &Namespace, info: &sysv::SnapshotInfo, label: Label) -> Result<Attached> {
     // The queue may hold more than its limit if the limit was lowered: the messages need room.
     let qbytes = info.qbytes.max(info.bytes).max(info.messages);
     let wanted = Wanted {
-        retry_delay: None,
-        close_with_last_producer: false,
+        retry_delay: info.retry_delay.map(RetryDelay::from),
+        close_with_last_producer: info.close_with_last_producer,
         qbytes: Some(u32::try_from(qbytes).unwrap_or(u32::MAX)),
         mode: Some(info.mode),
         exclusive: true,

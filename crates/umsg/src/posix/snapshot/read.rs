@@ -81,17 +81,13 @@ impl<R: Read> Source<R> {
     }
 
     fn header(&mut self) -> Result<Header, SnapshotError> {
-        let (major, rest) = self.fields_of(&[MAJOR_WITH_STATES, MAJOR], Header::least)?;
+        let (major, rest) = self.fields(&[MAJOR_WITH_STATES, MAJOR], Header::least)?;
         Header::decode(major, &rest).map_err(|what| self.damaged(what))
     }
 
-    /// Reads a header of this major version and of at least this length. Returns the bytes of its fields.
-    pub(crate) fn fields(&mut self, expected: u16, least: usize) -> Result<Vec<u8>, SnapshotError> {
-        self.fields_of(&[expected], |_| least).map(|(_, rest)| rest)
-    }
-
-    /// As [`fields`](Self::fields), of one of these major versions, which is returned. `least` gives the length for each.
-    fn fields_of(
+    /// Reads a header of one of these major versions, the highest first, and of at least the length that `least` gives for it. Returns the
+    /// version and the bytes of the fields.
+    pub(crate) fn fields(
         &mut self,
         versions: &[u16],
         least: impl FnOnce(u16) -> usize,

@@ -2,14 +2,14 @@
 
 mod format;
 
-use self::format::{HEADER, MAJOR, RECORD_HEAD, Record, time};
+use self::format::{MAJOR, MAJOR_WITH_STATES, RECORD_HEAD, Record, least_header, time};
 use super::error::ReceiveError;
 use super::queue::{Heeds, Queue};
 use crate::posix::snapshot::read::Source;
 use crate::posix::snapshot::write::Sink;
 use crate::posix::{SnapshotError, SnapshotPart};
 use std::io::{self, Read, Write};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::{self, Deadline};
 
 /// A System V queue's attributes and messages at one instant, in memory of the process.
@@ -47,12 +47,18 @@ pub struct SnapshotInfo {
     pub msgmax: u32,
     /// The bytes that may be queued.
     pub qbytes: u64,
-    /// Number of queued messages.
+    /// Number of queued messages. Leased and delayed messages are not in a snapshot.
     pub messages: u64,
     /// Number of queued bytes.
     pub bytes: u64,
     /// Time of the snapshot.
     pub taken: SystemTime,
+    /// True if the queue was closed for sending.
+    pub send_closed: bool,
+    /// True if the end of the last producer closes the queue for sending.
+    pub close_with_last_producer: bool,
+    /// The delay before a returned message is delivered again: the first time, and at most. `None` for no delay.
+    pub retry_delay: Option<(Duration, Duration)>,
 }
 
 /// A message in a snapshot.
@@ -89,6 +95,8 @@ impl Snapshot {
     /// # Errors
     /// The errors of [`Queue::peek`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
+        // First: a closed queue gets no message between this and the copy of its messages.
+        let send_closed = queue.is_send_closed();
         let (seen, bytes) = queue.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
             queue.engine.all_messages(call)
         })?;
@@ -96,6 +104,7 @@ impl Snapshot {
             super::ControlError::Removed => ReceiveError::Removed,
             _ => ReceiveError::PermissionDenied,
         })?;
+        let delivery = queue.delivery();
         Ok(Snapshot {
             info: SnapshotInfo {
                 key: queue.key(),
@@ -105,6 +114,9 @@ impl Snapshot {
                 messages: seen.len() as u64,
                 bytes: bytes.len() as u64,
                 taken: time(clock::realtime()),
+                send_closed,
+                close_with_last_producer: delivery.close_with_last_producer,
+                retry_delay: delivery.retry_delay,
             },
             heads: seen.iter().map(Record::of).collect(),
             bytes,
@@ -194,12 +206,13 @@ impl Snapshot {
     /// ```
     ///
     /// # Errors
-    /// [`SnapshotError::NotASnapshot`], `OtherVersion` (1 for a snapshot of a POSIX queue), `Truncated`, `Damaged`, `NoMemory`, `Read`. A
+    /// [`SnapshotError::NotASnapshot`], `OtherVersion` (1 or 3 for a snapshot of a POSIX queue), `Truncated`, `Damaged`, `NoMemory`, `Read`. A
     /// file that was truncated, or with an altered byte, is refused.
     pub fn read(from: impl Read) -> Result<Snapshot, SnapshotError> {
         let mut source = Source::new(from);
-        let fields = source.fields(MAJOR, HEADER)?;
-        let (info, record_head) = format::decode(&fields).map_err(|what| source.damaged(what))?;
+        let (major, fields) = source.fields(&[MAJOR_WITH_STATES, MAJOR], least_header)?;
+        let (info, record_head) =
+            format::decode(major, &fields).map_err(|what| source.damaged(what))?;
         let mut snapshot = Snapshot {
             info,
             heads: Vec::new(),
@@ -240,7 +253,7 @@ impl Snapshot {
     }
 
     /// Sends all messages to a queue, behind those that it holds. The messages have the caller as their sender, and the present time
-    /// as their time of sending.
+    /// as their time of sending. The queue keeps its own attributes; [`info`](Self::info) has the saved ones.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -346,6 +359,62 @@ mod tests {
             assert!(Snapshot::read(&whole[..at]).is_err(), "{at} bytes");
         }
         assert!(Snapshot::read(&[&whole[..], b"x"].concat()[..]).is_err());
+    }
+
+    /// Returns a snapshot of a queue with one message, which is closed for sending and has both policies.
+    fn with_states() -> Snapshot {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let namespace = crate::Namespace::at(dir.path()).unwrap();
+        let mut options = OpenOptions::new();
+        let [first, most] = [1, 60].map(Duration::from_secs);
+        options
+            .create(true)
+            .namespace(&namespace)
+            .retry_delay(first, most);
+        let queue = options.close_with_last_producer(true).open(0x77).unwrap();
+        queue.send(3, b"message").unwrap();
+        queue.close_send().unwrap();
+        Snapshot::of(&queue).unwrap()
+    }
+
+    #[test]
+    fn a_queue_with_states_is_saved_in_version_4_and_others_in_version_2() {
+        let snapshot = with_states();
+        let [first, most] = [1, 60].map(Duration::from_secs);
+        let file = written(&snapshot);
+        assert_eq!((file[8], file[10], file[12]), (4, 0, 88));
+        // docs/snapshot.md: the flags, then the delays.
+        let mut states = 6_u32.to_le_bytes().to_vec();
+        for delay in [1_000_000_000, 60_000_000_000_u64] {
+            states.extend(delay.to_le_bytes());
+        }
+        assert_eq!(file[64..84], states);
+        let read = Snapshot::read(&file[..]).unwrap();
+        assert_eq!(read.info(), snapshot.info());
+        assert!(read.info().send_closed && read.info().close_with_last_producer);
+        assert_eq!(read.info().retry_delay, Some((first, most)));
+        assert_eq!(written(&read), file);
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        assert_eq!(written(&Snapshot::of(&queue(&dir)).unwrap())[8], 2);
+    }
+
+    #[test]
+    fn a_file_of_version_4_that_was_altered_or_cut_short_is_refused() {
+        let whole = written(&with_states());
+        for at in 0..whole.len() {
+            let mut altered = whole.clone();
+            altered[at] ^= 0x81;
+            assert!(Snapshot::read(&altered[..]).is_err(), "byte {at}");
+            assert!(Snapshot::read(&whole[..at]).is_err(), "{at} bytes");
+        }
+        // A header of version 4 with the length of version 2.
+        let mut short = whole;
+        short[12] = 68;
+        let error = Snapshot::read(&short[..]).unwrap_err();
+        assert!(
+            error.to_string().contains("its length is out of range"),
+            "{error}"
+        );
     }
 
     #[test]
