@@ -3,7 +3,7 @@
 use super::queues::{CallError, Kind, SIZE, Soak, done};
 use crate::support::Random;
 use crate::support::actor::Actor;
-use crate::support::harass::{how, take_time, waiting};
+use crate::support::harass::{delay, how, take_time, waiting};
 use crate::support::journal::{How, Journal};
 use crate::support::place::Place;
 use crate::support::points::Face;
@@ -67,7 +67,8 @@ fn send_in_place(actor: &mut Actor<'_>, random: &mut Random) -> bool {
     reserved
 }
 
-/// Holds a few leases at a time, and acknowledges most of them; some are returned, and some end by themselves.
+/// Holds a few leases at a time, and acknowledges most of them; some are returned, at once or
+/// with a delay, and some end by themselves.
 fn receive_in_place(actor: &mut Actor<'_>, random: &mut Random) -> bool {
     let leases: Vec<_> = (0..=random.below(4))
         .map_while(|_| done(actor.lease(how(random))))
@@ -77,6 +78,7 @@ fn receive_in_place(actor: &mut Actor<'_>, random: &mut Random) -> bool {
         match random.below(8) {
             0 => drop(lease),
             1 => end_by_itself(lease),
+            2 => lease.return_after(delay(random)).expect("a lease"),
             _ => drop(actor.acknowledge(lease).expect("a lease without a limit")),
         }
     }
@@ -182,7 +184,8 @@ impl Kind for Posix {
     }
 
     fn is_at_rest(status: &Status) -> bool {
-        let held = status.attributes.reserved + status.attributes.leased;
+        let held =
+            status.attributes.reserved + status.attributes.leased + status.attributes.delayed;
         status.blocked_receivers == 0 && held == 0
     }
 
@@ -193,7 +196,7 @@ impl Kind for Posix {
 
     fn lacks(status: &Status, journal: &Journal) -> (bool, bool) {
         let held = &status.attributes;
-        let taken = held.messages + held.reserved + held.leased;
+        let taken = held.messages + held.reserved + held.leased + held.delayed;
         // A batch may wait although the queue has some places, and other senders behind it.
         let is_full = taken + journal.most_wanted(1) as usize > held.max_messages;
         (is_full, held.messages == 0)

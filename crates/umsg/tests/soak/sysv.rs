@@ -77,7 +77,8 @@ fn receive(
     done(clerk.receive(how, want)).into_iter().collect()
 }
 
-/// Holds a few leases at a time, and acknowledges most of them; some are returned, and some end by themselves.
+/// Holds a few leases at a time, and acknowledges most of them; some are returned, at once or
+/// with a delay, and some end by themselves.
 fn lease(clerk: &mut Clerk<'_>, random: &mut Random) -> bool {
     let most = random.below(4);
     let mut one = |_| {
@@ -93,6 +94,7 @@ fn lease(clerk: &mut Clerk<'_>, random: &mut Random) -> bool {
                 lease.limit(Duration::from_millis(1)).expect("a lease");
                 std::mem::forget(lease);
             }
+            2 => lease.return_after(harass::delay(random)).expect("a lease"),
             _ => drop(clerk.acknowledge(lease).expect("a lease without a limit")),
         }
     }
@@ -192,7 +194,8 @@ impl Kind for SystemV {
     }
 
     fn is_at_rest(status: &Status) -> bool {
-        Self::blocked(status) == (0, 0) && status.leased == 0 && status.entry.messages == 0
+        let held = status.leased + status.delayed;
+        Self::blocked(status) == (0, 0) && held == 0 && status.entry.messages == 0
     }
 
     fn repairs(status: &Status) -> u64 {

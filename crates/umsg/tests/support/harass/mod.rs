@@ -150,6 +150,11 @@ fn some_time(random: &mut Random) -> SystemTime {
     }
 }
 
+/// Chooses how long a returned message waits for its next delivery.
+pub fn delay(random: &mut Random) -> Duration {
+    Duration::from_micros(random.below(5000))
+}
+
 pub fn waiting(random: &mut Random) -> Waiting {
     match random.below(3) {
         0 => Waiting::Blocking,
