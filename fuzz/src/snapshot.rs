@@ -2,14 +2,17 @@
 
 use super::home::Home;
 use super::input::Input;
+use std::time::Duration;
 use umsg::posix::{OpenOptions, Queue, Snapshot};
 use umsg::sysv;
 
 pub fn run(home: &Home, data: &[u8]) {
     let mut input = Input::new(data);
-    let bytes = match input.byte() {
-        0 => altered(home, &mut input),
-        1 => altered_sysv(home, &mut input),
+    let bytes = match input.byte() % 5 {
+        0 => altered(home, &mut input, false),
+        1 => altered_sysv(home, &mut input, false),
+        2 => altered(home, &mut input, true),
+        3 => altered_sysv(home, &mut input, true),
         _ => input.rest().to_vec(),
     };
     read_sysv(&bytes);
@@ -25,17 +28,23 @@ pub fn run(home: &Home, data: &[u8]) {
     Snapshot::read(&mut &again[..]).expect("what was written");
 }
 
-/// One of a real queue, some bytes of which are not what they were.
-fn altered(home: &Home, input: &mut Input<'_>) -> Vec<u8> {
+/// A delay that no run reaches.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A snapshot of a real queue with altered bytes. With `states`, the queue has a delayed message: format 3.
+fn altered(home: &Home, input: &mut Input<'_>, states: bool) -> Vec<u8> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
     options.max_messages(4).message_size(100);
     let queue: Queue = options
         .namespace(&home.namespace)
-        .open("/saved")
+        .open(if states { "/saved-3" } else { "/saved" })
         .expect("a queue");
     for number in 0..3_u32 {
         let _ = queue.try_send(&[number as u8; 30], number);
+    }
+    if states {
+        let _ = queue.try_send_after(&[3; 30], 3, LONG);
     }
     let mut bytes = Vec::new();
     queue.snapshot(&mut bytes).expect("a snapshot");
@@ -43,10 +52,14 @@ fn altered(home: &Home, input: &mut Input<'_>) -> Vec<u8> {
     bytes
 }
 
-/// The same for a System V queue.
-fn altered_sysv(home: &Home, input: &mut Input<'_>) -> Vec<u8> {
+/// The same for a System V queue. With `states`, the queue has a retry delay: format 4.
+fn altered_sysv(home: &Home, input: &mut Input<'_>, states: bool) -> Vec<u8> {
     let mut options = sysv::OpenOptions::new();
-    let queue = options.create(true).namespace(&home.namespace).open(0x5a5a);
+    options.create(true).namespace(&home.namespace);
+    let queue = match states {
+        true => options.retry_delay(LONG, LONG).open(0x5a5b),
+        false => options.open(0x5a5a),
+    };
     let queue = queue.expect("a queue");
     for number in 1..4_u8 {
         let _ = queue.try_send(number.into(), &[number; 30]);
