@@ -42,35 +42,129 @@ pub struct Redrive {
 
 impl Redrive {
     /// Selects all dead letters.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// use umsg::posix::Redrive;
+    ///
+    /// assert_eq!(failed.dead_letters(&Redrive::new())?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn new() -> Redrive {
         Redrive::default()
     }
 
     /// Sends the messages to this queue of the same namespace, wherever they come from.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// use umsg::posix::Redrive;
+    ///
+    /// failed.redrive(&Redrive::new().to("/jobs"))?;
+    /// assert_eq!(jobs.try_receive_vec()?.data, b"resize image 7");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn to(mut self, name: impl AsRef<OsStr>) -> Redrive {
         self.to = Some(name.as_ref().to_owned());
         self
     }
 
     /// Selects the message with this [`History::id`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// use umsg::posix::Redrive;
+    ///
+    /// let first = &failed.dead_letters(&Redrive::new())?[0];
+    /// assert_eq!(failed.redrive(&Redrive::new().id(first.id))?.messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn id(mut self, id: u64) -> Redrive {
         self.id = Some(id);
         self
     }
 
     /// Selects messages that left their source for this reason.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// use umsg::posix::{DeadReason, Redrive};
+    ///
+    /// assert_eq!(failed.redrive(&Redrive::new().reason(DeadReason::Expired))?.messages, 0);
+    /// assert_eq!(failed.redrive(&Redrive::new().reason(DeadReason::Undelivered))?.messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn reason(mut self, reason: DeadReason) -> Redrive {
         self.reason = Some(reason);
         self
     }
 
     /// Selects messages that come from this queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// use umsg::posix::Redrive;
+    ///
+    /// assert_eq!(failed.dead_letters(&Redrive::new().source("/jobs"))?.len(), 1);
+    /// assert!(failed.dead_letters(&Redrive::new().source("/mails"))?.is_empty());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn source(mut self, name: impl AsRef<OsStr>) -> Redrive {
         self.source = Some(name.as_ref().to_owned());
         self
     }
 
     /// Selects at most this many messages, in the order in which the queue would deliver them.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// use umsg::posix::Redrive;
+    ///
+    /// assert_eq!(failed.redrive(&Redrive::new().count(10))?.messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn count(mut self, most: usize) -> Redrive {
         self.most = Some(most);
         self

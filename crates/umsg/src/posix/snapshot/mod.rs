@@ -125,6 +125,21 @@ pub struct SavedMessage<'a> {
 
 impl SavedMessage<'_> {
     /// Returns the history of a dead letter, and of a message that was one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// let snapshot = umsg::posix::Snapshot::of(&failed)?;
+    /// let letter = snapshot.messages().next().expect("a message");
+    /// assert_eq!(letter.history().expect("a dead letter").deliveries, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn history(&self) -> Option<History> {
         self.history
