@@ -196,10 +196,12 @@ fn a_thousand_processes_that_were_notified_and_have_not_run_since_keep_others_fr
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
-    // As docs/format.md has it: eight records in the fixed part, 1024 at the end of the file. The process lives.
-    let len = file.metadata().unwrap().len();
+    // As docs/format.md has it: eight records in the fixed part, 1024 before the two regions of 4,164 slots that end the file. The
+    // process lives.
+    let [deliveries, histories] = [16, 320].map(|len: u64| (4164 * len).next_multiple_of(4096));
+    let end = file.metadata().unwrap().len() - deliveries - histories;
     let all = (0..8).map(|index| 6784 + index * 64);
-    for record in all.chain((0..1024).map(|index| len - 65_536 + index * 64)) {
+    for record in all.chain((0..1024).map(|index| end - 65_536 + index * 64)) {
         write(own_pid(), record + 12);
         write(FIRED, record);
     }
@@ -207,7 +209,7 @@ fn a_thousand_processes_that_were_notified_and_have_not_run_since_keep_others_fr
     let error = queue.notify(Notify::Nothing).unwrap_err();
     assert_eq!(error, NotifyError::TooManyUntold);
     assert_eq!(error.errno(), libc::ENOMEM);
-    write(0, len - 64);
+    write(0, end - 64);
     let registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
     assert_eq!(queue.registered().unwrap().pid, own_pid());
     drop(registration);

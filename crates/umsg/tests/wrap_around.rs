@@ -332,7 +332,8 @@ fn sysv_twins(place: &Place, base: u64) -> Twins<sysv::Queue> {
     for offset in sysv_format::TICKETS {
         words[1].set_u64(offset, base);
     }
-    words[1].set_u32(sysv_format::RIGHTS, u32::MAX - 3);
+    // Bit 31 is the mark of a closed queue.
+    words[1].set_u32(sysv_format::RIGHTS, (u32::MAX >> 1) - 3);
     Twins { queues, words }
 }
 
