@@ -12,7 +12,7 @@
 //! A stream is at its end for a receiver if no message that it wants is left, and no message can come back: none is leased, delayed or offered. A
 //! process that dies after the store to the version has closed the queue. The waiters that it did not wake look at the end of their slice.
 
-use super::segment::Reply;
+use super::segment::{CLOSED, Reply};
 use super::wait::Waiter;
 use super::{Engine, Refused};
 use crate::crash::crash_point;
@@ -88,7 +88,8 @@ impl Engine {
         }
     }
 
-    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it did so.
+    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it did so. A change
+    /// of the rights wakes a sender only if there is room for its message, as in the kernel.
     pub(super) fn send_back_if_unjudged(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -97,7 +98,14 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let waits = waiters::state(waiter.node()) == State::Waiting;
-        match waits && List::of(waiter.node()) == list && !self.is_judged(waiter) {
+        if !waits || List::of(waiter.node()) != list || self.is_judged(waiter) {
+            return Ok(());
+        }
+        let is_due = list == List::Receivers || self.fits(waiter) || {
+            let changed = waiter.record.rights() ^ self.fixed().rights.version();
+            changed & CLOSED != 0
+        };
+        match is_due {
             true => self.send_one_back(receiving, waiter, list, wakes),
             false => Ok(()),
         }

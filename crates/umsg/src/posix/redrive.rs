@@ -330,15 +330,18 @@ impl Queue {
     /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this
     /// method sends or returns it.
     pub fn redrive(&self, which: &Redrive) -> Result<Redriven, ReceiveError> {
-        let letters = self.find_dead_letters(which)?;
+        if !self.access.read {
+            return Err(ReceiveError::NotReadable);
+        }
         let mut targets = Targets {
             from: self,
             number: transfer::number(self.identity.1, &self.engine),
             queues: BTreeMap::new(),
             redriven: Redriven::default(),
         };
+        // First: the messages that dead processes held are dead letters like the others then.
         targets.find_out()?;
-        for letter in letters {
+        for letter in self.find_dead_letters(which)? {
             targets.redrive(which, &letter)?;
         }
         Ok(targets.redriven)
