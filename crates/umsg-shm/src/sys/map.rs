@@ -6,16 +6,10 @@ use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The way in which this process allocates pages: one of the constants below.
-static POPULATE: AtomicU8 = AtomicU8::new(UNKNOWN);
-/// No page was allocated yet.
-const UNKNOWN: u8 = 0;
-/// By MADV_POPULATE_WRITE.
-const ADVISE: u8 = 1;
-/// By a write of the kernel to each page: MADV_POPULATE_WRITE is refused or ignored.
-const TOUCH: u8 = 2;
+/// Set after the kernel or a sandbox has refused MADV_POPULATE_WRITE.
+static NO_POPULATE: AtomicBool = AtomicBool::new(false);
 
 /// The number of bytes in a page. Regions of a segment start at multiples of it.
 pub const PAGE: usize = 4096;
@@ -166,7 +160,7 @@ impl Mapping {
     /// SIGBUS later. The range is extended to whole pages.
     ///
     /// MADV_POPULATE_WRITE allocates like `fallocate`, needs no descriptor (a daemon may have closed it), and saves the page faults. If it
-    /// is refused or ignored, the kernel writes to each page ([`futex::touch`]).
+    /// is refused, the kernel writes to each page ([`futex::touch`]).
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
         let start = offset / PAGE * PAGE;
         let end = (offset + len)
@@ -176,46 +170,20 @@ impl Mapping {
             return Ok(());
         }
         let base = self.base().wrapping_add(start);
-        if self.can_advise() {
+        // Relaxed: a hint that is never cleared; a thread that misses it calls the kernel once more.
+        if !NO_POPULATE.load(Ordering::Relaxed) {
             match self.advise_to_populate(start, end - start) {
                 Ok(()) => return Ok(()),
                 // The kernel reports a write that would raise SIGBUS with this errno.
                 Err(Errno::FAULT) => return Err(Errno::NOSPC),
                 Err(error @ (Errno::NOMEM | Errno::HWPOISON)) => return Err(error),
                 // Linux before 5.14, or a sandbox.
-                // Relaxed: as in `can_advise`.
-                Err(_) => POPULATE.store(TOUCH, Ordering::Relaxed),
+                Err(_) => NO_POPULATE.store(true, Ordering::Relaxed),
             }
         }
         (0..end - start)
             .step_by(PAGE)
             .try_for_each(|page| futex::touch(base.wrapping_add(page).cast()))
-    }
-
-    /// Returns whether this process allocates pages by advice.
-    fn can_advise(&self) -> bool {
-        // Relaxed: a hint. A thread that reads an old value calls the kernel once more, with the same result.
-        match POPULATE.load(Ordering::Relaxed) {
-            UNKNOWN => {
-                let way = match self.ignores_advice() {
-                    true => TOUCH,
-                    false => ADVISE,
-                };
-                // Relaxed: as above.
-                POPULATE.store(way, Ordering::Relaxed);
-                way == ADVISE
-            }
-            way => way == ADVISE,
-        }
-    }
-
-    /// Returns whether the system accepts an advice that does not exist. Such a system ignores advice: its answer to MADV_POPULATE_WRITE says
-    /// nothing about the pages. QEMU's emulation of Linux is one. Linux fails with EINVAL; source: madvise(2).
-    fn ignores_advice(&self) -> bool {
-        /// Linux numbers its advice from 0 on.
-        const NO_SUCH_ADVICE: i32 = -1;
-        // SAFETY: the first page of this mapping; an advice that does not exist changes nothing.
-        unsafe { libc::madvise(self.base().cast(), PAGE, NO_SUCH_ADVICE) == 0 }
     }
 
     fn advise_to_populate(&self, start: usize, len: usize) -> Result<(), Errno> {
