@@ -1,6 +1,7 @@
 //! The record of a held message, and the roots of all records in a segment.
 
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64};
+use crate::sys::clock;
 use crate::waiters::Links;
 
 /// A message that is held beyond a call; see [`super`].
@@ -23,6 +24,19 @@ pub struct LeaseRecord {
     pub(crate) ticket: Guarded64,
     /// The time of the monotonic clock, in nanoseconds, at which the lease expires; 0 for never.
     pub until: Guarded64,
+}
+
+impl LeaseRecord {
+    /// Returns when the message is delivered again if it is returned now, in nanoseconds of the monotonic clock; None for at once. The delay
+    /// is `first` after the first delivery, and doubles with each further one up to `most`.
+    pub(crate) fn retry_at(&self, [first, most]: [u64; 2]) -> Option<u64> {
+        if first == 0 {
+            return None;
+        }
+        let doublings = self.deliveries.get().saturating_sub(1).min(63);
+        let delay = first.saturating_mul(1 << doublings).min(most.max(first));
+        Some(clock::monotonic().saturating_add(delay))
+    }
 }
 
 /// Messages that are held beyond a call; see [`super`].

@@ -21,17 +21,6 @@ use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
 impl Engine {
-    /// Returns when a returned message is delivered again; None for at once.
-    pub(super) fn retry_at(&self, record: &LeaseRecord) -> Option<u64> {
-        let [first, most] = self.policy().retry_delay;
-        if first == 0 {
-            return None;
-        }
-        let doublings = record.deliveries.get().saturating_sub(1).min(63);
-        let delay = first.saturating_mul(1 << doublings).min(most.max(first));
-        Some(clock::monotonic().saturating_add(delay))
-    }
-
     /// Turns a lease into a delayed message.
     pub(super) fn delay_lease(
         &self,

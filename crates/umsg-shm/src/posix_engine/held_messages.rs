@@ -122,7 +122,7 @@ impl Engine {
             self.set_lease_aside(receiving, record);
             return Ok(());
         }
-        if let Some(until) = self.retry_at(record) {
+        if let Some(until) = record.retry_at(self.policy().retry_delay) {
             self.delay_lease(receiving, record, until, wakes);
             return Ok(());
         }

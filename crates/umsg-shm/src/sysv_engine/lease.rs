@@ -173,7 +173,7 @@ impl Engine {
         record: &LeaseRecord,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        if let Some(until) = self.retry_at(record) {
+        if let Some(until) = record.retry_at(self.policy.retry_delay) {
             self.delay_lease(receiving, record, until, wakes);
             return Ok(());
         }
