@@ -293,6 +293,7 @@ impl Doorbell {
     /// Returns whether no helper of this process keeps the time.
     #[inline]
     fn lacks_time(&self) -> bool {
+        // Relaxed: a thread that reads an old value starts a second helper, which takes the place of the first.
         self.timed_in.load(Ordering::Relaxed) != process::epoch()
     }
 
@@ -304,14 +305,17 @@ impl Doorbell {
         }
         self.end_time();
         let (ticket, epoch) = helper::begin(queue(), None, 0).unwrap_or((0, process::epoch()));
+        // Acquire, Release: the thread that takes a ticket from here finds its helper in the table.
         let other = self.time_ticket.swap(ticket, Ordering::AcqRel);
         if other != 0 {
             helper::end(other);
         }
-        self.timed_in.store(epoch, Ordering::Release);
+        // Relaxed: as in `lacks_time`.
+        self.timed_in.store(epoch, Ordering::Relaxed);
     }
 
     fn end_time(&self) {
+        // Relaxed, Acquire and Release: as in `keep_time`.
         self.timed_in.store(0, Ordering::Relaxed);
         let ticket = self.time_ticket.swap(0, Ordering::AcqRel);
         if ticket != 0 {

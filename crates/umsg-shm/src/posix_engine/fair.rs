@@ -111,9 +111,7 @@ impl Engine {
         crash_point!(TURN_COUNTED);
         Ok(())
     }
-}
 
-impl Engine {
     /// Lists up to `most` messages of the store without the first `skip`, in the order in which they are delivered if none is sent meanwhile.
     pub(super) fn find_in_turns(
         &self,

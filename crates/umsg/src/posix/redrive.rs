@@ -288,10 +288,15 @@ impl Queue {
             .collect())
     }
 
-    fn find_dead_letters(&self, which: &Redrive) -> Result<Vec<DeadLetter>, ReceiveError> {
-        if !self.access.read {
-            return Err(ReceiveError::NotReadable);
+    fn check_to_list(&self) -> Result<(), ReceiveError> {
+        match self.access.read {
+            true => Ok(()),
+            false => Err(ReceiveError::NotReadable),
         }
+    }
+
+    fn find_dead_letters(&self, which: &Redrive) -> Result<Vec<DeadLetter>, ReceiveError> {
+        self.check_to_list()?;
         let most = which.most.unwrap_or(usize::MAX);
         self.engine
             .dead_letters(thread::current(), most, |letter| which.selects(letter))
@@ -330,9 +335,7 @@ impl Queue {
     /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this
     /// method sends or returns it.
     pub fn redrive(&self, which: &Redrive) -> Result<Redriven, ReceiveError> {
-        if !self.access.read {
-            return Err(ReceiveError::NotReadable);
-        }
+        self.check_to_list()?;
         let mut targets = Targets {
             from: self,
             number: transfer::number(self.identity.1, &self.engine),
