@@ -454,8 +454,8 @@ impl OpenOptions {
     /// order of POSIX.
     ///
     /// Only the order of delivery between priorities changes. Within a priority the oldest message comes first. Each receiver of the queue
-    /// takes its turn, also a program that uses libc's functions. A lease counts as a delivery. What a full queue drops
-    /// ([`OnFull::DropOldest`]) is still the lowest priority.
+    /// takes its turn, also a program that uses libc's functions. A lease counts as a delivery. A full queue
+    /// with [`OnFull::DropOldest`] still drops messages of the lowest priority.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -150,7 +150,7 @@ impl OwnFile {
     /// Counts a change that this process has made.
     fn note_change(&self, namespace: &Namespace) {
         match self.changes.add_one() {
-            // What held before still does.
+            // No other process has changed anything since the last comparison.
             Some(before) if before == self.count.load(Ordering::Relaxed) => {
                 self.count.store(before.wrapping_add(1), Ordering::Relaxed);
             }

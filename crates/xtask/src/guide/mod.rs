@@ -39,7 +39,7 @@ use room::Room;
 /// The page of which only the transcripts are run: its other blocks are tasks of CI, and programs that other tests run.
 const README: &str = "README.md";
 
-/// What the task does besides the checks of the text.
+/// The selection of the checks.
 #[derive(clap::Args)]
 pub struct Options {
     /// Check the text alone: run no commands, and build no book
