@@ -446,6 +446,30 @@ fn a_killed_process_that_sends_back_loses_no_message_and_doubles_none() {
 }
 
 #[test]
+fn one_call_sends_back_all_that_a_killed_one_has_left() {
+    for point in POINTS {
+        let place = Place::in_turn();
+        let queue = jobs(&place, |_| ());
+        let dead = place.open("/dead");
+        fail(&queue, b"1", 7);
+        fail(&queue, b"2", 3);
+        let mut victim = Child::run(|| {
+            let dead = place.open("/dead");
+            crash::arm(point, 1);
+            let _ = dead.redrive(&Redrive::new());
+            0
+        });
+        victim.expect(Exit::Signal(libc::SIGKILL), point);
+        dead.redrive(&Redrive::new()).unwrap();
+        let left = dead.attributes();
+        assert_eq!((left.messages, left.leased), (0, 0), "{point}");
+        let mut all = drain(&queue);
+        all.sort();
+        assert_eq!(all, [(b"1".to_vec(), 7), (b"2".to_vec(), 3)], "{point}");
+    }
+}
+
+#[test]
 fn a_killed_process_whose_message_was_refused_loses_none() {
     let place = Place::in_turn();
     let queue = jobs(&place, |_| ());
