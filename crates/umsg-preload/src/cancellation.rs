@@ -20,11 +20,13 @@
 //! Whichever thread comes second sees the other (SeqCst throughout), so no cancellation is slept through.
 //!
 //! A thread may allow its end at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). During one of these calls it ends at cancellation points
-//! only: the assembly sets that type, and restores the thread's type after the call.
+//! only: the assembly sets that type, and restores the thread's type after the call. Until the type is set, and after it is restored, only
+//! this assembly and libc run. A frame of Rust ends the program if it is unwound at an instruction that is no call, and the assembly says
+//! after each instruction where the caller's frame is.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use libc::pthread_t;
 use umsg::signals::Caller;
@@ -65,41 +67,73 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
 /// The type of cancellation of a thread that ends only at cancellation points.
 pub(crate) const DEFERRED: c_int = 0;
 
-/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below.
+/// The address of libc's pthread_setcanceltype, once the program has called it. A process in which this is null has no thread that may be
+/// ended at any instruction.
+pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below. After the first
+/// thread that may be ended at any instruction, all calls check their thread's type.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int) -> c_int {
     std::arch::naked_asm!(
         ".cfi_startproc",
-        "push rdi",
+        "cmp edi, {deferred}",
+        "je 2f",
+        "lock inc dword ptr [rip + {calls}]",
+        "2: mov rax, qword ptr [rip + {set_type}]",
+        "test rax, rax",
+        "je 3f",
+        "jmp rax",
+        "3: push rdi",
+        ".cfi_adjust_cfa_offset 8",
         "push rsi",
+        ".cfi_adjust_cfa_offset 8",
         "sub rsp, 8",
-        ".cfi_def_cfa_offset 32",
-        "call {behind}",
+        ".cfi_adjust_cfa_offset 8",
+        "call {find}",
         "add rsp, 8",
+        ".cfi_adjust_cfa_offset -8",
         "pop rsi",
+        ".cfi_adjust_cfa_offset -8",
         "pop rdi",
-        ".cfi_def_cfa_offset 8",
+        ".cfi_adjust_cfa_offset -8",
         "jmp rax",
         ".cfi_endproc",
-        behind = sym note_type,
+        deferred = const DEFERRED,
+        calls = sym CALLS,
+        set_type = sym SET_TYPE,
+        find = sym find_set_type,
     )
 }
 
-/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below.
+/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below. After the first
+/// thread that may be ended at any instruction, all calls check their thread's type.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
 pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int) -> c_int {
     std::arch::naked_asm!(
         ".cfi_startproc",
-        "stp x29, x30, [sp, -32]!",
+        "cmp w0, {deferred}",
+        "b.eq 2f",
+        "adrp x16, {calls}",
+        "add x16, x16, :lo12:{calls}",
+        "1: ldaxr w17, [x16]",
+        "add w17, w17, 1",
+        "stlxr w15, w17, [x16]",
+        "cbnz w15, 1b",
+        "2: adrp x16, {set_type}",
+        "ldr x16, [x16, :lo12:{set_type}]",
+        "cbz x16, 3f",
+        "br x16",
+        "3: stp x29, x30, [sp, -32]!",
         ".cfi_def_cfa_offset 32",
         ".cfi_offset x29, -32",
         ".cfi_offset x30, -24",
         "stp x0, x1, [sp, 16]",
-        "bl {behind}",
+        "bl {find}",
         "mov x16, x0",
         "ldp x0, x1, [sp, 16]",
         "ldp x29, x30, [sp], 32",
@@ -108,33 +142,29 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
         ".cfi_restore x30",
         "br x16",
         ".cfi_endproc",
-        behind = sym note_type,
+        deferred = const DEFERRED,
+        calls = sym CALLS,
+        set_type = sym SET_TYPE,
+        find = sym find_set_type,
     )
 }
 
-/// The rest of pthread_setcanceltype. After the first thread that may be ended at any instruction, all calls check their thread's type.
-extern "C" fn note_type(wanted: c_int) -> *const c_void {
-    if wanted != DEFERRED {
-        CALLS.fetch_add(1, Ordering::SeqCst);
-    }
-    next::pthread_setcanceltype_address().unwrap_or(no_such_type as *const c_void)
+/// Finds libc's pthread_setcanceltype. The thread can't be ended at any instruction yet: it has not set that type.
+extern "C" fn find_set_type() -> *mut c_void {
+    let found = next::pthread_setcanceltype().unwrap_or(no_such_type as *mut c_void);
+    // Relaxed: the address of code that was loaded before the program began.
+    SET_TYPE.store(found, Ordering::Relaxed);
+    found
 }
 
 extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
     libc::EINVAL
 }
 
-/// Before a call in a process where threads are cancelled: lets the thread end at cancellation points only, and returns the previous type.
-///
-/// The signal by which libc ends a thread at any instruction may be under way. A system call makes the kernel deliver it. If the signal is
-/// sent later, `CALLS` shows it.
-pub(crate) extern "C" fn defer(before: &mut c_int) {
-    *before = DEFERRED;
-    // SAFETY: a writable number. This type ends no thread.
-    unsafe { next::pthread_setcanceltype(DEFERRED, before) };
-    if *before != DEFERRED {
-        rustix::thread::sched_yield();
-    }
+/// Waits for the signal by which libc ends a thread at any instruction. It may be under way while the thread sets the other type. A system
+/// call makes the kernel deliver it. If the signal is sent later, `CALLS` shows it.
+pub(crate) extern "C" fn await_signal() {
+    rustix::thread::sched_yield();
 }
 
 /// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or must be checked first. A thread without a record can't be
@@ -207,11 +237,15 @@ macro_rules! cancellation_point {
                 $x86_64,
                 // Five words, and the stack is aligned for a call.
                 "push rdi",
+                ".cfi_adjust_cfa_offset 8",
                 "push rsi",
+                ".cfi_adjust_cfa_offset 8",
                 "push rdx",
+                ".cfi_adjust_cfa_offset 8",
                 "push rcx",
+                ".cfi_adjust_cfa_offset 8",
                 "push r8",
-                ".cfi_def_cfa_offset 48",
+                ".cfi_adjust_cfa_offset 8",
                 "cmp dword ptr [rip + {calls}], 0",
                 "jne 3f",
                 "call {function}",
@@ -226,9 +260,17 @@ macro_rules! cancellation_point {
                 "3: sub rsp, 32",
                 ".cfi_def_cfa_offset 80",
                 "mov [rsp + 16], r9",
-                "4: mov rdi, rsp",
-                "call {defer}",
-                "call {test}@PLT",
+                "4: mov dword ptr [rsp], {deferred}",
+                "mov rax, qword ptr [rip + {type_setter}]",
+                "test rax, rax",
+                "je 6f",
+                "mov edi, {deferred}",
+                "mov rsi, rsp",
+                "call rax",
+                "cmp dword ptr [rsp], {deferred}",
+                "je 6f",
+                "call {await_signal}",
+                "6: call {test}@PLT",
                 "mov r9, [rsp + 16]",
                 "mov r8, [rsp + 32]",
                 "mov rcx, [rsp + 40]",
@@ -252,7 +294,8 @@ macro_rules! cancellation_point {
                 calls = sym $crate::cancellation::CALLS,
                 again = const $crate::cancellation::BEGIN_AGAIN,
                 deferred = const $crate::cancellation::DEFERRED,
-                defer = sym $crate::cancellation::defer,
+                type_setter = sym $crate::cancellation::SET_TYPE,
+                await_signal = sym $crate::cancellation::await_signal,
                 test = sym $crate::cancellation::pthread_testcancel,
                 set_type = sym $crate::cancellation::pthread_setcanceltype,
                 function = sym $function,
@@ -289,9 +332,18 @@ macro_rules! cancellation_point {
                 "ret",
                 ".cfi_restore_state",
                 // At 56 the type of cancellation, at 64 the result.
-                "3: add x0, sp, 56",
-                "bl {defer}",
-                "bl {test}",
+                "3: mov w0, {deferred}",
+                "str w0, [sp, 56]",
+                "adrp x16, {type_setter}",
+                "ldr x16, [x16, :lo12:{type_setter}]",
+                "cbz x16, 6f",
+                "add x1, sp, 56",
+                "blr x16",
+                "ldr w0, [sp, 56]",
+                "cmp w0, {deferred}",
+                "b.eq 6f",
+                "bl {await_signal}",
+                "6: bl {test}",
                 "ldr x5, [sp, 72]",
                 "ldr x4, [sp, 48]",
                 "ldp x2, x3, [sp, 32]",
@@ -315,7 +367,8 @@ macro_rules! cancellation_point {
                 calls = sym $crate::cancellation::CALLS,
                 again = const $crate::cancellation::BEGIN_AGAIN,
                 deferred = const $crate::cancellation::DEFERRED,
-                defer = sym $crate::cancellation::defer,
+                type_setter = sym $crate::cancellation::SET_TYPE,
+                await_signal = sym $crate::cancellation::await_signal,
                 test = sym $crate::cancellation::pthread_testcancel,
                 set_type = sym $crate::cancellation::pthread_setcanceltype,
                 function = sym $function,

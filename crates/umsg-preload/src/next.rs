@@ -129,6 +129,7 @@ macro_rules! next_functions {
         /// Looks up every name, for a library in whose chain names can't be looked up without the loader's lock.
         pub(crate) fn resolve_all() {
             $( symbols::$name.address(name!($name)); )*
+            pthread_setcanceltype();
         }
         $(
             /// The next library's function of this name.
@@ -219,7 +220,6 @@ next_functions! {
     fn pselect(count: c_int, reading: *mut fd_set, writing: *mut fd_set, strange: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int;
     fn epoll_ctl(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
     fn pthread_cancel(thread: pthread_t) -> c_int;
-    fn pthread_setcanceltype(wanted: c_int, before: *mut c_int) -> c_int;
     fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn open64(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     fn openat(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
@@ -247,11 +247,11 @@ next_functions! {
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
 }
 
-/// The address of pthread_setcanceltype, for callers that must not stand below it on the stack.
-pub(crate) fn pthread_setcanceltype_address() -> Option<*const c_void> {
-    symbols::pthread_setcanceltype
-        .address(c"pthread_setcanceltype")
-        .map(<*mut c_void>::cast_const)
+/// Returns the address of pthread_setcanceltype, for callers that must not be below it on the stack.
+pub(crate) fn pthread_setcanceltype() -> Option<*mut c_void> {
+    #[unsafe(link_section = ".data.umsg")]
+    static SYMBOL: Symbol = Symbol::new();
+    SYMBOL.address(c"pthread_setcanceltype")
 }
 
 #[cfg(test)]
