@@ -629,11 +629,15 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
         let calm = me.interruptions.calm();
+        let mut is_counted = false;
         let wait = |receipt: &mut R| {
             if self.spin_for_message(calm, deadline) {
                 return Ok(None);
             }
-            self.segment().fixed().counters.count(Event::ReceiveBlocked);
+            // A call counts once, even if it waits again after its message was withdrawn.
+            if !std::mem::replace(&mut is_counted, true) {
+                self.segment().fixed().counters.count(Event::ReceiveBlocked);
+            }
             self.block_receiver(me, receipt, calm, deadline)
         };
         let attempt = |receipt: &mut R| self.try_take(me, receipt, deadline);

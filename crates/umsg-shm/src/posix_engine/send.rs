@@ -371,11 +371,15 @@ impl Engine {
             return Err(Refused::NotNow);
         }
         let calm = me.interruptions.calm();
+        let mut is_counted = false;
         let wait = |(): &mut ()| {
             if self.spin_for_room(messages, calm, deadline) {
                 return Ok(None);
             }
-            self.segment().fixed().counters.count(Event::SendBlocked);
+            // A call counts once, even if it waits again.
+            if !std::mem::replace(&mut is_counted, true) {
+                self.segment().fixed().counters.count(Event::SendBlocked);
+            }
             let outcome = block(calm)?;
             if outcome.is_some() {
                 // `block` may have sent the message itself.

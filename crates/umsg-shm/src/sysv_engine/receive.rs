@@ -187,7 +187,10 @@ impl Engine {
         want: Want,
         longest: u64,
     ) -> Result<Enlisted<'_, T>, Refused> {
-        self.fixed().counters.count(Event::ReceiveBlocked);
+        // A call counts once, even if it waits again.
+        if !call.has_waited() {
+            self.fixed().counters.count(Event::ReceiveBlocked);
+        }
         self.enlist(receiving, call, Choice::Message { want, longest })
     }
 

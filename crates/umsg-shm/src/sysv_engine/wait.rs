@@ -44,6 +44,11 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
+    /// Returns whether the call has waited, and attempts again.
+    pub(super) fn has_waited(&self) -> bool {
+        self.ticket.get() != 0
+    }
+
     pub fn new(me: &'a Thread, deadline: Deadline) -> Call<'a> {
         Call {
             me,
