@@ -6,15 +6,26 @@ use std::ffi::CString;
 use std::fmt::Display;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use umsg::Namespace;
 
 use crate::fd;
 
-/// Prints why `function` failed on a name, if the user has asked for explanations.
+/// Prints why `function` failed on a name, and the directory of the queues, if the user has asked for explanations.
 pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
     if !is_on() {
         return;
     }
-    let line = format!("umsg: {function}(\"{}\"): {why}\n", name.escape_ascii());
+    let name = name.escape_ascii();
+    let line = match Namespace::known_of_this_process() {
+        Some(namespace) => {
+            let directory = namespace.path().as_os_str().as_bytes().escape_ascii();
+            format!("umsg: {function}(\"{name}\"): {why} (in {directory})\n")
+        }
+        // The reason names the directory.
+        None => format!("umsg: {function}(\"{name}\"): {why}\n"),
+    };
     say(line.as_bytes());
 }
 
@@ -37,11 +48,11 @@ pub(crate) fn look_in_kernel(name: &[u8]) {
         drop(unsafe { OwnedFd::from_raw_fd(queue) });
     }
     if is_there {
-        explain(
-            "mq_open",
-            name,
-            &"the kernel has a queue of this name: was its program started without `umsg run`?",
+        let name = name.escape_ascii();
+        let line = format!(
+            "umsg: mq_open(\"{name}\"): the kernel has a queue of this name: was its program started without `umsg run`?\n"
         );
+        say(line.as_bytes());
     }
 }
 

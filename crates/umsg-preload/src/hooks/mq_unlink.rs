@@ -38,6 +38,9 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
             vacated::note_removal(name);
             Ok(0)
         }
-        Err(error) => Err(error.errno()),
+        Err(error) => {
+            debug::explain("mq_unlink", name, &error);
+            Err(error.errno())
+        }
     }
 }
