@@ -89,6 +89,16 @@ impl Producers {
         self.records.iter().filter(living).count()
     }
 
+    /// Returns the process ids, births and numbers of guards in the records, without the lock: for a diagnosis.
+    pub fn recorded(&self) -> impl Iterator<Item = (u32, u64, u32)> {
+        let records = self.records.iter();
+        let read = |record: &ProducerRecord| {
+            let (pid, birth) = (record.pid.get(), record.birth.get());
+            (pid, birth, record.guards.get())
+        };
+        records.map(read).filter(|(pid, ..)| *pid != 0)
+    }
+
     /// Returns whether a process has counted since the stream began.
     pub(crate) fn had_any(&self, _: ReceiverHeld<'_>) -> bool {
         self.any.get() != 0

@@ -81,6 +81,8 @@ pub struct Diagnosis {
     pub registrations: Vec<Registration>,
     /// Processes that poll.
     pub pollers: Vec<Process>,
+    /// Living processes that count as producers. Empty unless the queue is created so that its last producer closes it.
+    pub producers: Vec<Process>,
     /// The process that receives, if the queue is a ring.
     pub receiver: Option<Process>,
     /// Repairs after deaths, by lock.

@@ -12,7 +12,7 @@ use super::subject::Subject;
 use super::users::numbers_are_ours;
 use super::{
     Contents, Damage, Diagnosis, Process, Registration, Repaired, Repairs, examination, pollers,
-    rehearsal, repair, store,
+    process, rehearsal, repair, store,
 };
 use crate::error::OpenError;
 use crate::namespace::Namespace;
@@ -343,6 +343,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
         holds: leases::held(segment, bytes),
         registrations: registrations(&engine),
         pollers: pollers::find(namespace, watched, doorbell),
+        producers: process::producers(segment, &fixed.producers),
         receiver: receiver(segment),
         repairs: repairs.into(),
         damage: Damage::read(&fixed.header.damage),

@@ -1,5 +1,6 @@
 //! Identifies the process or thread that a segment names, with the help of /proc.
 
+use umsg_shm::producers::Producers;
 use umsg_shm::sys::liveness::{self, Liveness};
 use umsg_shm::sys::stat::Stat;
 use umsg_shm::sys::{exists, process, thread};
@@ -31,6 +32,15 @@ pub enum Life {
     Stopped,
     /// The process is gone, or another process has its number.
     Dead,
+}
+
+/// The living processes that count as producers.
+pub(super) fn producers(lives: &dyn Liveness, producers: &Producers) -> Vec<Process> {
+    let named = producers.recorded();
+    let processes = named.map(|(pid, birth, _)| Process::of(lives, pid, birth));
+    processes
+        .filter(|process| process.life != Life::Dead)
+        .collect()
 }
 
 impl Process {

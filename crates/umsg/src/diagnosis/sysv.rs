@@ -9,8 +9,8 @@ use super::subject::Subject;
 use super::types;
 use super::users::numbers_are_ours;
 use super::{
-    Contents, Damage, Diagnosis, Repaired, Repairs, examination, hints, leases, pollers, rehearsal,
-    repair,
+    Contents, Damage, Diagnosis, Repaired, Repairs, examination, hints, leases, pollers, process,
+    rehearsal, repair,
 };
 use crate::error::OpenError;
 use crate::namespace::Namespace;
@@ -343,6 +343,7 @@ fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
         }),
         holds: leases::held(segment, bytes),
         pollers: pollers::find(namespace, watched, doorbell),
+        producers: process::producers(segment, &fixed.delivery.producers),
         repairs: vec![Repairs::read(Side::Whole, words.repairs, &fixed.repair_log)],
         damage: Damage::read(&fixed.header.damage),
         ..Diagnosis::default()

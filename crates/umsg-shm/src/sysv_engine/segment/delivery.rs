@@ -13,7 +13,7 @@ pub struct Delivery {
     close_with_producers: AtomicU32,
     reserved: AtomicU32,
     /// The lock protects them.
-    pub(crate) producers: Producers,
+    pub producers: Producers,
 }
 
 /// The delivery policy in the memory of a process.
