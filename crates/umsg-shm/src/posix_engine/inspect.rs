@@ -51,6 +51,8 @@ pub struct SeenHistory {
 /// A message that was inspected. Its bytes are in the [`PeekedMessages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
+    /// The message's number, which no other message of the queue has; None before its first lease, unless the queue has sorted it.
+    pub id: Option<u64>,
     pub len: usize,
     pub key: usize,
     pub pid: u32,
@@ -342,6 +344,7 @@ impl Engine {
             });
         }
         peeked.messages.push(Seen {
+            id: found.cell.is_stored().then(|| found.cell.sequence()),
             len: found.len,
             key: found.key,
             pid: found.cell.pid(),

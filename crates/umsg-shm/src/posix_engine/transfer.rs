@@ -85,12 +85,16 @@ pub struct Departure {
 }
 
 /// A message with a history: its place in the queue, and where it lies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeadLetter {
     /// A number that no other message of the queue has.
     pub id: u64,
     pub slot: u32,
     pub history: History,
+    /// The length of the message, in bytes.
+    pub len: usize,
+    /// The first bytes of the message, as many as the caller asked for.
+    pub start: Vec<u8>,
 }
 
 impl Engine {
@@ -141,15 +145,32 @@ impl Engine {
         me: &Thread,
         handle: &LeaseHandle,
     ) -> Result<Option<Option<(u64, History)>>, Refused> {
+        self.of_leased(me, handle, |receiving, found| {
+            let history = self.history_of(receiving, found)?;
+            Some((found.cell.sequence(), history))
+        })
+    }
+
+    /// Returns the number of a leased message, which no other message of the queue has. None if the lease has ended.
+    pub fn number(&self, me: &Thread, handle: &LeaseHandle) -> Result<Option<u64>, Refused> {
+        self.of_leased(me, handle, |_, found| found.cell.sequence())
+    }
+
+    /// Reads from a leased message. None if the lease has ended.
+    fn of_leased<T>(
+        &self,
+        me: &Thread,
+        handle: &LeaseHandle,
+        read: impl FnOnce(ReceiverHeld<'_>, &Found<'_>) -> T,
+    ) -> Result<Option<T>, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
-            let mut history = None;
-            let is_leased = Leases::of(self.segment()).with_leased(handle, |record| {
+            let mut seen = None;
+            Leases::of(self.segment()).with_leased(handle, |record| {
                 let found = self.in_hand(receiving, record.slot.get())?;
-                let id = found.cell.sequence();
-                history = self.history_of(receiving, &found).map(|of| (id, of));
+                seen = Some(read(receiving, &found));
                 Ok::<(), Fault>(())
             })?;
-            Ok(is_leased.then_some(history))
+            Ok(seen)
         })
     }
 
@@ -381,12 +402,12 @@ impl Engine {
         })
     }
 
-    /// Lists up to `most` messages that have a history, in order of delivery.
+    /// Lists up to `most` messages that have a history, in order of delivery, with up to `bytes` bytes of each message.
     #[cfg(not(loom))]
     pub fn dead_letters(
         &self,
         me: &Thread,
-        most: usize,
+        (most, bytes): (usize, usize),
         is_wanted: impl Fn(&DeadLetter) -> bool,
     ) -> Result<Vec<DeadLetter>, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
@@ -398,25 +419,41 @@ impl Engine {
             let mut slots = Vec::new();
             self.find_in_store(receiving, 0, usize::MAX, &mut slots)?;
             let mut letters = Vec::new();
+            // Each message has memory of its own: all together are shorter than the file.
+            let mut room = self.segment().layout().len;
             for slot in slots {
                 let found = self.in_hand(receiving, slot)?;
                 let Some(history) = self.history_of(receiving, &found) else {
                     continue;
                 };
-                let letter = DeadLetter {
+                let mut letter = DeadLetter {
                     id: found.cell.sequence(),
                     slot,
                     history,
+                    len: found.len,
+                    start: Vec::new(),
                 };
                 if letters.len() == most {
                     break;
                 }
                 if is_wanted(&letter) {
+                    let len = found.len.min(bytes);
+                    room = room.checked_sub(len).ok_or(Fault::Damaged)?;
+                    self.copy_start(&found, len, &mut letter.start)?;
                     letters.push(letter);
                 }
             }
             Ok(letters)
         })
+    }
+
+    /// Copies the first `len` bytes of a message.
+    #[cfg(not(loom))]
+    fn copy_start(&self, found: &Found<'_>, len: usize, to: &mut Vec<u8>) -> Result<(), Fault> {
+        to.try_reserve_exact(len).map_err(|_| Fault::NoMemory)?;
+        to.resize(len, 0);
+        self.segment().copy_prefix(found.cell, found.len, to)?;
+        Ok(())
     }
 
     /// Takes charge of a dead letter, to send it to the queue with the number `to`. None if another process took the message.

@@ -201,6 +201,28 @@ impl Lease<'_> {
         self.handle.key as u32
     }
 
+    /// Returns a number that no other message of the queue has. The message keeps the number when it returns to the queue. In a dead-letter
+    /// queue, it has another one.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let job = queue.receive_lease()?;
+    /// let id = job.message_id()?;
+    /// job.give_back()?;
+    /// assert_eq!(queue.peek(0)?.unwrap().id, Some(id));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LeaseError::Ended`] if the lease has ended, and the other errors of [`acknowledge`](Self::acknowledge).
+    pub fn message_id(&self) -> Result<u64, LeaseError> {
+        let engine = &self.queue.engine;
+        self.read(engine.number(thread::current(), &self.handle))
+    }
+
     /// Returns the history of a dead letter, or of a message that was one. `None` for any other message.
     ///
     /// ```
@@ -225,14 +247,19 @@ impl Lease<'_> {
     /// # Errors
     /// [`LeaseError::Ended`] if the lease has ended, and the other errors of [`acknowledge`](Self::acknowledge).
     pub fn history(&self) -> Result<Option<History>, LeaseError> {
-        let queue = &*self.queue;
-        let history = queue.engine.history(thread::current(), &self.handle);
-        match history {
-            Ok(Some(history)) => Ok(history.map(|(id, history)| History::of(id, &history))),
+        let engine = &self.queue.engine;
+        let history = self.read(engine.history(thread::current(), &self.handle))?;
+        Ok(history.map(|(id, history)| History::of(id, &history)))
+    }
+
+    /// Converts what the engine read from the leased message.
+    fn read<T>(&self, read: Result<Option<T>, Refused>) -> Result<T, LeaseError> {
+        match read {
+            Ok(Some(read)) => Ok(read),
             Err(Refused::Fault(Fault::OwnedByCaller)) => Err(QueueError::WouldDeadlock.into()),
             Ok(None) => Err(LeaseError::Ended),
             Err(_) => {
-                queue.engine.note_damage();
+                self.queue.engine.note_damage();
                 Err(QueueError::Damaged.into())
             }
         }

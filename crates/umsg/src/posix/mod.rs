@@ -91,7 +91,7 @@ pub use queue::{Queue, Received};
 pub use receive_vec::Message;
 #[doc(hidden)]
 pub use recycle::{give_up, remove_vacant_of_dead};
-pub use redrive::{Redrive, RedriveFailure, Redriven, Refused};
+pub use redrive::{PeekedLetter, Redrive, RedriveFailure, Redriven, Refused};
 pub use reservation::Reservation;
 pub use snapshot::{
     RestoreError, SavedMessage, Snapshot, SnapshotError, SnapshotInfo, SnapshotPart,

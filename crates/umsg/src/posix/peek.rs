@@ -11,6 +11,9 @@ use umsg_shm::sys::{clock, thread};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peeked {
+    /// A number that no other message of the queue has: that of [`Lease::message_id`](super::Lease::message_id), and of a dead letter that of
+    /// [`History::id`]. A message has a number from its first lease on. `None` before, unless the queue has sorted the message by priority.
+    pub id: Option<u64>,
     /// Its bytes.
     pub data: Vec<u8>,
     /// Priority, 0 to 32,767.
@@ -28,6 +31,7 @@ pub struct Peeked {
 impl Peeked {
     fn new(seen: &Seen, bytes: &[u8], history: Option<&SeenHistory>) -> Peeked {
         Peeked {
+            id: seen.id,
             data: bytes.to_vec(),
             priority: seen.key as u32,
             pid: seen.pid,

@@ -183,6 +183,18 @@ impl Redrive {
     }
 }
 
+/// A dead letter that was peeked at and stays in the queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PeekedLetter {
+    /// Its history.
+    pub history: History,
+    /// Length of the whole message, in bytes.
+    pub len: usize,
+    /// The message's bytes, or the first of them.
+    pub data: Vec<u8>,
+}
+
 /// The result of [`Queue::redrive`].
 #[derive(Debug, Default)]
 #[non_exhaustive]
@@ -282,9 +294,48 @@ impl Queue {
     /// # Errors
     /// The errors of [`messages`](Self::messages).
     pub fn dead_letters(&self, which: &Redrive) -> Result<Vec<History>, ReceiveError> {
-        let letters = self.find_dead_letters(which)?.into_iter();
+        let letters = self.find_dead_letters(which, 0)?.into_iter();
         Ok(letters
             .map(|letter| History::of(letter.id, &letter.history))
+            .collect())
+    }
+
+    /// Returns the dead letters that `which` selects, in order of delivery, with up to `most` bytes of each message. The messages stay in the
+    /// queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut options = umsg::posix::OpenOptions::new();
+    /// # options.read(true).write(true).create(true).namespace(&namespace);
+    /// # let jobs = options.max_deliveries(1).dead_letter("/jobs.failed").open("/jobs")?;
+    /// # jobs.send(b"resize image 7", 0)?;
+    /// # jobs.receive_lease()?.give_back()?;
+    /// # let failed = umsg::posix::OpenOptions::new().read(true).write(true).namespace(&namespace).open("/jobs.failed")?;
+    /// use umsg::posix::Redrive;
+    ///
+    /// let letters = failed.peek_dead_letters(&Redrive::new(), 6)?;
+    /// assert_eq!((&letters[0].data[..], letters[0].len), (&b"resize"[..], 14));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Other receivers wait meanwhile, for as long as copying takes. Senders do not wait.
+    ///
+    /// # Errors
+    /// The errors of [`messages`](Self::messages).
+    pub fn peek_dead_letters(
+        &self,
+        which: &Redrive,
+        most: usize,
+    ) -> Result<Vec<PeekedLetter>, ReceiveError> {
+        let letters = self.find_dead_letters(which, most)?.into_iter();
+        Ok(letters
+            .map(|letter| PeekedLetter {
+                history: History::of(letter.id, &letter.history),
+                len: letter.len,
+                data: letter.start,
+            })
             .collect())
     }
 
@@ -295,11 +346,18 @@ impl Queue {
         }
     }
 
-    fn find_dead_letters(&self, which: &Redrive) -> Result<Vec<DeadLetter>, ReceiveError> {
+    /// Returns the dead letters with up to `bytes` bytes of each message.
+    fn find_dead_letters(
+        &self,
+        which: &Redrive,
+        bytes: usize,
+    ) -> Result<Vec<DeadLetter>, ReceiveError> {
         self.check_to_list()?;
         let most = which.most.unwrap_or(usize::MAX);
         self.engine
-            .dead_letters(thread::current(), most, |letter| which.selects(letter))
+            .dead_letters(thread::current(), (most, bytes), |letter| {
+                which.selects(letter)
+            })
             .map_err(|refused| self.receive_error(refused))
     }
 
@@ -344,7 +402,7 @@ impl Queue {
         };
         // First: the messages that dead processes held are dead letters like the others then.
         targets.find_out()?;
-        for letter in self.find_dead_letters(which)? {
+        for letter in self.find_dead_letters(which, 0)? {
             targets.redrive(which, &letter)?;
         }
         Ok(targets.redriven)

@@ -24,7 +24,7 @@
 //!
 //! let snapshot = Snapshot::read(&mut &file[..])?;
 //! let copy = snapshot.restore("/copy", &options)?;
-//! assert_eq!(copy.messages(10)?, orders.messages(10)?);
+//! assert_eq!(copy.peek(0)?.unwrap().data, b"an order");
 //! # std::fs::remove_dir_all(&dir)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -158,6 +158,7 @@ impl<R: Read> Source<R> {
             });
         }
         look.messages.push(Seen {
+            id: None,
             len: record.len as usize,
             key: record.priority as usize,
             pid: record.pid,
