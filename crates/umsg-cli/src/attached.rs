@@ -6,12 +6,15 @@ use umsg::sysv::{self, ControlError, OpenOptions, Queue, ReceiveError, SendError
 use crate::address::Label;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::held_up;
+use crate::lookout::Lookout;
 use crate::rights;
 
 /// An open queue, its name on the command line, and its namespace.
 pub struct Attached {
     pub queue: Queue,
     pub label: Label,
+    /// Interrupts waits. The removal of the queue ends them by itself.
+    pub lookout: Lookout,
     namespace: Namespace,
 }
 
@@ -33,6 +36,7 @@ impl Attached {
         Attached {
             queue,
             label,
+            lookout: Lookout::default(),
             namespace,
         }
     }

@@ -1,22 +1,20 @@
 //! SIGINT and SIGTERM end `umsg recv --exec` in order: the first one ends the receiving, the second one ends the running commands.
 //!
-//! The signals are blocked in all threads, and the main thread reads them from a descriptor. A thread that waits in a queue is
-//! interrupted by SIGURG, repeatedly: one SIGURG can arrive just before the thread sleeps.
+//! The signals are blocked in all threads, and the main thread reads them from a descriptor. It interrupts the thread that waits in a queue:
+//! see [`crate::lookout`].
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::AtomicI32;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::inherited::is_ignored;
-
-/// The interval at which a thread that waits in a queue is interrupted.
-const PERSISTENCE: Duration = Duration::from_millis(20);
+use crate::lookout::{self, PERSISTENCE, Waiting};
 
 /// Events that stay, once they have happened.
 pub struct Ending {
@@ -32,9 +30,6 @@ pub struct Ending {
     /// The thread that waits in the queue; 0 for none.
     receiver: AtomicI32,
 }
-
-/// The calling thread waits in the queue until this value is dropped.
-pub struct Receiving<'a>(&'a AtomicI32);
 
 impl Ending {
     /// Blocks the signals in the calling thread and in the threads that it starts. Must be called before other threads start.
@@ -85,7 +80,7 @@ impl Ending {
                 });
             }
             if count > 0 {
-                self.interrupt_receiver();
+                lookout::interrupt(&self.receiver);
             }
         }
     }
@@ -109,33 +104,13 @@ impl Ending {
     }
 
     /// Marks the calling thread as the one that waits in the queue.
-    pub fn receiving(&self) -> Receiving<'_> {
-        let me = rustix::thread::gettid().as_raw_nonzero().get();
-        // Relaxed: a late interruption is repeated, and an early or stray one ends no wait that goes on.
-        self.receiver.store(me, Ordering::Relaxed);
-        Receiving(&self.receiver)
+    pub fn receiving(&self) -> Waiting<'_> {
+        lookout::mark(&self.receiver, true)
     }
 
     fn take_signal(&self) -> bool {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         rustix::io::read(&self.signals, &mut record).is_ok()
-    }
-
-    fn interrupt_receiver(&self) {
-        // Relaxed: see `receiving`.
-        let thread = self.receiver.load(Ordering::Relaxed);
-        if thread != 0 {
-            let process = rustix::process::getpid().as_raw_nonzero().get();
-            // SAFETY: the call has no pointers. A signal for a thread that has ended fails; SIGURG has a handler that does nothing.
-            unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGURG) };
-        }
-    }
-}
-
-impl Drop for Receiving<'_> {
-    fn drop(&mut self) {
-        // Relaxed: see `receiving`.
-        self.0.store(0, Ordering::Relaxed);
     }
 }
 
@@ -162,9 +137,9 @@ pub fn wait_for<const N: usize>(
 
 /// Blocks the signals that the caller does not ignore. Returns the descriptor that reads them, and the signals that were blocked before.
 fn block() -> io::Result<(OwnedFd, libc::sigset_t)> {
-    extern "C" fn do_nothing(_: libc::c_int) {}
-    // SAFETY: all zeros are a valid sigset_t and a valid sigaction, and each call gets pointers to live values of these types. The
-    // handler does nothing, so it is async-signal-safe. signalfd returns a new descriptor or -1.
+    lookout::handle_interruptions()?;
+    // SAFETY: all zeros are a valid sigset_t, and each call gets pointers to live values of this type. signalfd returns a new descriptor
+    // or -1.
     unsafe {
         let mut set = std::mem::zeroed();
         let mut mask = std::mem::zeroed();
@@ -174,11 +149,7 @@ fn block() -> io::Result<(OwnedFd, libc::sigset_t)> {
                 libc::sigaddset(&raw mut set, signal);
             }
         }
-        let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = do_nothing as extern "C" fn(libc::c_int) as usize;
-        if libc::sigaction(libc::SIGURG, &raw const action, ptr::null_mut()) != 0
-            || libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut mask) != 0
-        {
+        if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, &raw mut mask) != 0 {
             return Err(io::Error::last_os_error());
         }
         match libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) {

@@ -8,6 +8,7 @@ use umsg::sysv::{self, Want};
 use crate::attached::Attached;
 use crate::commands::patience::Patience;
 use crate::failure::{Failure, Result};
+use crate::lookout::Lookout;
 use crate::opened::Opened;
 use crate::output::time;
 use crate::values::RetryDelay;
@@ -32,7 +33,7 @@ pub enum Rank {
 }
 
 impl Inlet<'_> {
-    /// Receives a message, and waits for it up to the allowed time. Calls `meanwhile` before the wait and repeatedly during it; an error of
+    /// Receives a message, and waits for it up to the allowed time. Calls `meanwhile` before the wait, and after each interruption; an error of
     /// `meanwhile` ends the wait. None at the end of the stream: the queue is closed for sending, and holds no message.
     pub fn receive(
         &self,
@@ -46,10 +47,10 @@ impl Inlet<'_> {
                 patience
                     .spend(
                         |time| match time {
+                        &from.lookout,
                             None => from.queue.try_receive_lease(*want),
                             Some(time) => from.queue.receive_lease_timeout(*want, time),
                         },
-                        |error| matches!(error, sysv::ReceiveError::TimedOut),
                         &meanwhile,
                     )?
                     .map(|message| Some(Held::SystemV(message)))
@@ -62,6 +63,14 @@ impl Inlet<'_> {
     }
 
     /// Receives a message without waiting. None if the queue has none.
+    /// The thread that interrupts the waits.
+    pub fn lookout(&self) -> &Lookout {
+        match self {
+            Inlet::Posix(from) => &from.lookout,
+            Inlet::SystemV { from, .. } => &from.lookout,
+        }
+    }
+
     pub fn take(&self) -> Result<Option<Held<'_>>> {
         match self {
             Inlet::Posix(from) => match from.queue.try_receive_lease() {
@@ -163,12 +172,12 @@ fn receive<'a>(
             None => from.queue.try_receive_lease(),
             Some(time) => from.queue.receive_lease_timeout(time),
         },
-        |error| matches!(error, posix::ReceiveError::TimedOut),
-        || from.check_name().and_then(|()| meanwhile()),
+        || from.check_name_now().and_then(|()| meanwhile()),
     )?;
     match received {
         Ok(message) => Ok(Some(message)),
         Err(posix::ReceiveError::Closed) => Ok(None),
+        &from.lookout,
         Err(error) => Err(from.not_received(&error)),
     }
 }

@@ -11,6 +11,7 @@
 //! | root in the namespace of another user | [`owner`] |
 //! | the queue that a command works with | [`opened`], of System V [`attached`] |
 //! | signals that end the work in order | [`ending`] |
+//! | waits that have become pointless | [`lookout`] |
 //! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`]; for a stopped owner of a lock, [`held_up`] |
 //! | whether a program can be intercepted, and how | [`program`], [`preload`] |
@@ -35,6 +36,11 @@ mod held_up;
 )]
 mod inherited;
 mod inlet;
+#[allow(
+    unsafe_code,
+    reason = "a thread is interrupted by a signal, whose handler is set by a call of libc"
+)]
+mod lookout;
 mod names;
 mod opened;
 mod outlet;

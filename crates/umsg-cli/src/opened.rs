@@ -11,6 +11,7 @@ use crate::elsewhere;
 use crate::failure::{Code, EMPTY, Explain, FULL, Failure, Result, without_advice};
 use crate::held_up;
 use crate::names::Name;
+use crate::lookout::Lookout;
 use crate::rights;
 
 /// The interval at which a waiting command checks that its queue still exists.
@@ -33,6 +34,8 @@ pub struct Opened<'a> {
     pub queue: Queue,
     pub name: &'a Name,
     namespace: &'a Namespace,
+    /// Interrupts waits when the name leads to the queue no more.
+    pub lookout: Lookout,
     looked: Mutex<Instant>,
 }
 
@@ -46,9 +49,13 @@ impl<'a> Opened<'a> {
             error => Failure::of(name, error),
         })?;
         Ok(Opened {
+        let lookout = Lookout::default();
+        let (place, wanted, identity) = (namespace.clone(), name.clone(), queue.identity());
+        lookout.interrupt_if(move || found(&place, &wanted, identity).is_err());
             queue,
             name,
             namespace,
+            lookout,
             looked: Mutex::new(Instant::now()),
         })
     }
@@ -130,7 +137,7 @@ impl<'a> Opened<'a> {
         Failure::new(Code::Failed, format_args!("{}: {why}", self.name))
     }
 
-    /// Fails if the name leads to no queue or to another queue: the queue was removed. Checks at most once a second.
+    /// As [`Self::check_name_now`], but checks at most once a second.
     pub fn check_name(&self) -> Result {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.elapsed() < GLANCE {
@@ -138,21 +145,28 @@ impl<'a> Opened<'a> {
         }
         *looked = Instant::now();
         drop(looked);
-        let how = match open(self.namespace, self.name, Purpose::Look) {
-            Ok(found) if found.identity() == self.queue.identity() => return Ok(()),
-            Ok(_) => {
-                "the queue was removed, and a new queue has its name; run the command again for the new queue"
-            }
-            Err(error) if is_missing(&error) => {
-                "the queue was removed; `umsg create` makes a new one"
-            }
-            // The queue may still exist, for example with another mode.
-            Err(_) => return Ok(()),
-        };
-        Err(Failure::new(
-            Code::Removed,
-            format_args!("{}: {how}", self.name),
-        ))
+        self.check_name_now()
+    }
+
+    /// Fails if the name leads to no queue or to another queue: the queue was removed.
+    pub fn check_name_now(&self) -> Result {
+        found(self.namespace, self.name, self.queue.identity())
+            .map_err(|how| Failure::new(Code::Removed, format_args!("{}: {how}", self.name)))
+    }
+}
+
+/// Says how the name leads to no queue, or to another one than the queue with this identity.
+fn found(namespace: &Namespace, name: &Name, identity: (u64, u64)) -> Result<(), &'static str> {
+    match open(namespace, name, Purpose::Look) {
+        Ok(found) if found.identity() == identity => Ok(()),
+        Ok(_) => Err(
+            "the queue was removed, and a new queue has its name; run the command again for the new queue",
+        ),
+        Err(error) if is_missing(&error) => {
+            Err("the queue was removed; `umsg create` makes a new one")
+        }
+        // The queue may still exist, for example with another mode.
+        Err(_) => Ok(()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use umsg::posix::{self, SendError};
+use umsg::posix;
 use umsg::sysv;
 
 use crate::attached::Attached;
@@ -97,6 +97,7 @@ impl Outlet<'_> {
                     _ => *priority,
                 };
                 let sent = patience.spend(
+                    &to.lookout,
                     |time| match (when, time) {
                         (When::Now, None) => to.queue.try_send(message, priority),
                         (When::Now, Some(time)) => to.queue.send_timeout(message, priority, time),
@@ -111,8 +112,7 @@ impl Outlet<'_> {
                             to.queue.send_at_timeout(message, priority, at, time)
                         }
                     },
-                    |error| matches!(error, SendError::TimedOut),
-                    || to.check_name(),
+                    || to.check_name_now(),
                 )?;
                 Ok(sent.map_err(|error| Refusal {
                     code: error.code(),
@@ -125,6 +125,7 @@ impl Outlet<'_> {
                     _ => *mtype,
                 };
                 let sent = patience.spend(
+                    &to.lookout,
                     |time| match (when, time) {
                         (When::Now, None) => to.queue.try_send(mtype, message),
                         (When::Now, Some(time)) => to.queue.send_timeout(mtype, message, time),
@@ -139,7 +140,6 @@ impl Outlet<'_> {
                             to.queue.send_at_timeout(mtype, message, at, time)
                         }
                     },
-                    |error| matches!(error, sysv::SendError::TimedOut),
                     || Ok(()),
                 )?;
                 Ok(sent.map_err(|error| Refusal {

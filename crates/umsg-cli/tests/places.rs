@@ -4,6 +4,8 @@ mod support;
 
 use std::ffi::CString;
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use support::compiler::Workshop;
 use support::{NOBODY, Site, end, finish, give_to, set_mode, start};
@@ -253,7 +255,7 @@ fn who_shows_waits_holds_and_descriptors() {
     let pid = waiting.id().to_string();
     assert!(line.trim_start().starts_with(&pid), "{line}");
     assert!(
-        line.contains("mapped") && line.contains("to receive for 0s"),
+        line.contains("mapped") && line.contains("to receive for "),
         "{line}"
     );
     assert!(line.contains("recv /q --timeout 100"), "{line}");
@@ -339,3 +341,47 @@ fn a_directory_is_offered_only_where_there_are_queues() {
     }
     assert!(site.umsg(&["recv", "--help"]).text().contains("--dir"));
 }
+#[test]
+fn a_wait_is_one_call_whose_whole_time_is_shown() {
+    let site = Site::new();
+    site.umsg(&["create", "/full", "--max-messages", "1"])
+        .text();
+    site.umsg(&["send", "/full", "x"]).text();
+    site.umsg(&["create", "key:0x11"]).text();
+    let calls = [
+        ("/empty", &["recv", "/empty"][..], "receiv"),
+        (
+            "key:0x11",
+            &["recv", "key:0x11", "--timeout", "100"],
+            "receiv",
+        ),
+        ("/full", &["send", "/full", "y"], "send"),
+    ];
+    site.umsg(&["create", "/empty"]).text();
+    let waiting = calls.map(|(_, arguments, _)| start(&mut site.command(arguments)));
+    for (name, _, what) in calls {
+        site.wait_for(name, &format!("blocked_{what}ers"), 1);
+    }
+    // In parts of 1 s, 2 s and so on, the second part would not be as old as this.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(2_600) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    for (name, _, what) in calls {
+        let entry = &site.umsg(&["who", name, "--json"]).json()["processes"][0];
+        assert!(entry["waiting_seconds"].as_f64() >= Some(2.6), "{entry}");
+        let stat = site.umsg(&["stat", name, "--json"]).json();
+        let [of_senders, of_receivers] =
+            ["sends_blocked", "receives_blocked"].map(|field| stat["statistics"][field].clone());
+        let expected = if what == "send" { (1, 0) } else { (0, 1) };
+        assert_eq!(
+            (of_senders, of_receivers),
+            (expected.0.into(), expected.1.into())
+        );
+    }
+    for mut waiter in waiting {
+        waiter.kill().unwrap();
+        waiter.wait().unwrap();
+    }
+}
+

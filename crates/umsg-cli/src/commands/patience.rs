@@ -3,19 +3,53 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use umsg::{posix, sysv};
 
 use crate::failure::Result;
-use crate::opened::GLANCE;
+use crate::lookout::Lookout;
 use crate::values;
 
-/// The maximum time between two checks during a wait.
+/// The time between two checks during a wait that no thread watches.
 const LONGEST: Duration = Duration::from_secs(10);
+
+/// An error of a call that waits.
+pub trait EndOfWait {
+    /// The call has to wait: no message is there, or no room.
+    fn is_not_now(&self) -> bool;
+    fn is_time_out(&self) -> bool;
+    fn is_interruption(&self) -> bool;
+}
+
+macro_rules! end_of_wait {
+    ($($error:ty: $not_now:ident;)*) => {
+        $(impl EndOfWait for $error {
+            fn is_not_now(&self) -> bool {
+                matches!(self, Self::$not_now)
+            }
+
+            fn is_time_out(&self) -> bool {
+                matches!(self, Self::TimedOut)
+            }
+
+            fn is_interruption(&self) -> bool {
+                matches!(self, Self::Interrupted)
+            }
+        })*
+    };
+}
+
+end_of_wait! {
+    posix::ReceiveError: Empty;
+    posix::SendError: Full;
+    sysv::ReceiveError: NoMessage;
+    sysv::SendError: Full;
+}
 
 #[derive(Args, Clone, Debug)]
 pub struct Patience {
     /// Wait at most this long for each message: seconds, such as 5 or 0.25, or 500ms or 2m; then exit with code 3 [default: for
     /// ever]
-    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
     /// Do not wait: exit with code 3 if the queue is full (send) or has no matching message (recv)
     #[arg(long, conflicts_with = "timeout")]
@@ -23,56 +57,38 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// Calls `attempt` repeatedly, with the time that it may wait, until the allowed time is over. With None, `attempt` does not wait. Calls
-    /// `between` repeatedly during the wait; its error ends the wait. `Ok(Err(_))` is an error of the library.
-    pub fn spend<T, E>(
+    /// Calls `attempt` without a wait, and then with the time that it may wait. Calls `between` when `lookout` has interrupted the wait; its
+    /// error ends the wait. `Ok(Err(_))` is an error of the library.
+    pub fn spend<T, E: EndOfWait>(
         &self,
+        lookout: &Lookout,
         attempt: impl Fn(Option<Duration>) -> Result<T, E>,
-        is_over: impl Fn(&E) -> bool,
         between: impl Fn() -> Result,
     ) -> Result<Result<T, E>> {
-        if self.nonblocking {
-            return Ok(attempt(None));
+        match attempt(None) {
+            Err(error) if error.is_not_now() && !self.nonblocking => {}
+            other => return Ok(other),
         }
-        let mut slices = self.slices();
+        // A deadline beyond the range of the clock means to wait for ever.
+        let end = self
+            .timeout
+            .and_then(|timeout| Instant::now().checked_add(timeout));
         loop {
-            let (slice, last) = slices.next();
-            match attempt(Some(slice)) {
-                Err(error) if is_over(&error) && !last => between()?,
+            let waiting = lookout.begin();
+            let left = end.map_or(Duration::MAX, |end| {
+                end.saturating_duration_since(Instant::now())
+            });
+            let time = match waiting.is_watched {
+                true => left,
+                false => left.min(LONGEST),
+            };
+            let outcome = attempt(Some(time));
+            drop(waiting);
+            match outcome {
+                Err(error) if error.is_interruption() => between()?,
+                Err(error) if error.is_time_out() && time < left => between()?,
                 other => return Ok(other),
             }
-        }
-    }
-
-    fn slices(&self) -> Slices {
-        Slices {
-            // A deadline beyond the range of the clock means to wait for ever.
-            end: self
-                .timeout
-                .and_then(|timeout| Instant::now().checked_add(timeout)),
-            next: GLANCE,
-        }
-    }
-}
-
-/// Divides a wait into parts, with a check between them. Each part joins the end of the wait queue, so the parts grow.
-struct Slices {
-    /// The deadline; None waits for ever.
-    end: Option<Instant>,
-    next: Duration,
-}
-
-impl Slices {
-    /// Returns the length of the next part, and whether it is the last.
-    fn next(&mut self) -> (Duration, bool) {
-        let slice = self.next;
-        self.next = LONGEST.min(2 * slice);
-        let left = self
-            .end
-            .map(|end| end.saturating_duration_since(Instant::now()));
-        match left {
-            Some(left) if left <= slice => (left, true),
-            _ => (slice, false),
         }
     }
 }
@@ -80,69 +96,71 @@ impl Slices {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::failure::Failure;
     use std::cell::Cell;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use umsg::posix::ReceiveError;
 
-    fn slices(timeout: Option<u64>) -> Slices {
-        let patience = Patience {
-            timeout: timeout.map(Duration::from_secs),
-            nonblocking: false,
-        };
-        patience.slices()
-    }
-
-    #[test]
-    fn a_long_wait_is_interrupted_ever_less_often() {
-        let mut slices = slices(None);
-        let mut next = || {
-            let (slice, last) = slices.next();
-            assert!(!last);
-            slice.as_secs()
-        };
-        assert_eq!(std::array::from_fn(|_| next()), [1, 2, 4, 8, 10, 10]);
-    }
-
-    #[test]
-    fn the_last_slice_ends_with_the_time_allowed() {
-        let mut slices = slices(Some(2));
-        assert_eq!(slices.next(), (GLANCE, false));
-        let (slice, last) = slices.next();
-        assert!(last && slice <= Duration::from_secs(2));
+    fn patience(timeout: Option<Duration>, nonblocking: bool) -> Patience {
+        Patience {
+            timeout,
+            nonblocking,
+        }
     }
 
     #[test]
     fn a_command_that_must_not_wait_tries_once() {
-        let patience = Patience {
-            timeout: None,
-            nonblocking: true,
-        };
         let tried = Cell::new(0);
         let attempt = |time: Option<Duration>| {
+            assert_eq!(time, None);
             tried.set(tried.get() + 1);
-            Err::<(), _>(time)
+            Err::<(), _>(ReceiveError::Empty)
         };
-        let outcome = patience.spend(attempt, |_| true, || unreachable!("there was no wait"));
-        assert_eq!((outcome.unwrap(), tried.get()), (Err(None), 1));
+        let outcome = patience(None, true).spend(&Lookout::default(), attempt, || {
+            unreachable!("there was no wait")
+        });
+        assert!(matches!(outcome, Ok(Err(ReceiveError::Empty))));
+        assert_eq!(tried.get(), 1);
     }
 
     #[test]
-    fn what_is_seen_while_waiting_ends_it() {
-        let patience = Patience {
-            timeout: None,
-            nonblocking: false,
+    fn a_wait_is_one_call_with_the_time_allowed() {
+        let times = Cell::new(Vec::new());
+        let attempt = |time: Option<Duration>| {
+            let mut all = times.take();
+            all.push(time);
+            times.set(all);
+            Err::<(), _>(match time {
+                None => ReceiveError::Empty,
+                Some(_) => ReceiveError::TimedOut,
+            })
         };
-        let looked = Cell::new(0);
-        let look = || {
-            looked.set(looked.get() + 1);
-            match looked.get() {
-                3 => Err(crate::failure::Failure::ReaderGone),
-                _ => Ok(()),
+        let hour = Duration::from_secs(3600);
+        let outcome = patience(Some(hour), false).spend(&Lookout::default(), attempt, || Ok(()));
+        assert!(matches!(outcome, Ok(Err(ReceiveError::TimedOut))));
+        match times.take()[..] {
+            [None, Some(waited)] => assert!(waited <= hour && 2 * waited > hour),
+            ref other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_wait_that_became_pointless_is_interrupted_and_ends() {
+        let lookout = Lookout::default();
+        let removed = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&removed);
+        lookout.interrupt_if(move || seen.load(Ordering::Relaxed));
+        let attempt = |time: Option<Duration>| {
+            if time.is_none() {
+                return Err::<(), _>(ReceiveError::Empty);
             }
+            removed.store(true, Ordering::Relaxed);
+            let forever = rustix::event::poll(&mut [], None);
+            assert_eq!(forever, Err(rustix::io::Errno::INTR));
+            Err(ReceiveError::Interrupted)
         };
-        assert!(
-            patience
-                .spend(|_| Err::<(), _>(()), |()| true, look)
-                .is_err()
-        );
-        assert_eq!(looked.get(), 3);
+        let outcome = patience(None, false).spend(&lookout, attempt, || Err(Failure::ReaderGone));
+        assert!(matches!(outcome, Err(Failure::ReaderGone)));
     }
 }

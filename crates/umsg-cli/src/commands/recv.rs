@@ -214,6 +214,7 @@ impl Recv {
                 ("UMSG_QUEUE", self.queue.argument()),
                 ("UMSG_DIR", namespace.path().into()),
             ],
+        from.lookout().interrupt_if(move || out.is_abandoned());
             jobs: self.jobs,
             time: self.timeout_per_job,
             patience: &self.patience,

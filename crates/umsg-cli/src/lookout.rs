@@ -1,0 +1,121 @@
+//! A thread that interrupts a wait that has become pointless, for example because the queue was removed.
+//!
+//! The command waits in one call, however long it lasts: it keeps its place in the wait queue, and `umsg who` shows the whole time. The
+//! interruption is SIGURG, repeated until the call ends: a signal can arrive just before the thread sleeps.
+
+use std::io;
+use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use crate::opened::GLANCE;
+
+/// The interval at which a thread that waits in a queue is interrupted.
+pub const PERSISTENCE: Duration = Duration::from_millis(20);
+
+/// Returns whether a wait is pointless.
+type Reason = Box<dyn Fn() -> bool + Send>;
+
+/// The thread, which starts with the first wait.
+#[derive(Default)]
+pub struct Lookout {
+    shared: Arc<Shared>,
+    runs: OnceLock<bool>,
+}
+
+#[derive(Default)]
+struct Shared {
+    reasons: Mutex<Vec<Reason>>,
+    /// The thread that waits in the queue; 0 for none.
+    waiting: AtomicI32,
+}
+
+/// The calling thread waits in the queue until this value is dropped.
+pub struct Waiting<'a> {
+    thread: &'a AtomicI32,
+    /// Whether the wait is interrupted when it becomes pointless.
+    pub is_watched: bool,
+}
+
+impl Lookout {
+    /// Adds a reason to interrupt waits. The reason is asked once a second.
+    pub fn interrupt_if(&self, reason: impl Fn() -> bool + Send + 'static) {
+        let reasons = &self.shared.reasons;
+        let mut reasons = reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        reasons.push(Box::new(reason));
+    }
+
+    /// Marks the calling thread as the one that waits in the queue.
+    pub fn begin(&self) -> Waiting<'_> {
+        let is_watched = *self.runs.get_or_init(|| self.start().is_ok());
+        mark(&self.shared.waiting, is_watched)
+    }
+
+    fn start(&self) -> io::Result<()> {
+        handle_interruptions()?;
+        let shared = Arc::clone(&self.shared);
+        let look = move || {
+            loop {
+                thread::sleep(GLANCE);
+                while shared.is_pointless() {
+                    interrupt(&shared.waiting);
+                    thread::sleep(PERSISTENCE);
+                }
+            }
+        };
+        // The thread ends with the process.
+        thread::Builder::new().spawn(look).map(drop)
+    }
+}
+
+impl Shared {
+    fn is_pointless(&self) -> bool {
+        let reasons = self.reasons.lock().unwrap_or_else(PoisonError::into_inner);
+        // Relaxed: see `mark`.
+        self.waiting.load(Ordering::Relaxed) != 0 && reasons.iter().any(|reason| reason())
+    }
+}
+
+/// Marks the calling thread as the one that waits.
+pub fn mark(thread: &AtomicI32, is_watched: bool) -> Waiting<'_> {
+    let me = rustix::thread::gettid().as_raw_nonzero().get();
+    // Relaxed: a late interruption is repeated, and an early or stray one ends no wait that goes on.
+    thread.store(me, Ordering::Relaxed);
+    Waiting { thread, is_watched }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // Relaxed: see `mark`.
+        self.thread.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Interrupts the thread that waits.
+pub fn interrupt(thread: &AtomicI32) {
+    // Relaxed: see `mark`.
+    let thread = thread.load(Ordering::Relaxed);
+    if thread != 0 {
+        let process = rustix::process::getpid().as_raw_nonzero().get();
+        // SAFETY: the call has no pointers. A signal for a thread that has ended fails; SIGURG has a handler that does nothing.
+        unsafe { libc::syscall(libc::SYS_tgkill, process, thread, libc::SIGURG) };
+    }
+}
+
+/// Makes SIGURG interrupt calls.
+pub fn handle_interruptions() -> io::Result<()> {
+    extern "C" fn do_nothing(_: libc::c_int) {}
+    // SAFETY: all zeros are a valid sigaction, and the call gets a pointer to a live one. The handler does nothing, so it is
+    // async-signal-safe.
+    let failed = unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = do_nothing as extern "C" fn(libc::c_int) as usize;
+        libc::sigaction(libc::SIGURG, &raw const action, ptr::null_mut()) != 0
+    };
+    match failed {
+        true => Err(io::Error::last_os_error()),
+        false => Ok(()),
+    }
+}
