@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use umsg::posix::OpenError;
 use umsg::{Namespace, sysv};
 
-use crate::address::Label;
+use crate::address::{Address, Label};
 use crate::failure::{Explain, Failure, without_advice};
 use crate::names::Name;
 
@@ -26,6 +26,40 @@ pub fn no_name(namespace: &Namespace, name: &Name) -> Failure {
             .is_some_and(|file| kernel_has_name(file.as_bytes()))
     };
     explain(namespace, name, &OpenError::NotFound, others, in_kernel)
+}
+
+/// Names the other places that have a queue of this name or key, too: programs that seem to use this queue may use those.
+pub fn also_in(namespace: &Namespace, queue: &Address) -> Vec<String> {
+    let directory = namespace.path();
+    let (other, in_kernel) = match queue {
+        Address::Posix(name) => (
+            others(directory, |other| has_name(other, name)),
+            name.file()
+                .is_some_and(|file| kernel_has_name(file.as_bytes())),
+        ),
+        Address::SystemV(label) => (
+            others(directory, |other| has_label(other, *label)),
+            label.key().is_some_and(kernel_has_key),
+        ),
+    };
+    let kernel = in_kernel.then(|| KERNEL.to_owned());
+    let other = other.map(|other| other.display().to_string());
+    kernel.into_iter().chain(other).collect()
+}
+
+/// The name of the kernel among other places.
+const KERNEL: &str = "kernel";
+
+/// Says which programs use the queue in the other place.
+pub fn described(place: &str) -> String {
+    match place {
+        KERNEL => {
+            "the kernel has a queue of this name, too: programs that run without `umsg run` use that one".to_owned()
+        }
+        directory => format!(
+            "{directory} has a queue of this name, too: programs with another UMSG_DIR or of another user may use that one"
+        ),
+    }
 }
 
 /// Explains that no System V queue has the key or identifier.
@@ -55,35 +89,62 @@ fn explain(
         None if in_kernel() => {
             "the kernel has one: was its program started without `umsg run`?".to_owned()
         }
-        None => "`umsg ls` lists the queues".to_owned(),
+        None => match other_users() {
+            Some(directory) => format!(
+                "`umsg ls` lists the queues; other users have directories of their own, such as {}, and `umsg setup` makes one for all users",
+                directory.display()
+            ),
+            None => "`umsg ls` lists the queues".to_owned(),
+        },
     };
     Failure::new(error.code(), format_args!("{subject}: {what}; {hint}"))
 }
 
-/// Returns the first other namespace in reach with the queue: of $UMSG_DIR, of the system, of the user.
+/// Returns the directory of another user, if there is one, and no directory for all users.
+fn other_users() -> Option<PathBuf> {
+    let all = usual();
+    let is_for_all = |path: &PathBuf| path.ends_with("umsg");
+    let (me, mut all) = (rustix::process::geteuid().as_raw(), all.into_iter());
+    match all
+        .clone()
+        .any(|(path, owner)| owner == 0 && is_for_all(&path))
+    {
+        true => None,
+        false => all.find(|(_, owner)| *owner != me).map(|(path, _)| path),
+    }
+}
+
+/// Returns the usual directories of namespaces and their owners: those of the caller and of root first, because root can look into the others,
+/// too.
+fn usual() -> Vec<(PathBuf, u32)> {
+    let me = rustix::process::geteuid().as_raw();
+    let entries = std::fs::read_dir(BASE).into_iter().flatten().flatten();
+    let mut found: Vec<(PathBuf, u32)> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let behind = name.as_bytes().strip_prefix(b"umsg")?;
+            let number = behind.strip_prefix(b"-").unwrap_or_default();
+            let is_named = behind.is_empty() || number.first().is_some_and(u8::is_ascii_digit);
+            let metadata = entry.metadata().ok()?;
+            (is_named && metadata.is_dir()).then(|| (entry.path(), metadata.uid()))
+        })
+        .collect();
+    found.sort_by_key(|(path, owner)| (![0, me].contains(owner), path.clone()));
+    found
+}
+
+/// Returns the first other namespace in reach with the queue: of $UMSG_DIR, of the system, of a user.
 fn others(but: &Path, has: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let chosen = std::env::var_os("UMSG_DIR").filter(|chosen| !chosen.is_empty());
-    let me = rustix::process::geteuid().as_raw();
-    let own = format!("umsg-{me}");
-    let random = format!("{own}-");
-    let usual = std::fs::read_dir(BASE).into_iter().flatten().flatten();
-    let mut usual: Vec<PathBuf> = usual
-        .filter(|entry| {
-            let name = entry.file_name();
-            let is_named = name == "umsg"
-                || name == own.as_str()
-                || name.as_bytes().starts_with(random.as_bytes());
-            // Directories of other users are not trusted.
-            is_named
-                && entry
-                    .metadata()
-                    .is_ok_and(|found| found.is_dir() && [0, me].contains(&found.uid()))
-        })
-        .map(|entry| entry.path())
-        .collect();
-    usual.sort();
+    let usual = usual().into_iter().map(|(path, _)| path);
     let mut all = chosen.into_iter().map(PathBuf::from).chain(usual);
-    all.find(|other| other != but && has(other))
+    all.find(|other| !is_same(other, but) && has(other))
+}
+
+/// Returns whether two paths lead to one directory.
+fn is_same(one: &Path, other: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
+    one == other || identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
 fn has_name(namespace: &Path, name: &Name) -> bool {

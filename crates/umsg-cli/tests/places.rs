@@ -86,6 +86,65 @@ fn a_queue_of_the_kernel_is_pointed_at() {
 }
 
 #[test]
+fn who_and_doctor_point_at_a_queue_of_the_same_name_in_another_place() {
+    let (here, there) = (used(), used());
+    let dir = there.path().to_str().unwrap();
+    let name = format!("/umsg-cli-both-{}", std::process::id());
+    here.umsg(&["create", &name]).text();
+    let ask = |command: &str, json: &[&str]| {
+        let arguments = [
+            &[command, &name, "--dir", here.path().to_str().unwrap()],
+            json,
+        ]
+        .concat();
+        let outcome = finish(&mut there.command(&arguments), b"");
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+        outcome
+    };
+    let nowhere = ask("who", &["--json"]).json();
+    assert_eq!(nowhere["also_in"], serde_json::json!([]));
+    assert_eq!(ask("who", &[]).errors, "");
+
+    there.umsg(&["create", &name]).text();
+    let told = format!("{dir} has a queue of this name, too");
+    assert!(ask("who", &[]).errors.contains(&told));
+    assert!(
+        ask("doctor", &[])
+            .text()
+            .contains(&format!("elsewhere     {told}"))
+    );
+    let doctor = ask("doctor", &["--json"]).json();
+    assert_eq!(doctor["queues"][0]["also_in"], serde_json::json!([dir]));
+    there.umsg(&["rm", &name]).text();
+
+    let Some(_queue) = KernelQueue::new(&name[1..]) else {
+        return eprintln!("the kernel has no POSIX queues here");
+    };
+    assert!(
+        ask("who", &[])
+            .errors
+            .contains("the kernel has a queue of this name, too")
+    );
+    assert_eq!(
+        ask("who", &["--json"]).json()["also_in"],
+        serde_json::json!(["kernel"])
+    );
+}
+
+#[test]
+fn a_waiter_that_was_killed_is_shown_as_dead() {
+    let site = used();
+    let mut waiting = start(&mut site.command(&["recv", "/used"]));
+    site.wait_for("/used", "blocked_receivers", 1);
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    let shown = site.umsg(&["who", "/used"]);
+    assert!(shown.text().contains("dead: "), "{shown:?}");
+    let shown = site.umsg(&["who", "/used", "--json"]).json();
+    assert_eq!(shown["processes"][0]["dead"], true);
+}
+
+#[test]
 fn a_program_on_the_drop_in_learns_of_a_queue_of_the_kernel_on_request() {
     const SOURCE: &str = r#"
         #include <mqueue.h>
@@ -111,6 +170,9 @@ fn a_program_on_the_drop_in_learns_of_a_queue_of_the_kernel_on_request() {
         outcome.code == Some(0) && outcome.errors.contains(told),
         "{outcome:?}"
     );
+    let searched = format!("(in {})", site.path().display());
+    let first = outcome.errors.lines().next().unwrap_or_default();
+    assert!(first.ends_with(&searched), "{outcome:?}");
     drop(queue);
     let outcome = run();
     assert!(
@@ -287,6 +349,74 @@ fn who_shows_waits_holds_and_descriptors() {
 }
 
 #[test]
+fn a_wait_is_one_call_whose_whole_time_is_shown() {
+    let site = Site::new();
+    site.umsg(&["create", "/full", "--max-messages", "1"])
+        .text();
+    site.umsg(&["send", "/full", "x"]).text();
+    site.umsg(&["create", "key:0x11"]).text();
+    let calls = [
+        ("/empty", &["recv", "/empty"][..], "receiv"),
+        (
+            "key:0x11",
+            &["recv", "key:0x11", "--timeout", "100"],
+            "receiv",
+        ),
+        ("/full", &["send", "/full", "y"], "send"),
+    ];
+    site.umsg(&["create", "/empty"]).text();
+    let waiting = calls.map(|(_, arguments, _)| start(&mut site.command(arguments)));
+    for (name, _, what) in calls {
+        site.wait_for(name, &format!("blocked_{what}ers"), 1);
+    }
+    // In parts of 1 s, 2 s and so on, the second part would not be as old as this.
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_millis(2_600) {
+        thread::sleep(Duration::from_millis(50));
+    }
+    for (name, _, what) in calls {
+        let entry = &site.umsg(&["who", name, "--json"]).json()["processes"][0];
+        assert!(entry["waiting_seconds"].as_f64() >= Some(2.6), "{entry}");
+        let stat = site.umsg(&["stat", name, "--json"]).json();
+        let [of_senders, of_receivers] =
+            ["sends_blocked", "receives_blocked"].map(|field| stat["statistics"][field].clone());
+        let expected = if what == "send" { (1, 0) } else { (0, 1) };
+        assert_eq!(
+            (of_senders, of_receivers),
+            (expected.0.into(), expected.1.into())
+        );
+    }
+    for mut waiter in waiting {
+        waiter.kill().unwrap();
+        waiter.wait().unwrap();
+    }
+}
+
+#[test]
+fn who_shows_the_producers_that_keep_a_stream_open() {
+    let site = Site::new();
+    for name in ["/q", "key:0x11"] {
+        site.umsg(&["create", name, "--close-with-last-producer"])
+            .text();
+        let producer = start(&mut site.command(&["send", name, "--lines", "--producer"]));
+        site.wait_for(name, "producers", 1);
+        let entry = &site.umsg(&["who", name, "--json"]).json()["processes"][0];
+        assert_eq!(
+            (&entry["pid"], &entry["producer"]),
+            (&producer.id().into(), &true.into())
+        );
+        assert!(site.umsg(&["who", name]).text().contains("  producer  "));
+        let doctor = site.umsg(&["doctor", name, "--json"]).json();
+        assert!(doctor.to_string().contains("\"producers\":[{"), "{doctor}");
+        end(producer).text();
+        assert_eq!(
+            site.umsg(&["who", name, "--json"]).json()["processes"],
+            serde_json::json!([])
+        );
+    }
+}
+
+#[test]
 fn who_knows_rings_keys_and_senders() {
     let site = Site::new();
     site.umsg(&["create", "key:0x11", "--qbytes", "4"]).text();
@@ -341,47 +471,3 @@ fn a_directory_is_offered_only_where_there_are_queues() {
     }
     assert!(site.umsg(&["recv", "--help"]).text().contains("--dir"));
 }
-#[test]
-fn a_wait_is_one_call_whose_whole_time_is_shown() {
-    let site = Site::new();
-    site.umsg(&["create", "/full", "--max-messages", "1"])
-        .text();
-    site.umsg(&["send", "/full", "x"]).text();
-    site.umsg(&["create", "key:0x11"]).text();
-    let calls = [
-        ("/empty", &["recv", "/empty"][..], "receiv"),
-        (
-            "key:0x11",
-            &["recv", "key:0x11", "--timeout", "100"],
-            "receiv",
-        ),
-        ("/full", &["send", "/full", "y"], "send"),
-    ];
-    site.umsg(&["create", "/empty"]).text();
-    let waiting = calls.map(|(_, arguments, _)| start(&mut site.command(arguments)));
-    for (name, _, what) in calls {
-        site.wait_for(name, &format!("blocked_{what}ers"), 1);
-    }
-    // In parts of 1 s, 2 s and so on, the second part would not be as old as this.
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(2_600) {
-        thread::sleep(Duration::from_millis(50));
-    }
-    for (name, _, what) in calls {
-        let entry = &site.umsg(&["who", name, "--json"]).json()["processes"][0];
-        assert!(entry["waiting_seconds"].as_f64() >= Some(2.6), "{entry}");
-        let stat = site.umsg(&["stat", name, "--json"]).json();
-        let [of_senders, of_receivers] =
-            ["sends_blocked", "receives_blocked"].map(|field| stat["statistics"][field].clone());
-        let expected = if what == "send" { (1, 0) } else { (0, 1) };
-        assert_eq!(
-            (of_senders, of_receivers),
-            (expected.0.into(), expected.1.into())
-        );
-    }
-    for mut waiter in waiting {
-        waiter.kill().unwrap();
-        waiter.wait().unwrap();
-    }
-}
-

@@ -11,6 +11,7 @@ use umsg::{Namespace, posix, ring, sysv};
 use super::doctor_text;
 use crate::address::{Address, Label, Subject, subject};
 use crate::cli::Cli;
+use crate::elsewhere;
 use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::names::Name;
 use crate::output::{self, Format, json, json_doctor, text};
@@ -84,6 +85,8 @@ pub struct Inspected {
     pub found: Result<Diagnosis, String>,
     /// The repairs.
     pub repair: Option<Repair>,
+    /// The other places that have a queue of this name, as [`elsewhere::also_in`] names them.
+    pub also_in: Vec<String>,
 }
 
 /// The result of a repair.
@@ -173,6 +176,10 @@ impl Doctor {
         match looked {
             Ok((diagnosis, repair)) => Inspected {
                 name,
+                also_in: match subject {
+                    Subject::Queue(queue) => elsewhere::also_in(namespace, queue),
+                    Subject::Ring(_) => Vec::new(),
+                },
                 found: Ok(diagnosis),
                 repair,
             },
@@ -182,6 +189,7 @@ impl Doctor {
                     name,
                     found: Err(failure.line()),
                     repair: None,
+                    also_in: Vec::new(),
                 }
             }
         }
@@ -215,6 +223,7 @@ fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
                 name,
                 found: Err(line),
                 repair: None,
+                also_in: Vec::new(),
             }
         })
         .collect())

@@ -12,6 +12,7 @@ use umsg::sysv::Want;
 
 use super::doctor::Inspected;
 use super::doctor_problems::told;
+use crate::elsewhere;
 use crate::output::{text, time};
 
 /// The maximum number of lines of one kind.
@@ -33,6 +34,8 @@ pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
             let failed = repair.failed.as_slice();
             lines(out, "not repaired", failed, Clone::clone)?;
         }
+        let also_in = |place: &String| elsewhere::described(place);
+        lines(out, "elsewhere", &item.also_in, also_in)?;
         describe(out, diagnosis)?;
     }
     Ok(())
@@ -93,6 +96,7 @@ fn describe(out: &mut impl Write, diagnosis: &Diagnosis) -> io::Result<()> {
     lines(out, "held", &diagnosis.holds, hold)?;
     lines(out, "notifies", &diagnosis.registrations, registration)?;
     lines(out, "polled by", &diagnosis.pollers, process)?;
+    lines(out, "produced by", &diagnosis.producers, process)?;
     let repaired: Vec<_> = diagnosis
         .repairs
         .iter()

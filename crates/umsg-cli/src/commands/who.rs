@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use umsg::diagnosis::{Blocked, Diagnosis, HoldKind, Process, Wait};
+use umsg::diagnosis::{Blocked, Diagnosis, HoldKind, Life, Process, Wait};
 use umsg::{Namespace, sysv};
 
 use super::doctor::diagnose;
@@ -26,13 +26,17 @@ use crate::users::{File, Users};
 /// Show the processes that have a queue or ring open, and what they wait for
 ///
 /// OPEN is "mapped" if the process has the queue in its memory. If the program runs under `umsg run`, OPEN shows the descriptors
-/// instead. WAITS shows the threads that wait to receive or to send, with the time of the longest wait. HOLDS shows the
-/// leased messages that the process has not acknowledged, and its reservations.
+/// instead. WAITS shows the threads that wait to receive or to send, with the time since the longest of these calls began. HOLDS
+/// shows the leased messages that the process has not acknowledged, and its reservations. HOLDS contains "producer" for a process
+/// that counts as a producer of a queue with --close-with-last-producer: the queue stays open while this process lives.
 ///
 /// Only root sees which queues the processes of other users have open. For other callers, OPEN of such a process is "?". They
-/// see the process only if it waits in the queue, polls the queue, holds messages or owns the ring.
+/// see the process only if it waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
 ///
 /// For a process of another PID namespace, PID is its process id in that namespace. Its user and command line are unknown.
+///
+/// If the kernel or another namespace has a queue of the same name, too, a line on standard error says so: a program that seems to use
+/// this queue may use the other one.
 ///
 /// WAITS is "-" while a process is between two calls, for example in a loop of receives with a time-out.
 #[derive(Args, Debug)]
@@ -54,6 +58,8 @@ pub struct Who {
 struct Report {
     queue: String,
     processes: Vec<Entry>,
+    /// The other places that have a queue of this name: "kernel", or the directory of a namespace.
+    also_in: Vec<String>,
 }
 
 /// A process. Unknown values are null.
@@ -75,6 +81,9 @@ struct Entry {
     polls: bool,
     leased: u32,
     reserved: u32,
+    producer: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    dead: bool,
 }
 
 impl Who {
@@ -93,14 +102,26 @@ impl Who {
             Err(failure) => return Err(failure),
         };
         let processes = entries(&path, &diagnosis);
+        let also_in = match &self.queue {
+            Subject::Queue(queue) => elsewhere::also_in(&namespace, queue),
+            Subject::Ring(_) => Vec::new(),
+        };
         let mut out = output::standard()?;
         if self.format.json {
-            let queue = self.queue.lossy();
-            json::print(&mut out, &Report { queue, processes })?;
-        } else {
-            print(&processes, &mut out)?;
+            let report = Report {
+                queue: self.queue.lossy(),
+                processes,
+                also_in,
+            };
+            json::print(&mut out, &report)?;
+            return Ok(out.flush()?);
         }
-        Ok(out.flush()?)
+        print(&processes, &mut out)?;
+        out.flush()?;
+        for place in &also_in {
+            say(elsewhere::described(place));
+        }
+        Ok(())
     }
 }
 
@@ -161,6 +182,9 @@ fn entries(path: &std::path::Path, diagnosis: &Diagnosis) -> Vec<Entry> {
             _ => {}
         }
     }
+    for producer in &diagnosis.producers {
+        entry(&mut all, producer).producer = true;
+    }
     for poller in &diagnosis.pollers {
         entry(&mut all, poller).polls = true;
     }
@@ -179,7 +203,9 @@ fn here(all: &mut Entries, pid: u32) -> &mut Entry {
 
 fn entry<'a>(all: &'a mut Entries, who: &Process) -> &'a mut Entry {
     if !who.elsewhere {
-        return here(all, who.pid);
+        let entry = here(all, who.pid);
+        entry.dead |= who.life == Life::Dead;
+        return entry;
     }
     all.entry((true, who.pid)).or_insert_with(|| Entry {
         pid: who.pid,
@@ -241,11 +267,14 @@ impl Entry {
 
     fn holds(&self) -> String {
         let counts = [(self.leased, "leased"), (self.reserved, "reserved")];
-        let parts: Vec<String> = counts
+        let mut parts: Vec<String> = counts
             .iter()
             .filter(|(count, _)| *count != 0)
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
+        if self.producer {
+            parts.push("producer".to_owned());
+        }
         or_dash(parts.join(", "))
     }
 }
@@ -288,6 +317,7 @@ fn print(processes: &[Entry], out: &mut impl Write) -> std::io::Result<()> {
     for entry in processes {
         let command = match (&entry.command, entry.elsewhere) {
             (Some(command), _) => command,
+            (None, _) if entry.dead => "dead: the next call on the queue removes its traces",
             (None, true) => "in another PID namespace",
             (None, false) => "?",
         };
@@ -324,10 +354,11 @@ mod tests {
             waiting_seconds: Some(61.0),
             polls: true,
             leased: 1,
+            producer: true,
             ..Entry::default()
         };
         assert_eq!(busy.open(), "descriptor 3,4");
         assert_eq!(busy.waits(), "2 threads to receive for 1m, polls");
-        assert_eq!(busy.holds(), "1 leased");
+        assert_eq!(busy.holds(), "1 leased, producer");
     }
 }

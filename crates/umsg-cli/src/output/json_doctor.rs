@@ -46,9 +46,12 @@ struct Known {
     held: Vec<HoldEntry>,
     registrations: Vec<RegistrationEntry>,
     pollers: Vec<ProcessEntry>,
+    producers: Vec<ProcessEntry>,
     repairs: Vec<RepairsEntry>,
     damaged: Option<DamageEntry>,
     problems: Vec<ProblemEntry>,
+    /// The other places that have a queue of this name: "kernel", or the directory of a namespace.
+    also_in: Vec<String>,
     /// The result of --repair.
     #[serde(skip_serializing_if = "Option::is_none")]
     repair: Option<RepairReport>,
@@ -184,6 +187,7 @@ impl Entry {
         match &item.found {
             Ok(diagnosis) => {
                 let mut known = Known::new(name, diagnosis);
+                known.also_in.clone_from(&item.also_in);
                 known.repair = item.repair.as_ref().map(|repair| RepairReport {
                     done: repair.done.clone(),
                     failed: repair.failed.clone(),
@@ -219,9 +223,11 @@ impl Known {
                 .map(RegistrationEntry::new)
                 .collect(),
             pollers: diagnosis.pollers.iter().map(ProcessEntry::new).collect(),
+            producers: diagnosis.producers.iter().map(ProcessEntry::new).collect(),
             repairs: diagnosis.repairs.iter().map(RepairsEntry::new).collect(),
             damaged: damage(diagnosis),
             problems: diagnosis.problems.iter().map(ProblemEntry::new).collect(),
+            also_in: Vec::new(),
             repair: None,
         }
     }
