@@ -4,7 +4,7 @@ use umsg::Namespace;
 use umsg::sysv::{self, ControlError, OpenOptions, Queue, ReceiveError, SendError};
 
 use crate::address::Label;
-use crate::failure::{Code, Explain, Failure, Result};
+use crate::failure::{Code, Explain, Failure, Result, closed};
 use crate::held_up;
 use crate::lookout::Lookout;
 use crate::rights;
@@ -46,6 +46,7 @@ impl Attached {
         let why = match error {
             SendError::Full | SendError::TimedOut => self.held_up(),
             SendError::PermissionDenied => self.denied(),
+            SendError::Closed => Some(closed(self.label)),
             _ => None,
         };
         why.unwrap_or_else(|| error.explain())

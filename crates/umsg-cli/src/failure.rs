@@ -22,6 +22,8 @@ pub enum Code {
     Removed = 4,
     /// `umsg doctor`: a queue or ring has a problem.
     ProblemFound = 5,
+    /// The queue is closed for sending and holds no message.
+    EndOfStream = 6,
     /// `umsg run`: the drop-in can't be loaded into the program.
     NotInterceptable = 120,
     /// `umsg run` failed before it started the program, as in env(1).
@@ -72,13 +74,18 @@ impl Failure {
         }
     }
 
-    /// For --quiet: reports no line if only no message came, or no room became free, in time.
+    /// Returns whether no message came in time, or the stream has ended.
+    pub fn is_of_no_message(&self) -> bool {
+        matches!(self.code(), Some(Code::NotInTime | Code::EndOfStream))
+    }
+
+    /// For --quiet: reports no line if only no message came, or no room became free, in time, or if the stream ended.
     pub fn hushed(self, quiet: bool) -> Failure {
         match self {
             Failure::Because {
-                code: Code::NotInTime,
+                code: code @ (Code::NotInTime | Code::EndOfStream),
                 ..
-            } if quiet => Failure::Reported(Code::NotInTime),
+            } if quiet => Failure::Reported(code),
             other => other,
         }
     }
@@ -336,6 +343,7 @@ impl Explain for ReceiveError {
     fn code(&self) -> Code {
         match self {
             ReceiveError::Empty | ReceiveError::TimedOut => Code::NotInTime,
+            ReceiveError::Closed => Code::EndOfStream,
             _ => Code::Failed,
         }
     }
@@ -410,6 +418,7 @@ impl Explain for sysv::ReceiveError {
         match self {
             sysv::ReceiveError::NoMessage | sysv::ReceiveError::TimedOut => Code::NotInTime,
             sysv::ReceiveError::Removed => Code::Removed,
+            sysv::ReceiveError::Closed => Code::EndOfStream,
             _ => Code::Failed,
         }
     }
@@ -459,6 +468,11 @@ impl Explain for RingError {
 pub const FULL: &str = "the queue is full";
 pub const EMPTY: &str = "the queue is empty";
 const NO_MATCH: &str = "the queue has no matching message";
+
+/// Explains that a queue is closed for sending, and what to do.
+pub fn closed(queue: impl Display) -> String {
+    format!("the queue is closed for sending; `umsg close --reopen {queue}` opens it again")
+}
 
 /// Explains that a queue is full, and what to do.
 fn full() -> String {

@@ -9,6 +9,7 @@ use crate::attached::Attached;
 use crate::commands::patience::Patience;
 use crate::failure::{Failure, Result};
 use crate::lookout::Lookout;
+use crate::names::Name;
 use crate::opened::Opened;
 use crate::output::time;
 use crate::values::RetryDelay;
@@ -46,8 +47,8 @@ impl Inlet<'_> {
                 meanwhile()?;
                 patience
                     .spend(
-                        |time| match time {
                         &from.lookout,
+                        |time| match time {
                             None => from.queue.try_receive_lease(*want),
                             Some(time) => from.queue.receive_lease_timeout(*want, time),
                         },
@@ -62,7 +63,6 @@ impl Inlet<'_> {
         }
     }
 
-    /// Receives a message without waiting. None if the queue has none.
     /// The thread that interrupts the waits.
     pub fn lookout(&self) -> &Lookout {
         match self {
@@ -71,6 +71,7 @@ impl Inlet<'_> {
         }
     }
 
+    /// Receives a message without waiting. None if the queue has none.
     pub fn take(&self) -> Result<Option<Held<'_>>> {
         match self {
             Inlet::Posix(from) => match from.queue.try_receive_lease() {
@@ -135,12 +136,21 @@ impl Inlet<'_> {
                 };
                 format!("the message is back in the queue, the first of its {first}")
             }
-            (Ok(()), true) => {
-                "the message was delivered as often as the queue allows, and goes to the dead-letter queue"
-                    .to_owned()
-            }
+            (Ok(()), true) => format!(
+                "the message was delivered as often as the queue allows, and goes to the dead-letter queue{}",
+                self.dead_letter_queue()
+            ),
             (Err(error), _) => format!("the message could not be returned: {error}"),
         }
+    }
+
+    /// The name of the dead-letter queue, behind a space.
+    fn dead_letter_queue(&self) -> String {
+        let name = match self {
+            Inlet::Posix(from) => from.queue.status().dead_letter,
+            Inlet::SystemV { .. } => None,
+        };
+        name.map_or_else(String::new, |name| format!(" {}", Name::from(name)))
     }
 
     /// The number of deliveries after which a message goes to the dead-letter queue.
@@ -168,6 +178,7 @@ fn receive<'a>(
     }
     meanwhile()?;
     let received = patience.spend(
+        &from.lookout,
         |time| match time {
             None => from.queue.try_receive_lease(),
             Some(time) => from.queue.receive_lease_timeout(time),
@@ -177,7 +188,6 @@ fn receive<'a>(
     match received {
         Ok(message) => Ok(Some(message)),
         Err(posix::ReceiveError::Closed) => Ok(None),
-        &from.lookout,
         Err(error) => Err(from.not_received(&error)),
     }
 }
@@ -201,6 +211,15 @@ impl Held<'_> {
         match self {
             Held::Posix(lease) => Rank::Priority(lease.priority()),
             Held::SystemV(lease) => Rank::Type(lease.mtype()),
+        }
+    }
+
+    /// The number of a POSIX message, as `umsg peek` shows it.
+    pub fn id(&self) -> Option<u64> {
+        match self {
+            // The acknowledgement reports that the lease has ended.
+            Held::Posix(lease) => lease.message_id().ok(),
+            Held::SystemV(_) => None,
         }
     }
 

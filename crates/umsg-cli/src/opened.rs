@@ -1,5 +1,6 @@
 //! The POSIX queue that a command works with, and the check that its name still leads to it.
 
+use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use umsg::QueueError;
@@ -8,10 +9,10 @@ use umsg::posix::{Attributes, OpenError, OpenOptions, Queue, ReceiveError, SendE
 use umsg::{Namespace, NamespaceError};
 
 use crate::elsewhere;
-use crate::failure::{Code, EMPTY, Explain, FULL, Failure, Result, without_advice};
+use crate::failure::{Code, EMPTY, Explain, FULL, Failure, Result, closed, without_advice};
 use crate::held_up;
-use crate::names::Name;
 use crate::lookout::Lookout;
+use crate::names::Name;
 use crate::rights;
 
 /// The interval at which a waiting command checks that its queue still exists.
@@ -33,9 +34,9 @@ pub enum Purpose {
 pub struct Opened<'a> {
     pub queue: Queue,
     pub name: &'a Name,
-    namespace: &'a Namespace,
     /// Interrupts waits when the name leads to the queue no more.
     pub lookout: Lookout,
+    namespace: &'a Namespace,
     looked: Mutex<Instant>,
 }
 
@@ -48,16 +49,21 @@ impl<'a> Opened<'a> {
             OpenError::NotFound => elsewhere::no_name(namespace, name),
             error => Failure::of(name, error),
         })?;
-        Ok(Opened {
         let lookout = Lookout::default();
         let (place, wanted, identity) = (namespace.clone(), name.clone(), queue.identity());
         lookout.interrupt_if(move || found(&place, &wanted, identity).is_err());
+        Ok(Opened {
             queue,
             name,
-            namespace,
             lookout,
+            namespace,
             looked: Mutex::new(Instant::now()),
         })
+    }
+
+    /// The directory of the namespace.
+    pub fn directory(&self) -> &Path {
+        self.namespace.path()
     }
 
     /// Explains why a message was not sent, and what to do.
@@ -76,6 +82,7 @@ impl<'a> Opened<'a> {
             return why;
         }
         let failure = match error {
+            SendError::Closed => return closed(self.name),
             SendError::Full => FULL.to_owned(),
             SendError::TimedOut => without_advice(error),
             _ => return error.explain(),

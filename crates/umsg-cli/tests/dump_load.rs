@@ -63,7 +63,10 @@ impl Place {
         let count = ["peek", name, "--count", "100000", "--json"];
         let mut messages = self.site.umsg(&count).json_lines();
         for message in &mut messages {
-            message.as_object_mut().unwrap().remove("queue");
+            // Each queue numbers its messages.
+            for own in ["queue", "id"] {
+                message.as_object_mut().unwrap().remove(own);
+            }
         }
         messages
     }
@@ -105,7 +108,11 @@ fn ten_thousand_messages_come_back_as_they_were() {
     let copy = place.queue("/copy");
     let messages = queue.messages(usize::MAX).unwrap();
     assert_eq!(messages.len(), 10_000);
-    assert_eq!(copy.messages(usize::MAX).unwrap(), messages);
+    let mut copied = copy.messages(usize::MAX).unwrap();
+    for (copied, message) in copied.iter_mut().zip(&messages) {
+        copied.id = message.id;
+    }
+    assert!(copied == messages);
     for message in messages {
         let received = copy.receive_vec().unwrap();
         assert_eq!(
@@ -282,7 +289,7 @@ fn a_dump_is_not_printed_on_a_terminal() {
 }
 
 #[test]
-fn a_reader_that_goes_away_has_no_dump() {
+fn a_reader_that_goes_away_is_no_failure_as_for_other_commands() {
     let place = Place::new();
     let queue = place.queue("/q");
     for _ in 0..200 {
@@ -290,7 +297,7 @@ fn a_reader_that_goes_away_has_no_dump() {
     }
     let mut child = support::start(&mut place.site.command(&["dump", "/q"]));
     drop(child.stdout.take());
-    support::end(child).fails(1, &["umsg: standard output: ", "roken pipe"]);
+    assert_eq!(support::end(child).text(), "");
 }
 
 #[test]

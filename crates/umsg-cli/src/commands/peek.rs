@@ -1,5 +1,6 @@
 //! `umsg peek`.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 use std::time::SystemTime;
 
@@ -9,7 +10,7 @@ use umsg::{Namespace, posix, sysv};
 use crate::address::{Address, Label, address};
 use crate::attached::Attached;
 use crate::cli::Cli;
-use crate::failure::Result;
+use crate::failure::{Result, say};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::table::{Side, Table};
@@ -23,9 +24,10 @@ const PREVIEW: usize = 60;
 ///
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
-/// POSITION counts from 0, the message that is received next. SENDER is a process id. SENT is the time since the message was
-/// sent. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
-/// Leased messages that are not yet acknowledged are not shown. Characters that could control a terminal are escaped, and on a
+/// POSITION counts from 0, the message that is received next. ID is a number that no other message of the queue has, for example for `umsg
+/// redrive --id`. It is "-" for a message that was never delivered, unless the queue has sorted it by priority; messages of System V queues
+/// have none. SENDER is a process id. SENT is the time since the message was sent. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
+/// Leased messages that are not yet acknowledged, and delayed messages, are not shown; a line on standard error counts them. Characters that could control a terminal are escaped, and on a
 /// terminal long messages are cut.
 ///
 /// For a POSIX queue, the output shows one instant. For a System V queue, the command reads one message after the other, and
@@ -42,7 +44,7 @@ pub struct Peek {
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
     /// Show at most this many messages
-    #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_negative_numbers = true)]
+    #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_hyphen_values = true)]
     count: u64,
     #[command(flatten)]
     format: Format,
@@ -64,6 +66,7 @@ impl Peek {
             .messages(self.most())
             .map_err(|error| opened.not_seen(&error))?;
         let shown = messages.iter().map(|peeked: &posix::Peeked| Shown {
+            id: peeked.id,
             rank: peeked.priority.to_string(),
             len: peeked.data.len(),
             pid: peeked.pid,
@@ -75,7 +78,12 @@ impl Peek {
             true => self.print_json(&messages, |name, n, one| {
                 json::Message::peeked(name, n, one)
             }),
-            false => print_table("PRIORITY", shown),
+            false => {
+                print_table("PRIORITY", true, shown)?;
+                let now = opened.queue.attributes();
+                tell_hidden(name, now.leased as u64, now.delayed as u64);
+                Ok(())
+            }
         }
     }
 
@@ -86,6 +94,7 @@ impl Peek {
             .messages(self.most())
             .map_err(|error| attached.not_seen(&error))?;
         let shown = messages.iter().map(|peeked: &sysv::Peeked| Shown {
+            id: None,
             rank: peeked.mtype.to_string(),
             len: peeked.len,
             pid: peeked.pid,
@@ -97,7 +106,13 @@ impl Peek {
             true => self.print_json(&messages, |name, n, one| {
                 json::Message::peeked_sysv(name, n, one)
             }),
-            false => print_table("TYPE", shown),
+            false => {
+                print_table("TYPE", false, shown)?;
+                if let Ok(now) = attached.queue.status() {
+                    tell_hidden(label, now.leased, now.delayed);
+                }
+                Ok(())
+            }
         }
     }
 
@@ -119,8 +134,24 @@ impl Peek {
     }
 }
 
+/// Counts the messages of the queue that are not shown, on standard error.
+fn tell_hidden(queue: impl Display, leased: u64, delayed: u64) {
+    let leased = (leased, "leased, and their receivers are at work");
+    let delayed = (delayed, "delayed, and not yet due");
+    let kinds = [leased, delayed]
+        .into_iter()
+        .filter(|(count, _)| *count != 0);
+    let kinds: Vec<String> = kinds
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if !kinds.is_empty() {
+        say(format_args!("{queue}: not shown: {}", kinds.join("; ")));
+    }
+}
+
 /// A row of the table.
 struct Shown<'a> {
+    id: Option<u64>,
     rank: String,
     len: usize,
     pid: u32,
@@ -129,13 +160,14 @@ struct Shown<'a> {
     data: &'a [u8],
 }
 
-fn print_table<'a>(rank: &str, messages: impl Iterator<Item = Shown<'a>>) -> Result {
+fn print_table<'a>(rank: &str, has_ids: bool, messages: impl Iterator<Item = Shown<'a>>) -> Result {
     let most = match std::io::stdout().is_terminal() {
         true => PREVIEW,
         false => usize::MAX,
     };
     let mut table = Table::new([
         ("POSITION", Side::Right),
+        ("ID", Side::Right),
         (rank, Side::Right),
         ("BYTES", Side::Right),
         ("SENDER", Side::Right),
@@ -146,6 +178,9 @@ fn print_table<'a>(rank: &str, messages: impl Iterator<Item = Shown<'a>>) -> Res
     for (position, message) in messages.enumerate() {
         table.push([
             position.to_string(),
+            message
+                .id
+                .map_or_else(|| "-".to_owned(), |id| id.to_string()),
             message.rank,
             message.len.to_string(),
             message.pid.to_string(),
@@ -153,6 +188,9 @@ fn print_table<'a>(rank: &str, messages: impl Iterator<Item = Shown<'a>>) -> Res
             message.returns.to_string(),
             text::preview(message.data, most),
         ]);
+    }
+    if !has_ids {
+        table.leave_out(1);
     }
     let mut out = output::standard()?;
     table.print(&mut out)?;

@@ -4,22 +4,30 @@ use std::io::Write;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
-use umsg::posix::{DeadReason, History, Redrive as Which, RedriveFailure, Redriven};
+use umsg::posix::{
+    DeadReason, History, OpenError, PeekedLetter, Redrive as Which, RedriveFailure, Redriven,
+    SendError,
+};
 
 use crate::address::{Address, address, name};
 use crate::cli::Cli;
-use crate::failure::{Code, Explain, Failure, Result, say, with_command, with_hint};
+use crate::failure::{Code, Explain, FULL, Failure, Result, closed, say, with_command, with_hint};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
 use crate::{place, values};
 
-/// Send dead letters back to the queues that they come from
+/// The number of characters of a message that the list shows.
+const PREVIEW: usize = 40;
+
+/// List dead letters, and send them back to the queues that they come from
+///
+/// The command sends messages only with --all, --first, --count or --id. Without these, the command lists the dead letters and sends
+/// nothing. --reason and --from select among the dead letters, both for the list and for sending.
 ///
 /// A dead letter has a history: the queue that it comes from, its first sender, its deliveries, and the reason why it was moved to the
-/// dead-letter queue. Without an option that selects messages, the command shows these histories and sends nothing. `umsg peek` shows the
-/// messages.
+/// dead-letter queue. The list shows this history and the start of each message. `umsg peek` shows whole messages.
 ///
 /// A message that is sent back takes its place behind the other messages of its priority, and is delivered as often as a new message. It keeps
 /// its history. If it becomes a dead letter again, its history counts the deliveries before and after it was sent back.
@@ -35,7 +43,8 @@ use crate::{place, values};
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  umsg redrive /jobs.failed                     show the dead letters
+  umsg redrive /jobs.failed                     list the dead letters
+  umsg redrive /jobs.failed --reason expired    list those that were too old
   umsg redrive /jobs.failed --first             send the first one back
   umsg redrive /jobs.failed --id 17
   umsg redrive /jobs.failed --count 10 --reason undelivered
@@ -45,25 +54,25 @@ pub struct Redrive {
     /// The dead-letter queue: a name, such as /jobs.failed
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
-    /// Send all messages that the other options select
+    /// Send all dead letters; with --reason or --from, all that these select
     #[arg(long, conflicts_with_all = ["count", "first", "id"])]
     all: bool,
-    /// Send at most this many messages, the first in order of delivery
-    #[arg(long, short, value_name = "N", value_parser = values::size, allow_negative_numbers = true, conflicts_with_all = ["first", "id"])]
+    /// Send at most this many dead letters, the first in order of delivery
+    #[arg(long, short, value_name = "N", value_parser = values::size, allow_hyphen_values = true, conflicts_with_all = ["first", "id"])]
     count: Option<u64>,
-    /// Send the first message; the same as --count 1
+    /// Send the first dead letter; the same as --count 1
     #[arg(long, conflicts_with = "id")]
     first: bool,
-    /// Send the message with this number, from the list or from `umsg peek --json`
+    /// Send the dead letter with this number, from the list or from `umsg peek`
     #[arg(long, value_name = "ID")]
     id: Option<u64>,
-    /// Select messages that were moved for this reason
+    /// List or send only dead letters that were moved for this reason
     #[arg(long, value_enum, value_name = "REASON")]
     reason: Option<Reason>,
-    /// Select messages that come from this queue
+    /// List or send only dead letters that come from this queue
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     from: Option<Name>,
-    /// Send the messages to this queue, wherever they come from
+    /// Send to this queue, wherever the dead letters come from; with --all, --first, --count or --id
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     to: Option<Name>,
     #[command(flatten)]
@@ -103,8 +112,15 @@ impl Redrive {
         for name in [&self.from, &self.to].into_iter().flatten() {
             name.check()?;
         }
+        let sends = self.all || self.first || self.count.is_some() || self.id.is_some();
+        if let (Some(to), false) = (&self.to, sends) {
+            let line = format!(
+                "--to {to} needs the messages to send: add --all, --first, --count N or --id ID"
+            );
+            return Err(Failure::new(Code::Usage, line));
+        }
         let opened = Opened::open(&namespace, name, Purpose::See)?;
-        match self.all || self.first || self.count.is_some() || self.id.is_some() {
+        match sends {
             true => self.send_back(&opened),
             false => self.list(&opened),
         }
@@ -132,14 +148,19 @@ impl Redrive {
     }
 
     fn list(&self, opened: &Opened<'_>) -> Result {
+        let bytes = match self.format.json {
+            true => usize::MAX,
+            // A character has at most 4 bytes.
+            false => 4 * PREVIEW,
+        };
         let letters = opened
             .queue
-            .dead_letters(&self.which())
+            .peek_dead_letters(&self.which(), bytes)
             .map_err(|error| opened.not_seen(&error))?;
         let mut out = output::standard()?;
         if self.format.json {
             for letter in &letters {
-                json::print(&mut out, &json::History::new(letter))?;
+                json::print(&mut out, &json::Letter::new(letter))?;
             }
             return Ok(out.flush()?);
         }
@@ -152,8 +173,14 @@ impl Redrive {
             ("DEAD", Side::Left),
             ("REDRIVEN", Side::Right),
             ("SENDER", Side::Right),
+            ("MESSAGE", Side::Left),
         ]);
-        for letter in &letters {
+        for PeekedLetter {
+            history: letter,
+            data,
+            ..
+        } in &letters
+        {
             table.push([
                 letter.id.to_string(),
                 source(letter),
@@ -163,10 +190,15 @@ impl Redrive {
                 time::ago(Some(letter.dead)),
                 letter.redrives.to_string(),
                 letter.pid.to_string(),
+                text::preview(data, PREVIEW),
             ]);
         }
         table.print(&mut out)?;
-        Ok(out.flush()?)
+        out.flush()?;
+        if letters.is_empty() {
+            tell_of_other_queue(opened);
+        }
+        Ok(())
     }
 
     fn send_back(&self, opened: &Opened<'_>) -> Result {
@@ -187,13 +219,16 @@ impl Redrive {
             );
             return Err(Failure::new(Code::Failed, line));
         }
+        if redriven.messages == 0 && redriven.refused.is_empty() {
+            tell_of_other_queue(opened);
+        }
         for refused in &redriven.refused {
             let to = refused.queue.as_deref().map(Name::from);
             let queue = to.as_ref().unwrap_or(opened.name);
             let count = counted(refused.messages);
             say(format_args!(
                 "{queue}: {}; {count} stayed in {}",
-                explain(&refused.why),
+                explain(&refused.why, queue, opened),
                 opened.name
             ));
         }
@@ -201,6 +236,17 @@ impl Redrive {
             true => Ok(()),
             false => Err(Failure::Reported(Code::Failed)),
         }
+    }
+}
+
+/// Names the dead-letter queue of a queue without dead letters, which may be the one that was meant.
+fn tell_of_other_queue(opened: &Opened<'_>) {
+    if let Some(name) = opened.queue.status().dead_letter {
+        say(format_args!(
+            "{}: no dead letters to list or send; those of this queue are in {}",
+            opened.name,
+            Name::from(name)
+        ));
     }
 }
 
@@ -220,8 +266,16 @@ fn source(letter: &History) -> String {
 }
 
 /// Explains why messages were not sent back, and what to do.
-fn explain(why: &RedriveFailure) -> String {
+fn explain(why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
     match why {
+        RedriveFailure::Open(OpenError::NotFound) => format!(
+            "no queue has this name in {}; create it, or name another queue with --to",
+            opened.directory().display()
+        ),
+        RedriveFailure::Send(SendError::Full) => {
+            format!("{FULL}; receive from it first, and run the command again")
+        }
+        RedriveFailure::Send(SendError::Closed) => closed(to),
         RedriveFailure::Open(error) => with_hint(&error.explain(), "--to names another queue"),
         RedriveFailure::Send(error) => error.explain(),
         other => with_command(other, "--to names the queue to send the messages to"),

@@ -236,6 +236,9 @@ pub struct Message<'a> {
     /// `peek` only: the position in the order of delivery, for System V queues in the order of arrival, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
+    /// POSIX only: a number that no other message of the queue has. A message has it from its first delivery on; `peek` may show none before.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<u64>,
     #[serde(flatten)]
     rank: Picked,
     /// The length of the whole message, even if `recv --truncate` prints less.
@@ -261,6 +264,7 @@ impl<'a> Message<'a> {
         Message {
             queue,
             position: None,
+            id: message.id(),
             rank: message.rank().into(),
             size,
             sender_pid: message.pid(),
@@ -275,6 +279,7 @@ impl<'a> Message<'a> {
         Message {
             queue,
             position: Some(position),
+            id: peeked.id,
             rank: Rank::Priority(peeked.priority).into(),
             size: peeked.data.len(),
             sender_pid: peeked.pid,
@@ -289,6 +294,7 @@ impl<'a> Message<'a> {
         Message {
             queue,
             position: Some(position),
+            id: None,
             rank: Rank::Type(peeked.mtype).into(),
             size: peeked.len,
             sender_pid: peeked.pid,
@@ -338,6 +344,26 @@ impl History {
     }
 }
 
+/// A dead letter, as `redrive` prints it: its history, and its message.
+#[derive(Serialize)]
+pub struct Letter<'a> {
+    #[serde(flatten)]
+    history: History,
+    size: usize,
+    #[serde(flatten)]
+    data: Data<'a>,
+}
+
+impl<'a> Letter<'a> {
+    pub fn new(letter: &'a posix::PeekedLetter) -> Letter<'a> {
+        Letter {
+            history: History::new(&letter.history),
+            size: letter.len,
+            data: Data::of(&letter.data),
+        }
+    }
+}
+
 /// The reason, as in `redrive --reason`.
 pub fn reason(reason: DeadReason) -> &'static str {
     match reason {
@@ -351,7 +377,7 @@ pub fn reason(reason: DeadReason) -> &'static str {
 /// The priority of a POSIX message, or the type of a System V message.
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Picked {
+pub enum Picked {
     Priority(u32),
     Type(i64),
 }
@@ -376,7 +402,7 @@ pub enum Data<'a> {
 }
 
 impl Data<'_> {
-    fn of(bytes: &[u8]) -> Data<'_> {
+    pub fn of(bytes: &[u8]) -> Data<'_> {
         match std::str::from_utf8(bytes) {
             Ok(text) => Data::Text(text),
             Err(_) => Data::Bytes(BASE64.encode(bytes)),

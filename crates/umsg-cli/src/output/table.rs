@@ -12,6 +12,8 @@ pub enum Side {
 /// A table with a heading line.
 pub struct Table<const N: usize> {
     sides: [Side; N],
+    /// The columns that are not printed.
+    left_out: [bool; N],
     rows: Vec<[String; N]>,
 }
 
@@ -19,12 +21,18 @@ impl<const N: usize> Table<N> {
     pub fn new(columns: [(&str, Side); N]) -> Table<N> {
         Table {
             sides: columns.map(|(_, side)| side),
+            left_out: [false; N],
             rows: vec![columns.map(|(title, _)| title.to_owned())],
         }
     }
 
     pub fn push(&mut self, row: [String; N]) {
         self.rows.push(row);
+    }
+
+    /// Leaves out a column.
+    pub fn leave_out(&mut self, column: usize) {
+        self.left_out[column] = true;
     }
 
     pub fn print(&self, out: &mut impl Write) -> io::Result<()> {
@@ -34,7 +42,7 @@ impl<const N: usize> Table<N> {
         });
         for row in &self.rows {
             let mut line = String::new();
-            for n in 0..N {
+            for n in (0..N).filter(|&n| !self.left_out[n]) {
                 let padding = widths[n] - row[n].chars().count();
                 let (before, behind) = match self.sides[n] {
                     Side::Left => (0, padding),

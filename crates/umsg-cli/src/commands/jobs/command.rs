@@ -26,6 +26,9 @@ const PLACE: &[u8] = b"{}";
 /// The time between SIGTERM and SIGKILL for a command that exceeds its time.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// The reason of a second signal, which is SIGKILL for the command.
+const KILLED: &str = "the command was killed";
+
 /// A command, prepared for any number of messages.
 pub struct Job<'a> {
     name: &'a OsStr,
@@ -38,8 +41,22 @@ pub struct Job<'a> {
 /// The end of a command.
 pub enum End {
     Done,
-    /// The message has to be returned, for this reason.
-    Failed(String),
+    /// The message has to be returned.
+    Failed(Trouble),
+}
+
+/// The reason why a message is not done.
+pub struct Trouble {
+    pub why: String,
+    /// The end of the command; None if the command did not run.
+    pub status: Option<ExitStatus>,
+}
+
+impl Trouble {
+    fn before_start(why: &str) -> Result<End, Broken> {
+        let why = why.to_owned();
+        Ok(End::Failed(Trouble { why, status: None }))
+    }
 }
 
 /// The command can't be started, whatever the message is.
@@ -79,7 +96,7 @@ impl<'a> Job<'a> {
         let bytes = message.to_vec();
         let Some(arguments) = self.arguments_with(&bytes) else {
             let why = "the message has a NUL byte, which no argument can have; leave {} out and read standard input";
-            return Ok(End::Failed(why.to_owned()));
+            return Trouble::before_start(why);
         };
         let input = input(&bytes).map_err(|error| Broken {
             code: Code::Failed,
@@ -136,11 +153,14 @@ impl<'a> Job<'a> {
             code: Code::Failed,
             why: format!("the end of the command can't be learnt: {error}"),
         })?;
-        Ok(match ended {
-            None if status.success() => End::Done,
-            None => End::Failed(described(status)),
-            Some(why) => End::Failed(why),
-        })
+        let why = match ended {
+            None if status.success() => return Ok(End::Done),
+            None => described(status),
+            Some(why) if why == KILLED => why,
+            Some(why) => format!("{why}: {}", described(status)),
+        };
+        let status = Some(status);
+        Ok(End::Failed(Trouble { why, status }))
     }
 
     /// Returns the status, and the reason if the command had to be ended.
@@ -161,7 +181,7 @@ impl<'a> Job<'a> {
             }
             if urgent || (is_late && overdue.is_some()) {
                 end(child, Signal::KILL);
-                let why = overdue.unwrap_or_else(|| "the command was killed".to_owned());
+                let why = overdue.unwrap_or_else(|| KILLED.to_owned());
                 return Ok((child.wait()?, Some(why)));
             }
             if is_late {
@@ -200,7 +220,7 @@ fn not_started(error: &io::Error) -> Result<End, Broken> {
         Some(libc::E2BIG) => {
             let why =
                 "the message is too long for an argument; leave {} out and read standard input";
-            return Ok(End::Failed(why.to_owned()));
+            return Trouble::before_start(why);
         }
         Some(libc::ENOENT) => Code::NotFound,
         Some(libc::EACCES | libc::ENOEXEC) => Code::NotExecutable,
@@ -212,6 +232,7 @@ fn not_started(error: &io::Error) -> Result<End, Broken> {
 
 fn described(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
+        (Some(0), _) => "the command ended with exit code 0".to_owned(),
         (Some(code), _) => format!("the command failed with exit code {code}"),
         (None, Some(signal)) => format!("signal {signal} ended the command"),
         (None, None) => "the command failed".to_owned(),

@@ -4,7 +4,10 @@
 
 mod command;
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
+use std::fmt;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,13 +19,17 @@ use super::patience::Patience;
 use crate::ending::Ending;
 use crate::failure::{Code, Failure, Result, say};
 use crate::inlet::{Held, Inlet};
+use crate::output::json::Picked;
 use crate::values::RetryDelay;
-use command::{Broken, End, Job};
+use command::{Broken, End, Job, Trouble};
 
 /// The pauses of a thread after failed commands in a row: the first one, and the longest. Without them, a command that fails at once
 /// would exhaust the deliveries of all messages within moments.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// The number of failures that the result lists.
+const LISTED: usize = 1000;
 
 /// The options of the work.
 pub struct Plan<'a> {
@@ -51,6 +58,51 @@ pub struct Summary {
     acknowledged: u64,
     returned: u64,
     seconds: f64,
+    /// The last messages that returned.
+    failures: VecDeque<Failed>,
+}
+
+/// A message that returned.
+#[derive(Serialize)]
+struct Failed {
+    #[serde(flatten)]
+    message: Which,
+    /// The end of the command: one of them, or none if the command did not run.
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    why: String,
+}
+
+/// A message, as messages about failures name it.
+#[derive(Serialize)]
+struct Which {
+    /// POSIX only: the number that `umsg peek` shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<u64>,
+    #[serde(flatten)]
+    rank: Picked,
+    deliveries: u32,
+}
+
+impl Which {
+    fn of(message: &Held<'_>) -> Which {
+        Which {
+            id: message.id(),
+            rank: message.rank().into(),
+            deliveries: message.deliveries(),
+        }
+    }
+}
+
+impl fmt::Display for Which {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.id, &self.rank) {
+            (Some(id), _) => write!(f, "message {id}")?,
+            (None, Picked::Type(mtype)) => write!(f, "a message of type {mtype}")?,
+            (None, Picked::Priority(priority)) => write!(f, "a message of priority {priority}")?,
+        }
+        write!(f, ", delivery {}", self.deliveries)
+    }
 }
 
 impl Summary {
@@ -82,6 +134,7 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
             is_over: false,
         }),
         kept: Mutex::new(Vec::new()),
+        failures: Mutex::new(VecDeque::new()),
         acknowledged: AtomicU64::new(0),
         returned: AtomicU64::new(0),
         running: AtomicU64::new(plan.jobs as u64),
@@ -110,10 +163,11 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
         acknowledged,
         returned,
         seconds: start.elapsed().as_secs_f64(),
+        failures: std::mem::take(&mut *lock(&crew.failures)),
     };
     let outcome = match outcome {
         // That messages came back is worse than that no further one came.
-        Err(failure) if returned > 0 && failure.code() == Some(Code::NotInTime) => {
+        Err(failure) if returned > 0 && failure.is_of_no_message() => {
             Err(Failure::Reported(Code::Failed))
         }
         Ok(()) if returned > 0 => Err(Failure::Reported(Code::Failed)),
@@ -130,6 +184,7 @@ struct Crew<'a> {
     turn: Mutex<Turn>,
     /// Messages that return at the end: each message is tried once.
     kept: Mutex<Vec<Held<'a>>>,
+    failures: Mutex<VecDeque<Failed>>,
     acknowledged: AtomicU64,
     returned: AtomicU64,
     running: AtomicU64,
@@ -157,13 +212,6 @@ impl Crew<'_> {
     /// Ends the receiving with this failure, unless there is an earlier one.
     fn fail(&self, failure: Failure) {
         lock(&self.turn).end(Err(failure));
-    }
-
-    /// Tells of a message that came back.
-    fn complain(&self, why: &str) {
-        if !self.plan.quiet {
-            say(format_args!("{}: {why}", self.plan.name));
-        }
     }
 }
 
@@ -242,39 +290,18 @@ impl<'a> Crew<'a> {
 
     /// Runs the command for a message. Returns whether the message is done.
     fn handle(&self, message: Held<'a>) -> bool {
-        let why = match self.job.run(&message, &self.ending) {
-            Ok(End::Done) => match message.acknowledge() {
-                Ok(()) => {
-                    // Relaxed: a count.
-                    self.acknowledged.fetch_add(1, Ordering::Relaxed);
-                    return true;
-                }
-                Err(error) => {
-                    // Relaxed: as above.
-                    self.returned.fetch_add(1, Ordering::Relaxed);
-                    self.complain(&format!(
-                        "the command is done, but the message may come again: {error}"
-                    ));
-                    return false;
-                }
-            },
-            Ok(End::Failed(why)) => why,
+        let trouble = match self.job.run(&message, &self.ending) {
+            Ok(End::Done) => return self.acknowledge(message),
+            Ok(End::Failed(trouble)) => trouble,
             Err(Broken { code, why }) => {
                 self.fail(Failure::new(
                     code,
                     format_args!("{}: {why}", self.plan.name),
                 ));
-                self.put_back(message, &why);
-                return false;
+                Trouble { why, status: None }
             }
         };
-        self.put_back(message, &why);
-        false
-    }
-
-    fn put_back(&self, message: Held<'a>, why: &str) {
-        // Relaxed: a count.
-        self.returned.fetch_add(1, Ordering::Relaxed);
+        let which = Which::of(&message);
         let what = match self.plan.follow {
             true => self.from.give_back(message, self.plan.retry_delay),
             false => {
@@ -282,7 +309,45 @@ impl<'a> Crew<'a> {
                 "the message returns to the queue when umsg ends".to_owned()
             }
         };
-        self.complain(&format!("{why}; {what}"));
+        self.note(which, trouble, &what);
+        false
+    }
+
+    fn acknowledge(&self, message: Held<'a>) -> bool {
+        let which = Which::of(&message);
+        match message.acknowledge() {
+            Ok(()) => {
+                // Relaxed: a count.
+                self.acknowledged.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                let why = "the command is done".to_owned();
+                let what = format!("the message may come again: {error}");
+                self.note(which, Trouble { why, status: None }, &what);
+                false
+            }
+        }
+    }
+
+    /// Counts a message that returned, and tells of it. `what` says where the message is now.
+    fn note(&self, which: Which, trouble: Trouble, what: &str) {
+        // Relaxed: a count.
+        self.returned.fetch_add(1, Ordering::Relaxed);
+        let Trouble { why, status } = trouble;
+        if !self.plan.quiet {
+            say(format_args!("{}: {which}: {why}; {what}", self.plan.name));
+        }
+        let mut failures = lock(&self.failures);
+        if failures.len() == LISTED {
+            failures.pop_front();
+        }
+        failures.push_back(Failed {
+            message: which,
+            exit_code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            why,
+        });
     }
 
     /// Returns the messages that were kept.
