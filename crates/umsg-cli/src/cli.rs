@@ -23,10 +23,15 @@ use crate::commands::{
 #[command(name = "umsg", version, propagate_version = true, after_long_help = REFERENCE, after_help = EXAMPLES)]
 pub struct Cli {
     /// The directory that holds the queues [default: $UMSG_DIR, else /dev/shm/umsg if root owns it, else /dev/shm/umsg-UID]
-    #[arg(long, global = true, value_name = "DIR")]
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        help_heading = "Options of all commands"
+    )]
     pub dir: Option<PathBuf>,
     /// As root, work with the identity of the directory's owner
-    #[arg(long, global = true)]
+    #[arg(long, global = true, help_heading = "Options of all commands")]
     pub as_owner: bool,
     #[command(subcommand)]
     pub command: Command,
@@ -158,6 +163,8 @@ Exit codes:
   3    no message, or no room, within the time allowed
   4    the queue was removed while the command waited
   5    `umsg doctor`: a queue or ring has a problem
+  6    `umsg recv`: the end of the stream: the queue is closed for sending, and
+       holds no message; with --follow or --all, the exit code is 0 then
   `umsg run` exits as the program does, or with
   120  the program can't be intercepted: static, set-user-ID ...
   125  the start of the program could not be prepared

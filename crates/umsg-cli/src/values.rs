@@ -23,7 +23,7 @@ pub fn size(text: &str) -> Result<u64, String> {
         _ => return Err("a number may end in K, M or G, such as 16K, 16KiB or 16KB".to_owned()),
     };
     let number: u64 = digits.parse().map_err(|_| match text.starts_with('-') {
-        true => "a negative number is not allowed".to_owned(),
+        true => "a negative number is not allowed; give a number from 0 up".to_owned(),
         false => "give a number, such as 8192, 16K or 1M".to_owned(),
     })?;
     number
@@ -84,9 +84,18 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         Ok(seconds) => Duration::try_from_secs_f64(seconds).ok(),
         Err(_) => with_units(text).ok(),
     };
-    time.ok_or_else(|| {
-        "give a time from 0 up: seconds, such as 5 or 0.25, or 500ms, 5s, 1h30m, 1d".to_owned()
+    time.ok_or_else(|| match is_negative(text) {
+        true => "the time is negative; give a time from 0 up, such as 5s".to_owned(),
+        false => {
+            "give seconds, such as 5 or 0.25, or a time with the units ms, s, m, h and d, such as 500ms or 1h30m".to_owned()
+        }
     })
+}
+
+/// Returns whether this is a number with a minus sign, perhaps with a unit.
+fn is_negative(text: &str) -> bool {
+    let behind = text.strip_prefix('-');
+    behind.is_some_and(|number| number.starts_with(|first: char| first.is_ascii_digit()))
 }
 
 fn with_units(text: &str) -> Result<Duration, jiff::Error> {
@@ -144,6 +153,9 @@ impl Display for RetryDelay {
 /// Parses a delay that stays the same, such as 5s, or doubles up to a limit, such as 1s..5m.
 pub fn retry_delay(text: &str) -> Result<RetryDelay, String> {
     let (first, most) = text.split_once("..").unwrap_or((text, text));
+    let delay = |text| {
+        delay(text).map_err(|why| format!("{why}; a first delay and a limit are written as 1s..5m"))
+    };
     let (first, most) = (delay(first)?, delay(most)?);
     match most {
         _ if first.is_zero() => Err("give a delay above 0, or leave the option out".to_owned()),

@@ -152,10 +152,9 @@ fn a_message_returns_unless_the_exit_code_is_0_and_each_is_tried_once() {
     let shop = Shop::new(&["good", "bad", "good"]);
     let outcome = shop.work(&["--all"], "read m; echo $m >> $T; test $m = good");
     ended(&outcome, 1, "umsg: /jobs: 2 acknowledged, 1 returned");
+    let told = ", delivery 1: the command failed with exit code 1; the message returns";
     assert!(
-        outcome
-            .errors
-            .contains("/jobs: the command failed with exit code 1; the message returns"),
+        outcome.errors.starts_with("umsg: /jobs: message ") && outcome.errors.contains(told),
         "{outcome:?}"
     );
     assert_eq!(shop.traced(), ["good", "bad", "good"]);
@@ -174,7 +173,9 @@ fn a_message_that_always_fails_goes_to_the_dead_letter_queue_and_the_work_goes_o
     let outcome = shop.work(&["--follow", "--timeout", "0.3"], script);
     ended(&outcome, 1, "umsg: /jobs: 1 acknowledged, 2 returned");
     assert!(
-        outcome.errors.contains("goes to the dead-letter queue"),
+        outcome
+            .errors
+            .contains("goes to the dead-letter queue /failed\n"),
         "{outcome:?}"
     );
     assert_eq!(shop.traced(), ["bad1", "bad2", "good1"]);
@@ -245,6 +246,39 @@ fn a_command_that_takes_too_long_is_ended_and_its_message_returns() {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(shop.figure("messages"), 1);
+}
+
+#[test]
+fn programs_get_each_failure_with_the_message_and_the_end_of_the_command() {
+    let shop = Shop::new(&["exits", "dies", "good"]);
+    let script = "read m; case $m in exits) exit 7;; dies) kill -KILL $$;; esac";
+    let outcome = shop.work(&["--all", "--jobs", "2", "--json"], script);
+    assert_eq!(outcome.code, Some(1), "{outcome:?}");
+    let figures: serde_json::Value = serde_json::from_slice(&outcome.output).unwrap();
+    let mut failures = figures["failures"].as_array().unwrap().clone();
+    failures.sort_by_key(|failure| failure["id"].as_u64());
+    assert_eq!(failures.len(), 2, "{figures}");
+    let of = |n: usize, field: &str| failures[n][field].clone();
+    assert_eq!(
+        (of(0, "exit_code"), of(0, "signal")),
+        (json!(7), json!(null))
+    );
+    assert_eq!(
+        (of(1, "exit_code"), of(1, "signal")),
+        (json!(null), json!(9))
+    );
+    assert_eq!(
+        (of(0, "priority"), of(0, "deliveries")),
+        (json!(7), json!(1))
+    );
+    let peeked = shop.0.umsg(&["peek", "/jobs", "--json"]).json_lines();
+    assert_eq!(
+        (&peeked[0]["data"], &peeked[0]["id"]),
+        (&json!("exits"), &of(0, "id"))
+    );
+    for part in ["exit code 7; ", "signal 9 ended the command; "] {
+        assert!(outcome.errors.contains(part), "{outcome:?}");
+    }
 }
 
 #[test]
@@ -487,7 +521,7 @@ fn the_end_of_the_stream_ends_workers_that_follow() {
     assert_eq!(shop.0.umsg(&["recv", "/jobs", "--follow"]).text(), "");
     assert_eq!(shop.0.umsg(&["recv", "/jobs", "--all"]).text(), "");
     let outcome = shop.work(&["--count", "1"], "cat");
-    ended(&outcome, 1, "umsg: /jobs: 0 acknowledged, 0 returned");
+    ended(&outcome, 6, "umsg: /jobs: 0 acknowledged, 0 returned");
     assert!(
         outcome.errors.contains("the end of the stream"),
         "{outcome:?}"

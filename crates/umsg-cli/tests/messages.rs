@@ -35,14 +35,19 @@ fn a_closed_queue_takes_no_message_and_gives_those_that_are_left() {
         assert!(is_closed());
     }
     site.umsg(&["send", "q", "no"])
-        .fails(1, &["/q", "closed for sending"]);
+        .fails(1, &["/q: ", "closed for sending; `umsg close --reopen /q`"]);
     assert_eq!(site.umsg(&["recv", "q"]).text(), "last\n");
     site.umsg(&["recv", "q"])
-        .fails(1, &["/q", "the end of the stream"]);
+        .fails(6, &["/q", "the end of the stream"]);
+    let quiet = site.umsg(&["recv", "q", "--quiet"]);
+    assert_eq!((quiet.code, quiet.errors.as_str()), (Some(6), ""));
+    for to_the_end in ["--all", "--follow"] {
+        assert_eq!(site.umsg(&["recv", "q", to_the_end]).text(), "");
+    }
     assert!(
         site.umsg(&["stat", "q"])
             .text()
-            .contains("no more messages")
+            .contains("sending           closed; ")
     );
     site.umsg(&["close", "q", "--reopen"]).text();
     assert!(!is_closed());
@@ -100,6 +105,7 @@ fn programs_get_text_as_text_and_other_bytes_as_base64() {
         for line in &mut lines {
             let fields = line.as_object_mut().unwrap();
             assert!(fields.remove("sender_pid").unwrap().as_u64() > Some(0));
+            assert!(fields.remove("id").unwrap().as_u64() > Some(0));
             let sent = fields.remove("sent").unwrap();
             assert!(sent.as_str().unwrap().ends_with('Z'));
         }
@@ -171,6 +177,7 @@ fn peek_shows_what_comes_next_and_leaves_it_there() {
         heading,
         [
             "POSITION",
+            "ID",
             "PRIORITY",
             "BYTES",
             "SENDER",
@@ -182,8 +189,9 @@ fn peek_shows_what_comes_next_and_leaves_it_there() {
     let first: Vec<&str> = rows[1].split_whitespace().collect();
     assert_eq!(
         (&first[..3], first.last()),
-        (&["0", "7", "6"][..], Some(&"urgent"))
+        (&["0", first[1], "7"][..], Some(&"urgent"))
     );
+    assert!(first[1].parse::<u64>().is_ok(), "{first:?}");
     assert!(rows[2].ends_with("message 0") && rows[10].ends_with("message 8"));
     assert_eq!(
         site.umsg(&["peek", "/q", "--count", "1", "--json"])
@@ -279,6 +287,7 @@ fn a_reader_that_has_enough_is_no_error() {
         &["peek", "/q"],
         &["limits"],
         &["man"],
+        &["dump", "/q"],
     ] {
         let mut child = start(&mut site.command(arguments));
         drop(child.stdout.take());
@@ -332,6 +341,62 @@ fn a_negative_number_may_be_a_message_but_no_option_and_the_error_says_so() {
 }
 
 #[test]
+fn a_time_that_is_none_is_refused_with_the_reason() {
+    let site = site_with_queue(&[]);
+    let negative = "the time is negative; give a time from 0 up";
+    let units = "the units ms, s, m, h and d";
+    for (arguments, hint) in [
+        (&["send", "/q", "x", "--after", "-5s"][..], negative),
+        (&["send", "/q", "x", "--after", "-5"], negative),
+        (&["recv", "/q", "--timeout", "-1m"], negative),
+        (&["create", "/r", "--ttl", "-5s"], negative),
+        (&["create", "/r", "--retry-delay", "-5s..5m"], negative),
+        (&["create", "/r", "--retry-delay", "5x"], units),
+        (
+            &["create", "/r", "--retry-delay", "5x"],
+            "written as 1s..5m",
+        ),
+        (&["send", "/q", "x", "--after", "5x"], units),
+    ] {
+        let outcome = site.umsg(arguments);
+        assert_eq!(outcome.code, Some(2), "{outcome:?}");
+        assert!(outcome.errors.contains(hint), "{outcome:?}");
+        assert!(!outcome.errors.contains("tip:"), "{outcome:?}");
+    }
+}
+
+#[test]
+fn a_priority_can_not_be_selected_and_the_error_says_how_messages_come() {
+    let site = site_with_queue(&[]);
+    site.umsg(&["create", "key:1"]).text();
+    for option in [&["--priority", "5"][..], &["-p", "5"], &["--priority"]] {
+        site.umsg(&[&["recv", "/q"], option].concat())
+            .fails(2, &["/q: ", "the highest is always received first"]);
+        site.umsg(&[&["recv", "key:1"], option].concat())
+            .fails(2, &["key:1: ", "--type"]);
+    }
+}
+
+#[test]
+fn a_message_is_named_by_its_id_from_its_first_delivery_on() {
+    let site = site_with_queue(&[]);
+    site.umsg(&["send", "/q", "job"]).text();
+    let peeked = || site.umsg(&["peek", "/q", "--json"]).json();
+    assert_eq!(peeked().get("id"), None);
+    let failed = site.umsg(&["recv", "/q", "--exec", "false"]);
+    let id = peeked()["id"].to_string();
+    assert!(
+        failed
+            .errors
+            .contains(&format!("/q: message {id}, delivery 1: "))
+    );
+    assert_eq!(
+        site.umsg(&["recv", "/q", "--json"]).json()["id"].to_string(),
+        id
+    );
+}
+
+#[test]
 fn options_that_contradict_each_other_are_a_usage_error() {
     let site = site_with_queue(&[]);
     for arguments in [
@@ -347,6 +412,7 @@ fn options_that_contradict_each_other_are_a_usage_error() {
         &["create", "/q", "--on-full", "explode"],
         &["create", "/q", "--ttl", "0"],
         &["create", "/q", "--max-deliveries", "3"],
+        &["redrive", "/q", "--to", "/r"],
         &["frobnicate"],
         &[],
     ] {

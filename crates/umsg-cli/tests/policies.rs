@@ -126,7 +126,7 @@ fn retry_delays_and_producers_are_shown_for_both_kinds_of_queues() {
         let text = site.umsg(&["stat", name]).text().to_owned();
         for line in [
             "retry delay       500ms, doubling up to 1m\n",
-            "takes             messages\n",
+            "sending           open\n",
             "closes            with its last producer; there are 0\n",
         ] {
             assert!(text.contains(line), "{name}: {line}: {text}");
@@ -169,6 +169,9 @@ fn a_message_is_sent_for_later_to_both_kinds_of_queues() {
             (&shown["delayed"], &shown["messages"]),
             (&json!(1), &json!(0))
         );
+        let peeked = site.umsg(&["peek", name]);
+        let hidden = format!("umsg: {name}: not shown: 1 delayed, and not yet due\n");
+        assert_eq!((peeked.code, peeked.errors), (Some(0), hidden));
         let past = "2020-01-01T00:00:00Z";
         site.umsg(&["send", name, "now", "--at", past]).text();
         site.umsg(&["send", name, "soon", "--after", "80ms"]).text();
@@ -204,13 +207,13 @@ fn a_pipeline_ends_with_its_last_producer() {
         site.umsg(&["send", name, "late"])
             .fails(1, &[name, "the queue is closed for sending"]);
         site.umsg(&["recv", name])
-            .fails(1, &[name, "the end of the stream"]);
+            .fails(6, &[name, "the end of the stream"]);
         site.umsg(&["close", name, "--reopen"]).text();
         site.umsg(&["send", name, "again"]).text();
         site.umsg(&["close", name]).text();
         let text = site.umsg(&["stat", name]).text().to_owned();
         assert!(
-            text.contains("takes             no more messages: it is closed for sending\n"),
+            text.contains("sending           closed; `umsg close --reopen` opens it again\n"),
             "{text}"
         );
         assert_eq!(site.umsg(&["recv", name, "--all"]).text(), "again\n");
@@ -404,6 +407,34 @@ fn dead_letters_are_looked_at_and_sent_back() {
     let listed = site.umsg(&["redrive", "/failed"]).text().to_owned();
     assert_eq!(listed.lines().count(), 5, "{listed}");
     assert!(listed.contains("/jobs  undelivered"), "{listed}");
+    assert!(
+        listed.lines().nth(1).unwrap().ends_with("  one"),
+        "{listed}"
+    );
+    let letters = site.umsg(&["redrive", "/failed", "--json"]).json_lines();
+    assert_eq!(
+        (
+            &letters[0]["data"],
+            &letters[0]["size"],
+            &letters[0]["source"]
+        ),
+        (&json!("one"), &json!(3), &json!("/jobs"))
+    );
+    assert_eq!(letters[0]["id"], peeked["id"]);
+    // Reasons and sources select in the list, too, and nothing is sent.
+    let none = site.umsg(&["redrive", "/failed", "--reason", "expired"]);
+    assert_eq!(none.text().lines().count(), 1);
+    let all = site.umsg(&["redrive", "/failed", "--from", "jobs", "--json"]);
+    assert_eq!(all.json_lines().len(), 4);
+    let of_source = site.umsg(&["redrive", "/jobs", "--all"]);
+    assert_eq!(of_source.code, Some(0));
+    assert!(
+        of_source
+            .errors
+            .contains("those of this queue are in /failed")
+    );
+    site.umsg(&["redrive", "/failed", "--to", "/slow"])
+        .fails(2, &["--to /slow", "--all"]);
     let stat = site.umsg(&["stat", "/failed"]).text().to_owned();
     assert!(
         stat.contains("holds of others   0 too old, 4 not delivered, 0 dropped when full"),
@@ -458,8 +489,13 @@ fn dead_letters_that_can_not_be_sent_back_stay_and_the_command_says_why() {
     fail(&site, "/jobs", "poison");
     site.umsg(&["send", "/jobs", "other"]).text();
     let all = ["redrive", "/failed", "--all"];
+    let full = site.umsg(&all);
+    full.fails(1, &["/jobs: ", "full", "1 message stayed in /failed"]);
+    assert!(!full.errors.contains("--timeout"), "{full:?}");
+    site.umsg(&["close", "/jobs"]).text();
     site.umsg(&all)
-        .fails(1, &["/jobs: ", "full", "1 message stayed in /failed"]);
+        .fails(1, &["/jobs: ", "`umsg close --reopen /jobs`", "stayed in"]);
+    site.umsg(&["close", "/jobs", "--reopen"]).text();
     site.umsg(&["create", "/short", "--message-size", "2"])
         .text();
     site.umsg(&["redrive", "/failed", "--all", "--to", "/short"])
@@ -467,8 +503,13 @@ fn dead_letters_that_can_not_be_sent_back_stay_and_the_command_says_why() {
     site.umsg(&["redrive", "/failed", "--all", "--to", "/failed"])
         .fails(1, &["/failed: ", "stayed in /failed"]);
     site.umsg(&["rm", "/jobs"]).text();
-    site.umsg(&all)
-        .fails(1, &["/jobs: ", "--to names another queue"]);
+    site.umsg(&all).fails(
+        1,
+        &[
+            "/jobs: no queue has this name in /dev/shm/",
+            "name another queue with --to",
+        ],
+    );
     site.umsg(&["create", "/jobs"]).text();
     site.umsg(&all)
         .fails(1, &["/jobs: ", "dead-letter queue", "--to names"]);

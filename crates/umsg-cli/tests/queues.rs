@@ -104,9 +104,10 @@ fn attributes_beyond_the_limits_are_refused_with_the_limit() {
     let refused = |option, value, parts: &[&str]| {
         site.umsg(&["create", "/q", option, value]).fails(1, parts);
     };
-    let line =
-        "/q: --max-messages is 2097152, and must be from 1 to 1048576; no queue can have more\n";
+    let line = "/q: --max-messages is 2097152, and must be from 1 to 1048576; that is the limit of all queues\n";
     refused("--max-messages", "2M", &[line]);
+    let line = "/q: --message-size is 17825792, and must be from 1 to 16777216; that is the limit of all queues\n";
+    refused("--message-size", "17M", &[line]);
     let line = "/q: --message-size is 0, and must be from 1 to 16777216\n";
     refused("--message-size", "0", &[line]);
     site.umsg(&["limits", "--max-messages", "20"]).text();

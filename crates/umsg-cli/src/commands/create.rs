@@ -67,14 +67,14 @@ pub struct Create {
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
     /// Maximum number of messages, from 1 to 1M [default: that of the namespace, 10 unless set with `umsg limits`]
-    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_hyphen_values = true)]
     max_messages: Option<u32>,
     /// Maximum size of a message, from 1 to 16M bytes [default: that of the namespace, 8K unless set with `umsg limits`]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     message_size: Option<u32>,
     /// System V: maximum bytes of all messages in the queue [default: that of the namespace, 16K unless set with
     /// `umsg limits`]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true,
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true,
           conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "priorities", "remove_on_last_close"])]
     qbytes: Option<u32>,
     /// Permission bits: r permits receiving, w permits sending. The umask does not apply to a given mode [default: 0600; for
@@ -289,7 +289,7 @@ fn out_of_range(what: &str, value: u64, max: u64) -> String {
         (_, true) => {
             &format!("; {max} is the namespace's limit, and `umsg limits --{limit}` raises it")
         }
-        (_, false) => "; no queue can have more",
+        (_, false) => "; that is the limit of all queues",
     };
     format!("--{option} is {value}, and must be from 1 to {max}{hint}")
 }

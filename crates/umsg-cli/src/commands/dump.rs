@@ -66,7 +66,6 @@ impl Dump {
         Ok(())
     }
 
-    /// If the program that reads the output ends early, it has no whole snapshot: unlike in other commands, this is an error.
     fn print(&self, cli: &Cli) -> Result {
         streams::check_output()?;
         if io::stdout().is_terminal() {
@@ -75,10 +74,13 @@ impl Dump {
         }
         let snapshot = self.take(cli)?;
         let mut out = bar(&snapshot).wrap_write(io::stdout().lock());
-        snapshot
-            .write(&mut out)
-            .map_err(|error| Failure::of("standard output", error))?;
-        Ok(())
+        match snapshot.write(&mut out) {
+            Ok(_) => Ok(()),
+            Err(SnapshotError::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+                Err(Failure::ReaderGone)
+            }
+            Err(error) => Err(Failure::of("standard output", error)),
+        }
     }
 
     fn take(&self, cli: &Cli) -> Result<Saved> {

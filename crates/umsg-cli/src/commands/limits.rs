@@ -30,34 +30,34 @@ Examples:
   umsg limits --max-bytes none")]
 pub struct Limits {
     /// Maximum number of queues, from 0 to 64K; 0 allows no new queues [default: 64K]
-    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_hyphen_values = true)]
     max_queues: Option<u32>,
     /// Maximum depth of a new queue, from 1 to 1M messages [default: 1M]
-    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_hyphen_values = true)]
     max_messages: Option<u32>,
     /// Maximum message size of a new queue, from 1 to 16M bytes [default: 16M]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     max_message_size: Option<u32>,
     /// Depth of a queue that is created without a depth, from 1 to --max-messages [default: 10]
-    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_hyphen_values = true)]
     default_messages: Option<u32>,
     /// Message size of a queue that is created without a size, from 1 to --max-message-size bytes [default: 8K]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     default_message_size: Option<u32>,
     /// Maximum memory of all queues and named rings together, in bytes from 36K up, or `none`; only memory in use counts [default: none]
-    #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::ceiling, allow_hyphen_values = true)]
     max_bytes: Option<Ceiling>,
     /// System V: maximum message size of new queues, from 0 to 16M bytes [default: 8K]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     msgmax: Option<u32>,
     /// System V: maximum bytes of all messages in a new queue [default: 16K]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     msgmnb: Option<u32>,
     /// System V: maximum number of queues, from 0 to 32K; 0 allows no new queues [default: 32000]
-    #[arg(long, value_name = "N", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::small_size, allow_hyphen_values = true)]
     msgmni: Option<u32>,
     /// System V: largest msg_qbytes (bytes of all messages in a queue) that a queue's owner can set [default: 1G]
-    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     max_qbytes: Option<u32>,
     /// Refuse modes with send-only or receive-only access, such as 0622 and 0644, for both kinds of queues. Only the library
     /// enforces such modes. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]

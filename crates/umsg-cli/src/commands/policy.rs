@@ -20,11 +20,11 @@ pub struct Policy {
     on_full: Option<Full>,
     /// Time to live of messages, such as 500ms, 5s or 2m: older messages are dropped, or moved to --dead-letter [default: for
     /// ever]
-    #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_hyphen_values = true)]
     ttl: Option<Duration>,
     /// Maximum number of times that a message is leased; `umsg recv` takes leases, too. A message that is returned after its last
     /// permitted delivery moves to --dead-letter [default: any number]
-    #[arg(long, value_name = "N", value_parser = values::times, allow_negative_numbers = true, requires = "dead_letter")]
+    #[arg(long, value_name = "N", value_parser = values::times, allow_hyphen_values = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was
     /// full, each with its history (see `umsg redrive`). If the dead-letter queue does not exist, it is created with the same
@@ -35,7 +35,7 @@ pub struct Policy {
     /// Delay before a message is delivered again if its receiver returned it, failed or was killed: a time, such as 5s, or the
     /// first delay and a limit, such as 1s..5m. With a limit, the delay doubles with each delivery, up to the limit. Other messages
     /// do not wait [default: no delay]
-    #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
     /// Order of delivery between priorities: strict, or fair:N. With fair:N, after N deliveries during which messages of lower
     /// priorities waited, one of those is delivered; the lower priorities take turns [default: strict]

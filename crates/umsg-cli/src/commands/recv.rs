@@ -51,7 +51,10 @@ use crate::values::{self, RetryDelay};
 ///
 /// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
 ///
-/// If the queue is removed while the command waits, the command ends with exit code 4 within ten seconds.
+/// If the queue is closed for sending and its last message was received, the stream has ended: the command ends with exit code 6, and with
+/// --follow or --all with 0. See `umsg close`.
+///
+/// If the queue is removed while the command waits, the command ends with exit code 4 within two seconds.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -72,6 +75,8 @@ Exit codes:
   3    no message within the time allowed, or a stopped process holds the
        queue's lock; standard error gives the reason
   4    the queue was removed
+  6    the end of the stream: the queue is closed for sending, and holds no
+       message; with --follow or --all the exit code is 0 then
   126  the command of --exec can't be executed
   127  the command of --exec was not found
 
@@ -88,11 +93,14 @@ pub struct Recv {
     queue: Address,
     #[command(flatten)]
     types: Types,
+    /// Accepted to be refused with advice: `umsg send` has it.
+    #[arg(long, short, hide = true, num_args = 0..=1, value_name = "N")]
+    priority: Option<Option<OsString>>,
     /// Receive this many messages, and wait for each
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::size,
-          allow_negative_numbers = true, conflicts_with_all = ["all", "follow"])]
+          allow_hyphen_values = true, conflicts_with_all = ["all", "follow"])]
     count: u64,
-    /// Receive until the queue is empty, without waiting
+    /// Receive until the queue is empty, without waiting: delayed messages and messages of other receivers stay
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
     /// Receive until the time-out, until the queue is removed, until a closed queue is empty, or until the program that reads
@@ -101,12 +109,12 @@ pub struct Recv {
     follow: bool,
     #[command(flatten)]
     patience: Patience,
-    /// Print nothing on standard error if no message came in time (exit code 3). With --exec, also print no lines about single
-    /// messages, and no summary
+    /// Print nothing on standard error if no message came in time (exit code 3) or the stream has ended (exit code 6). With --exec, also print
+    /// no lines about single messages, and no summary
     #[arg(long, short)]
     quiet: bool,
     /// Print at most this many bytes of each message; the rest is lost
-    #[arg(long, value_name = "BYTES", value_parser = values::size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "BYTES", value_parser = values::size, allow_hyphen_values = true)]
     truncate: Option<u64>,
     /// The form in which a message is printed
     #[arg(long, short, value_enum, default_value_t = Style::Text, value_name = "STYLE", conflicts_with = "json")]
@@ -123,20 +131,20 @@ pub struct Recv {
     #[arg(long, requires = "follow", conflicts_with = "ack")]
     ahead: bool,
     /// Run this command for each message; all further arguments are those of the command. With --json, print the numbers of
-    /// acknowledged and returned messages at the end
+    /// acknowledged and returned messages at the end, and the last 1,000 failures
     #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true,
           conflicts_with_all = ["truncate", "output", "null", "ack", "ahead"])]
     exec: Option<Vec<OsString>>,
     /// With --exec: run up to N commands at once
-    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::jobs, allow_negative_numbers = true,
+    #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::jobs, allow_hyphen_values = true,
           requires = "exec")]
     jobs: usize,
     /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message returns
-    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_negative_numbers = true, requires = "exec")]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, requires = "exec")]
     timeout_per_job: Option<Duration>,
     /// With --exec or --ack: delay before a returned message is delivered again: a time, such as 5s, or the first delay and a limit,
     /// such as 1s..5m. With a limit, the delay doubles with each delivery [default: the --retry-delay of the queue]
-    #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_negative_numbers = true)]
+    #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
     #[command(flatten)]
     format: Format,
@@ -146,14 +154,14 @@ pub struct Recv {
 #[derive(Args, Debug)]
 pub struct Types {
     /// System V: the oldest message of this type
-    #[arg(long = "type", short = 't', value_name = "N", value_parser = values::message_type, allow_negative_numbers = true,
+    #[arg(long = "type", short = 't', value_name = "N", value_parser = values::message_type, allow_hyphen_values = true,
           conflicts_with_all = ["except", "lowest"])]
     exactly: Option<i64>,
     /// System V: the oldest message of any other type
-    #[arg(long, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true, conflicts_with = "lowest")]
+    #[arg(long, value_name = "N", value_parser = values::message_type, allow_hyphen_values = true, conflicts_with = "lowest")]
     except: Option<i64>,
     /// System V: the oldest message of the lowest type in the queue, up to N
-    #[arg(long, value_name = "N", value_parser = values::message_type, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = values::message_type, allow_hyphen_values = true)]
     lowest: Option<i64>,
 }
 
@@ -170,11 +178,28 @@ impl Types {
 
 impl Recv {
     pub fn perform(&self, cli: &Cli) -> Result {
+        if self.priority.is_some() {
+            return Err(self.has_no_priority());
+        }
         let outcome = match &self.exec {
             Some(command) => self.work(cli, command),
             None => self.print(cli),
         };
         outcome.map_err(|failure| failure.hushed(self.quiet))
+    }
+
+    fn has_no_priority(&self) -> Failure {
+        match &self.queue {
+            Address::Posix(name) => Failure::new(
+                Code::Usage,
+                format_args!(
+                    "{name}: recv can't select a priority: the highest is always received first; leave --priority out"
+                ),
+            ),
+            Address::SystemV(label) => {
+                label.has_no("--priority", "select with --type, --except or --lowest")
+            }
+        }
     }
 
     fn print(&self, cli: &Cli) -> Result {
@@ -189,6 +214,7 @@ impl Recv {
         };
         let namespace = place::existing(cli)?;
         let from = self.open(&namespace)?;
+        from.lookout().interrupt_if(move || out.is_abandoned());
         let most = self.truncate.and_then(|most| usize::try_from(most).ok());
         let form = Form::new(self.queue.lossy(), self.output, self.format.json, most);
         let form = form.ended_by(if self.null { 0 } else { b'\n' });
@@ -214,7 +240,6 @@ impl Recv {
                 ("UMSG_QUEUE", self.queue.argument()),
                 ("UMSG_DIR", namespace.path().into()),
             ],
-        from.lookout().interrupt_if(move || out.is_abandoned());
             jobs: self.jobs,
             time: self.timeout_per_job,
             patience: &self.patience,

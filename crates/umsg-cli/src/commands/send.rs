@@ -61,15 +61,15 @@ pub struct Send {
     #[arg(value_name = "MESSAGE", allow_negative_numbers = true)]
     message: Option<OsString>,
     /// POSIX: the message's priority, from 0 to 32767; the highest is received first [default: 0]
-    #[arg(long, short, value_name = "N", allow_negative_numbers = true, value_parser = values::priority)]
+    #[arg(long, short, value_name = "N", allow_hyphen_values = true, value_parser = values::priority)]
     priority: Option<u32>,
     /// System V: the message's type, from 1 up, by which receivers select [default: 1]
-    #[arg(long = "type", short = 't', value_name = "N", allow_negative_numbers = true, value_parser = values::message_type,
+    #[arg(long = "type", short = 't', value_name = "N", allow_hyphen_values = true, value_parser = values::message_type,
           conflicts_with = "priority")]
     mtype: Option<i64>,
     /// Deliver the message after this time at the earliest: 500ms, 5s, 1h30m. Until then, the message takes room in the queue, and
     /// blocks no other message
-    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = values::delay, conflicts_with = "at")]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::delay, conflicts_with = "at")]
     after: Option<Duration>,
     /// Deliver the message at this time at the earliest: 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or @ and seconds since 1970
     #[arg(long, value_name = "WHEN", value_parser = values::moment)]

@@ -31,8 +31,8 @@ use crate::place;
 ///
 /// "holds of others" counts, by reason, the dead letters that other queues have moved to this queue.
 ///
-/// "retry delay" is the delay before a message is delivered again if its receiver failed. "takes" shows whether the queue is closed for
-/// sending, and "closes" shows the event that closes it. Delayed messages were sent or returned for a later delivery.
+/// "retry delay" is the delay before a message is delivered again if its receiver failed. "sending" shows whether the queue is open or closed
+/// for sending, and "closes" shows the event that closes it. Delayed messages were sent or returned for a later delivery.
 ///
 /// "notifies" names the process that is registered for a notification of the next message. "too old" counts messages that were dropped or moved
 /// because their time to live was over. "memory" is the memory that the queue uses now; each slot holds one message. Times are UTC.
@@ -122,11 +122,11 @@ pub fn retry_delay(delay: Option<(Duration, Duration)>) -> String {
     }
 }
 
-/// Returns whether a queue accepts messages.
-pub fn takes(send_closed: bool) -> &'static str {
+/// Returns whether a queue is open for sending.
+pub fn sending(send_closed: bool) -> &'static str {
     match send_closed {
-        true => "no more messages: it is closed for sending",
-        false => "messages",
+        true => "closed; `umsg close --reopen` opens it again",
+        false => "open",
     }
 }
 
@@ -192,7 +192,7 @@ fn print(
         false => "by hand: `umsg rm`",
     };
     line("removed", end.to_owned())?;
-    line("takes", takes(status.send_closed).to_owned())?;
+    line("sending", sending(status.send_closed).to_owned())?;
     let producers = status.close_with_last_producer.then_some(status.producers);
     line("closes", closes(producers))?;
     line("mode", format!("{:04o}", status.mode))?;
@@ -214,7 +214,7 @@ fn print(
     let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
     blocked(&mut line, "blocked so far", sends, receives)?;
     line("handed over", format!("{} messages", counted.handed_over))?;
-    line("came back", format!("{} leases", counted.returned))?;
+    line("came back", text::counted(counted.returned, "lease"))?;
     let (dropped, expired, moved) = (counted.dropped, counted.expired, counted.dead_lettered);
     line(
         "not delivered",

@@ -5,13 +5,14 @@ use std::io::{self, Write};
 use umsg::Namespace;
 use umsg::sysv::{Entry, Status};
 
-use super::stat::{blocked, closes, creation, damage, moment, retry_delay, takes, waits};
+use super::stat::{blocked, closes, creation, damage, moment, retry_delay, sending, waits};
 use crate::address::Label;
 use crate::attached::Attached;
 use crate::failure::Result;
 use crate::output::json;
 use crate::output::json_sysv::SysvQueue;
 use crate::output::owner::Owners;
+use crate::output::text;
 
 /// The number of types in a line.
 const TYPES: usize = 16;
@@ -56,7 +57,7 @@ fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()>
         ),
     )?;
     line("retry delay", retry_delay(status.retry_delay))?;
-    line("takes", takes(status.send_closed).to_owned())?;
+    line("sending", sending(status.send_closed).to_owned())?;
     let producers = status.close_with_last_producer.then_some(status.producers);
     line("closes", closes(producers))?;
     line("message size", format!("at most {} bytes", status.msgmax))?;
@@ -77,7 +78,7 @@ fn lines(out: &mut impl Write, status: &Status, types: &Types) -> io::Result<()>
     let (sends, receives) = (counted.sends_blocked, counted.receives_blocked);
     blocked(&mut line, "blocked so far", sends, receives)?;
     line("handed over", format!("{} messages", counted.handed_over))?;
-    line("came back", format!("{} leases", counted.returned))?;
+    line("came back", text::counted(counted.returned, "lease"))?;
     let (spins, given_up) = (counted.spins_paid, counted.given_up);
     waits(&mut line, spins, given_up)?;
     let (died, repairs) = (counted.waiters_died, counted.repairs);
