@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
+use std::path::PathBuf;
 
 use crate::{msg, ring};
 use umsg::NamespaceError;
@@ -41,6 +42,9 @@ pub(crate) enum Failure {
     /// ENOMSG
     #[error("no message has this position: the queue has fewer messages")]
     NoMessage,
+    /// ENOENT
+    #[error("no queue has this name in {}: correct the name, create the queue, or name another directory in UMSG_DIR", .0.display())]
+    NotFound(PathBuf),
     #[error(transparent)]
     Open(#[from] OpenError),
     #[error(transparent)]
@@ -88,6 +92,7 @@ impl Failure {
             Failure::TooNew | Failure::TooShort(_) => libc::E2BIG,
             Failure::TooManyHandles | Failure::TooManyHolds => libc::EMFILE,
             Failure::NoMessage => libc::ENOMSG,
+            Failure::NotFound(_) => libc::ENOENT,
             Failure::Open(error) => error.errno(),
             Failure::Unlink(error) => error.errno(),
             Failure::Send(error) => error.errno(),

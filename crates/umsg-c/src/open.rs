@@ -91,7 +91,7 @@ pub unsafe extern "C" fn umsg_mq_open(
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
-        enter(options.open(name)?, name, oflag)
+        enter(options.open(name).map_err(with_directory)?, name, oflag)
     };
     handle_or_none(open())
 }
@@ -231,6 +231,14 @@ fn access(oflag: c_int) -> (bool, bool) {
         matches!(access, libc::O_RDONLY | libc::O_RDWR),
         matches!(access, libc::O_WRONLY | libc::O_RDWR),
     )
+}
+
+/// Names the directory that has no queue of the name: mostly, the program was started with another environment.
+fn with_directory(error: OpenError) -> Failure {
+    match (error, Namespace::resolve()) {
+        (OpenError::NotFound, Ok(namespace)) => Failure::NotFound(namespace.path().to_owned()),
+        (error, _) => error.into(),
+    }
 }
 
 /// The return value of a function that opens.

@@ -99,7 +99,7 @@ fn an_example_says_what_is_wrong() {
     assert!(!output.status.success());
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        said.starts_with("consumer: /none: no queue has this name"),
+        said.starts_with("consumer: /none: no queue has this name in /dev/shm/"),
         "{said}"
     );
 }
