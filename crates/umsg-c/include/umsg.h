@@ -1593,12 +1593,12 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
  * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
  *
- * A queue may delay messages (umsg_mq_send_after(3), umsg_mq_return_after(3), retry_delay of umsg_mq_open_with(3)) or close with its last
- * producer. Then a thread of the library makes the descriptor readable when a message is due, and when the last producer has died.
+ * Time or a death may bring a message, room or the end of the stream: a message that was delayed (umsg_mq_send_after(3),
+ * umsg_mq_return_after(3), retry_delay of umsg_mq_open_with(3)) is due, the holder of a lease or of a reservation dies, the last producer
+ * dies. A thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
  *
- * A process that polls before the queue's first delayed message has no such thread yet. The first delayed message makes its descriptor
- * readable once, and a receive finds no message. So call this function again after a receive that found no message: the call starts the
- * thread if it is missing, and otherwise makes no system call.
+ * A process that polls before the queue's first delayed message, lease or reservation has no such thread yet. The first one makes its
+ * descriptor ready once, although a receive finds no message, or a send no room. That call starts the thread.
  *
  * Return value:
  * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.

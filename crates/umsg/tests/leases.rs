@@ -2,9 +2,12 @@
 
 mod support;
 
+use rustix::event::PollFlags;
+use rustix::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 use support::child::{Child, Exit};
+use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
 use umsg::Limits;
@@ -382,4 +385,79 @@ fn a_sleeping_receiver_wakes_when_a_lease_ends_by_itself() {
         }
     });
     assert!(came_back);
+}
+
+/// A child that holds a message or room, and says so by another queue.
+fn holder<T>(place: &Place, hold: impl FnOnce(&Queue) -> T) -> Child {
+    let said = place.create("/held", 1, 1);
+    let child = Child::run(|| {
+        let queue = place.open("/q");
+        let held = hold(&queue);
+        said.try_send(b"", 0).unwrap();
+        std::thread::sleep(STUCK * 10);
+        drop(held);
+        0
+    });
+    said.receive_vec_timeout(STUCK).unwrap();
+    child
+}
+
+/// Waits for a message as a program with an event loop does: a wake-up may be in vain.
+fn polled(queue: &Queue, descriptor: BorrowedFd<'_>) -> Vec<u8> {
+    loop {
+        assert!(is_ready_within(STUCK, descriptor, PollFlags::IN), "asleep");
+        match queue.try_receive_vec() {
+            Ok(message) => return message.data,
+            Err(error) => assert_eq!(error, ReceiveError::Empty),
+        }
+    }
+}
+
+#[test]
+fn a_poller_learns_that_the_holder_of_a_lease_was_killed() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 3, 8);
+    let descriptor = queue.pollable().unwrap();
+    // At the first lease, no helper looks at the holders. At the second one, the helper of this process does.
+    for is_asleep in [false, true] {
+        queue.try_send(b"job", 0).unwrap();
+        let mut holder = holder(&place, |queue| {
+            queue.try_receive_lease().map(std::mem::forget)
+        });
+        if is_asleep {
+            assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+            let soon = Duration::from_millis(250);
+            assert!(!is_ready_within(soon, descriptor, PollFlags::IN));
+        }
+        holder.kill();
+        assert_eq!(polled(&queue, descriptor), b"job");
+    }
+}
+
+#[test]
+fn a_poller_learns_that_a_lease_of_another_process_is_over() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 3, 8);
+    let descriptor = queue.pollable().unwrap();
+    queue.try_send(b"job", 0).unwrap();
+    let _holder = holder(&place, |queue| {
+        let lease = queue.try_receive_lease().unwrap();
+        lease.limit(Duration::from_millis(300)).unwrap();
+        std::mem::forget(lease);
+    });
+    assert_eq!(polled(&queue, descriptor), b"job");
+}
+
+#[test]
+fn a_poller_learns_that_the_holder_of_a_reservation_was_killed() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 2, 8);
+    let descriptor = queue.pollable().unwrap();
+    queue.try_send(b"first", 0).unwrap();
+    let mut holder = holder(&place, |queue| {
+        std::mem::forget(queue.try_reserve(8).unwrap());
+    });
+    assert_eq!(queue.try_send(b"full", 0), Err(SendError::Full));
+    let soon = Duration::from_millis(250);
+    assert!(!is_ready_within(soon, descriptor, PollFlags::OUT));
+    holder.kill();
+    assert!(is_ready_within(STUCK, descriptor, PollFlags::OUT));
+    queue.try_send(b"second", 0).unwrap();
 }

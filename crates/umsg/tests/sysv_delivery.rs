@@ -4,6 +4,7 @@
 mod support;
 
 use rustix::event::PollFlags;
+use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant, SystemTime};
 use support::child::{Child, Exit};
 use support::events::is_ready_within;
@@ -356,6 +357,53 @@ fn a_poller_is_told_of_delayed_messages_and_of_the_end() {
     producer.kill();
     assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
     assert_eq!(queue.try_receive_vec(Want::Any), Err(ReceiveError::Closed));
+}
+
+#[test]
+fn a_poller_learns_of_messages_that_are_delayed_after_its_poll_began() {
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
+    let descriptor = queue.pollable().unwrap();
+    let other = place.open_sysv(KEY);
+    for _ in 0..2 {
+        other.send_after(1, b"later", DELAY).unwrap();
+        assert_eq!(polled(&queue, descriptor), b"later");
+    }
+}
+
+#[test]
+fn a_poller_learns_that_the_holder_of_a_lease_was_killed() {
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
+    let descriptor = queue.pollable().unwrap();
+    let said = place.create_sysv(KEY + 1);
+    for is_asleep in [false, true] {
+        queue.try_send(1, b"job").unwrap();
+        let mut holder = Child::run(|| {
+            let queue = place.open_sysv(KEY);
+            std::mem::forget(queue.try_receive_lease(Want::Any).unwrap());
+            said.try_send(1, b"").unwrap();
+            std::thread::sleep(STUCK * 3);
+            0
+        });
+        said.receive_vec(Want::Any).unwrap();
+        if is_asleep {
+            nothing(&queue);
+            let soon = Duration::from_millis(250);
+            assert!(!is_ready_within(soon, descriptor, PollFlags::IN));
+        }
+        holder.kill();
+        assert_eq!(polled(&queue, descriptor), b"job");
+    }
+}
+
+/// Waits for a message as a program with an event loop does: a wake-up may be in vain.
+fn polled(queue: &Queue, descriptor: BorrowedFd<'_>) -> Vec<u8> {
+    loop {
+        assert!(is_ready_within(STUCK, descriptor, PollFlags::IN), "asleep");
+        match queue.try_receive_vec(Want::Any) {
+            Ok(message) => return message.data,
+            Err(error) => assert_eq!(error, ReceiveError::NoMessage),
+        }
+    }
 }
 
 /// Kills a process at a point of `work`, and checks the queue afterwards.

@@ -9,6 +9,7 @@ pub(crate) use super::poll_fifo::PollFifo;
 use super::poll_fifo::{FOREIGN, SIZE};
 use crate::memory::{FifoName, Format, Host, NOT_OURS, Segment};
 use crate::sys::file::FileIdentity;
+use crate::sys::file_lock::{self, Lock};
 use crate::sys::kept_descriptor::{Own, Sighting, raise};
 use crate::sys::random::random;
 use crate::sys::stack::roomy;
@@ -30,6 +31,9 @@ const BLIND: u64 = 100_000_000;
 /// nanoseconds.
 const LOOK: u32 = 256;
 const LOOK_TIME: u64 = 1_000_000_000;
+/// The pauses between two questions of a helper whether processes poll without one, in nanoseconds.
+const FIRST_PAUSE: u64 = 100_000_000;
+const LONGEST_PAUSE: u64 = 60_000_000_000;
 
 /// The descriptors of a queue's doorbell in a process.
 #[derive(Debug)]
@@ -50,6 +54,9 @@ pub(crate) struct Doorbell {
     /// The epoch of the process that has a helper which keeps the time, and the ticket that stops it.
     timed_in: AtomicU64,
     time_ticket: AtomicU64,
+    /// When a helper that keeps the time next asks whether processes poll without one, on the monotonic clock; and the pause after that. 0: not yet.
+    lack_asked_at: AtomicU64,
+    lack_pause: AtomicU64,
     /// The value of the helper's word when the FIFO last showed the level.
     called: AtomicU32,
     /// The descriptor that the process rings if it does not poll: the number plus one, and half of the name in the upper bits; 0 for none.
@@ -96,6 +103,8 @@ impl Doorbell {
             ticket: AtomicU64::new(0),
             timed_in: AtomicU64::new(0),
             time_ticket: AtomicU64::new(0),
+            lack_asked_at: AtomicU64::new(0),
+            lack_pause: AtomicU64::new(0),
             called: AtomicU32::new(0),
             rung: AtomicU64::new(0),
             rung_file: Sighting::none(),
@@ -290,6 +299,52 @@ impl Doorbell {
         }
     }
 
+    /// Returns whether this process needs a helper for its FIFO. It gets one for the time, too.
+    pub(crate) fn needs_help(&self) -> bool {
+        self.needs_help.load(Ordering::Relaxed)
+    }
+
+    /// Returns whether this process polls and has no helper that keeps the time.
+    pub(crate) fn polls_without_time(&self) -> bool {
+        // Relaxed: a thread that has just begun to poll starts the helper itself.
+        self.polled.load(Ordering::Relaxed) != NONE && self.lacks_time()
+    }
+
+    /// Locks the polled FIFO, to show other processes that this one has no helper which keeps the time. The caller holds the queue's lock, under which
+    /// other processes look at the FIFO. If the lock fails, this process learns of changes that time brings from the next call of any process.
+    pub(crate) fn note_lack_of_helper(&self) {
+        if !self.needs_help() && self.lacks_time() {
+            self.lock_polled(Lock::Shared);
+        }
+    }
+
+    fn lock_polled(&self, lock: Lock) {
+        let number = self.polled.load(Ordering::Relaxed);
+        if number != NONE && self.polled_file.is_still(number, clock::monotonic_coarse()) {
+            // SAFETY: this doorbell owns the descriptor, and keeps it open as long as `self`.
+            let _ = file_lock::set(unsafe { BorrowedFd::borrow_raw(number) }, lock);
+        }
+    }
+
+    /// Runs `lack` from time to time, for a helper that keeps the time. `lack` returns whether processes poll without a helper, and shows these what to
+    /// look for. Returns the next time. The pauses double. After no process was found, there is no next time: later pollers have a helper from the
+    /// beginning.
+    pub(crate) fn look_for_lack(&self, now: u64, lack: impl FnOnce() -> bool) -> u64 {
+        // Relaxed: read and written by one helper, under the queue's lock.
+        let (at, pause) = (&self.lack_asked_at, &self.lack_pause);
+        let next = match (at.load(Ordering::Relaxed), pause.load(Ordering::Relaxed)) {
+            (next, _) if next > now => next,
+            (0, _) => now.saturating_add(FIRST_PAUSE),
+            (_, pause) if lack() => now.saturating_add(pause.min(LONGEST_PAUSE)),
+            _ => u64::MAX,
+        };
+        if at.swap(next, Ordering::Relaxed) != next {
+            let before = pause.load(Ordering::Relaxed).max(FIRST_PAUSE / 2);
+            pause.store(before.saturating_mul(2), Ordering::Relaxed);
+        }
+        next
+    }
+
     /// Returns whether no helper of this process keeps the time.
     #[inline]
     fn lacks_time(&self) -> bool {
@@ -312,6 +367,7 @@ impl Doorbell {
         }
         // Relaxed: as in `lacks_time`.
         self.timed_in.store(epoch, Ordering::Relaxed);
+        self.lock_polled(Lock::None);
     }
 
     fn end_time(&self) {

@@ -10,8 +10,8 @@
 //! | the shared one of the poller's user | if other users may open the queue's file, or have used the queue before |
 //! | a private one, because the shared one belongs to another user | always |
 //!
-//! A helper also keeps the time of queues with delayed messages, or that close with their last producer, for a process that polls them: it looks
-//! when the next message is due, and ten times a second whether a producer lives. Such an entry has no FIFO; the look rings as any call does.
+//! A helper also keeps the time for a process that polls: it looks when the next message is due; and ten times a second whether the holders of
+//! messages and of room live, and whether a producer lives. Such an entry has no FIFO; the look rings as any call does.
 //!
 //! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps; a process that calls the helper clears it. So a dead helper costs
 //! other processes one call. A caller that dies between the new number and the wake-up delays the helper by a slice.

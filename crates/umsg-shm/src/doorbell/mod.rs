@@ -68,9 +68,19 @@ pub(crate) const HELPED: u32 = 8;
 /// A helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
-/// The first message of the queue was delayed. The level shows a message until a call finds none. So each process that polls asks for the descriptor
-/// again, and then has a helper that keeps the time.
-pub(crate) const DELAYED: u32 = 32;
+/// A change that time or a death alone may bring: messages, because messages are delayed or leased.
+pub(crate) const MESSAGES_LATER: u32 = 1;
+/// The same for room, because room is reserved.
+pub(crate) const ROOM_LATER: u32 = 2;
+
+/// The level shows a message until a call finds none: time or a death may bring messages from now on, and processes poll without a helper that
+/// looks. The call that finds none starts the helper of its process.
+pub(crate) const LOOK_FOR_MESSAGES: u32 = 32;
+/// The same for room.
+pub(crate) const LOOK_FOR_ROOM: u32 = 64;
+
+/// The helpers that keep the time look once a slice, because a process holds a message or room and may die.
+pub(crate) const SLICES: u32 = 128;
 
 /// Returns whether a helper was called after it read `value` in [`Words::calls`].
 pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {

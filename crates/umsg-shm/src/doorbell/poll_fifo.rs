@@ -2,6 +2,7 @@
 
 use super::spare;
 use super::{Doorbell, FULL};
+use crate::sys::file_lock::{self, Lock};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io;
 use rustix::param::page_size;
@@ -114,6 +115,11 @@ impl PollFifo<'_> {
         };
         let has = |flag| shown.contains(flag);
         (has(PollFlags::IN), has(PollFlags::OUT)) == (packets != 0, packets < FULL)
+    }
+
+    /// Returns whether other processes poll the FIFO without a helper that keeps the time. They have it locked.
+    pub(crate) fn lacks_helpers(&self) -> bool {
+        file_lock::is_forbidden(self.file(), Lock::Exclusive).unwrap_or(false)
     }
 
     /// Sets the number of packets, whatever the FIFO holds.

@@ -1,6 +1,9 @@
 //! Ringing: the doorbell's words in the segment, and the steps that change the FIFO, under the queue's lock.
 
-use super::{DELAYED, Doorbell, FULL, HELPED, LEVELS, Lookup, MESSAGES, PRIVATE, ROOM, Readiness};
+use super::{
+    Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM, Lookup, MESSAGES, PRIVATE,
+    ROOM, Readiness, SLICES,
+};
 use crate::crash::crash_point;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering};
@@ -106,6 +109,11 @@ fn packets(bits: u32, held: u32) -> u32 {
         OUT => 0,
         _ => held.clamp(1, FULL - 1),
     }
+}
+
+/// Returns the numbers of messages and of room that flags of pollers show.
+fn looks_for(watched: u32) -> [u32; 2] {
+    [LOOK_FOR_MESSAGES, LOOK_FOR_ROOM].map(|flag| (watched & flag != 0).into())
 }
 
 /// Returns another number of packets that shows the same level, if one exists.
@@ -384,20 +392,52 @@ impl Ringer<'_> {
         }
     }
 
-    /// Shows a message to processes that poll while no helper keeps the time for them. `now` is the level before.
-    pub(crate) fn foretell_first_delay(&self, receiving: ReceiverHeld<'_>, now: Level) {
-        self.foretell(receiving, now, now.after(1, 0));
-        self.watched.set(self.watched.get() | DELAYED);
+    /// Makes the helpers that keep the time look once a slice, from now on.
+    pub(crate) fn ask_for_slices(&self, receiving: ReceiverHeld<'_>) {
+        if self.watched.get() & SLICES == 0 {
+            // A process that dies in between has called. The helper that looks sets the flag.
+            self.call_timekeepers(receiving);
+            self.note_slices(receiving, true);
+        }
     }
 
-    /// Returns 1 while the level shows the first delayed message.
-    pub(crate) fn first_delay(&self) -> u64 {
-        (self.watched.get() & DELAYED != 0).into()
+    /// Notes whether the helpers that keep the time look once a slice.
+    pub(crate) fn note_slices(&self, _: ReceiverHeld<'_>, are: bool) {
+        match self.watched.get() {
+            0 => {}
+            watched if are => self.watched.set(watched | SLICES),
+            watched => self.watched.set(watched & !SLICES),
+        }
     }
 
-    /// Shows the first delayed message no more, because a call or a helper has looked.
+    /// Returns whether processes poll the shared FIFO without a helper that keeps the time. A process that can't find out says so.
+    pub(crate) fn seems_to_lack_helpers(&self) -> bool {
+        self.watched.get() & LEVELS != 0
+            && match self.doorbell.fifo(self.words.name.get()) {
+                Lookup::Found(fifo) => fifo.lacks_helpers(),
+                Lookup::Missing => false,
+                Lookup::Unavailable => true,
+            }
+    }
+
+    /// Shows processes that poll without a helper what time or a death may bring. `now` is the level before.
+    pub(crate) fn ask_to_look(&self, receiving: ReceiverHeld<'_>, later: u32, now: Level) {
+        let flags = later * LOOK_FOR_MESSAGES;
+        let [messages, room] = looks_for(flags);
+        self.foretell(receiving, now, now.after(messages.into(), room.into()));
+        self.watched.set(self.watched.get() | flags);
+    }
+
+    /// Adds what processes without a helper are shown to a queue's numbers of messages and of room.
+    pub(crate) fn with_looks(&self, messages: u64, room: u64) -> Level {
+        let looks = looks_for(self.watched.get()).map(u64::from);
+        Level::new(messages.max(looks[0]), room.max(looks[1]))
+    }
+
+    /// Shows processes without a helper nothing more, because a call has looked.
     pub(crate) fn has_looked(&self, _: ReceiverHeld<'_>) {
-        self.watched.set(self.watched.get() & !DELAYED);
+        let flags = LOOK_FOR_MESSAGES | LOOK_FOR_ROOM;
+        self.watched.set(self.watched.get() & !flags);
     }
 
     /// Checks the FIFO after an operation that found no message or no room. After the second one in a row, the FIFO probably shows a wrong level:
@@ -483,13 +523,13 @@ impl Ringer<'_> {
 #[cfg(not(loom))]
 impl Ringer<'_> {
     /// Begins the watch of this process with these flags, and opens or creates the FIFO. `mode` is the queue's mode; the creator mapped the file
-    /// before it set the mode.
+    /// before it set the mode. With `needs_time`, the caller starts a helper that keeps the time.
     pub(crate) fn begin_here(
         &self,
         receiving: ReceiverHeld<'_>,
         wanted: u32,
         now: Level,
-        mode: u32,
+        (mode, needs_time): (u32, bool),
     ) -> io::Result<()> {
         let name = self.doorbell.open(self.words.name.get())?;
         if mode & 0o077 != 0 {
@@ -505,6 +545,9 @@ impl Ringer<'_> {
         self.doorbell
             .feed_first(wanted, |feed| self.hear(receiving, feed, now));
         self.doorbell.has_asked(wanted);
+        if !needs_time {
+            self.doorbell.note_lack_of_helper();
+        }
         Ok(())
     }
 

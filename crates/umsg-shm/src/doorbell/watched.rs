@@ -1,6 +1,7 @@
 //! The watch of a queue, shared by both engines. An engine provides the doorbell's words and the level of its queue.
 
-use super::{Level, Ringer};
+use super::{Level, MESSAGES_LATER, Ringer};
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 
 /// A queue that processes can poll. The lock under which messages are received protects all methods.
@@ -40,18 +41,24 @@ pub(crate) trait Watched {
 
     /// Shows the present level, as the last step before the lock is released.
     #[inline(always)]
-    fn settle_doorbell(&self, receiving: ReceiverHeld<'_>) {
+    fn settle_doorbell(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.is_watched() {
-            self.settle_slow(receiving);
+            self.settle_slow(receiving, wakes);
         }
     }
 
+    /// As [`settle_doorbell`](Self::settle_doorbell). A process that polls without a helper, although time may bring changes, gets one after the
+    /// unlock.
     #[cold]
-    fn settle_slow(&self, receiving: ReceiverHeld<'_>) {
+    fn settle_slow(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
+        self.watch_holders(receiving);
         let ringer = self.ringer();
         ringer.settle(receiving, self.level(receiving));
         if ringer.forget_if_left(receiving) {
             self.end_watch(receiving);
+        }
+        if self.needs_time() && self.ringer().doorbell.polls_without_time() {
+            wakes.add_timekeeper();
         }
     }
 
@@ -65,22 +72,64 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Returns whether time alone may give pollers a message or the end: then a helper keeps the time for each process that polls.
-    fn needs_time(&self) -> bool;
+    /// Returns whether the queue's policy makes each process that polls keep the time.
+    fn keeps_time(&self) -> bool;
 
-    /// Notes that the queue has delayed messages, for [`needs_time`](Self::needs_time).
-    fn note_delay(&self);
+    /// Returns the changes that time or a death alone may bring, as far as they are noted: [`MESSAGES_LATER`], [`super::ROOM_LATER`].
+    fn later(&self) -> u32;
+
+    /// Notes such changes.
+    fn set_later(&self, receiving: ReceiverHeld<'_>, changes: u32);
+
+    /// Returns the changes that the death of a holder may bring at present.
+    fn held(&self, receiving: ReceiverHeld<'_>) -> u32;
+
+    /// Returns whether time or a death alone may bring pollers messages, room or the end: then a helper looks for each process that polls.
+    fn needs_time(&self) -> bool {
+        self.keeps_time() || self.later() != 0
+    }
 
     /// Tells pollers that a message is about to be delayed.
     #[cold]
     fn foretell_delay(&self, receiving: ReceiverHeld<'_>) {
-        let is_first = !self.needs_time();
-        if is_first && self.is_watched() {
-            let now = self.level(receiving);
-            self.ringer().foretell_first_delay(receiving, now);
-        }
-        self.note_delay();
+        self.note_later(receiving, MESSAGES_LATER);
         self.ringer().call_timekeepers(receiving);
+    }
+
+    /// Notes changes that time or a death may bring. At the first of a kind, shows them to processes that poll without a helper: each of them calls,
+    /// finds nothing, and then has a helper.
+    fn note_later(&self, receiving: ReceiverHeld<'_>, changes: u32) {
+        let new = changes & !self.later();
+        if new == 0 {
+            return;
+        }
+        let ringer = self.ringer();
+        if !self.keeps_time() && ringer.seems_to_lack_helpers() {
+            ringer.ask_to_look(receiving, new, self.level(receiving));
+        }
+        self.set_later(receiving, new);
+    }
+
+    /// Notes what is held when a process begins to poll. Returns whether the process needs a helper that keeps the time.
+    fn begin_to_watch(&self, receiving: ReceiverHeld<'_>) -> bool {
+        self.note_later(receiving, self.held(receiving));
+        self.needs_time()
+    }
+
+    /// Returns whether the helper that looks now has to look once a slice, because a holder may die. Otherwise the next holder calls it.
+    fn needs_slices(&self, receiving: ReceiverHeld<'_>) -> bool {
+        let is_held = self.held(receiving) != 0;
+        self.ringer().note_slices(receiving, is_held);
+        is_held
+    }
+
+    /// Makes pollers notice the death of a process that holds a message or room.
+    fn watch_holders(&self, receiving: ReceiverHeld<'_>) {
+        let held = self.held(receiving);
+        if held != 0 {
+            self.note_later(receiving, held);
+            self.ringer().ask_for_slices(receiving);
+        }
     }
 
     /// Shows the present level after a death.
@@ -97,6 +146,7 @@ mod polled {
     use super::*;
     use crate::doorbell::helper::{self, Feed, Hears};
     use crate::doorbell::{Doorbell, PATIENCE};
+    use crate::lock::SLICE;
     use crate::sync::AtomicU32;
     use crate::sys::clock::{self, Deadline};
     use crate::sys::thread::{self, Thread};
@@ -125,6 +175,9 @@ mod polled {
             change: impl FnOnce(ReceiverHeld<'_>) -> T,
         ) -> io::Result<T>;
 
+        /// Returns the time of the monotonic clock, in nanoseconds, at which a look finds a message due or a time limit over; [`u64::MAX`] for never.
+        fn next_due(&self) -> u64;
+
         /// Does what is due, and returns the time of the monotonic clock, in nanoseconds, at which the next step may be due;
         /// [`u64::MAX`] for never.
         fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64>;
@@ -139,16 +192,51 @@ mod polled {
         #[cold]
         fn begin_to_poll(&self, me: &Thread, wanted: u32) -> io::Result<()> {
             self.change_watch(me, Deadline::after(PATIENCE), |receiving| {
+                let needs_time = self.begin_to_watch(receiving);
                 let level = self.level(receiving);
                 self.ringer()
-                    .begin_here(receiving, wanted, level, self.mode())
+                    .begin_here(receiving, wanted, level, (self.mode(), needs_time))
             })??;
             self.doorbell().get_help(|| Arc::new(self.for_helper()))?;
-            if self.needs_time() {
-                self.doorbell()
-                    .keep_time(|| Arc::new(self.for_timekeeper()));
+            if self.needs_time() || self.doorbell().needs_help() {
+                self.keep_time();
             }
             Ok(())
+        }
+
+        /// Starts the helper that keeps the time for this process, unless there is one. The caller does not hold the queue's lock.
+        #[cold]
+        fn keep_time(&self) {
+            self.doorbell()
+                .keep_time(|| Arc::new(self.for_timekeeper()));
+        }
+
+        /// Returns when a helper that keeps the time has to look next, on the monotonic clock in nanoseconds; [`u64::MAX`] for never. `is_left`
+        /// says whether the end of a producer may end the stream.
+        fn next_look(&self, receiving: ReceiverHeld<'_>, is_left: bool) -> u64 {
+            let now = clock::monotonic();
+            let next = match self.needs_slices(receiving) || is_left {
+                true => now.saturating_add(SLICE),
+                false => u64::MAX,
+            };
+            next.min(self.next_due())
+                .min(self.look_for_lack(receiving, now))
+        }
+
+        /// Shows processes that still poll without a helper what they have to look for. Another process may have looked before they ran. Returns when
+        /// to do so next.
+        fn look_for_lack(&self, receiving: ReceiverHeld<'_>, now: u64) -> u64 {
+            if self.keeps_time() {
+                return u64::MAX;
+            }
+            let ringer = self.ringer();
+            self.doorbell().look_for_lack(now, || {
+                let lack = ringer.seems_to_lack_helpers();
+                if lack {
+                    ringer.ask_to_look(receiving, self.later(), self.level(receiving));
+                }
+                lack
+            })
         }
     }
 
@@ -166,9 +254,11 @@ mod polled {
         }
 
         fn pass_time(&self) -> u64 {
+            if !self.needs_time() {
+                return u64::MAX;
+            }
             let now = clock::monotonic();
             let deadline = Deadline::Monotonic(now + helper::PATIENCE);
-
             match self.look_at_time(thread::current(), deadline) {
                 // The coarse clock, which decides what is due, may lag.
                 Ok(at) => at.max(now + helper::PATIENCE / 10),

@@ -28,16 +28,17 @@ impl LeaseRoots {
         }
     }
 
-    /// Returns whether a message was delayed since the queue was created.
-    pub(crate) fn has_delayed(&self) -> bool {
-        // Relaxed: a hint to look at the time.
-        self.delays.load(Ordering::Relaxed) != 0
+    /// Returns the changes that time or a death alone may bring, as far as they are noted.
+    pub(crate) fn later(&self) -> u32 {
+        // Relaxed: under the lock; elsewhere a hint to look at the time.
+        self.later.load(Ordering::Relaxed)
     }
 
-    /// Notes that a message is delayed.
-    pub(crate) fn note_delay(&self) {
+    /// Notes that time or a death alone may bring these changes.
+    pub(crate) fn note_later(&self, _: ReceiverHeld<'_>, changes: u32) {
         // Relaxed: as above.
-        self.delays.store(1, Ordering::Relaxed);
+        let later = self.later.load(Ordering::Relaxed) | changes;
+        self.later.store(later, Ordering::Relaxed);
     }
 
     /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.

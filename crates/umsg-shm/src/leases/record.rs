@@ -66,8 +66,9 @@ pub struct LeaseRoots {
     /// The number of slots whose times of delivery are real memory, and of those whose history is. POSIX queues only.
     pub(crate) deliveries: Guarded32,
     pub(crate) histories: Guarded32,
-    /// 1: a message was delayed since the queue was created.
-    pub delays: AtomicU32,
+    /// The changes that time or a death alone may bring, since the queue was created: see
+    /// [`crate::doorbell::MESSAGES_LATER`].
+    pub later: AtomicU32,
 }
 
 #[cfg(not(loom))]

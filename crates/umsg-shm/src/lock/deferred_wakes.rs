@@ -6,12 +6,16 @@ use std::ops::Range;
 /// The number of wake-ups that are collected one by one. If there are more, all threads up to the last one are woken.
 const WAKES: usize = 16;
 
+/// A flag of `among`: this process needs a helper that keeps the time.
+const KEEP_TIME: u32 = 1 << 31;
+
 /// See the module.
 #[derive(Default)]
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
-    /// The threads of the first `among` nodes are woken.
+    /// The threads of the first `among` nodes are woken. The flag [`KEEP_TIME`] is beside the number, so that one look tells whether there is
+    /// anything to do.
     among: u32,
     fired: Option<Fired>,
 }
@@ -39,7 +43,19 @@ impl DeferredWakes {
     /// Adds all threads whose nodes are among the first `usable` ones, because a repair does not know which ones wait. A thread that uses a later
     /// node after the lock is released has missed no event.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
-        self.among = self.among.max(usable);
+        let among = self.among & !KEEP_TIME;
+        self.among = self.among & KEEP_TIME | among.max(usable.min(!KEEP_TIME));
+    }
+
+    /// Adds the start of a helper that keeps the time for this process, which polls.
+    pub(crate) fn add_timekeeper(&mut self) {
+        self.among |= KEEP_TIME;
+    }
+
+    /// Returns whether a helper has to be started.
+    #[cfg(not(loom))]
+    pub(crate) fn need_timekeeper(&self) -> bool {
+        self.among & KEEP_TIME != 0
     }
 
     /// Adds the notification of a registered process.
@@ -59,7 +75,7 @@ impl DeferredWakes {
 
     /// Returns the range of nodes whose threads are all woken, in addition to [`nodes`](Self::nodes).
     pub(crate) fn everybody(&self) -> Range<u32> {
-        0..self.among
+        0..self.among & !KEEP_TIME
     }
 
     /// Returns the nodes that were added one by one.

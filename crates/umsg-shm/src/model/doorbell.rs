@@ -18,6 +18,8 @@ pub struct Doorbell {
     is_gone: AtomicBool,
     /// A bit for each thread of another user, which can't ring the doorbell.
     strangers: Plain,
+    /// True if a process polls without a helper that keeps the time.
+    lacks_helpers: AtomicBool,
 }
 
 /// A FIFO that a helper feeds: one of its process's own, or the shared one.
@@ -72,6 +74,11 @@ impl Doorbell {
 
     pub fn note_progress(&self) {}
 
+    /// The threads of a model start no helper.
+    pub fn polls_without_time(&self) -> bool {
+        false
+    }
+
     pub fn polls_privately(&self) -> bool {
         false
     }
@@ -88,6 +95,11 @@ impl Doorbell {
 
     pub fn nudges(&self) -> u32 {
         self.nudges.load(Relaxed)
+    }
+
+    /// Sets whether a process polls without a helper that keeps the time.
+    pub fn set_lack_of_helpers(&self, lacks: bool) {
+        self.lacks_helpers.store(lacks, Relaxed);
     }
 
     /// The doorbell was swept, or another was made in its place.
@@ -152,6 +164,10 @@ impl PollFifo<'_> {
 
     pub fn shows(&self, _: u32) -> bool {
         true
+    }
+
+    pub fn lacks_helpers(&self) -> bool {
+        self.0.lacks_helpers.load(Relaxed)
     }
 
     pub fn hold(&self, packets: u32) {

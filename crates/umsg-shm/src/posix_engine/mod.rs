@@ -310,6 +310,10 @@ impl Engine {
         }
         // No send has rung for the message of a blocked sender that was admitted.
         self.ring_anyway();
+        #[cfg(not(loom))]
+        if wakes.need_timekeeper() {
+            self.get_timekeeper();
+        }
     }
 
     /// Runs `work` under the receiver lock, then wakes the waiters that `work` settled.
@@ -329,7 +333,7 @@ impl Engine {
             self.look_at_doorbell(receiving);
             result = Err(self.not_now(receiving, me, &mut wakes));
         }
-        self.settle_doorbell(receiving);
+        self.settle_doorbell(receiving, &mut wakes);
         held.unlock();
         self.wake(&wakes);
         self.segment.check()?;

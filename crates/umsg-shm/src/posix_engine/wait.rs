@@ -146,7 +146,7 @@ impl Engine {
     ) -> Option<(u32, &'a Node, crate::sys::thread::Outer)> {
         let receiving = held.receiver();
         self.note_change(receiving, wakes);
-        self.settle_doorbell(receiving);
+        self.settle_doorbell(receiving, wakes);
         let begun = match enlisted {
             Ok(Enlisted::Waiting((index, node))) => {
                 Some((*index, *node, held.unlock_and_name(&node.word)))

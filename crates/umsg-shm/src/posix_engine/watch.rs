@@ -11,9 +11,11 @@
 use super::{Engine, Refused, SEND_CLOSED, WATCHED};
 #[cfg(loom)]
 use crate::doorbell::Feed;
-use crate::doorbell::{Level, Readiness, Ringer, Watched};
+use crate::doorbell::{Level, MESSAGES_LATER, ROOM_LATER, Readiness, Ringer, Watched};
+use crate::leases;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::OnFull;
+use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
@@ -35,8 +37,7 @@ impl Watched for Engine {
         };
         // A poller at the end of the stream tries to receive, and finds the end.
         let messages = self.available().max(self.is_at_end(receiving).into());
-        let messages = messages.max(self.ringer().first_delay());
-        Level::new(messages, room)
+        self.ringer().with_looks(messages, room)
     }
 
     fn is_taken(&self, messages: i64, room: i64) -> bool {
@@ -45,15 +46,29 @@ impl Watched for Engine {
             || room > 0 && waiters.len(List::Senders) != 0
     }
 
-    fn needs_time(&self) -> bool {
+    fn keeps_time(&self) -> bool {
         let policy = self.policy();
-        policy.close_with_producers
-            || policy.retry_delay[0] != 0
-            || self.segment().fixed().leases.has_delayed()
+        policy.close_with_producers || policy.retry_delay[0] != 0
     }
 
-    fn note_delay(&self) {
-        self.segment().fixed().leases.note_delay();
+    fn later(&self) -> u32 {
+        self.segment().fixed().leases.later()
+    }
+
+    fn set_later(&self, receiving: ReceiverHeld<'_>, changes: u32) {
+        self.segment().fixed().leases.note_later(receiving, changes);
+    }
+
+    fn held(&self, _: ReceiverHeld<'_>) -> u32 {
+        let fixed = self.segment().fixed();
+        // Relaxed: under the receiver lock.
+        let reserved = fixed.leases.reserved.load(Ordering::Relaxed);
+        let aside = leases::in_the_way(fixed.leases.aside.load(Ordering::Relaxed));
+        let delayed = fixed.leases.delayed.load(Ordering::Relaxed);
+        let others = [reserved, aside, delayed].map(u64::from).iter().sum();
+        let leased = fixed.receiver.held() > others;
+        let kind = |is: bool, kind: u32| if is { kind } else { 0 };
+        kind(leased, MESSAGES_LATER) | kind(reserved != 0, ROOM_LATER)
     }
 
     fn end_watch(&self, receiving: ReceiverHeld<'_>) {
@@ -154,12 +169,23 @@ impl Engine {
         })
     }
 
-    /// As [`pollable`](Self::pollable), in a model.
+    /// As [`pollable`](Self::pollable), in a model. Returns whether the process needs a helper that keeps the time.
     #[cfg(loom)]
-    pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
-        let begin =
-            |both: BothHeld<'_>| self.ringer().begin(1, wanted, self.level(both.receiver()));
-        self.with_both_locks(me, Deadline::Never, begin)
+    pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<bool, Refused> {
+        self.with_both_locks(me, Deadline::Never, |both| {
+            let needs_time = self.begin_to_watch(both.receiver());
+            self.ringer().begin(1, wanted, self.level(both.receiver()));
+            self.doorbell.set_lack_of_helpers(!needs_time);
+            needs_time
+        })
+    }
+
+    /// Looks as a helper that keeps the time, in a model. Returns whether it has to look once a slice.
+    #[cfg(loom)]
+    pub(crate) fn look_for_holders(&self, me: &Thread) -> Result<bool, Refused> {
+        self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
+            Ok(self.needs_slices(receiving))
+        })
     }
 
     /// As [`watch`](Self::watch), with a new FIFO in place of a lost one.
@@ -217,8 +243,7 @@ impl Engine {
 mod polled {
     use super::*;
     use crate::doorbell::{Doorbell, GRACE, Polled, why_not};
-    use crate::lock::SLICE;
-    use crate::sys::clock;
+    use crate::sys::stack::roomy;
     use crate::sys::thread;
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
@@ -242,18 +267,17 @@ mod polled {
             engine
         }
 
+        fn next_due(&self) -> u64 {
+            self.segment().fixed().leases.next_look()
+        }
+
         fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64> {
             self.with_receiver_lock(me, deadline, |receiving, wakes| {
-                self.ringer().has_looked(receiving);
                 if self.may_reclaim() {
                     self.reclaim_and_serve(receiving, wakes)?;
                 }
                 self.close_if_left(receiving, me, wakes);
-                let next = self.segment().fixed().leases.next_look();
-                Ok(match self.may_be_left(receiving) {
-                    true => next.min(clock::monotonic().saturating_add(SLICE)),
-                    false => next,
-                })
+                Ok(self.next_look(receiving, self.may_be_left(receiving)))
             })
             .map_err(|refused| match refused {
                 Refused::Fault(fault) => why_not(fault),
@@ -280,6 +304,12 @@ mod polled {
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)
+        }
+
+        /// Starts the helper that keeps the time for this process.
+        #[cold]
+        pub(in crate::posix_engine) fn get_timekeeper(&self) {
+            roomy(|| self.keep_time());
         }
 
         /// Ends the polling of this process. After the last poller, no process rings any more.

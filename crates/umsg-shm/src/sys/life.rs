@@ -1,6 +1,7 @@
 //! A file lock that a process keeps until its death, without a descriptor.
 
-use rustix::fd::{AsRawFd, BorrowedFd};
+use super::file_lock::{self, Lock};
+use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
 
@@ -29,7 +30,7 @@ impl Drop for Locked {
 /// # Errors
 /// The system call that failed, and how.
 pub fn lock(file: BorrowedFd<'_>) -> Result<Locked, (&'static str, Errno)> {
-    call(file, libc::F_OFD_SETLK, libc::F_WRLCK).map_err(|e| ("fcntl", e))?;
+    file_lock::set(file, Lock::Exclusive).map_err(|e| ("fcntl", e))?;
     let (protection, flags) = (ProtFlags::empty(), MapFlags::SHARED);
     // SAFETY: the kernel chooses the address, so no existing mapping is replaced; the page can't be touched.
     let page = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0) };
@@ -43,23 +44,5 @@ pub fn lock(file: BorrowedFd<'_>) -> Result<Locked, (&'static str, Errno)> {
 
 /// Returns whether another open file description has the file locked for writing, or the answer is unknown.
 pub fn is_locked(file: BorrowedFd<'_>) -> bool {
-    match call(file, libc::F_OFD_GETLK, libc::F_RDLCK) {
-        Ok(found) => found.l_type != libc::F_UNLCK as libc::c_short,
-        Err(_) => true,
-    }
-}
-
-fn call(
-    file: BorrowedFd<'_>,
-    command: libc::c_int,
-    kind: libc::c_int,
-) -> Result<libc::flock, Errno> {
-    // SAFETY: `flock` consists of integers, for which zero is a value: from the beginning of the file to its end.
-    let mut lock: libc::flock = unsafe { std::mem::zeroed() };
-    lock.l_type = kind as libc::c_short;
-    // SAFETY: the kernel reads and writes the structure, which outlives the call.
-    match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw mut lock) } {
-        -1 => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
-        _ => Ok(lock),
-    }
+    file_lock::is_forbidden(file, Lock::Shared).unwrap_or(true)
 }

@@ -20,6 +20,9 @@ pub mod exists;
 pub mod extent;
 #[cfg(not(loom))]
 pub mod file;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "a call with a structure of libc")]
+pub(crate) mod file_lock;
 pub mod futex;
 pub(crate) mod home;
 pub(crate) mod inheritance;

@@ -237,7 +237,7 @@ impl Engine {
         if let Err(Refused::NotNow) = result {
             self.look_at_doorbell(receiving);
         }
-        self.leave(held, &wakes, Held::unlock);
+        self.leave(held, &mut wakes, Held::unlock);
         self.segment.check()?;
         result
     }
@@ -247,10 +247,10 @@ impl Engine {
     fn leave<'a, T>(
         &self,
         held: Held<'a>,
-        wakes: &DeferredWakes,
+        wakes: &mut DeferredWakes,
         unlock: impl FnOnce(Held<'a>) -> T,
     ) -> T {
-        self.settle_doorbell(held.receiver());
+        self.settle_doorbell(held.receiver(), wakes);
         if wakes.is_empty() {
             return unlock(held);
         }
@@ -307,6 +307,10 @@ impl Engine {
         fence_after_rmw();
         for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {
             self.wake_one(index);
+        }
+        #[cfg(not(loom))]
+        if wakes.need_timekeeper() {
+            self.get_timekeeper();
         }
     }
 

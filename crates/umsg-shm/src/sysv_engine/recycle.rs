@@ -81,7 +81,7 @@ impl Engine {
         let mut wakes = DeferredWakes::default();
         let held = self.lock(me, Deadline::Passed, &mut wakes).ok()?;
         let next = self.revive_held(held.receiver(), me, successor);
-        self.leave(held, &wakes, Held::unlock);
+        self.leave(held, &mut wakes, Held::unlock);
         next
     }
 

@@ -69,7 +69,7 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
-        self.leave(held, &wakes, Held::unlock);
+        self.leave(held, &mut wakes, Held::unlock);
         self.segment().check()?;
         Ok(salvaged)
     }

@@ -229,10 +229,10 @@ impl Engine {
         let (waiter, outer) = match enlisted {
             Ok(Enlisted::Waiting(waiter)) => {
                 let name = |held: Held<'_>| held.unlock_and_name(&waiter.node().word);
-                (waiter, self.leave(held, &wakes, name))
+                (waiter, self.leave(held, &mut wakes, name))
             }
             other => {
-                self.leave(held, &wakes, Held::unlock);
+                self.leave(held, &mut wakes, Held::unlock);
                 self.segment().check()?;
                 return match other? {
                     Enlisted::Done(outcome) => Ok(Some(outcome)),

@@ -5,8 +5,9 @@
 //! or more room waits for the next edge.
 
 use super::{Engine, Refused};
-use crate::doorbell::{Level, Readiness, Ringer, Watched};
+use crate::doorbell::{Level, MESSAGES_LATER, Readiness, Ringer, Watched};
 use crate::lock::tokens::ReceiverHeld;
+use crate::sync::Ordering;
 use crate::waiters::List;
 
 impl Watched for Engine {
@@ -28,14 +29,26 @@ impl Watched for Engine {
         messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)
     }
 
-    fn needs_time(&self) -> bool {
-        self.policy.close_with_producers
-            || self.policy.retry_delay[0] != 0
-            || self.fixed().leases.has_delayed()
+    fn keeps_time(&self) -> bool {
+        self.policy.close_with_producers || self.policy.retry_delay[0] != 0
     }
 
-    fn note_delay(&self) {
-        self.fixed().leases.note_delay();
+    fn later(&self) -> u32 {
+        self.fixed().leases.later()
+    }
+
+    fn set_later(&self, receiving: ReceiverHeld<'_>, changes: u32) {
+        self.fixed().leases.note_later(receiving, changes);
+    }
+
+    fn held(&self, _: ReceiverHeld<'_>) -> u32 {
+        // Relaxed: under the lock.
+        let delayed = u64::from(self.fixed().leases.delayed.load(Ordering::Relaxed));
+        let held = self.fixed().control.contents().leased.messages;
+        match held > delayed {
+            true => MESSAGES_LATER,
+            false => 0,
+        }
     }
 
     /// Nothing to do: every operation reads the word that says which levels are watched.
@@ -49,11 +62,14 @@ impl Engine {
             return Level::new(1, 1);
         }
         let contents = self.fixed().control.contents();
-        let messages = contents.queued.messages.max(self.ringer().first_delay());
+        let messages = contents.queued.messages;
         match self.is_send_closed() {
             // A poller of a closed queue tries to send, and finds it closed; at the end of the stream it tries to receive.
-            true => Level::new(messages.max(self.seems_over().into()), 1),
-            false => Level::new(messages, contents.room()),
+            true => {
+                let at_end = self.seems_over().into();
+                self.ringer().with_looks(messages.max(at_end), 1)
+            }
+            false => self.ringer().with_looks(messages, contents.room()),
         }
     }
 
@@ -71,16 +87,18 @@ impl Engine {
         self.ringer().show_unlocked(Level::new(1, 1));
     }
 
-    /// Begins to watch levels; [`pollable`](Self::pollable) of a model.
+    /// Begins to watch levels; [`pollable`](Self::pollable) of a model. Returns whether the process needs a helper that keeps the time.
     #[cfg(loom)]
     pub(crate) fn watch(
         &self,
         me: &crate::sys::thread::Thread,
         wanted: u32,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         self.with_lock(me, crate::sys::clock::Deadline::Never, |receiving, _| {
+            let needs_time = self.begin_to_watch(receiving);
             self.ringer().begin(1, wanted, self.level(receiving));
-            Ok(())
+            self.doorbell.set_lack_of_helpers(!needs_time);
+            Ok(needs_time)
         })
     }
 
@@ -99,9 +117,10 @@ impl Engine {
 mod polled {
     use super::*;
     use crate::doorbell::{Doorbell, GRACE, Polled, why_not};
+    use crate::lock::Held;
     use crate::lock::deferred_wakes::DeferredWakes;
-    use crate::lock::{Held, SLICE};
-    use crate::sys::clock::{self, Deadline};
+    use crate::sys::clock::Deadline;
+    use crate::sys::stack::roomy;
     use crate::sys::thread::{self, Thread};
     use crate::sysv_engine::Why;
     use rustix::io::{self, Errno};
@@ -126,16 +145,15 @@ mod polled {
             engine
         }
 
+        fn next_due(&self) -> u64 {
+            self.fixed().leases.next_look()
+        }
+
         fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64> {
             self.with_lock(me, deadline, |receiving, wakes| {
-                self.ringer().has_looked(receiving);
                 self.reclaim_if_due(receiving, wakes)?;
                 self.close_if_left(receiving, wakes)?;
-                let next = self.fixed().leases.next_look();
-                Ok(match self.may_be_left(receiving) {
-                    true => next.min(clock::monotonic().saturating_add(SLICE)),
-                    false => next,
-                })
+                Ok(self.next_look(receiving, self.may_be_left(receiving)))
             })
             .map_err(why_not_watched)
         }
@@ -166,13 +184,19 @@ mod polled {
             self.poll(me, wanted)
         }
 
+        /// Starts the helper that keeps the time for this process.
+        #[cold]
+        pub(in crate::sysv_engine) fn get_timekeeper(&self) {
+            roomy(|| self.keep_time());
+        }
+
         /// Ends polling by this process, also on a removed queue. After the last poller, no process rings any more.
         fn stop_polling(&self, me: &Thread) -> Result<(), Refused> {
             if self.doorbell.close_polled() {
                 let mut wakes = DeferredWakes::default();
                 let held = self.lock(me, Deadline::after(GRACE), &mut wakes)?;
                 self.ringer().forget();
-                self.leave(held, &wakes, Held::unlock);
+                self.leave(held, &mut wakes, Held::unlock);
             }
             Ok(())
         }

@@ -111,11 +111,7 @@ impl Queue {
     pub async fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         let _turn = self.receivers.lock().await;
         let attempt = || match self.queue.try_receive(buffer) {
-            Err(ReceiveError::Empty) => {
-                // The queue may need a helper that keeps the time. Without one, the task learns of a delayed message later.
-                let _ = self.queue.pollable();
-                None
-            }
+            Err(ReceiveError::Empty) => None,
             other => Some(other),
         };
         let may = || self.queue.readiness().readable;

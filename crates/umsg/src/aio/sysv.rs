@@ -107,11 +107,7 @@ impl Queue {
     pub async fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         consume_budget().await;
         let attempt = || match self.queue.try_receive(want, buffer) {
-            Err(ReceiveError::NoMessage) => {
-                // The queue may need a helper that keeps the time. Without one, the task learns of a delayed message later.
-                let _ = self.queue.pollable_with(Edges::All);
-                None
-            }
+            Err(ReceiveError::NoMessage) => None,
             other => Some(other),
         };
         let never = || false;

@@ -18,13 +18,10 @@ impl Queue {
     /// A poller that wants messages of certain types, or more room than one byte, asks for edges: see
     /// [`pollable_with`](Self::pollable_with).
     ///
-    /// A queue may delay messages ([`send_after`](Self::send_after), [`Lease::return_after`](super::Lease::return_after),
-    /// [`retry_delay`](super::OpenOptions::retry_delay)) or close with its last producer. Then a thread of this process makes the
-    /// descriptor readable when a message is due, and when the last producer has died.
-    ///
-    /// A process that polls before the queue's first delayed message has no such thread yet. The first delayed message makes its
-    /// descriptor readable once, and a receive finds no message. So call this method again after a receive that found no message: the
-    /// call starts the thread if it is missing, and otherwise makes no system call.
+    /// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease
+    /// dies, the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a
+    /// second. A process that polls before the queue's first delayed message or lease has no such thread yet. The first one makes its
+    /// descriptor ready once, although a receive finds no message, and that receive starts the thread.
     ///
     /// While a process has the descriptor open, a send or receive that changes the readiness costs a system call. After all
     /// pollers have closed it or died, this cost ends within some hundred messages.

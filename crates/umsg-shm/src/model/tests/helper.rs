@@ -6,6 +6,7 @@
 //! |---|---|
 //! | the caller leaves the number as it is, does not wake the helper, or wakes it before it changes the number | a deadlock |
 //! | a helper reads the number after it has dropped the lock | time passes without end |
+//! | a holder asks for slices without a call, or a helper notes after the unlock that it needs none | a deadlock |
 //! | a call leaves the flag up | each send after the death of a helper calls it |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
@@ -169,5 +170,67 @@ fn a_dead_helper_costs_its_callers_one_call() {
             assert!(calls.wrapping_sub(value) <= 1, "{calls} after {value}");
             assert_eq!(queue.empty().len(), 2);
         });
+    }
+}
+
+/// Looks for holders, as a helper that keeps the time, until there is one. Sleeps without an end between two calls.
+fn watch_for_holders(queue: &Queue, me: &Thread, slices: Slices) {
+    let calls = queue.engine().helpers_word();
+    loop {
+        let value = calls.load(Ordering::Acquire);
+        if queue.engine().look_for_holders(me).unwrap() {
+            return;
+        }
+        while !is_called(calls, value) {
+            let deadline = match slices {
+                Slices::End => Deadline::Monotonic(clock::monotonic() + 2 * SLICE),
+                Slices::Endless => Deadline::Never,
+            };
+            futex::wait(calls, value, deadline);
+        }
+    }
+}
+
+/// A polled queue with one message, and a helper that keeps the time.
+fn timed(slices: Slices) -> (Queue, JoinHandle<Option<()>>) {
+    let queue = Queue::new(1, 1).filled(&[(0, 0)]);
+    queue.direct(|queue, me| queue.engine().watch(me, LEVELS).unwrap());
+    let helper = queue.spawn(HELPER, move |queue, me| {
+        watch_for_holders(queue, me, slices);
+    });
+    (queue, helper)
+}
+
+#[test]
+fn a_helper_that_goes_to_sleep_and_the_holder_of_a_lease_see_each_other() {
+    explore("helper: a holder", 3, Slices::Endless, || {
+        let (queue, helper) = timed(Slices::Endless);
+        let holder = queue.spawn(CALLER, |queue, me| {
+            // The first lease may end before the helper looks. The second one stays.
+            let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
+            queue.engine().give_back(me, &lease).unwrap();
+            queue.lease(me, Deadline::Passed).unwrap();
+        });
+        alive(holder);
+        alive(helper);
+    });
+}
+
+#[test]
+fn a_holder_that_dies_while_it_calls_delays_the_helper_by_a_slice() {
+    for death in [Death::At(Point::BELL_CALLED), Death::Waking] {
+        let deaths = Deaths::default();
+        let name = format!("helper: a holder dies, {death:?}");
+        deaths.explore(&name, 2, Slices::End, move || {
+            world::doom(CALLER, death, 1);
+            let (queue, helper) = timed(Slices::End);
+            let holder = queue.spawn(CALLER, |queue, me| {
+                queue.lease(me, Deadline::Passed).unwrap();
+            });
+            let died = thread::join(holder).is_none();
+            alive(helper);
+            died
+        });
+        deaths.expect(&name);
     }
 }

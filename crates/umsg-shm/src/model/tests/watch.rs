@@ -28,7 +28,11 @@ trait Polled: Subject {
     /// A message that carries this number.
     fn message(number: u64) -> Self::Message;
 
-    fn begin_to_poll(&self, me: &Thread);
+    /// Returns whether the process needs a helper that keeps the time.
+    fn begin_to_poll(&self, me: &Thread) -> bool;
+
+    /// Leases a message, without an end.
+    fn lease_one(&self, me: &Thread);
 
     fn shows(&self) -> (bool, bool);
 
@@ -46,8 +50,12 @@ impl Polled for Queue {
         (number, 0)
     }
 
-    fn begin_to_poll(&self, me: &Thread) {
-        self.engine().watch(me, LEVELS).unwrap();
+    fn begin_to_poll(&self, me: &Thread) -> bool {
+        self.engine().watch(me, LEVELS).unwrap()
+    }
+
+    fn lease_one(&self, me: &Thread) {
+        self.lease(me, Deadline::Passed).unwrap();
     }
 
     fn shows(&self) -> (bool, bool) {
@@ -60,8 +68,12 @@ impl Polled for sysv_stage::Queue {
         (number, 1)
     }
 
-    fn begin_to_poll(&self, me: &Thread) {
-        self.engine().watch(me, LEVELS).unwrap();
+    fn begin_to_poll(&self, me: &Thread) -> bool {
+        self.engine().watch(me, LEVELS).unwrap()
+    }
+
+    fn lease_one(&self, me: &Thread) {
+        self.lease(me, Want::Any, Deadline::Passed).unwrap();
     }
 
     fn shows(&self) -> (bool, bool) {
@@ -101,6 +113,25 @@ fn a_process_that_begins_to_poll_is_shown_a_message_that_is_sent_meanwhile() {
         assert_eq!(queue.empty(), [(1, 0)]);
         assert_eq!(shows(&queue), (false, true));
         queue.audit();
+    });
+}
+
+/// The lease of the only message, beside a process that begins to poll.
+fn begins_beside_a_lease(queue: impl Polled) {
+    let lessee = queue.spawn(1, |queue, me| queue.lease_one(me));
+    let needs_time = queue.direct(Polled::begin_to_poll);
+    alive(lessee);
+    // Without a helper, the process is told to look.
+    assert!(needs_time || shows(&queue).0);
+}
+
+#[test]
+fn a_process_that_begins_to_poll_beside_the_first_lease_has_a_helper_or_is_told_to_look() {
+    explore("watch: begins beside a lease", 3, Slices::Endless, || {
+        begins_beside_a_lease(Queue::new(1, 1).filled(&[(0, 0)]));
+    });
+    explore("watch: beside a System V lease", 3, Slices::Endless, || {
+        begins_beside_a_lease(sysv_stage::Queue::new(1).filled(&[(0, 1)]));
     });
 }
 

@@ -117,7 +117,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Fixed, repairs),
         offset_of!(Fixed, producers),
         offset_of!(ReceiverSide, doorbell),
-        offset_of!(LeaseRoots, delays),
+        offset_of!(LeaseRoots, later),
         offset_of!(ReceiverSide, notices),
         super::receiver::TURN,
         Rules::FAIR_PRIORITIES,

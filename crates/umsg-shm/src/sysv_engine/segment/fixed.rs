@@ -183,7 +183,7 @@ const fn layout_hash() -> u32 {
         offset_of!(Rights, changed_at),
         offset_of!(Fixed, repair_log),
         offset_of!(Fixed, delivery),
-        offset_of!(LeaseRoots, delays),
+        offset_of!(LeaseRoots, later),
         offset_of!(Header, damage),
         offset_of!(Header, home),
         offset_of!(Header, turns),

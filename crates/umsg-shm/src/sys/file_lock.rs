@@ -1,0 +1,57 @@
+//! Locks of whole files that belong to an open file description (fcntl(2), F_OFD_SETLK).
+
+use rustix::fd::{AsRawFd, BorrowedFd};
+use rustix::io::Errno;
+
+// The call with a structure of 64-bit offsets.
+#[cfg(target_pointer_width = "64")]
+use libc::{SYS_fcntl as FCNTL, flock as Flock};
+#[cfg(target_pointer_width = "32")]
+use libc::{SYS_fcntl64 as FCNTL, flock64 as Flock};
+
+/// The way in which a description locks a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Exclusive,
+    Shared,
+    None,
+}
+
+impl Lock {
+    fn kind(self) -> libc::c_int {
+        match self {
+            Lock::Exclusive => libc::F_WRLCK,
+            Lock::Shared => libc::F_RDLCK,
+            Lock::None => libc::F_UNLCK,
+        }
+    }
+}
+
+/// Changes the lock of this open file description.
+///
+/// # Errors
+/// Those of fcntl(2): EAGAIN if another description's lock forbids this one.
+pub(crate) fn set(file: BorrowedFd<'_>, lock: Lock) -> Result<(), Errno> {
+    call(file, libc::F_OFD_SETLK, lock).map(drop)
+}
+
+/// Returns whether another open file description has a lock that forbids this one.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub(crate) fn is_forbidden(file: BorrowedFd<'_>, lock: Lock) -> Result<bool, Errno> {
+    let found = call(file, libc::F_OFD_GETLK, lock)?;
+    Ok(found.l_type != libc::F_UNLCK as libc::c_short)
+}
+
+/// Calls the system itself: the drop-in's fcntl denies that the library's descriptors are open.
+fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: Lock) -> Result<Flock, Errno> {
+    // SAFETY: the structure consists of integers, for which zero is a value: from the beginning of the file to its end.
+    let mut flock: Flock = unsafe { std::mem::zeroed() };
+    flock.l_type = lock.kind() as libc::c_short;
+    // SAFETY: the kernel reads and writes the structure, which outlives the call.
+    match unsafe { libc::syscall(FCNTL, file.as_raw_fd(), command, &raw mut flock) } {
+        -1 => Err(Errno::from_raw_os_error(super::errno())),
+        _ => Ok(flock),
+    }
+}
