@@ -1287,7 +1287,7 @@ struct umsg_mq_status {
     uint64_t damaged;
     /* 1 if the queue is removed when no process has it open any more, else 0. */
     uint64_t remove_on_last_close;
-    /* 1 if the queue is closed for sending, by umsg_mq_close_send(3), else 0. */
+    /* 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer, else 0. */
     uint64_t send_closed;
     /* Messages that were sent or returned for a later delivery, and are not due. They count for the capacity. */
     uint64_t delayed;
@@ -2471,7 +2471,7 @@ struct umsg_msg_status {
     uint64_t damaged;
     /* Messages that were sent or returned for a later delivery and are not due. They count for the capacity. */
     uint64_t delayed;
-    /* 1 if the queue is closed for sending; else 0. */
+    /* 1 if the queue is closed for sending, also by the end of its last producer; else 0. */
     uint64_t send_closed;
     /* The number of living processes that count as producers; 0 unless the end of the last one closes the queue. */
     uint64_t producers;

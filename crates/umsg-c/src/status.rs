@@ -90,7 +90,7 @@ pub struct umsg_mq_status {
     pub damaged: u64,
     /// 1 if the queue is removed when no process has it open any more, else 0.
     pub remove_on_last_close: u64,
-    /// 1 if the queue is closed for sending, by umsg_mq_close_send(3), else 0.
+    /// 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer, else 0.
     pub send_closed: u64,
     /// Messages that were sent or returned for a later delivery, and are not due. They count for the capacity.
     pub delayed: u64,

@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::sync::mpsc::{Receiver, channel};
@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use support::compiler::Workshop;
-use support::{Site, start};
+use support::{Site, end, start};
 use umsg_testkit::artefacts::drop_in;
 
 const STUCK: Duration = Duration::from_secs(60);
@@ -164,4 +164,36 @@ fn a_program_that_polls_before_the_first_lease_is_told_that_the_worker_was_kille
         kill(worker);
         assert_eq!(poller.line(), "job");
     }
+}
+
+#[test]
+fn the_end_of_a_killed_producer_is_told_and_shown_and_refuses_messages() {
+    let stage = Stage::new(&["--close-with-last-producer"]);
+    let produce = || {
+        let producer = ["send", "/q", "--lines", "--producer"];
+        let mut child = start(&mut stage.site.command(&producer));
+        let input = child.stdin.as_mut().unwrap();
+        input.write_all(b"line\n").unwrap();
+        child
+    };
+    let mut poller = stage.poll(&[]);
+    let producer = produce();
+    assert_eq!(poller.line(), "line");
+    kill(producer);
+    assert_eq!(poller.lines.recv_timeout(STUCK).ok(), None, "its end");
+    assert!(poller.child.wait().unwrap().success());
+
+    // No process polls or receives.
+    stage.site.umsg(&["close", "/q", "--reopen"]).text();
+    let producer = produce();
+    stage.site.wait_for("/q", "messages", 1);
+    kill(producer);
+    let status = stage.site.umsg(&["stat", "/q", "--json"]).json();
+    assert_eq!(
+        (&status["send_closed"], &status["producers"]),
+        (&true.into(), &0.into())
+    );
+    let refused = end(start(&mut stage.site.command(&["send", "/q", "late"])));
+    assert_ne!(refused.code, Some(0), "{refused:?}");
+    assert_eq!(stage.site.umsg(&["recv", "/q", "--all"]).text(), "line\n");
 }

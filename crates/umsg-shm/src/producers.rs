@@ -1,7 +1,8 @@
 //! Producers: processes that are counted, so that the end of the last one closes a queue for sending.
 //!
-//! A record names a process and counts its guards. A process that ends without giving its guards back is found dead by a receiver that
-//! finds the queue empty, or by a blocked receiver at the end of its slice. Both engines then close the queue, as a call that closes it does.
+//! A record names a process and counts its guards. A process that ends without giving its guards back is found dead by a sender, by a receiver
+//! that finds the queue empty, by a blocked process at the end of its slice, or by a poller's helper. These close the queue, as a call that
+//! closes it does.
 //!
 //! | a record with | means | if the process dies |
 //! |---|---|---|
@@ -144,6 +145,12 @@ const PAUSE: u64 = 1_000_000;
 pub(crate) struct NextQuery(AtomicU64);
 
 impl NextQuery {
+    /// Returns whether it seems to be time to ask.
+    pub(crate) fn seems_due(&self) -> bool {
+        // Relaxed: a hint.
+        cfg!(loom) || self.0.load(Ordering::Relaxed) <= clock::monotonic_coarse()
+    }
+
     /// Returns whether it is time to ask, and begins the next pause then.
     pub(crate) fn is_due(&self, _: ReceiverHeld<'_>) -> bool {
         // Each interleaving of a model matters, and none takes time.

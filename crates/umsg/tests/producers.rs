@@ -163,6 +163,87 @@ fn a_poller_learns_that_the_last_producer_was_killed() {
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Closed));
 }
 
+/// A queue whose last producer was killed. No process has looked since.
+fn abandoned(place: &Place) -> Queue {
+    let queue = queue(place);
+    let mut producer = child(place, sleep_for_ever);
+    assert_eq!(queue.receive_vec().unwrap().data, b"here");
+    producer.kill();
+    queue
+}
+
+#[test]
+fn the_first_send_after_the_last_producer_was_killed_is_refused() {
+    type Send = fn(&Queue) -> Result<(), SendError>;
+    let sends: [(&str, Send); 9] = [
+        ("one", |queue| queue.try_send(b"no", 0)),
+        ("one, blocking", |queue| queue.send(b"no", 0)),
+        ("several", |queue| {
+            queue.try_send_batch(&[(&b"no"[..], 0), (b"no", 0)])
+        }),
+        ("some", |queue| {
+            queue.try_send_some(&[(&b"no"[..], 0)]).map(drop)
+        }),
+        ("room", |queue| queue.try_reserve(8).map(drop)),
+        ("later", |queue| queue.try_send_after(b"no", 0, STUCK)),
+        ("a producer", |queue| queue.producer().map(drop)),
+        ("watched", |queue| {
+            queue.pollable().unwrap();
+            queue.try_send(b"no", 0)
+        }),
+        ("reopened", |queue| {
+            queue.reopen_send().unwrap();
+            queue.try_send(b"yes", 0).unwrap();
+            queue.close_send().unwrap();
+            queue.try_send(b"no", 0)
+        }),
+    ];
+    for (name, send) in sends {
+        let place = Place::in_turn();
+        let queue = abandoned(&place);
+        assert_eq!(send(&queue), Err(SendError::Closed), "{name}");
+        assert!(queue.is_send_closed(), "{name}");
+    }
+}
+
+#[test]
+fn a_reservation_is_refused_after_the_last_producer_was_killed() {
+    let place = Place::in_turn();
+    let queue = queue(&place);
+    let room = queue.try_reserve(8).unwrap();
+    let mut producer = child(&place, sleep_for_ever);
+    assert_eq!(queue.receive_vec().unwrap().data, b"here");
+    producer.kill();
+    assert!(room.commit(0).is_err());
+    assert!(queue.is_send_closed());
+}
+
+#[test]
+fn the_status_shows_the_end_of_the_last_producer_and_does_not_close_the_queue() {
+    let place = Place::in_turn();
+    let queue = abandoned(&place);
+    let status = queue.status();
+    assert_eq!((status.producers, status.send_closed), (0, true));
+    assert!(!queue.is_send_closed());
+    assert_eq!(queue.reopen_send(), Ok(false));
+    assert!(!queue.status().send_closed);
+}
+
+#[test]
+fn a_blocked_sender_learns_that_the_last_producer_was_killed() {
+    let place = Place::in_turn();
+    let queue = queue(&place);
+    let mut producer = child(&place, sleep_for_ever);
+    assert_eq!(queue.receive_vec().unwrap().data, b"here");
+    while queue.try_send(b"full", 0).is_ok() {}
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| queue.send_timeout(b"more", 0, STUCK));
+        assert!(wait_until(STUCK, || queue.status().blocked_senders == 1));
+        producer.kill();
+        assert_eq!(sender.join().unwrap(), Err(SendError::Closed));
+    });
+}
+
 #[test]
 fn a_receiver_that_tries_again_and_again_asks_rarely_whether_producers_live() {
     const TRIES: u32 = 20_000;

@@ -406,6 +406,46 @@ fn polled(queue: &Queue, descriptor: BorrowedFd<'_>) -> Vec<u8> {
     }
 }
 
+#[test]
+fn the_first_send_after_the_last_producer_was_killed_is_refused() {
+    type Send = fn(&Queue) -> Result<(), SendError>;
+    let sends: [(&str, Send); 5] = [
+        ("one", |queue| queue.try_send(1, b"no")),
+        ("one, blocking", |queue| queue.send(1, b"no")),
+        ("several", |queue| queue.try_send_batch(&[(1, &b"no"[..])])),
+        ("later", |queue| queue.try_send_after(1, b"no", STUCK)),
+        ("a producer", |queue| queue.producer().map(drop)),
+    ];
+    for (name, send) in sends {
+        let place = Place::in_turn();
+        let queue = counting(&place);
+        let mut producer = producer(&place);
+        assert_eq!(received(&queue), b"here");
+        producer.kill();
+        let status = queue.status().unwrap();
+        assert_eq!((status.producers, status.send_closed), (0, true), "{name}");
+        assert!(!queue.is_send_closed(), "{name}: the status closed it");
+        assert_eq!(send(&queue), Err(SendError::Closed), "{name}");
+        assert!(queue.is_send_closed(), "{name}");
+    }
+}
+
+#[test]
+fn a_blocked_sender_learns_that_the_last_producer_was_killed() {
+    let place = Place::in_turn();
+    let queue = counting(&place);
+    let mut producer = producer(&place);
+    assert_eq!(received(&queue), b"here");
+    while queue.try_send(1, &[0; 1024]).is_ok() {}
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| queue.send_timeout(1, &[0; 1024], STUCK));
+        let is_blocked = || queue.status().unwrap().blocked_senders == 1;
+        assert!(wait_until(STUCK, is_blocked));
+        producer.kill();
+        assert_eq!(sender.join().unwrap(), Err(SendError::Closed));
+    });
+}
+
 /// Kills a process at a point of `work`, and checks the queue afterwards.
 fn kill(point: &str, before: fn(&Queue), work: fn(&Queue), after: impl Fn(&Queue)) {
     let place = Place::in_turn();

@@ -83,7 +83,7 @@ pub struct umsg_msg_status {
     pub damaged: u64,
     /// Messages that were sent or returned for a later delivery and are not due. They count for the capacity.
     pub delayed: u64,
-    /// 1 if the queue is closed for sending; else 0.
+    /// 1 if the queue is closed for sending, also by the end of its last producer; else 0.
     pub send_closed: u64,
     /// The number of living processes that count as producers; 0 unless the end of the last one closes the queue.
     pub producers: u64,

@@ -120,7 +120,7 @@ impl Engine {
     ) -> Result<bool, Refused> {
         self.prepare_commit(me, key, Deadline::Never)?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
-            self.check_open(receiving)?;
+            self.check_producers(receiving, me, wakes)?;
             let Some(record) = self.reserved(handle)? else {
                 return Ok(false);
             };

@@ -92,6 +92,9 @@ pub(crate) const WATCHED: u32 = 4;
 /// A bit of the attention word: the queue is closed for sending. Set and cleared under both locks.
 pub const SEND_CLOSED: u32 = 8;
 
+/// A bit of the attention word: processes count as producers, and the end of the last one closes the queue. Never cleared.
+pub(crate) const COUNTED: u32 = 16;
+
 /// The reason why an attempt did not succeed.
 pub type Refused = waiters::wait::Refused<NoSlot>;
 

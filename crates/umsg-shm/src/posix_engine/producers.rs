@@ -1,6 +1,6 @@
 //! The producers of a POSIX queue, see [`crate::producers`].
 
-use super::{DeferredWakes, Engine, Refused};
+use super::{COUNTED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::doorbell::Watched;
 use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::sys::clock::Deadline;
@@ -19,10 +19,13 @@ impl Engine {
     /// Counts the calling process as a producer once more. Returns false if too many processes count.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
-        self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
-            self.check_open(receiving)?;
+        self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
+            self.check_producers(receiving, me, wakes)?;
             let producers = &self.segment().fixed().producers;
             let counts = producers.begin(receiving, self.segment(), me);
+            if self.policy().close_with_producers {
+                self.set_attention(receiving, COUNTED, COUNTED);
+            }
             self.ringer().call_timekeepers(receiving);
             Ok(counts)
         })
@@ -38,6 +41,58 @@ impl Engine {
             }
             left.is_some()
         })
+    }
+
+    /// Returns whether all producers of an open queue have died: the next call that looks closes it.
+    pub fn has_lost_producers(&self, me: &Thread) -> bool {
+        let is_left = self.with_receiver_lock(me, Deadline::Passed, |receiving, _| {
+            Ok(self.is_left(receiving))
+        });
+        is_left.unwrap_or(false)
+    }
+
+    /// Closes the queue before a send, if all its producers have died.
+    pub(super) fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
+        let attention = self.segment().fixed().wait_flags.attention();
+        if attention & (COUNTED | SEND_CLOSED) == COUNTED && self.next_query.seems_due() {
+            // If the lock's owner is stopped, the send finds that out itself, or does not need the lock.
+            let _ = self.with_receiver_lock(me, deadline, |receiving, wakes| {
+                self.close_if_left(receiving, me, wakes);
+                Ok(())
+            });
+        }
+    }
+
+    /// Refuses a send to a closed queue, and closes the queue before if all its producers have died. The caller does not hold the sender lock.
+    #[inline(always)]
+    pub(super) fn check_producers(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        match self.may_be_closed() {
+            true => self.check_producers_slow(receiving, me, wakes),
+            false => Ok(()),
+        }
+    }
+
+    #[cold]
+    fn check_producers_slow(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        self.close_if_left(receiving, me, wakes);
+        self.check_open(receiving)
+    }
+
+    /// Returns whether the queue is closed for sending, or the death of a producer may close it.
+    #[inline(always)]
+    pub(super) fn may_be_closed(&self) -> bool {
+        let attention = self.segment().fixed().wait_flags.attention();
+        attention & (SEND_CLOSED | COUNTED) != 0
     }
 
     /// Closes the queue if all its producers have died.

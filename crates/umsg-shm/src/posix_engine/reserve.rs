@@ -71,12 +71,12 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         // A receiver that died may have made room: the next owner of its lock repairs the queue and publishes the room.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
-        let is_closed = self.is_send_closed();
-        if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left || is_closed) {
+        let may_be_closed = self.may_be_closed();
+        if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left || may_be_closed) {
             return Err(Refused::NotNow);
         }
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            self.check_open(receiving)?;
+            self.check_producers(receiving, me, wakes)?;
             if self.may_reclaim() {
                 self.reclaim_and_serve(receiving, wakes)?;
             } else if !self.no_sender_waits() {
@@ -167,7 +167,7 @@ impl Engine {
     ) -> Result<bool, Refused> {
         self.prepare_commit(me, key, Deadline::Never)?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
-            self.check_open(receiving)?;
+            self.check_producers(receiving, me, wakes)?;
             match self.reserved(handle)? {
                 Some(record) => {
                     self.commit_locked(receiving, me, handle, record, (len, key), wakes)?

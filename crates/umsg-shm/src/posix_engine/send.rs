@@ -1,7 +1,7 @@
 //! Sending: the fast path, and the search for room in a full queue.
 
 use super::tag::priority_of;
-use super::{Engine, NoSlot, Refused, SEND_CLOSED, WATCHED};
+use super::{COUNTED, Engine, NoSlot, Refused, SEND_CLOSED, WATCHED};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -50,7 +50,7 @@ impl Engine {
     fn send_at_once(&self, me: &Thread, message: &[u8], key: usize) -> Result<(), Option<Refused>> {
         // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled queue
         // would take the sender lock only to release it for the receiver lock.
-        if self.must_ring() {
+        if self.must_detour() {
             return Err(None);
         }
         let lock = &self.segment().fixed().sender.lock;
@@ -76,6 +76,7 @@ impl Engine {
     ) -> Result<(), Refused> {
         let mut attempts = ATTEMPTS;
         let mut has_made_room = false;
+        self.look_for_producers(me, deadline);
         loop {
             let result = match attempt.take() {
                 Some(refused) => Err(refused),
@@ -166,7 +167,7 @@ impl Engine {
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
         // A watched send has served pollers under its lock.
-        if wait_flags.attention() & !(WATCHED | SEND_CLOSED) != 0 {
+        if wait_flags.attention() & !(WATCHED | SEND_CLOSED | COUNTED) != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();

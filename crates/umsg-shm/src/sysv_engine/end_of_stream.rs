@@ -192,7 +192,8 @@ impl Engine {
     /// Counts the calling process as a producer once more. Returns false if too many processes count.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
-        self.with_lock(me, Deadline::Never, |receiving, _| {
+        self.with_lock(me, Deadline::Never, |receiving, wakes| {
+            self.close_if_left(receiving, wakes)?;
             if self.is_send_closed() {
                 return Err(Refused::Closed);
             }
@@ -221,6 +222,27 @@ impl Engine {
         self.policy.close_with_producers
             && !self.is_send_closed()
             && self.fixed().delivery.producers.had_any(receiving)
+    }
+
+    /// Returns whether all producers of an open queue have died: the next call that looks closes it.
+    pub fn has_lost_producers(&self, me: &Thread) -> bool {
+        let is_left = self.with_lock(me, Deadline::Passed, |receiving, _| {
+            Ok(self.may_be_left(receiving) && {
+                let producers = &self.fixed().delivery.producers;
+                producers.are_gone(receiving, self.segment())
+            })
+        });
+        is_left.unwrap_or(false)
+    }
+
+    /// Closes the queue before a send, if all its producers have died.
+    pub fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
+        if !self.is_send_closed() && self.next_query.seems_due() {
+            // If this fails, the send finds out why.
+            let _ = self.with_lock(me, deadline, |receiving, wakes| {
+                Ok(self.close_if_left(receiving, wakes)?)
+            });
+        }
     }
 
     /// Closes the queue if all its producers have died.

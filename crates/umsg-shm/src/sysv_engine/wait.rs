@@ -307,6 +307,9 @@ impl Engine {
                     self.waiters().insert(receiving, list, me.index)?;
                 }
                 self.reclaim_if_due(receiving, wakes)?;
+                if list == List::Senders {
+                    self.close_if_left(receiving, wakes)?;
+                }
                 self.serve_one(receiving, me, list, wakes)?;
                 self.send_back_if_unjudged(receiving, me, list, wakes)?;
                 if call.heeds_end && list == List::Receivers {

@@ -84,7 +84,7 @@ pub struct Status {
     pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
-    /// True if the queue is closed for sending.
+    /// True if the queue is closed for sending, or all its producers have died, so that the next send or receive closes it.
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
@@ -167,7 +167,8 @@ pub(super) fn status(queue: &Queue) -> Status {
         undelivered: dead_letter::undelivered(queue),
         set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
         registered: notify::registered(engine),
-        send_closed: engine.is_send_closed(),
+        send_closed: engine.is_send_closed()
+            || policy.close_with_producers && engine.has_lost_producers(thread::current()),
         close_with_last_producer: policy.close_with_producers,
         retry_delay: retry_delay(policy),
         fair_priorities: (policy.fair_priorities != 0).then_some(policy.fair_priorities),

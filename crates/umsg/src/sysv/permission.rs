@@ -7,7 +7,7 @@ use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
 use rustix::thread::CapabilitySet;
 use umsg_shm::sync::{AtomicU32, AtomicU64, Ordering};
-use umsg_shm::sysv_engine::segment::{CLOSED, Fixed, Permissions, Summary};
+use umsg_shm::sysv_engine::segment::{CLOSED, Fixed, Permissions, Policy, Summary};
 
 /// The permission that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,7 +198,9 @@ impl Judged {
             .filter(|access| rights.grant(*access as u32))
             .fold(0, |granted, access| granted | access as u64);
         let is_closed = (stamp >> 32) as u32 & CLOSED != 0;
-        if granted & Access::Write as u64 != 0 && !is_closed {
+        // Each send to a queue that the death of a producer may close looks at the producers.
+        let has_producers = Policy::read(&fixed.delivery).close_with_producers;
+        if granted & Access::Write as u64 != 0 && !is_closed && !has_producers {
             granted |= Access::Send as u64;
         }
         self.0.store(stamp | granted, Ordering::Relaxed);

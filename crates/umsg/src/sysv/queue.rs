@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
-use umsg_shm::sysv_engine::segment::Segment;
+use umsg_shm::sysv_engine::segment::{CLOSED, Segment};
 use umsg_shm::sysv_engine::{Call, Engine, Refused, Taken, Why};
 use umsg_shm::waiters::pacing::Waiting;
 
@@ -376,20 +376,26 @@ impl Queue {
     pub(super) fn may_send(&self, access: Access) -> Result<u32, SendError> {
         self.judged
             .may(self.engine.segment().fixed(), access)
-            .map_err(|_| self.why_no_send())
+            .or_else(|_| self.may_send_slow())
     }
 
+    /// Checks whether the caller may send to an open queue that the death of a producer may close. Other queues refuse the send.
     #[cold]
-    fn why_no_send(&self) -> SendError {
-        let may_write = self
-            .judged
-            .may(self.engine.segment().fixed(), Access::Write);
-        match may_write {
-            _ if self.is_removed() => SendError::Removed,
-            // The queue is closed for sending. It may be open again by now.
-            Ok(_) => SendError::Closed,
-            Err(_) => SendError::PermissionDenied,
+    fn may_send_slow(&self) -> Result<u32, SendError> {
+        let fixed = self.engine.segment().fixed();
+        let version = self.judged.may(fixed, Access::Write);
+        if self.is_removed() {
+            return Err(SendError::Removed);
         }
+        let version = version.map_err(|_| SendError::PermissionDenied)?;
+        if version & CLOSED != 0 || !self.engine.policy().close_with_producers {
+            // The queue is closed for sending. It may be open again by now.
+            return Err(SendError::Closed);
+        }
+        self.engine
+            .look_for_producers(thread::current(), Deadline::Passed);
+        // If the queue is closed by now, it has another version.
+        Ok(version)
     }
 
     /// Checks that the caller may receive. Returns the version of the queue's rights for which this holds.

@@ -33,7 +33,7 @@ pub struct Status {
     pub leased_bytes: u64,
     /// Delayed messages: sent or returned for a later delivery, and not due. They take room in the queue.
     pub delayed: u64,
-    /// True if the queue is closed for sending.
+    /// True if the queue is closed for sending, or all its producers have died, so that the next send or receive closes it.
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
@@ -91,7 +91,9 @@ impl Queue {
             created: SystemTime::UNIX_EPOCH + Duration::from_nanos(fixed.header.created_at()),
             leased: counts.leased.saturating_sub(counts.delayed),
             delayed: counts.delayed,
-            send_closed: self.is_send_closed(),
+            send_closed: self.is_send_closed()
+                || delivery.close_with_last_producer
+                    && self.engine.has_lost_producers(thread::current()),
             close_with_last_producer: delivery.close_with_last_producer,
             retry_delay: delivery.retry_delay,
             producers: match delivery.close_with_last_producer {

@@ -219,6 +219,27 @@ fn a_receiver_finds_the_last_producer_dead() {
 }
 
 #[test]
+fn two_senders_find_the_last_producer_dead() {
+    explore_death("end: two senders after the last producer", 2, || {
+        let queue = counted();
+        world::doom(1, Death::At(Point::PRODUCER_COUNTED), 1);
+        let victim = queue.spawn(1, |queue, me| queue.engine().begin_to_produce(me));
+        let died = thread::join(victim).is_none();
+        let senders = [2, 3].map(|tid| {
+            queue.spawn(tid, move |queue, me| {
+                queue.send(me, (u64::from(tid), 0), Deadline::Never)
+            })
+        });
+        for sender in senders {
+            assert_eq!(alive(sender), Err(Refused::Closed));
+        }
+        assert_eq!(queue.direct(receive_all), []);
+        audit(&queue);
+        died
+    });
+}
+
+#[test]
 fn a_delayed_message_comes_before_the_end() {
     explore("end: a delayed message", 2, Slices::End, || {
         let queue = Queue::new(2, 2).filled(&[(0, 0)]);

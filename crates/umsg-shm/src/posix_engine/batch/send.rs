@@ -158,7 +158,7 @@ impl Engine {
         let sent = loop {
             let held = self.lock_sender(me, deadline)?;
             let sending = held.sender();
-            let attempt = if self.must_ring() {
+            let attempt = if self.must_detour() {
                 held.unlock();
                 let send = |engine: &Engine, sending: SenderHeld<'_>| {
                     engine.send_batch_locked(sending, me, batch, amount)
