@@ -115,6 +115,8 @@ pub struct Namespace {
     owner: u32,
     /// Device and inode of the directory.
     identity: (u64, u64),
+    /// True if only the caller and root could create files in the directory when it was checked.
+    is_own: bool,
 }
 
 /// The way in which a namespace was selected.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags};
 use rustix::io::{self, Errno};
 
+use super::Namespace;
 use super::directory::{Directory, proc_link, reopen};
 use super::error::NamespaceError;
 use super::file_error::FileError;
@@ -15,7 +16,6 @@ use super::identified::open_regular;
 use super::names::QueueName;
 use super::queues::POSIX;
 use super::transient;
-use super::{Namespace, NamespaceKind};
 
 /// The access with which a queue's file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +73,7 @@ impl Namespace {
 
     /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that
     /// compares the file with one that passed them. Also returns whether O_NONBLOCK is set. O_NONBLOCK is set unless only this user and
-    /// root can create files there: then the opening can't wait for a hostile peer.
+    /// root could create files there when the process found the namespace: then the opening can't wait for a hostile peer.
     ///
     /// # Errors
     /// Those of open(2).
@@ -97,7 +97,7 @@ impl Namespace {
         ]
         .concat();
         let path = CStr::from_bytes_with_nul(&path).map_err(|_| Errno::INVAL)?;
-        let can_block = self.kind == NamespaceKind::User && access == FileAccess::ReadWrite;
+        let can_block = self.is_own && access == FileAccess::ReadWrite;
         let nonblocking = nonblocking || !can_block;
         let flags = OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
         let waits = if nonblocking {

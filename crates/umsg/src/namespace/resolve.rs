@@ -220,6 +220,7 @@ fn admitted(
     Ok(Namespace {
         owner: directory.owner(),
         identity: directory.identity(),
+        is_own: directory.owner() == caller && !directory.open_to_others(),
         path: path.into(),
         kind,
     })

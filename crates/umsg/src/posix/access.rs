@@ -10,6 +10,13 @@ pub(super) struct Access {
     pub(super) write: bool,
 }
 
+impl Access {
+    /// As the bits of one class of a mode.
+    fn bits(self) -> u32 {
+        u32::from(self.read) << 2 | u32::from(self.write) << 1
+    }
+}
+
 /// Returns the mode of a queue's file: a process that may use the queue must be able to map it for writing.
 pub(super) fn file_mode(mode: u32) -> u32 {
     [6, 3, 0]
@@ -22,9 +29,22 @@ pub(super) fn file_mode(mode: u32) -> u32 {
 /// Returns whether the caller may open a queue of this mode. `stat` gives the user and group of the queue's file. Source:
 /// mq_open(3) and path_resolution(7).
 pub(super) fn is_granted(access: Access, mode: u32, stat: &Stat) -> bool {
-    let wanted = u32::from(access.read) << 2 | u32::from(access.write) << 1;
+    let wanted = access.bits();
     let granted = mode >> class_of_caller(stat) & 0o7;
     wanted & !granted == 0 || is_privileged(access)
+}
+
+/// Returns whether the file system has decided what [`is_granted`] would ask, so that no system call is needed. `stat` is the state of a
+/// file that the caller has opened with this access.
+///
+/// | mode of the queue | why the access is granted |
+/// |---|---|
+/// | allows the access to all users | the caller is one of them |
+/// | allows the access to the owner, and the file's mode allows nothing to other users | the file system let the owner or a privileged caller open the file |
+pub(super) fn is_decided(access: Access, mode: u32, stat: &Stat) -> bool {
+    let wanted = access.bits();
+    let is_for = |class: u32| wanted & !(mode >> class) == 0;
+    is_for(6) && (stat.st_mode & 0o077 == 0 || is_for(3) && is_for(0))
 }
 
 /// Returns the shift of the bits of the caller's class: owner 6, group 3, others 0.
@@ -57,5 +77,27 @@ mod tests {
         assert_eq!(file_mode(0o420), 0o660);
         assert_eq!(file_mode(0o204), 0o606);
         assert_eq!(file_mode(0o111), 0);
+    }
+
+    #[test]
+    fn access_that_the_file_system_has_decided_about_would_be_granted() {
+        let mut stat = rustix::fs::stat("/").unwrap();
+        let mut decided = 0;
+        for (read, write) in [(true, false), (false, true), (true, true)] {
+            let access = Access { read, write };
+            let grants = |mode: u32, class: u32| access.bits() & !(mode >> class) == 0;
+            for mode in 0..=0o777 {
+                stat.st_mode = file_mode(mode);
+                // The owner, a member of the group, and another user, as far as the file lets them open it.
+                let openers = [6, 3, 0].map(|class| grants(stat.st_mode, class).then_some(class));
+                for class in openers.into_iter().flatten() {
+                    if is_decided(access, mode, &stat) {
+                        decided += 1;
+                        assert!(grants(mode, class), "{access:?} {mode:o} {class}");
+                    }
+                }
+            }
+        }
+        assert!(decided > 100, "{decided}");
     }
 }

@@ -4,7 +4,7 @@
 //! file mapped needs less: the mapping keeps the file's inode from being used again. So a name that leads to the same device and
 //! inode leads to the same queue, whose header was checked when it was mapped.
 
-use super::access::{Access, is_granted};
+use super::access::{Access, is_decided, is_granted};
 use super::queue::Queue;
 use crate::namespace::{FileAccess, Namespace};
 use rustix::fs::{FileType, Gid, OFlags, Stat, Uid};
@@ -122,7 +122,10 @@ impl KnownFile {
             && self.stat.st_nlink == 1
             && self.stat.st_size as u64 >= earlier.size;
         // If another process changes the mode at the same time, the old mode or the new one counts.
-        let is_granted = || is_granted(self.access, queue.mode(), &self.stat);
+        let mode = queue.mode();
+        let is_granted = || {
+            is_decided(self.access, mode, &self.stat) || is_granted(self.access, mode, &self.stat)
+        };
         if !(is_mappable && is_same && is_granted()) {
             return None;
         }
