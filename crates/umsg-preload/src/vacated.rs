@@ -100,7 +100,7 @@ pub(crate) fn tidy_at_exit(namespace: &Namespace) {
     if !IS_REGISTERED.load(Ordering::Relaxed) && !IS_REGISTERED.swap(true, Ordering::Relaxed) {
         // SAFETY: the handler is a function of this library, which is never unloaded.
         unsafe { libc::atexit(tidy) };
-        roomy(|| umsg::posix::remove_vacant_of_dead(namespace));
+        roomy(|| umsg::posix::begin_recycling(namespace));
     }
 }
 

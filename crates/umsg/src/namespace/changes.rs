@@ -50,6 +50,42 @@ static LAST: Mutex<Option<Arc<Changes>>> = Mutex::new(None);
 /// The time before which a reader does not look for a count.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 
+/// A comparison with the files of a namespace, which need none for a while unless the count changes.
+#[derive(Debug)]
+pub(crate) struct Watch {
+    changes: Arc<Changes>,
+    /// The count before the comparison.
+    count: u32,
+    /// The time of [`clock::monotonic_coarse`] before the comparison.
+    since: u64,
+}
+
+impl Watch {
+    /// To be called before the comparison. None if the namespace has no count.
+    pub(crate) fn begin(namespace: &Namespace) -> Option<Watch> {
+        let changes = namespace.changes()?;
+        let (count, since) = (changes.count()?, clock::monotonic_coarse());
+        Some(Watch {
+            changes,
+            count,
+            since,
+        })
+    }
+
+    /// Returns whether what was compared is believed to be unchanged.
+    pub(crate) fn holds(&self, namespace: &Namespace) -> bool {
+        self.changes.count() == Some(self.count)
+            // A child in another time namespace may have an earlier clock.
+            && clock::monotonic_coarse().wrapping_sub(self.since) < BELIEVED
+            && self.changes.is_of(namespace)
+    }
+
+    /// As [`Changes::is_of_directory`].
+    pub(crate) fn is_of_directory(&self, queues: &Stamp) -> bool {
+        self.changes.is_of_directory(queues)
+    }
+}
+
 /// The count of a namespace.
 #[derive(Debug)]
 pub(crate) struct Changes {
@@ -154,6 +190,15 @@ fn add_from_outside(queues: &Directory) -> Option<()> {
 }
 
 impl Namespace {
+    /// Makes the count of changes, for a caller that is about to use it again and again, unless the namespace can't have one.
+    pub(crate) fn begin_count_of_changes(&self) {
+        let queues = Directory::look(&self.path().join(SYSV)).ok();
+        let own = queues.filter(|queues| !queues.open_to_others() && queues.owner() == caller());
+        if let Some(queues) = own {
+            Changes::of(&queues, true);
+        }
+    }
+
     /// Returns the count of changes; None if the namespace has none.
     pub(crate) fn changes(&self) -> Option<Arc<Changes>> {
         if let Some(changes) = last(|changes| changes.is_of(self)) {

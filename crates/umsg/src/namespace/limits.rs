@@ -1,13 +1,15 @@
 //! The limits of a namespace, which its owner sets without any privilege.
 
 use std::ops::RangeInclusive;
+use std::sync::Mutex;
 
 use super::Namespace;
+use super::changes::{self, Watch};
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::home::Home;
 use super::record::{self, Record};
-use super::{caller, changes, trust};
+use super::{caller, trust};
 
 /// The largest possible capacity of a queue, in messages.
 const MOST_MESSAGES: u32 = 1_048_576;
@@ -121,6 +123,17 @@ fn in_range(
     })
 }
 
+/// The limits that [`Namespace::limits_since`] has compared last. A call that finds them locked, for example in a signal handler or a forked
+/// child, compares the record.
+static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
+
+struct Watched {
+    watch: Watch,
+    limits: Limits,
+    /// The time of the record's last change.
+    changed: (i64, i64),
+}
+
 impl Namespace {
     /// Reads the present limits; the defaults if no process has set any.
     ///
@@ -147,10 +160,26 @@ impl Namespace {
         record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
     }
 
-    /// Returns the limits, if the record is the one that was read last, and has not changed since a time of the file system's clock: one
-    /// system call.
+    /// Returns the limits, if the record is the one that was read last, and has not changed since a time of the file system's clock: at most
+    /// one system call, and none as long as the count of changes tells that there was no change.
     pub(crate) fn limits_since(&self, time: (i64, i64)) -> Option<Limits> {
-        record::last_limits_of_before(self.path(), self.owner(), time)
+        let mut last = WATCHED.try_lock().ok();
+        let known = last.as_ref().and_then(|last| last.as_ref());
+        let known = known.filter(|known| known.watch.holds(self));
+        if let Some(known) = known.filter(|known| known.changed < time) {
+            return Some(known.limits.clone());
+        }
+        let watch = Watch::begin(self);
+        let (limits, changed) = record::last_limits_and_change(self.path(), self.owner())?;
+        if let (Some(last), Some(watch)) = (&mut last, watch) {
+            let limits = limits.clone();
+            **last = Some(Watched {
+                watch,
+                limits,
+                changed,
+            });
+        }
+        (changed < time).then_some(limits)
     }
 
     /// Returns the limits, if the record has not changed since it was read last. This costs two system calls. None if the record must be
@@ -246,6 +275,32 @@ mod tests {
             assert!(!strict.allow_mode(mode), "{mode:o}");
             assert!(Limits::default().allow_mode(mode), "{mode:o}");
         }
+    }
+
+    #[test]
+    fn watched_limits_need_no_look_and_new_ones_are_known_at_once() {
+        let (dir, aside) = (TestDir::new(), TestDir::new());
+        let (aside, any_time) = (aside.path().join("aside"), (i64::MAX, 0));
+        let namespace = dir.namespace();
+        namespace.set_limits(&Limits::default()).unwrap();
+        namespace.begin_count_of_changes();
+        let began = std::time::Instant::now();
+        // A count is believed for 10 ms, and another test may hold what is remembered.
+        loop {
+            let read = namespace.limits().unwrap();
+            let watched = namespace.limits_since(any_time);
+            std::fs::rename(dir.path(), &aside).unwrap();
+            let without_look = namespace.limits_since(any_time);
+            std::fs::rename(&aside, dir.path()).unwrap();
+            if watched.is_some() && without_look == Some(read) {
+                break;
+            }
+            assert!(began.elapsed() < std::time::Duration::from_secs(60));
+        }
+        assert_eq!(namespace.limits_since((0, 0)), None, "set since then");
+        namespace.set_limits(&changed()).unwrap();
+        let now = namespace.limits_since(any_time);
+        assert!(now.is_none_or(|limits| limits == changed()));
     }
 
     fn changed() -> Limits {

@@ -87,7 +87,7 @@ mod vacated;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use changes::{BELIEVED, Changes};
+pub(crate) use changes::{BELIEVED, Changes, Watch};
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
 pub(crate) use directory::proc_link;
 pub use error::NamespaceError;

@@ -129,10 +129,10 @@ pub(super) fn last_limits(path: &Path, trusted: u32) -> Option<Limits> {
     last_limits_and_stat(path, trusted).map(|(limits, _)| limits)
 }
 
-/// As [`last_limits`], if the record was last changed before a time of the file system's clock, in seconds and nanoseconds.
-pub(super) fn last_limits_of_before(path: &Path, trusted: u32, time: (i64, i64)) -> Option<Limits> {
+/// As [`last_limits`], with the time of the record's last change by the file system's clock, in seconds and nanoseconds.
+pub(super) fn last_limits_and_change(path: &Path, trusted: u32) -> Option<(Limits, (i64, i64))> {
     let (limits, stat) = last_limits_and_stat(path, trusted)?;
-    ((stat.st_ctime, stat.st_ctime_nsec as i64) < time).then_some(limits)
+    Some((limits, (stat.st_ctime, stat.st_ctime_nsec as i64)))
 }
 
 fn last_limits_and_stat(path: &Path, trusted: u32) -> Option<(Limits, Stat)> {

@@ -142,8 +142,10 @@ pub fn give_up(namespace: &Namespace, name: &OsStr) {
     }
 }
 
-/// Removes the files of some queues that processes have removed and that died since.
+/// Prepares a process that uses segments again: the namespace counts the changes of its limits from now on, which then need no look for each
+/// queue. Removes the files of some queues that processes have removed and that died since.
 #[doc(hidden)]
-pub fn remove_vacant_of_dead(namespace: &Namespace) {
+pub fn begin_recycling(namespace: &Namespace) {
+    namespace.begin_count_of_changes();
     let _ = namespace.remove_vacant_of_dead();
 }

@@ -4,8 +4,8 @@
 use super::entry::Entry;
 use super::error::{ControlError, OpenError};
 use super::list::{Totals, entry_at, mapped_totals, totals};
-use super::scan::{Scan, Watch};
-use crate::namespace::{Limits, Namespace};
+use super::scan::Scan;
+use crate::namespace::{Limits, Namespace, Watch};
 
 /// MSGMNB and MSGMNI of linux/msg.h, from which the other constants follow.
 const MSGMNB: i32 = 16_384;

@@ -21,8 +21,8 @@ use super::entry::Entry;
 use super::error::OpenError;
 use super::permission::Caller;
 use super::registry::{Behind, behind};
-use crate::namespace::{self, BELIEVED, Changes, Files, Limits, Namespace, Stamp};
-use std::sync::{Arc, Mutex};
+use crate::namespace::{self, Files, Limits, Namespace, Stamp, Watch};
+use std::sync::Mutex;
 use umsg_shm::sys::{clock, cut};
 use umsg_shm::sysv_engine::segment::HeaderView;
 
@@ -52,36 +52,6 @@ pub(super) struct Scan {
     queues: Vec<Known>,
     /// With the limits that were compared.
     watch: Option<(Watch, Limits)>,
-}
-
-/// A comparison of the directory and of the record of limits, which need none for a while unless the count changes.
-#[derive(Debug)]
-pub(super) struct Watch {
-    changes: Arc<Changes>,
-    /// The count before the comparison.
-    count: u32,
-    /// The time of [`clock::monotonic_coarse`] before the comparison.
-    since: u64,
-}
-
-impl Watch {
-    /// To be called before the comparison. None if the namespace has no count.
-    pub(super) fn begin(namespace: &Namespace) -> Option<Watch> {
-        let changes = namespace.changes()?;
-        let (count, since) = (changes.count()?, clock::monotonic_coarse());
-        Some(Watch {
-            changes,
-            count,
-            since,
-        })
-    }
-
-    fn holds(&self, namespace: &Namespace) -> bool {
-        self.changes.count() == Some(self.count)
-            // A child in another time namespace may have an earlier clock.
-            && clock::monotonic_coarse().wrapping_sub(self.since) < BELIEVED
-            && self.changes.is_of(namespace)
-    }
 }
 
 /// A queue that a scan found.
@@ -155,7 +125,7 @@ impl Scan {
         if let Ok(mut last) = LAST.try_lock()
             && let Some(scan) = last.as_mut()
             && scan.is_settled
-            && watch.changes.is_of_directory(&scan.stamp)
+            && watch.is_of_directory(&scan.stamp)
         {
             scan.watch = Some((watch, limits));
         }

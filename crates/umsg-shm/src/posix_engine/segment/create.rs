@@ -21,6 +21,7 @@ pub fn create(
     for (offset, len) in first_pages(&layout) {
         segment.populate(offset, len)?;
     }
+    segment.fixed().header.note_creator();
     fill_in(&segment, mode);
     policy.write(&segment.fixed().rules);
     segment.set_policy(policy.clone());
@@ -42,7 +43,7 @@ pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
     ]
 }
 
-/// Fills in a segment whose first pages are real, and zero behind the header.
+/// Fills in a segment whose first pages are real, and zero behind the header, which names the creator.
 pub(super) fn fill_in(segment: &Segment, mode: u32) {
     let fixed = segment.fixed();
     let layout = segment.layout();

@@ -49,11 +49,19 @@ impl Header {
     #[cfg(not(loom))]
     pub(super) const HOME: usize = offset_of!(Header, home);
 
-    /// Fills in the header of a new segment. A file is a segment once it has its magic number.
+    /// Notes the process that creates the segment.
+    #[cfg(not(loom))]
+    pub(super) fn note_creator(&self) {
+        // Relaxed: as in `begin`.
+        self.creator.store(std::process::id(), Ordering::Relaxed);
+        self.home.store(crate::sys::home::here(), Ordering::Relaxed);
+    }
+
+    /// Fills in the header for a queue of the creator's. A file is a segment once it has its magic number.
     #[cfg(not(loom))]
     pub(super) fn begin(&self, layout: &Layout, mode: u32) {
         use super::{LAYOUT_HASH, MAGIC, VERSION};
-        use crate::sys::{clock, home::here};
+        use crate::sys::clock;
         // Relaxed throughout: no other process sees the segment before its file is linked.
         let store = Ordering::Relaxed;
         self.version.store(VERSION, store);
@@ -62,8 +70,6 @@ impl Header {
         self.message_size.store(layout.message_size as u32, store);
         self.len.store(layout.len as u64, store);
         self.mode.store(mode, store);
-        self.creator.store(std::process::id(), store);
-        self.home.store(here(), store);
         self.created_at.store(clock::realtime(), store);
         self.magic.store(MAGIC, store);
     }
