@@ -27,6 +27,7 @@ use umsg::Namespace;
 use umsg::posix::{KnownFile, OpenOptions};
 use umsg_shm::reclaim::Link;
 
+use crate::absent::{self, Known};
 use crate::attachments::Attached;
 use crate::blocking::Forks;
 use crate::table::{self, Held, Word};
@@ -56,6 +57,12 @@ pub(crate) fn open(
     if must_create && !has_vacant(name) {
         return None;
     }
+    let directory = match (!may_create).then(|| absent::known(namespace, name)) {
+        // A program that wants an explanation gets the one of a full opening.
+        Some(Known::Absent) if !debug::is_on() => return Some(Err(libc::ENOENT)),
+        Some(Known::Nothing(directory)) => directory,
+        _ => None,
+    };
     let access = flags & libc::O_ACCMODE;
     let (read, write) = (access != libc::O_WRONLY, access != libc::O_RDONLY);
     // A child of vfork has its own descriptors, but shares the table.
@@ -65,8 +72,9 @@ pub(crate) fn open(
     let (nonblocking, forks) = (flags & libc::O_NONBLOCK != 0, Forks::now());
     let file = match KnownFile::open(namespace, OsStr::from_bytes(name), read, write, nonblocking) {
         Ok(file) => file,
-        // A program that wants an explanation gets the one of a full opening.
+        // As above.
         Err(Errno::NOENT) if !may_create && !debug::is_on() => {
+            absent::note(name, directory);
             return Some(Err(libc::ENOENT));
         }
         Err(_) => return None,

@@ -12,7 +12,7 @@
 //! | the libc functions behind them, and the search for them | `next`, `chain` |
 //! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
-//! | closed queues that stay mapped; queues that are removed and created again | `kept`, `vacated` |
+//! | closed queues that stay mapped; queues that are removed and created again; a name that is looked for again | `kept`, `vacated`, `absent` |
 //! | what they are polled by; descriptors of our own | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
 //! | whose table it is, after fork and vfork | `process` |
 //! | whether calls block | `blocking` |
@@ -31,6 +31,7 @@
     )
 )]
 
+mod absent;
 mod adopt;
 mod arrivals;
 mod attachments;

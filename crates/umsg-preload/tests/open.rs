@@ -18,6 +18,7 @@ cases_on_both! { "open":
     an_unlinked_queue_lives_until_its_last_close_and_its_name_is_free,
     messages_persist_with_no_opener,
     the_mode_is_masked_by_the_umask,
+    a_queue_for_which_a_program_waits_is_found_as_soon_as_it_is_there,
     a_queue_that_is_opened_again_is_the_one_that_has_the_name,
     a_queue_that_is_opened_again_has_the_access_and_the_flags_of_this_opening,
 }

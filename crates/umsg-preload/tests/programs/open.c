@@ -170,6 +170,34 @@ CASE(a_queue_that_is_opened_again_is_the_one_that_has_the_name) {
     EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);
 }
 
+static void make_it(void) { EXPECT(mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL) >= 0); }
+
+/* The name is looked for so often, and for so long, that an opening may know the answer from the ones before. */
+static void miss_it_for_a_while(void) {
+    for (int round = 0; round < 40; round++) {
+        EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);
+        usleep(2000);
+    }
+}
+
+CASE(a_queue_for_which_a_program_waits_is_found_as_soon_as_it_is_there) {
+    for (int round = 0; round < 3; round++) {
+        miss_it_for_a_while();
+        EXPECT_ERRNO(mq_open("/umsg-preload-no-such-queue", O_RDWR), ENOENT);
+        EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);
+        miss_it_for_a_while();
+        in_child(make_it);
+        mqd_t queue = mq_open(name(), O_RDWR);
+        EXPECT(queue >= 0 && mq_close(queue) == 0);
+        in_child(unlink_it);
+        EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);
+    }
+    miss_it_for_a_while();
+    make_it();
+    mqd_t queue = mq_open(name(), O_RDWR);
+    EXPECT(queue >= 0 && mq_close(queue) == 0);
+}
+
 CASE(a_queue_that_is_opened_again_has_the_access_and_the_flags_of_this_opening) {
     EXPECT(mq_close(create(O_RDWR, 4)) == 0);
     char buffer[16];

@@ -11,6 +11,7 @@ use super::Namespace;
 use super::directory::{Directory, permissions};
 use super::error::{NamespaceError, is_directory};
 use super::names::QueueName;
+use super::stamp::Stamp;
 use super::{transient, trust};
 use umsg_shm::sys::extent::is_in_tmpfs;
 use umsg_shm::sys::random::random;
@@ -176,6 +177,12 @@ impl Namespace {
     /// Returns the result of lstat(2) for the name of a queue, without its slash.
     pub(crate) fn look_up(&self, name: &OsStr) -> Option<fs::Stat> {
         fs::lstat(self.path().join(POSIX).join(name)).ok()
+    }
+
+    /// Returns the stamp of the directory of POSIX queues. None if it can't be inspected. The directory is not checked.
+    pub(crate) fn queues_stamp(&self) -> Option<Stamp> {
+        let stat = fs::lstat(self.path().join(POSIX)).ok()?;
+        Some(Stamp::of(&stat))
     }
 
     /// Returns whether the name of a queue is free. It costs one system call. The directory is not checked: a caller that creates the queue

@@ -35,6 +35,7 @@
 //! process must map the queue's memory for writing. So the system denies all access to a user with neither permission. The
 //! library, not the system, enforces the difference between sending and receiving.
 
+mod absence;
 mod access;
 #[cfg(feature = "crash-points")]
 mod account;
@@ -69,6 +70,8 @@ mod transfer;
 pub use crate::error::{LeaseError, NotifyError, OpenError, ReceiveError, SendError, UnlinkError};
 pub use crate::notification::{Notified, NotifyKind};
 pub use crate::until::Until;
+#[doc(hidden)]
+pub use absence::Directory;
 #[doc(hidden)]
 pub use batch::{Incoming, Outgoing};
 pub use dead_letter::Undelivered;

@@ -1,0 +1,78 @@
+//! The name that a program has last looked for in vain. A program that waits for a queue opens the same name again and again, and all but
+//! the last of these openings fail: they compare the directory in place of looking for the name ([`umsg::posix::Directory`]).
+//!
+//! | the opening of a missing name | does |
+//! |---|---|
+//! | the first one | looks for the name, and remembers it |
+//! | the second one | inspects the directory, then looks for the name: the name is missing since the inspection |
+//! | each further one | inspects the directory, which has not changed; otherwise as the first one |
+//!
+//! The name is locked for a few instructions. A call that finds it locked, for example in a signal handler or a forked child, looks for the
+//! name.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use umsg::Namespace;
+use umsg::posix::Directory;
+
+/// True from the first failure on.
+static IS_ANY: AtomicBool = AtomicBool::new(false);
+
+static LAST: Mutex<Option<Absent>> = Mutex::new(None);
+
+struct Absent {
+    /// Without its slash.
+    name: Box<[u8]>,
+    /// The directory before it was found that no queue has the name.
+    directory: Option<Directory>,
+}
+
+/// What is known of a name.
+pub(crate) enum Known {
+    /// No queue has the name.
+    Absent,
+    /// The caller has to look for it, and tells if it finds nothing, with the directory before that.
+    Nothing(Option<Directory>),
+}
+
+/// Returns what is known of a name without its slash.
+pub(crate) fn known(namespace: &Namespace, name: &[u8]) -> Known {
+    // Relaxed: a hint.
+    if !IS_ANY.load(Ordering::Relaxed) {
+        return Known::Nothing(None);
+    }
+    known_of_last(namespace, name).unwrap_or(Known::Nothing(None))
+}
+
+#[cold]
+fn known_of_last(namespace: &Namespace, name: &[u8]) -> Option<Known> {
+    let mut last = LAST.try_lock().ok()?;
+    let absent = last.as_mut().filter(|absent| &*absent.name == name)?;
+    let now = Directory::look(namespace)?;
+    match absent.directory.take() {
+        None => Some(Known::Nothing(Some(now))),
+        Some(then) if then.is_unchanged_in(&now) => {
+            absent.directory = Some(then);
+            Some(Known::Absent)
+        }
+        // Directories that change all the time would be inspected in vain each time.
+        Some(_) => None,
+    }
+}
+
+/// Notes that no queue has the name, with the directory before the look.
+#[cold]
+pub(crate) fn note(name: &[u8], directory: Option<Directory>) {
+    let Ok(mut last) = LAST.try_lock() else {
+        return;
+    };
+    match last.as_mut().filter(|absent| &*absent.name == name) {
+        Some(absent) => absent.directory = directory,
+        None => {
+            let name = name.into();
+            *last = Some(Absent { name, directory });
+            IS_ANY.store(true, Ordering::Relaxed);
+        }
+    }
+}
