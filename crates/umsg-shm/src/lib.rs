@@ -27,6 +27,17 @@
     )
 )]
 
+#[cfg(not(all(
+    target_os = "linux",
+    target_endian = "little",
+    target_pointer_width = "64",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+compile_error!(
+    "umsg supports only Linux on x86-64 and on little-endian aarch64, with pointers of 64 bits: \
+     x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, and the same with musl"
+);
+
 #[cfg(any(loom, feature = "crash-points"))]
 pub mod account;
 pub mod arena;
