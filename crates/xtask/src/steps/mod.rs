@@ -35,9 +35,9 @@ pub struct Steps {
 /// A command that runs in parallel with the others, with low priority.
 pub struct Beside {
     what: String,
-    start: Instant,
     child: Child,
-    output: Option<JoinHandle<io::Result<Vec<u8>>>>,
+    /// What it prints, and the time until it prints no more.
+    output: Option<JoinHandle<io::Result<(Vec<u8>, Duration)>>>,
     /// The commands to be printed if this one fails.
     line: String,
     again: again::Command,
@@ -104,7 +104,8 @@ impl Steps {
     /// Runs a command, and only records its failure. Fails after a signal.
     pub fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         let done = self.perform(what, command)?;
-        self.note(done);
+        let took = done.took;
+        self.note(done, took);
         Ok(())
     }
 
@@ -112,7 +113,10 @@ impl Steps {
     pub fn try_run(&mut self, what: &str, command: &mut Command, otherwise: &str) -> Result<()> {
         let done = self.perform(what, command)?;
         match done.failed {
-            None => self.note(done),
+            None => {
+                let took = done.took;
+                self.note(done, took);
+            }
             Some(failed) => self.skip(what, &format!("failed ({}); {otherwise}", failed.status)),
         }
         Ok(())
@@ -133,21 +137,22 @@ impl Steps {
         let status = child.wait().context(what)?;
         let again = again::Command::of(command);
         self.clock
-            .suspend(|| done(what, start, output, status, &again))
+            .suspend(|| done(what, start.elapsed(), output, status, &again))
     }
 
     /// Starts a command in parallel with the following ones; its output is kept for [`end`](Self::end).
     pub fn begin(&mut self, what: &str, command: &mut Command) -> Result<Beside> {
         let line = shell::line(command);
         self.announce(&format!("{what}, beside what follows"), &line);
+        let start = Instant::now();
         let (child, mut printed) = spawn(command.process_group(0))?;
         let output = std::thread::spawn(move || {
             let mut output = Vec::new();
-            printed.read_to_end(&mut output).map(|_| output)
+            let read = printed.read_to_end(&mut output);
+            read.map(|_| (output, start.elapsed()))
         });
         Ok(Beside {
             what: what.to_owned(),
-            start: Instant::now(),
             child,
             output: Some(output),
             line,
@@ -158,14 +163,16 @@ impl Steps {
     /// Waits for the end of a command that was begun, and notes its failure.
     pub fn end(&mut self, beside: Beside) -> Result<()> {
         self.announce(&beside.what, &beside.line);
+        let start = Instant::now();
         let done = self.clock.suspend(|| beside.end())?;
-        self.note(done);
+        self.note(done, start.elapsed());
         Ok(())
     }
 
-    fn note(&mut self, done: Done) {
+    /// Records a result. `waited` is the time that the other steps were held up.
+    fn note(&mut self, done: Done, waited: Duration) {
         if let (None, Some(plan)) = (&done.failed, &mut self.plan) {
-            plan.record(&done.what, done.took);
+            plan.record(&done.what, waited);
             plan.keep();
         }
         self.done.push(done);
@@ -280,12 +287,11 @@ fn spawn(command: &mut Command) -> Result<(Child, PipeReader)> {
 /// Returns the record of a command that has ended. Fails after a signal.
 fn done(
     what: &str,
-    start: Instant,
+    took: Duration,
     output: Output,
     status: ExitStatus,
     again: &again::Command,
 ) -> Result<Done> {
-    let took = start.elapsed();
     let result = if status.success() { "" } else { ", FAILED" };
     println!("<== {what}: {}{result}", seconds(took));
     interrupt::check()?;
@@ -303,14 +309,14 @@ fn done(
 impl Beside {
     fn end(mut self) -> Result<Done> {
         let printed = self.output.take().and_then(|thread| thread.join().ok());
-        let printed = printed.unwrap_or_else(|| Ok(Vec::new()));
-        let printed = printed.context(&self.what)?;
+        let printed = printed.unwrap_or_else(|| Ok((Vec::new(), Duration::ZERO)));
+        let (printed, took) = printed.context(&self.what)?;
         let printed = String::from_utf8_lossy(&printed);
         print!("{printed}");
         let mut output = Output::default();
         printed.lines().for_each(|line| output.add(line));
         let status = self.child.wait().context(&self.what)?;
-        done(&self.what, self.start, output, status, &self.again)
+        done(&self.what, took, output, status, &self.again)
     }
 }
 

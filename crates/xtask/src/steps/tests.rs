@@ -16,6 +16,19 @@ fn what_runs_beside_the_others_is_counted_when_it_has_ended() {
 }
 
 #[test]
+fn what_ends_before_the_others_has_its_own_time() {
+    let mut steps = Steps::new(PathBuf::new());
+    let beside = steps.begin("short", &mut shell("true")).unwrap();
+    while !beside.output.as_ref().unwrap().is_finished() {
+        std::thread::yield_now();
+    }
+    steps.run("long", &mut shell("sleep 0.2")).unwrap();
+    let ended = steps.start.elapsed();
+    steps.end(beside).unwrap();
+    assert!(steps.done[1].took + Duration::from_millis(200) <= ended);
+}
+
+#[test]
 fn steps_after_a_failure_run_and_all_failures_are_listed_in_the_end() {
     let mut steps = Steps::new(PathBuf::new());
     let beside = steps.begin("beside", &mut shell("exit 7")).unwrap();
