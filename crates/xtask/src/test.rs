@@ -28,33 +28,45 @@ pub enum Extent {
 
 /// The steps of the default, with the seconds that each takes on two cores, from an empty target directory.
 const DEFAULT: [(&str, u64); 9] = [
-    (BUILD, 60),
-    (BUILD_LIBRARY, 60),
-    (INSTALL, 5),
-    (BUILD_OTHERS, 50),
-    (LIBRARY, 60),
-    (OTHERS, 60),
-    (COMPARISON, 5),
-    (COMPARISON_SYSV, 5),
-    (COMPARISON_LIVES, 10),
+    (BUILD, 40),
+    (BUILD_LIBRARY, 25),
+    (INSTALL, 2),
+    (BUILD_OTHERS, 25),
+    (LIBRARY, 230),
+    (OTHERS, 0),
+    (COMPARISON, 3),
+    (COMPARISON_SYSV, 3),
+    (COMPARISON_LIVES, 7),
 ];
-/// The steps of the whole. The models run beside most of the others.
+/// The steps of the whole. The models and the tests of the other crates run beside others.
 const FULL: [(&str, u64); 14] = [
     (BUILD, 120),
     (BUILD_LIBRARY, 60),
-    (LIBRARY, 120),
     (INSTALL, 5),
-    (BUILD_OTHERS, 60),
-    (OTHERS, 390),
-    (COMPARISON, 30),
+    (BUILD_OTHERS, 90),
+    (LIBRARY, 480),
+    (OTHERS, 10),
+    (COMPARISON, 15),
     (COMPARISON_SYSV, 20),
     (COMPARISON_LIVES, 40),
-    (MODELS, 240),
+    (MODELS, 0),
     (MIRI, 10),
     (TIMES, 60),
     (soak::BUILD, 60),
     ("soak, posix", 40),
 ];
+
+/// The tests that the default leaves to `--full`: each takes minutes. Two shorter ones of the same file remain.
+const LONG: [&str; 2] = [
+    "what_a_stranger_does_to_an_object_harms_no_other_user",
+    "what_a_stranger_puts_at_a_free_name_harms_no_other_user",
+];
+
+/// The sizes of random tests in the default; without these variables the tests take the sizes of `--full`.
+const SMALL: [(&str, &str); 2] = [("UMSG_COMPARE_OPS", "4000"), ("UMSG_HOSTILE_SECONDS", "3")];
+
+/// The tests of a program that the default runs at the same time: most of them mostly wait.
+const TEST_THREADS: &str = "3";
 
 const BUILD: &str = "build";
 const BUILD_LIBRARY: &str = "building the library's tests";
@@ -89,12 +101,14 @@ fn default(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.need(BUILD_LIBRARY, &mut build(library(workspace)))?;
     steps.need(INSTALL, &mut c_library(workspace, profile))?;
     steps.need(BUILD_OTHERS, &mut build(others(workspace, profile)))?;
-    // Both mostly wait.
-    let others = steps.begin(OTHERS, &mut others(workspace, profile))?;
-    steps.run(LIBRARY, &mut library(workspace))?;
+    let others = steps.begin(OTHERS, &mut short(others(workspace, profile)))?;
+    steps.run(LIBRARY, &mut short(library(workspace)))?;
     steps.end(others)?;
     note_missing_programs(steps);
     compare_all(workspace, profile, OPERATIONS / 10, steps)?;
+    for what in LONG {
+        steps.skip(what, "cargo xtask test --full");
+    }
     steps.skip(
         "loom models, Miri, soak, repair time, waiter table",
         "cargo xtask test --full",
@@ -102,16 +116,28 @@ fn default(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
+/// Leaves out the longest tests, and makes the random ones smaller.
+fn short(mut tests: Command) -> Command {
+    tests.arg("--");
+    for test in LONG {
+        tests.arg(format!("--skip={test}"));
+    }
+    tests.envs(SMALL).env("RUST_TEST_THREADS", TEST_THREADS);
+    tests
+}
+
 fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let profile = Profile::Release;
     steps.plan(workspace.target.join("xtask-times-full.json"), &FULL);
     steps.need(BUILD, &mut workspace.build_release())?;
     steps.need(BUILD_LIBRARY, &mut build(library(workspace)))?;
+    // The models need the processor and have a low priority. The tests mostly wait.
     let models = steps.begin(MODELS, &mut models(workspace))?;
-    steps.run(LIBRARY, &mut library(workspace))?;
     steps.need(INSTALL, &mut c_library(workspace, profile))?;
     steps.need(BUILD_OTHERS, &mut build(others(workspace, profile)))?;
-    steps.run(OTHERS, &mut others(workspace, profile))?;
+    let others = steps.begin(OTHERS, &mut others(workspace, profile))?;
+    steps.run(LIBRARY, &mut library(workspace))?;
+    steps.end(others)?;
     note_missing_programs(steps);
     compare_all(workspace, profile, OPERATIONS, steps)?;
     steps.end(models)?;
@@ -252,8 +278,8 @@ fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Comma
     compare
 }
 
-/// Every interleaving of the protocols, in a separate target directory because they are built for loom. They use the CPU for minutes: the
-/// tests of real processes, which mostly wait, run first.
+/// Every interleaving of the protocols, in a separate target directory because they are built for loom. They use the CPU for minutes, with a
+/// lower priority than the tests of real processes, which mostly wait.
 fn models(workspace: &Workspace) -> Command {
     let mut models = workspace.command("nice");
     models
