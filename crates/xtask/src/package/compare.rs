@@ -1,5 +1,6 @@
-//! A second build, in another directory, which has to give the same bytes.
+//! A second build, in another directory and environment, which has to give the same bytes.
 
+use std::ffi::OsStr;
 use std::process::Command;
 
 use super::tree::succeed;
@@ -8,7 +9,17 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// Builds the packages of the last commit again, and compares them.
+/// Runs a command with another umask: what the command creates is unreadable to others.
+const ANOTHER_UMASK: [&str; 4] = ["sh", "-c", "umask 077 && exec \"$@\"", "sh"];
+
+/// Locale and time zone of the second build. The zone is 14 hours ahead: half of the time, the day is another one.
+const ANOTHER_PLACE: [(&str, &str); 3] = [
+    ("LC_ALL", "C.UTF-8"),
+    ("LANGUAGE", "tr:de"),
+    ("TZ", "UTC-14"),
+];
+
+/// Builds the packages of the last commit again, and compares them. Fails with the names of those that differ.
 pub fn with_another_directory(
     workspace: &Workspace,
     options: &Options,
@@ -26,15 +37,16 @@ pub fn with_another_directory(
         .tempdir_in(&workspace.target)
         .context("a temporary directory")?;
     let copy = elsewhere.path().join("another/directory");
-    succeed(
-        Command::new("git")
-            .args(["clone", "--quiet"])
-            .arg(&workspace.root)
-            .arg(&copy),
-    )?;
+    let mut clone = elsewhere_by("git".as_ref());
+    clone.args(["clone", "--quiet"]).arg(&workspace.root);
+    succeed(clone.arg(&copy))?;
     let target = elsewhere.path().join("target");
-    let mut again = workspace.cargo(&["run", "--quiet", "--locked", "--package", "xtask", "--"]);
+    let mut again = elsewhere_by(workspace.cargo(&[]).get_program());
+    again.args(["run", "--quiet", "--locked", "--package", "xtask", "--"]);
     again.arg("package").current_dir(&copy);
+    if options.quick {
+        again.arg("--quick");
+    }
     for kind in &options.kinds {
         let kind = clap::ValueEnum::to_possible_value(kind);
         again.args(kind.iter().map(|kind| kind.get_name()));
@@ -57,4 +69,12 @@ pub fn with_another_directory(
             differing.join(", ")
         ))),
     }
+}
+
+/// A command of the second build.
+fn elsewhere_by(program: &OsStr) -> Command {
+    let [shell, options @ ..] = ANOTHER_UMASK;
+    let mut command = Command::new(shell);
+    command.args(options).arg(program).envs(ANOTHER_PLACE);
+    command
 }

@@ -47,8 +47,8 @@ pub struct Options {
     /// Take the programs of Debian's packages from target/release, and do not compile the crates again: for tests, not for a release
     #[arg(long)]
     quick: bool,
-    /// Build again from a copy of the last commit in another directory, and compare the bytes
-    #[arg(long, conflicts_with_all = ["test", "quick"])]
+    /// Build again from a copy of the last commit, with another directory, umask, locale and time, and compare the bytes
+    #[arg(long, conflicts_with = "test")]
     twice: bool,
 }
 
@@ -118,6 +118,6 @@ fn directory(workspace: &Workspace) -> PathBuf {
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Fails with the package that has the program.
-fn missing(program: &str, package: &str) -> Failure {
+pub fn missing(program: &str, package: &str) -> Failure {
     Failure::new(format!("{program} is missing; apt-get install {package}"))
 }
