@@ -56,10 +56,14 @@ const FULL: [(&str, u64); 14] = [
     ("soak, posix", 40),
 ];
 
-/// The tests that the default leaves to `--full`: each takes minutes. Two shorter ones of the same file remain.
-const LONG: [&str; 2] = [
+/// The tests that the default leaves to `--full`: a stranger's attacks, which take minutes (shorter ones of the same file remain), and runs of
+/// the benchmarks (their reports and options remain).
+const LONG: [&str; 5] = [
     "what_a_stranger_does_to_an_object_harms_no_other_user",
     "what_a_stranger_puts_at_a_free_name_harms_no_other_user",
+    "each_row_has_a_figure_of_the_kernel_and_of_the_drop_in",
+    "each_row_has_the_longest_call_of_both_sides_or_the_system_refuses_the_scheduler",
+    "peers_are_measured_or_missed_and_those_that_are_killed_are_counted",
 ];
 
 /// The sizes of random tests in the default; without these variables the tests take the sizes of `--full`.
