@@ -16,12 +16,20 @@ pub struct Compile {
 impl Compile {
     /// Compiles a source file into a program or library.
     pub fn new(source: &Path, output: impl Into<PathBuf>) -> Compile {
+        let is_cpp = source.extension().is_some_and(|ending| ending == "cpp");
+        Compile::by(
+            Command::new(if is_cpp { "c++" } else { "cc" }),
+            source,
+            output,
+        )
+    }
+
+    /// Compiles with this compiler.
+    pub fn by(mut compiler: Command, source: &Path, output: impl Into<PathBuf>) -> Compile {
         let output = output.into();
         // Other processes may compile the same at the same time.
         let mut unfinished = output.clone().into_os_string();
         unfinished.push(format!(".{}", std::process::id()));
-        let is_cpp = source.extension().is_some_and(|ending| ending == "cpp");
-        let mut compiler = Command::new(if is_cpp { "c++" } else { "cc" });
         compiler.arg(source).arg("-o").arg(&unfinished);
         Compile {
             compiler,

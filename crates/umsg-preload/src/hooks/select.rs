@@ -26,7 +26,7 @@ const TOLD: [c_short; 3] = [libc::POLLHUP | libc::POLLERR, libc::POLLERR, 0];
 const BITS: usize = usize::BITS as usize;
 
 cancellation_point! {
-    /// Waits until a descriptor of the sets is ready, and returns the remaining time.
+    /// Waits until a descriptor of the sets is ready, and returns the remaining time, as glibc does.
     select => select_deferred
 }
 
@@ -153,9 +153,12 @@ impl Sets {
         let begun = Instant::now();
         // SAFETY: by this function's contract.
         let outcome = unsafe { self.poll(Some(wanted), std::ptr::null()) };
-        let left = wanted.saturating_sub(begun.elapsed());
-        // SAFETY: by this function's contract.
-        unsafe { timeout.write_unaligned(timeval_of(left)) };
+        // musl passes a copy to the kernel: its programs may use the same time again.
+        if cfg!(not(target_env = "musl")) {
+            let left = wanted.saturating_sub(begun.elapsed());
+            // SAFETY: by this function's contract.
+            unsafe { timeout.write_unaligned(timeval_of(left)) };
+        }
         outcome
     }
 

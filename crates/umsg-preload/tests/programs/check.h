@@ -13,6 +13,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__
+#include "musl.h"
+#endif
+
 #define EXPECT(condition)                                                                                              \
     do {                                                                                                               \
         errno = 0;                                                                                                     \
@@ -92,6 +96,18 @@ __attribute__((unused)) static void expect_success(pid_t child) {
     if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
         fprintf(stderr, "child ended with status %#x\n", (unsigned)status);
         exit(1);
+    }
+}
+
+/* Waits until a task sleeps, and not only for a moment. */
+__attribute__((unused)) static void await_sleep(pid_t task) {
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)task);
+    for (int seen = 0; seen < 5; seen = state == 'S' ? seen + 1 : 0) {
+        usleep(2000);
+        FILE *stat = fopen(path, "r");
+        EXPECT(stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(stat);
     }
 }
 

@@ -225,7 +225,7 @@ CASE(a_blocked_senders_message_does_not_fire_it) {
         send_one(queue);
         _exit(0);
     }
-    let_it_block();
+    await_sleep(child);
     EXPECT(notify_by(queue, SIGNAL, 0) == 0);
     receive_one(queue);
     expect_success(child);
@@ -515,7 +515,10 @@ CASE(a_thread_is_started_for_each_message) {
             IN_CHILD(send_one(queue));
         wait_for_calls(round + 1);
         EXPECT(in_thread != gettid() && thread_value == &event);
-        EXPECT(detached == PTHREAD_CREATE_DETACHED && masked == 0);
+        EXPECT(detached == PTHREAD_CREATE_DETACHED);
+#ifdef __GLIBC__ /* musl's own threads begin with all signals blocked */
+        EXPECT(masked == 0);
+#endif
         receive_one(queue);
     }
 }
@@ -531,7 +534,8 @@ CASE(a_thread_has_the_attributes_asked_for) {
     memset(&attributes, 0xff, sizeof attributes);
     send_one(queue);
     wait_for_calls(1);
-    EXPECT(stack_size == 3 << 20 && detached == PTHREAD_CREATE_DETACHED);
+    /* musl's stack has the thread's descriptor, too. */
+    EXPECT(stack_size >= 3 << 20 && stack_size < (3 << 20) + (64 << 10) && detached == PTHREAD_CREATE_DETACHED);
 }
 
 static mqd_t again_queue;

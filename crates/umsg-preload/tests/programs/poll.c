@@ -237,18 +237,6 @@ CASE(a_program_without_a_free_descriptor_polls) {
     }
 }
 
-/* Waits until a process sleeps, and not only for a moment. */
-static void await_sleep(pid_t process) {
-    char path[64], state = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)process);
-    for (int seen = 0; seen < 5; seen = state == 'S' ? seen + 1 : 0) {
-        usleep(2000);
-        FILE *stat = fopen(path, "r");
-        EXPECT(stat && fscanf(stat, "%*d (%*[^)]) %c", &state) == 1);
-        fclose(stat);
-    }
-}
-
 CASE(a_message_that_goes_to_a_blocked_receiver_is_never_shown) {
     mqd_t queue = create(O_RDWR, 2);
     struct pollfd one = {queue, POLLIN, 0};
@@ -342,18 +330,25 @@ CASE(select_tells_what_is_readable_and_writable) {
     }
 }
 
+/* glibc's select replaces the time by the time that is left, musl's leaves it as it is. */
+#ifdef __GLIBC__
+#define AFTER(glibc, musl) (glibc)
+#else
+#define AFTER(glibc, musl) (musl)
+#endif
+
 CASE(select_waits_and_tells_the_time_that_is_left) {
     mqd_t queue = create(O_RDWR, 2);
     fd_set set;
     FD_ZERO(&set); FD_SET(queue, &set);
     struct timeval timeout = {0, 50000};
     EXPECT(select(queue + 1, &set, NULL, NULL, &timeout) == 0);
-    EXPECT(!FD_ISSET(queue, &set) && timeout.tv_sec == 0 && timeout.tv_usec == 0);
+    EXPECT(!FD_ISSET(queue, &set) && timeout.tv_sec == 0 && timeout.tv_usec == AFTER(0, 50000));
     FD_SET(queue, &set);
     pid_t child = later(queue, send_one);
     timeout = (struct timeval){20, 0};
     EXPECT(select(queue + 1, &set, NULL, NULL, &timeout) == 1 && FD_ISSET(queue, &set));
-    EXPECT(timeout.tv_sec > 0 && timeout.tv_sec < 20);
+    EXPECT(AFTER(timeout.tv_sec > 0 && timeout.tv_sec < 20, timeout.tv_sec == 20));
     expect_success(child);
     EXPECT(select(queue + 1, NULL, NULL, NULL, &(struct timeval){0, 1000}) == 0);
     EXPECT(select(queue + 1, &set, NULL, NULL, NULL) == 1 && FD_ISSET(queue, &set));

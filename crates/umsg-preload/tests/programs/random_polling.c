@@ -12,6 +12,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#ifndef __GLIBC__
+#include "musl.h"
+#endif
+
 /* The program's descriptors have numbers of its choice. */
 enum { NAMES = 2, SETS = 2, FIRST = 20, NUMBERS = 12, DEPTH = 3 };
 

@@ -56,20 +56,6 @@ static void fill(int id) {
     EXPECT_ERRNO(msgsnd(id, message, 1, IPC_NOWAIT), EAGAIN);
 }
 
-/* Waits until a task sleeps. */
-static void await_sleep(pid_t task) {
-    char path[64], line[512] = {0};
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)task);
-    for (int i = 0; i < 2000; i++) {
-        FILE *status = fopen(path, "r");
-        EXPECT(status && fgets(line, sizeof line, status));
-        fclose(status);
-        if (strstr(line, ") S ")) return;
-        usleep(5000);
-    }
-    EXPECT(!"asleep");
-}
-
 CASE(messages_are_picked_by_type) {
     int id = create_id();
     const char *sent[] = {"1a", "5b", "3c", "5d", "2e", "9f"};

@@ -1,7 +1,7 @@
 //! Compiles C programs, and runs these on the kernel's queues and on umsg's.
 //!
 //! The first test that needs the drop-in has cargo build it, into the same target directory and profile. Another one
-//! is tested by naming it in UMSG_PRELOAD_LIBRARY.
+//! is tested by naming it in UMSG_PRELOAD_LIBRARY. UMSG_TEST_CC names another compiler, with arguments: `cargo xtask musl` sets both.
 #![allow(
     dead_code,
     unused_imports,
@@ -54,15 +54,21 @@ pub fn compile_with(name: &str, output: &str, arguments: &[&str]) -> PathBuf {
         let source = Path::new(env!("CARGO_MANIFEST_DIR"))
             .join("tests/programs")
             .join(format!("{name}.c"));
-        Compile::new(
-            &source,
-            umsg_testkit::artefacts::workshop("umsg-preload").join(output),
-        )
-        .strict()
-        .args(["-std=gnu11"])
-        .args(arguments)
-        .args(["-pthread", "-ldl"])
-        .run()
+        let other = std::env::var("UMSG_TEST_CC").unwrap_or_default();
+        let mut words = other.split_whitespace();
+        let (compiler, workshop) = match words.next() {
+            Some(compiler) => (compiler, format!("umsg-preload-{compiler}")),
+            None => ("cc", "umsg-preload".to_owned()),
+        };
+        let mut compiler = Command::new(compiler);
+        compiler.args(words);
+        let output = umsg_testkit::artefacts::workshop(&workshop).join(output);
+        Compile::by(compiler, &source, output)
+            .strict()
+            .args(["-std=gnu11"])
+            .args(arguments)
+            .args(["-pthread", "-ldl"])
+            .run()
     };
     let done = done.get_or_insert_default();
     done.entry(output.to_owned())
