@@ -14,6 +14,7 @@ mod instructions;
 mod interrupt;
 mod layers;
 mod miri;
+mod musl;
 mod package;
 mod programs;
 #[cfg(test)]
@@ -110,6 +111,8 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = miri::SEEDS)]
         seeds: u32,
     },
+    /// Run the C programs of the drop-in's tests with musl: the drop-in for musl, musl's dynamic linker
+    Musl,
     /// Run the library's tests with threads under ThreadSanitizer, with Rust's nightly toolchain
     Tsan {
         /// After one round of all tests, for how long threads pass messages on
@@ -209,6 +212,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
         Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),
         Task::Miri { filter, seeds } => miri::run(&workspace, filter.as_deref(), *seeds),
+        Task::Musl => musl::run(&workspace),
         Task::Tsan { minutes } => tsan::run(&workspace, *minutes),
         Task::Soak {
             minutes,

@@ -4,16 +4,15 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::build::{self, text};
+use super::build;
 use super::tree::{Tree, succeed};
-use super::{Build, Files, VERSION, licences, missing, versions};
+use super::{Build, Files, VERSION, licences, versions};
 use crate::dist;
 use crate::failure::{Context as _, Failure, Result};
+use crate::musl::{self, TARGET as MUSL};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// The target of programs for musl.
-const MUSL: &str = "x86_64-unknown-linux-musl";
 /// The target of programs for glibc.
 const GLIBC: &str = "x86_64-unknown-linux-gnu";
 /// The compiler that links for an old glibc, and the program that lets cargo use it: packages of PyPI.
@@ -45,13 +44,7 @@ pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Resu
 
 /// The command for musl, linked statically, as the target does by default.
 fn command(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
-    let sysroot = text(workspace.command("rustc").args(["--print", "sysroot"]))?;
-    let libraries = Path::new(sysroot.trim()).join("lib/rustlib").join(MUSL);
-    if !libraries.exists() {
-        return Err(Failure::new(format!(
-            "Rust's standard library for {MUSL} is missing; rustup target add {MUSL}"
-        )));
-    }
+    musl::need_target(workspace)?;
     let build = Build::new(workspace, "build-musl", Some(MUSL))?;
     steps.need("tarball: static command", &mut build.of(&["umsg-cli"]))?;
     Ok(build.file("umsg"))
@@ -59,18 +52,8 @@ fn command(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
 
 /// The drop-in for musl, linked with musl's libc.so.
 fn drop_in_for_musl(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
-    if text(workspace.command("musl-gcc").arg("--version")).is_err() {
-        return Err(missing("musl-gcc", "musl-tools"));
-    }
     let build = Build::new(workspace, "build-musl-shared", Some(MUSL))?;
-    // The target asks for libgcc_s, which Alpine has and musl-gcc has not. The library needs of it only what libgcc.a has, too: with
-    // panic=abort, no stack is unwound.
-    let directory = super::directory(workspace).join("libgcc");
-    fs::create_dir_all(&directory).context(directory.display())?;
-    let script = directory.join("libgcc_s.so");
-    fs::write(&script, "INPUT(-lgcc_eh -lgcc)\n").context(script.display())?;
-    let search = format!("-Lnative={}", directory.display());
-    let flags = ["-Ctarget-feature=-crt-static", "-Clinker=musl-gcc", &search];
+    let flags = musl::shared_library(workspace, &super::directory(workspace))?;
     let build = build.with_flags(flags);
     steps.need(
         "tarball: drop-in for musl",
