@@ -394,10 +394,10 @@ fn the_next_process_sweeps_what_killed_processes_left() {
     });
     victim.expect(Exit::Code(0), "a dead process");
     assert_eq!(place.namespace.stale_files().unwrap().incomplete, 1);
-    posix::remove_vacant_of_dead(&place.namespace);
+    posix::begin_recycling(&place.namespace);
     assert!(place.namespace.stale_files().unwrap().is_empty());
     let own = Own::vacant(&place);
-    posix::remove_vacant_of_dead(&place.namespace);
+    posix::begin_recycling(&place.namespace);
     drop(own.revive(&place).expect("a living process keeps it"));
 }
 

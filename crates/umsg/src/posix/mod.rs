@@ -93,7 +93,7 @@ pub use queue::name_of_file;
 pub use queue::{Queue, Received};
 pub use receive_vec::Message;
 #[doc(hidden)]
-pub use recycle::{begin_recycling, give_up, remove_vacant_of_dead};
+pub use recycle::{begin_recycling, give_up};
 pub use redrive::{PeekedLetter, Redrive, RedriveFailure, Redriven, Refused};
 pub use reservation::Reservation;
 pub use snapshot::{
