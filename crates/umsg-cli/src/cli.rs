@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
@@ -79,6 +81,19 @@ impl Command {
             _ => false,
         }
     }
+}
+
+/// Replaces clap's tip about an option that `umsg send` has and `umsg recv` needs not.
+pub fn advised(mut error: clap::Error) -> clap::Error {
+    let text = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
+    let (argument, usage) = (text(ContextKind::InvalidArg), text(ContextKind::Usage));
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    if is_unknown && usage.contains("umsg recv") && ["--priority", "-p"].contains(&&argument[..]) {
+        let tip = "a POSIX queue delivers the message of the highest priority first: leave the option out; from a System V queue, select with --type, --except or --lowest";
+        let tip = StyledStr::from(tip);
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
+    error
 }
 
 /// Accepts and hides the options of the other commands, which mean nothing to this one.

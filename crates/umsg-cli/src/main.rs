@@ -66,7 +66,7 @@ use clap::Parser;
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) if error.use_stderr() => error.exit(),
+        Err(error) if error.use_stderr() => cli::advised(error).exit(),
         Err(help) => return tell(&help),
     };
     inherited::ignore_sigxfsz();

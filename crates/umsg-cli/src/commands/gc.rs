@@ -51,7 +51,7 @@ pub struct Gc {
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     patterns: Vec<Pattern>,
     /// Queues and rings that were unused for this time: 30m, 12h, 7d
-    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     older_than: Option<Duration>,
     /// Queues whose creator has ended, and rings whose owner has ended
     #[arg(long)]

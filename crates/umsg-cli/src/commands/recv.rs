@@ -93,9 +93,6 @@ pub struct Recv {
     queue: Address,
     #[command(flatten)]
     types: Types,
-    /// Accepted to be refused with advice: `umsg send` has it.
-    #[arg(long, short, hide = true, num_args = 0..=1, value_name = "N")]
-    priority: Option<Option<OsString>>,
     /// Receive this many messages, and wait for each
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::size,
           allow_hyphen_values = true, conflicts_with_all = ["all", "follow"])]
@@ -178,28 +175,11 @@ impl Types {
 
 impl Recv {
     pub fn perform(&self, cli: &Cli) -> Result {
-        if self.priority.is_some() {
-            return Err(self.has_no_priority());
-        }
         let outcome = match &self.exec {
             Some(command) => self.work(cli, command),
             None => self.print(cli),
         };
         outcome.map_err(|failure| failure.hushed(self.quiet))
-    }
-
-    fn has_no_priority(&self) -> Failure {
-        match &self.queue {
-            Address::Posix(name) => Failure::new(
-                Code::Usage,
-                format_args!(
-                    "{name}: recv can't select a priority: the highest is always received first; leave --priority out"
-                ),
-            ),
-            Address::SystemV(label) => {
-                label.has_no("--priority", "select with --type, --except or --lowest")
-            }
-        }
     }
 
     fn print(&self, cli: &Cli) -> Result {
