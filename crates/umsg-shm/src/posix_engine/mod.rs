@@ -118,6 +118,8 @@ pub struct Engine {
     doorbell: Doorbell,
     /// When this handle may ask again whether a producer lives.
     next_query: NextQuery,
+    /// The same before a send.
+    next_query_to_send: NextQuery,
     /// Device and inode of the file, for a queue with which processes register.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
@@ -134,6 +136,7 @@ impl Engine {
         Engine {
             doorbell: Doorbell::of(&segment),
             next_query: NextQuery::default(),
+            next_query_to_send: NextQuery::default(),
             selection: Selection::of(segment.policy()),
             segment,
             pacing: Pacing::default(),

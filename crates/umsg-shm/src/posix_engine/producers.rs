@@ -21,11 +21,12 @@ impl Engine {
         liveness::register(self.segment());
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             self.check_producers(receiving, me, wakes)?;
-            let producers = &self.segment().fixed().producers;
-            let counts = producers.begin(receiving, self.segment(), me);
             if self.policy().close_with_producers {
+                // Before the record: a producer that dies in between leaves a record that senders look at.
                 self.set_attention(receiving, COUNTED, COUNTED);
             }
+            let producers = &self.segment().fixed().producers;
+            let counts = producers.begin(receiving, self.segment(), me);
             self.ringer().call_timekeepers(receiving);
             Ok(counts)
         })
@@ -54,10 +55,10 @@ impl Engine {
     /// Closes the queue before a send, if all its producers have died.
     pub(super) fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         let attention = self.segment().fixed().wait_flags.attention();
-        if attention & (COUNTED | SEND_CLOSED) == COUNTED && self.next_query.seems_due() {
+        if attention & (COUNTED | SEND_CLOSED) == COUNTED && self.next_query_to_send.seems_due() {
             // If the lock's owner is stopped, the send finds that out itself, or does not need the lock.
             let _ = self.with_receiver_lock(me, deadline, |receiving, wakes| {
-                self.close_if_left(receiving, me, wakes);
+                self.close_for_sender(receiving, me, wakes);
                 Ok(())
             });
         }
@@ -84,7 +85,7 @@ impl Engine {
         me: &Thread,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
-        self.close_if_left(receiving, me, wakes);
+        self.close_for_sender(receiving, me, wakes);
         self.check_open(receiving)
     }
 
@@ -102,8 +103,25 @@ impl Engine {
         me: &Thread,
         wakes: &mut DeferredWakes,
     ) {
-        let may_ask = self.may_be_left(receiving) && self.next_query.is_due(receiving);
-        if !may_ask || !self.is_left(receiving) {
+        if self.may_be_left(receiving) && self.next_query.is_due(receiving) {
+            self.close_left(receiving, me, wakes);
+        }
+    }
+
+    /// As [`close_if_left`](Self::close_if_left), before a send. The receives of the handle delay no send's query.
+    fn close_for_sender(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) {
+        if self.may_be_left(receiving) && self.next_query_to_send.is_due(receiving) {
+            self.close_left(receiving, me, wakes);
+        }
+    }
+
+    fn close_left(&self, receiving: ReceiverHeld<'_>, me: &Thread, wakes: &mut DeferredWakes) {
+        if !self.is_left(receiving) {
             return;
         }
         // This fails beside a stopped sender, which is a producer that lives: a later call closes the queue.

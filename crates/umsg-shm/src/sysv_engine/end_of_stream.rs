@@ -193,7 +193,7 @@ impl Engine {
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
-            self.close_if_left(receiving, wakes)?;
+            self.close_for_sender(receiving, wakes)?;
             if self.is_send_closed() {
                 return Err(Refused::Closed);
             }
@@ -237,10 +237,10 @@ impl Engine {
 
     /// Closes the queue before a send, if all its producers have died.
     pub fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
-        if !self.is_send_closed() && self.next_query.seems_due() {
+        if !self.is_send_closed() && self.next_query_to_send.seems_due() {
             // If this fails, the send finds out why.
             let _ = self.with_lock(me, deadline, |receiving, wakes| {
-                Ok(self.close_if_left(receiving, wakes)?)
+                Ok(self.close_for_sender(receiving, wakes)?)
             });
         }
     }
@@ -251,9 +251,31 @@ impl Engine {
         receiving: ReceiverHeld<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        let may_ask = self.may_be_left(receiving) && self.next_query.is_due(receiving);
+        match self.may_be_left(receiving) && self.next_query.is_due(receiving) {
+            true => self.close_left(receiving, wakes),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`close_if_left`](Self::close_if_left), before a send. The receives of the handle delay no send's query.
+    fn close_for_sender(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        match self.may_be_left(receiving) && self.next_query_to_send.is_due(receiving) {
+            true => self.close_left(receiving, wakes),
+            false => Ok(()),
+        }
+    }
+
+    fn close_left(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
         let producers = &self.fixed().delivery.producers;
-        match may_ask && producers.are_gone(receiving, self.segment()) {
+        match producers.are_gone(receiving, self.segment()) {
             true => self.set_send_closed(receiving, wakes),
             false => Ok(()),
         }

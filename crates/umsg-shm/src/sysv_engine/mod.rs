@@ -102,6 +102,8 @@ pub struct Engine {
     policy: Policy,
     /// When this handle may ask again whether a producer lives.
     next_query: NextQuery,
+    /// The same before a send.
+    next_query_to_send: NextQuery,
     /// Wakes waiters before the lock is released; for a measurement.
     wakes_inside: std::sync::atomic::AtomicBool,
 }
@@ -112,6 +114,7 @@ impl Engine {
             doorbell: Doorbell::of(&segment),
             policy: Policy::read(&segment.fixed().delivery),
             next_query: NextQuery::default(),
+            next_query_to_send: NextQuery::default(),
             generation: segment.tenure().generation,
             segment,
             pacing: Pacing::default(),
