@@ -623,6 +623,9 @@ fn a_forked_child_of_a_registered_process_consents_for_itself() {
         }
     });
     let mut target = Target { child, told };
+    // The registration of the parent, which ends at once, is not that of the child.
+    let has_begun = || target.told.registrations.load(SeqCst) > 0;
+    assert!(wait_until(LONG, has_begun));
     target.meet(&queue);
     target.told.is_over.store(1, SeqCst);
     target.child.expect(Exit::Code(0), "the parent");
