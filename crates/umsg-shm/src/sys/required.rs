@@ -3,6 +3,7 @@
 //! `docs/syscalls.md` lists all other system calls, and the result if they are refused.
 
 use crate::fault::AttachError;
+use crate::sys::map::PAGE;
 use crate::sys::{futex, inheritance, process, thread};
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,16 +15,32 @@ pub struct Refused {
     pub errno: Errno,
 }
 
+/// Stands for a call on a kernel whose pages of memory are longer than 4 KiB.
+pub const PAGES: &str = "mmap with pages of 4 KiB";
+
 /// Checks that the calling thread can use queues.
 ///
 /// # Errors
 /// The first call that is refused.
 pub(crate) fn check() -> Result<(), Refused> {
+    check_pages(rustix::param::page_size())?;
     let refused = |call| move |errno| Refused { call, errno };
     thread::current()
         .can_be_marked()
         .map_err(refused("set_robust_list"))?;
     futex::probe().map_err(refused("futex"))
+}
+
+/// Checks that memory is mapped in pages of 4 KiB. A kernel for aarch64 may have been built for pages of 16 or 64 KiB. There mmap(2), mincore(2) and
+/// mprotect(2) refuse the addresses and offsets of smaller pages, or change the memory beside them.
+fn check_pages(size: usize) -> Result<(), Refused> {
+    match size == PAGE {
+        true => Ok(()),
+        false => Err(Refused {
+            call: PAGES,
+            errno: Errno::INVAL,
+        }),
+    }
 }
 
 /// Checks that this process can send itself the signal of a notification with its value.
@@ -85,6 +102,20 @@ impl From<Refused> for AttachError {
         AttachError::CallRefused {
             call: refused.call,
             errno: refused.errno,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kernel_with_longer_pages_is_refused() {
+        assert_eq!(check_pages(PAGE), Ok(()));
+        for size in [4 * PAGE, 16 * PAGE] {
+            let refused = check_pages(size).unwrap_err();
+            assert_eq!(refused.errno, Errno::INVAL);
         }
     }
 }
