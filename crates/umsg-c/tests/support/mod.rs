@@ -7,6 +7,8 @@
 
 pub use umsg_testkit::artefacts::c_prefix as prefix;
 pub use umsg_testkit::compile::Compile;
+use umsg_testkit::compile::native;
+use umsg_testkit::programs;
 use umsg_testkit::run::on_the_path;
 pub use umsg_testkit::run::{finish, skip, succeed, text};
 
@@ -38,19 +40,21 @@ pub struct Build<'a> {
 
 /// Compiles a program with what pkg-config says.
 pub fn compile(build: &Build) -> PathBuf {
-    Compile::new(&source(build.source), workshop().join(build.output))
-        .strict()
-        .args(["-pedantic"])
-        .args(build.options)
-        .args(linking())
-        .args(["-pthread"])
-        .run()
+    programs::of_c_library(
+        native(Path::new(build.source)),
+        build.source,
+        &workshop(),
+        build.output,
+        build.options,
+        &linking(),
+    )
+    .run()
 }
 
 /// The arguments that link a program with the installed library, and have it find that library.
 pub fn linking() -> Vec<String> {
     let mut flags = flags();
-    flags.push(format!("-Wl,-rpath,{}", prefix().join("lib").display()));
+    flags.push(programs::run_path(prefix()));
     flags
 }
 
@@ -64,14 +68,7 @@ pub fn source(name: &str) -> PathBuf {
 /// Returns the flags that pkg-config tells a compiler; without pkg-config, the same flags made by hand.
 pub fn flags() -> Vec<String> {
     let told = pkg_config(&["--cflags", "--libs", "umsg"]);
-    told.unwrap_or_else(|| {
-        let prefix = prefix().display();
-        vec![
-            format!("-I{prefix}/include"),
-            format!("-L{prefix}/lib"),
-            "-lumsg".into(),
-        ]
-    })
+    told.unwrap_or_else(|| programs::flags(prefix()))
 }
 
 /// Returns the output of pkg-config for the installed library; None if there is no pkg-config.

@@ -103,9 +103,10 @@ static void *block_in_call(void *which) {
 static void cancel_blocked(char which) {
     if (sends(which)) EXPECT(call(which) >= 0);
     cleaned_up = 0;
-    for (int round = 1; round <= 3000; round++) {
+    int all = rounds(3000);
+    for (int round = 1; round <= all; round++) {
         pthread_t thread = started(block_in_call, &which);
-        if (round % 1000 == 0) usleep(150000);
+        if (round % (all / 3) == 0) usleep(150000);
         for (volatile int i = 0; i < round % 100 * 1000; i++) {}
         expect_cancelled(thread);
         EXPECT(type_of_threads || cleaned_up == round);
@@ -155,7 +156,8 @@ static void drain(void) {
 CASE(threads_ended_anywhere_leave_queues_that_can_be_used) {
     create_both();
     pthread_barrier_init(&barrier, NULL, 2);
-    for (int round = 1; round <= 3000; round++) {
+    int all = rounds(3000);
+    for (int round = 1; round <= all; round++) {
         pthread_t thread = started(use_without_end, NULL);
         for (volatile int i = 0; i < round % 100 * 500; i++) {}
         expect_cancelled(thread);

@@ -121,6 +121,12 @@ __attribute__((unused)) static struct timespec in_ms(long ms) {
     return time;
 }
 
+/* The number of rounds of a case: a part of them on an emulated machine, where each takes many times as long. */
+__attribute__((unused)) static int rounds(int all) {
+    const char *part = getenv("UMSG_TEST_PART");
+    return part && atoi(part) > 0 ? all / atoi(part) : all;
+}
+
 int main(int argc, char **argv) {
     for (struct test_case *one = cases; one; one = one->next)
         if (argc > 1 && !strcmp(one->name, argv[1])) {

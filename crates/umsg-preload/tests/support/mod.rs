@@ -10,7 +10,7 @@
 
 use umsg_testkit::TestNamespace;
 pub use umsg_testkit::artefacts::drop_in as library;
-use umsg_testkit::compile::Compile;
+use umsg_testkit::programs;
 use umsg_testkit::run::{self, PATIENCE};
 
 use std::collections::HashMap;
@@ -51,9 +51,6 @@ pub fn compile_with(name: &str, output: &str, arguments: &[&str]) -> PathBuf {
     static DONE: Mutex<Option<HashMap<String, PathBuf>>> = Mutex::new(None);
     let mut done = DONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let compile = || {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/programs")
-            .join(format!("{name}.c"));
         let other = std::env::var("UMSG_TEST_CC").unwrap_or_default();
         let mut words = other.split_whitespace();
         let (compiler, workshop) = match words.next() {
@@ -62,13 +59,8 @@ pub fn compile_with(name: &str, output: &str, arguments: &[&str]) -> PathBuf {
         };
         let mut compiler = Command::new(compiler);
         compiler.args(words);
-        let output = umsg_testkit::artefacts::workshop(&workshop).join(output);
-        Compile::by(compiler, &source, output)
-            .strict()
-            .args(["-std=gnu11"])
-            .args(arguments)
-            .args(["-pthread", "-ldl"])
-            .run()
+        let workshop = umsg_testkit::artefacts::workshop(&workshop);
+        programs::of_drop_in(compiler, name, &workshop, output, arguments).run()
     };
     let done = done.get_or_insert_default();
     done.entry(output.to_owned())

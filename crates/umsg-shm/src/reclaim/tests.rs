@@ -1,8 +1,13 @@
 use super::{Held, Link, Slots, Word, notes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// The number of times that a thing replaces another.
-const ROUNDS: usize = if cfg!(miri) { 20 } else { 5_000 };
+/// Returns the number of times that a thing replaces another. Each time waits for the other cores, which takes long on an emulated machine.
+fn rounds() -> usize {
+    match cfg!(miri) {
+        true => 20,
+        false => umsg_testkit::run::rounds(5_000),
+    }
+}
 
 /// Counts the things that exist.
 struct Thing(&'static AtomicUsize, AtomicBool);
@@ -87,7 +92,7 @@ fn the_last_user_of_an_object_drops_it() {
 #[test]
 fn what_a_link_led_to_before_is_dropped() {
     statics!(SLOTS, link, COUNT);
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds() {
         link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
     }
     assert!(link.hold().is_some());
@@ -131,13 +136,13 @@ fn no_thread_ever_uses_a_thing_that_was_dropped() {
                 }
             });
         }
-        for _ in 0..ROUNDS {
+        for _ in 0..rounds() {
             for link in links {
                 link.put(Word::new(SLOTS.fill(Thing::new(&COUNT)).unwrap(), 0));
             }
         }
         // In every schedule, each link was used.
-        while used.load(Relaxed) < ROUNDS / 5 {
+        while used.load(Relaxed) < rounds() / 5 {
             std::thread::yield_now();
         }
         is_over.store(true, Relaxed);
