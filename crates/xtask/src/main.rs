@@ -1,5 +1,6 @@
 //! `cargo xtask`: demo, tests and everything that a person would otherwise have to remember.
 
+mod aarch64;
 mod bench;
 mod c;
 mod defects;
@@ -119,6 +120,11 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = 0.0)]
         minutes: f64,
     },
+    /// Run tests on an emulated aarch64 machine, by QEMU with a kernel of Debian
+    Aarch64 {
+        #[command(flatten)]
+        options: aarch64::Options,
+    },
     /// Measure umsg and the kernel
     Bench {
         /// Suites of umsg-bench
@@ -213,6 +219,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),
         Task::Miri { filter, seeds } => miri::run(&workspace, filter.as_deref(), *seeds),
         Task::Musl => musl::run(&workspace),
+        Task::Aarch64 { options } => aarch64::run(&workspace, options),
         Task::Tsan { minutes } => tsan::run(&workspace, *minutes),
         Task::Soak {
             minutes,

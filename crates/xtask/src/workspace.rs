@@ -16,17 +16,7 @@ pub struct Workspace {
 impl Workspace {
     /// Asks cargo, which knows of CARGO_TARGET_DIR and of configuration files.
     pub fn find() -> Result<Self> {
-        let output = Command::new(cargo())
-            .args(["metadata", "--no-deps", "--format-version", "1"])
-            .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
-            .stderr(std::process::Stdio::inherit())
-            .output()
-            .context("cargo metadata")?;
-        if !output.status.success() {
-            return Err(Failure::new("cargo metadata failed"));
-        }
-        let metadata: serde_json::Value =
-            serde_json::from_slice(&output.stdout).context("cargo metadata")?;
+        let metadata = metadata()?;
         let directory = |key: &str| {
             metadata[key]
                 .as_str()
@@ -37,6 +27,11 @@ impl Workspace {
             root: directory("workspace_root")?,
             target: directory("target_directory")?,
         })
+    }
+
+    /// What cargo says of the workspace's packages, without their dependencies.
+    pub fn metadata(&self) -> Result<serde_json::Value> {
+        metadata()
     }
 
     /// A file that a release build makes.
@@ -89,6 +84,19 @@ impl Workspace {
             "umsg-preload",
         ])
     }
+}
+
+fn metadata() -> Result<serde_json::Value> {
+    let output = Command::new(cargo())
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")))
+        .stderr(std::process::Stdio::inherit())
+        .output()
+        .context("cargo metadata")?;
+    if !output.status.success() {
+        return Err(Failure::new("cargo metadata failed"));
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata")
 }
 
 fn cargo() -> std::ffi::OsString {

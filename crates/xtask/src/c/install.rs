@@ -11,7 +11,7 @@
 //! rustc passes its own version script for a cdylib, and the linker takes only one. So cargo builds an archive, and the C compiler links it
 //! with the project's script.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -34,6 +34,8 @@ pub struct Layout<'a> {
     pub libraries: &'a str,
     /// The directory in the file for pkg-config that will have the files.
     pub prefix: &'a str,
+    /// The C compiler that links the shared library.
+    pub compiler: OsString,
 }
 
 /// Builds the library and installs everything below `prefix`.
@@ -44,8 +46,14 @@ pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()
         libraries: "lib",
         // The directory may be moved.
         prefix: "${pcfiledir}/../..",
+        compiler: compiler(),
     };
     lay_out(workspace, &archive, &layout)
+}
+
+/// The C compiler that `CC` names.
+pub fn compiler() -> OsString {
+    std::env::var_os("CC").unwrap_or_else(|| "cc".into())
 }
 
 /// Installs everything, from an archive that cargo has built.
@@ -54,7 +62,7 @@ pub fn lay_out(workspace: &Workspace, archive: &Path, layout: &Layout) -> Result
     let package = root.join("crates/umsg-c");
     let library = layout.root.join(layout.libraries);
     put(archive, &library.join("libumsg.a"))?;
-    link(workspace, archive, &library)?;
+    link(workspace, archive, &library, &layout.compiler)?;
     put(&header::path(root), &layout.root.join("include/umsg.h"))?;
     for names in [
         "include/umsg/mqueue.h",
@@ -87,15 +95,14 @@ fn build(workspace: &Workspace, release: bool) -> Result<PathBuf> {
 }
 
 /// Links the shared library, with its name and its versions of symbols, and makes the two names that lead to it.
-fn link(workspace: &Workspace, archive: &Path, directory: &Path) -> Result<()> {
+fn link(workspace: &Workspace, archive: &Path, directory: &Path, compiler: &OsStr) -> Result<()> {
     let version = env!("CARGO_PKG_VERSION");
     let major = version.split('.').next().unwrap_or(version);
     let soname = format!("libumsg.so.{major}");
     let file = format!("libumsg.so.{version}");
-    let compiler = std::env::var_os("CC").unwrap_or_else(|| "cc".into());
     let map = workspace.root.join("crates/umsg-c/umsg.map");
     replace(&directory.join(&file), |new| {
-        let mut link = workspace.command(&compiler);
+        let mut link = workspace.command(compiler);
         link.arg("-shared")
             .arg("-o")
             .arg(new)

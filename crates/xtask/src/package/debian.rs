@@ -137,6 +137,7 @@ impl<'a> Packages<'a> {
             root: &all.root,
             libraries: &self.libraries,
             prefix: "/usr",
+            compiler: c::compiler(),
         };
         c::lay_out(self.workspace, &build.file("libumsg_c.a"), &layout)?;
         let library = self.tree("libumsg0")?;

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use self::output::{Output, Tests};
+pub use self::output::{Output, Tests};
 use self::plan::Plan;
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;

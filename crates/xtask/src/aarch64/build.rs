@@ -1,0 +1,270 @@
+//! Builds what runs on the machine.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+use umsg_testkit::compile::{COMPILED, Compile};
+use umsg_testkit::programs::{flags, of_c_library, of_drop_in, run_path};
+use umsg_testkit::run::PART;
+
+use super::programs::{GROUPS, OF_C_LIBRARY, OF_DROP_IN, Program, Selection, UNIT, target_name};
+use super::{COMPILER, TARGET, directory};
+use crate::c;
+use crate::failure::{Context as _, Failure, Result};
+use crate::interrupt;
+use crate::shell;
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// The profile of Cargo.toml.
+const PROFILE: &str = "aarch64";
+/// The features of umsg. The tests of tokio are about code that is the same on each processor.
+pub const FEATURES: &str = "umsg/crash-points";
+const DROP_IN: &str = "libumsg_preload.so";
+
+/// Everything that goes into the machine, with the paths that it has here.
+pub struct Built {
+    pub programs: Vec<Program>,
+    pub files: Vec<PathBuf>,
+    /// Directories that the programs expect.
+    pub directories: Vec<PathBuf>,
+    /// The variables of the programs' environment.
+    pub variables: Vec<(&'static str, PathBuf)>,
+}
+
+impl Built {
+    pub fn make(workspace: &Workspace, selection: &Selection, steps: &mut Steps) -> Result<Self> {
+        let target = workspace.target.join(TARGET);
+        let mut built = Self {
+            programs: Vec::new(),
+            files: Vec::new(),
+            directories: vec![workspace.target.join("tmp"), target.join("tmp")],
+            variables: vec![
+                (COMPILED, "yes".into()),
+                (PART, "20".into()),
+                // As PART, of the tests with random input.
+                ("PROPTEST_CASES", "16".into()),
+            ],
+        };
+        // The first group has the drop-in and the C library.
+        let is_needed = |group: &[&str]| {
+            group
+                .iter()
+                .any(|name| !selection.of_crate(name).is_empty())
+        };
+        for (place, group) in GROUPS.into_iter().enumerate() {
+            if place == 0 || is_needed(group) {
+                for mut command in commands(workspace, selection, group) {
+                    steps.need(&format!("build of {}", group.join(", ")), &mut command)?;
+                    built.add_tests(&mut command, selection)?;
+                }
+            }
+        }
+        let library = target.join(PROFILE).join(DROP_IN);
+        built.files.push(library.clone());
+        built.variables.push(("UMSG_PRELOAD_LIBRARY", library));
+        built.add_programs_of_drop_in(&target, selection)?;
+        built.add_c_library(workspace, &target, selection)?;
+        Ok(built)
+    }
+
+    /// Adds the programs that cargo has built: the second run only names them.
+    fn add_tests(&mut self, list: &mut Command, selection: &Selection) -> Result<()> {
+        list.args(["--quiet", "--message-format", "json"]);
+        let output = interrupt::output(list)?;
+        if !output.status.success() {
+            return Err(Failure::new(format!("{} failed", shell::line(list))));
+        }
+        let text = String::from_utf8_lossy(&output.stdout);
+        let messages = text
+            .lines()
+            .filter_map(|line| serde_json::from_str(line).ok());
+        let mut programs = Vec::new();
+        let mut files = BTreeSet::new();
+        for message in messages {
+            let Some(artefact) = Artefact::of(&message) else {
+                continue;
+            };
+            if !artefact.is_test {
+                files.insert(artefact.executable);
+            } else if let Some(place) = selection.place(&artefact.name) {
+                files.insert(artefact.executable.clone());
+                let Artefact {
+                    name,
+                    directory,
+                    executable,
+                    ..
+                } = artefact;
+                programs.push((place, Program::new(name, directory, executable)));
+            }
+        }
+        programs.sort_by_key(|(place, _)| *place);
+        self.programs
+            .extend(programs.into_iter().map(|(_, program)| program));
+        self.directories.extend(
+            self.programs
+                .iter()
+                .map(|program| program.directory.clone()),
+        );
+        self.files.extend(files);
+        Ok(())
+    }
+
+    fn add_programs_of_drop_in(&mut self, target: &Path, selection: &Selection) -> Result<()> {
+        let workshop = workshop(target, "umsg-preload")?;
+        let selected = selection.of_crate("umsg-preload");
+        let mut all = Vec::new();
+        for test in selected.into_iter().filter(|test| *test != UNIT) {
+            let others = OF_DROP_IN.iter().find(|(name, _)| *name == test);
+            let others = others.map_or(&[][..], |(_, programs)| *programs);
+            if !others.iter().any(|(_, output, _)| *output == test) && test != "sandboxed" {
+                all.push(of_drop_in::<&str>(compiler(), test, &workshop, test, &[]));
+            }
+            let others = others.iter();
+            all.extend(others.map(|(name, output, flags)| {
+                of_drop_in(compiler(), name, &workshop, output, flags)
+            }));
+        }
+        self.compile(all)
+    }
+
+    /// Installs the C library below a prefix, and compiles the programs of its tests.
+    fn add_c_library(
+        &mut self,
+        workspace: &Workspace,
+        target: &Path,
+        selection: &Selection,
+    ) -> Result<()> {
+        let prefix = directory(workspace).join("prefix");
+        let layout = c::Layout {
+            root: &prefix,
+            libraries: "lib",
+            prefix: "${pcfiledir}/../..",
+            compiler: COMPILER.into(),
+        };
+        c::lay_out(
+            workspace,
+            &target.join(PROFILE).join("libumsg_c.a"),
+            &layout,
+        )?;
+        let library = prefix.join("lib");
+        for entry in fs::read_dir(&library).context(library.display())? {
+            let file = entry.context(library.display())?.path();
+            if file.to_string_lossy().contains(".so") {
+                self.files.push(file);
+            }
+        }
+        self.variables.push(("UMSG_C_PREFIX", prefix.clone()));
+        if !selection.has("umsg-c/programs") {
+            return Ok(());
+        }
+        let mut linking = flags(&prefix);
+        linking.push(run_path(&prefix));
+        let workshop = workshop(target, "umsg-c")?;
+        let compile = |name: &str| {
+            let output = format!("{name}-c11");
+            of_c_library(
+                compiler(),
+                &format!("{name}.c"),
+                &workshop,
+                &output,
+                &["-std=c11"],
+                &linking,
+            )
+        };
+        self.compile(OF_C_LIBRARY.into_iter().map(compile).collect())
+    }
+
+    /// Compiles C programs, a part of them in each thread, and adds them.
+    fn compile(&mut self, mut programs: Vec<Compile>) -> Result<()> {
+        interrupt::check()?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let part = programs.len().div_ceil(cores).max(1);
+        std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            while !programs.is_empty() {
+                let rest = programs.split_off(part.min(programs.len()));
+                let part = std::mem::replace(&mut programs, rest).into_iter();
+                let compile = || part.map(Compile::run).collect::<Vec<_>>();
+                threads.push(scope.spawn(compile));
+            }
+            for thread in threads {
+                let compiled = thread.join();
+                let compiled =
+                    compiled.map_err(|_| Failure::new("a C program does not compile"))?;
+                self.files.extend(compiled);
+            }
+            Ok(())
+        })
+    }
+}
+
+fn compiler() -> Command {
+    Command::new(COMPILER)
+}
+
+/// Makes the directory in which the tests of a crate look for their programs.
+fn workshop(target: &Path, name: &str) -> Result<PathBuf> {
+    let workshop = target.join("tmp").join(name);
+    fs::create_dir_all(&workshop).context(workshop.display())?;
+    Ok(workshop)
+}
+
+/// A program that cargo has built.
+struct Artefact {
+    name: String,
+    directory: PathBuf,
+    executable: PathBuf,
+    is_test: bool,
+}
+
+impl Artefact {
+    fn of(message: &Value) -> Option<Self> {
+        let executable = message["executable"].as_str()?;
+        let directory = Path::new(message["manifest_path"].as_str()?).parent()?;
+        let of_crate = directory.file_name()?.to_str()?;
+        let is_test = message["profile"]["test"] == true;
+        let target = &message["target"];
+        let name = match is_test {
+            true => target_name(target)?,
+            false => target["name"].as_str()?,
+        };
+        Some(Self {
+            name: format!("{of_crate}/{name}"),
+            directory: directory.to_owned(),
+            executable: executable.into(),
+            is_test,
+        })
+    }
+}
+
+/// The commands that build a group of crates: its libraries, its programs and the selected integration tests; then its unit tests, if any are selected.
+///
+/// The first builds the drop-in and the C library together with tests, so that the engines get the features that they have in all of these, and are built once.
+fn commands(workspace: &Workspace, selection: &Selection, group: &[&str]) -> Vec<Command> {
+    let mut names = BTreeSet::new();
+    let mut build = cargo(workspace, &["build", "--lib", "--bins"], group);
+    for name in group {
+        names.extend(selection.of_crate(name));
+    }
+    let has_units = names.remove(UNIT);
+    for name in names {
+        build.args(["--test", name]);
+    }
+    let units = has_units.then(|| cargo(workspace, &["test", "--no-run", "--lib"], group));
+    std::iter::once(build).chain(units).collect()
+}
+
+/// All crates of the group, so that the features of the dependencies do not depend on the selection.
+fn cargo(workspace: &Workspace, arguments: &[&str], group: &[&str]) -> Command {
+    let mut cargo = workspace.cargo(arguments);
+    cargo
+        .args(group.iter().flat_map(|name| ["--package", name]))
+        .args(["--features", FEATURES])
+        .args(["--locked", "--target", TARGET, "--profile", PROFILE])
+        .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
+    cargo
+}

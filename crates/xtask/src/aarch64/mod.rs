@@ -1,0 +1,88 @@
+//! `cargo xtask aarch64`: tests on an emulated aarch64 machine.
+//!
+//! QEMU emulates a machine with two cores. It runs a kernel of Debian with a file system in memory: the cross-built test programs, the drop-in, the
+//! C library, C programs compiled beforehand, glibc, and BusyBox. All files of the build have the paths that they have here, so a test finds what
+//! it finds on the machine where it was built.
+//!
+//! ```text
+//! target/aarch64-machine/debian/vmlinuz, busybox    fetched once
+//!                        files.cpio                 the file system
+//!                        console.log                all that the machine has printed
+//! ```
+//!
+//! Emulation by user-mode QEMU is not possible: it refuses set_robust_list(2), without which umsg refuses to work.
+//! The emulated cores access memory in the strong order of the processor below. Orderings are what the models under loom check.
+
+mod build;
+mod fetch;
+mod image;
+mod machine;
+mod needs;
+mod programs;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use self::build::Built;
+use self::machine::Machine;
+use self::programs::Selection;
+use crate::failure::{Context as _, Result};
+use crate::interrupt;
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// Rust's target.
+const TARGET: &str = "aarch64-unknown-linux-gnu";
+/// The C compiler, which also links.
+const COMPILER: &str = "aarch64-linux-gnu-gcc";
+
+/// The choices of `cargo xtask aarch64`.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Options {
+    /// Run the test programs whose names contain this text, such as umsg/crash_points or umsg-preload, in the place of the default ones
+    filter: Option<String>,
+    /// Run only the tests whose names contain this text
+    #[arg(long, value_name = "TEXT")]
+    test: Option<String>,
+    /// Run all test programs that need nothing but this machine, in the place of the choice for CI
+    #[arg(long, conflicts_with = "filter")]
+    full: bool,
+    /// The processor, by its name in QEMU; cortex-a72 has no atomic instructions and makes loops of exclusive loads and stores
+    #[arg(long, value_name = "NAME", default_value = "neoverse-n1")]
+    cpu: String,
+}
+
+/// Builds the test programs and runs them on the machine. Fails if one of them fails.
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    interrupt::install();
+    needs::check(workspace)?;
+    let start = Instant::now();
+    let selection = Selection::new(workspace, options.filter.as_deref(), options.full)?;
+    let directory = directory(workspace);
+    fs::create_dir_all(&directory).context(directory.display())?;
+    let debian = fetch::debian(workspace, &directory)?;
+    let mut steps = Steps::new(workspace.root.clone());
+    let built = Built::make(workspace, &selection, &mut steps)?;
+    let files = directory.join("files.cpio");
+    let script = machine::script(&built.programs, &built.variables, options.test.as_deref());
+    image::write(workspace, &files, &debian, &built, &script)?;
+    println!(
+        "\n==> {} test programs on an emulated {} (after {} s)",
+        built.programs.len(),
+        options.cpu,
+        start.elapsed().as_secs()
+    );
+    let machine = Machine {
+        kernel: &debian.kernel,
+        files: &files,
+        cpu: &options.cpu,
+        console: directory.join("console.log"),
+    };
+    machine.run(&built.programs)
+}
+
+/// The directory of everything that this task makes beside cargo's files.
+fn directory(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("aarch64-machine")
+}

@@ -1,0 +1,211 @@
+//! The test programs that run on the machine.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::build::FEATURES;
+use crate::failure::{Failure, Result};
+use crate::workspace::Workspace;
+
+/// The crates with tests for the machine, in groups that cargo builds together. The command and the conformance cases use more features of the dependencies:
+/// together with them cargo would build a second library.
+pub const GROUPS: [&[&str]; 2] = [
+    &["umsg-shm", "umsg", "umsg-preload", "umsg-c"],
+    &["umsg-cli", "umsg-conformance"],
+];
+
+/// The name of a crate's unit tests, in the place of a file's name.
+pub const UNIT: &str = "unit";
+
+/// The choice for CI: each crate's assembly and layouts, system calls and C structures. The rest of the tests is about code that is the same on each
+/// processor.
+const CHOICE: &[&str] = &[
+    "umsg-shm/unit",
+    "umsg/unit",
+    "umsg/clocks",
+    "umsg/compatibility",
+    "umsg/consent",
+    "umsg/crash_policies",
+    "umsg/ring",
+    "umsg/semantics",
+    "umsg/signals",
+    "umsg/truncation",
+    "umsg-preload/unit",
+    "umsg-preload/cancellation",
+    "umsg-preload/descriptor",
+    "umsg-preload/messages",
+    "umsg-preload/processes",
+    "umsg-preload/stack",
+    "umsg-c/programs",
+];
+
+/// Programs that can't run on the machine, or say nothing there.
+const LEFT_OUT: &[(&str, &str)] = &[
+    (
+        "umsg-preload/symbols",
+        "needs nm, and names versions of symbols of x86-64",
+    ),
+    ("umsg-c/examples", "compiles programs"),
+    ("umsg-c/installed", "compiles programs"),
+];
+
+/// Tests of a program that alone are run.
+const ONLY: &[(&str, &[&str])] = &[("umsg-c/programs", &["in_c11"])];
+
+/// The time that a program may take.
+const LIMIT: Duration = Duration::from_secs(300);
+
+/// A test program.
+pub struct Program {
+    /// The crate and the file, such as `umsg/crash_points`.
+    pub name: String,
+    /// The directory of the crate, in which cargo would run the program.
+    pub directory: PathBuf,
+    pub executable: PathBuf,
+    pub arguments: Vec<String>,
+    pub limit: Duration,
+}
+
+impl Program {
+    pub fn new(name: String, directory: PathBuf, executable: PathBuf) -> Self {
+        let of = |table: &'static [(&str, &'static [&'static str])]| {
+            let row = table.iter().find(|(program, _)| *program == name);
+            row.map_or(&[][..], |(_, tests)| *tests)
+        };
+        Self {
+            arguments: of(ONLY).iter().map(|test| (*test).to_owned()).collect(),
+            name,
+            directory,
+            executable,
+            limit: LIMIT,
+        }
+    }
+}
+
+/// The selected programs, by name.
+pub struct Selection {
+    names: Vec<String>,
+}
+
+impl Selection {
+    /// Those whose names contain the filter, all, or those for CI.
+    pub fn new(workspace: &Workspace, filter: Option<&str>, is_full: bool) -> Result<Self> {
+        let mut names = all(workspace)?;
+        match filter {
+            Some(text) => names.retain(|name| name.contains(text)),
+            None if is_full => {}
+            None => {
+                if let Some(unknown) = CHOICE
+                    .iter()
+                    .find(|one| !names.iter().any(|name| name == *one))
+                {
+                    return Err(Failure::new(format!(
+                        "{unknown} is chosen, and no test program"
+                    )));
+                }
+                names.retain(|name| CHOICE.contains(&name.as_str()));
+            }
+        }
+        names.retain(|name| {
+            let reason = LEFT_OUT.iter().find(|(program, _)| program == name);
+            if let (Some((_, reason)), true) = (reason, is_full || filter.is_some()) {
+                println!("skipped: {name}: {reason}");
+            }
+            reason.is_none()
+        });
+        match names.is_empty() {
+            true => Err(Failure::new("no test program has such a name")),
+            false => Ok(Self { names }),
+        }
+    }
+
+    /// Returns whether a program is selected.
+    pub fn has(&self, name: &str) -> bool {
+        self.names.iter().any(|one| one == name)
+    }
+
+    /// Returns the selected programs of a crate, without its name.
+    pub fn of_crate(&self, name: &str) -> Vec<&str> {
+        let parts = self.names.iter().filter_map(|one| one.split_once('/'));
+        let of_crate = parts.filter(|(of, _)| *of == name);
+        of_crate.map(|(_, program)| program).collect()
+    }
+
+    /// The place of a program in the order of the crates and their files.
+    pub fn place(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|one| one == name)
+    }
+}
+
+/// Returns the names of all test programs of the crates.
+fn all(workspace: &Workspace) -> Result<Vec<String>> {
+    let metadata = workspace.metadata()?;
+    let packages = metadata["packages"].as_array();
+    let package = |name: &str| {
+        let found = packages?.iter().find(|package| package["name"] == name)?;
+        found["targets"].as_array().cloned()
+    };
+    let mut names = Vec::new();
+    for name in GROUPS.concat() {
+        let targets = package(name).unwrap_or_default();
+        let of = |target: &Value| Some(format!("{name}/{}", target_name(target)?));
+        let mut of_crate: Vec<_> = targets.iter().filter_map(of).collect();
+        // The unit tests come first.
+        of_crate.sort_by_key(|name| (!name.ends_with(UNIT), name.clone()));
+        names.extend(of_crate);
+    }
+    Ok(names)
+}
+
+/// Returns the name of a target's tests; None if it has none that are of interest.
+pub fn target_name(target: &Value) -> Option<&str> {
+    let kinds = target["kind"].as_array()?;
+    let is = |kind: &str| kinds.iter().any(|one| one == kind);
+    if is("test") {
+        let features = target["required-features"].as_array();
+        let has = |feature: &Value| {
+            feature
+                .as_str()
+                .is_some_and(|name| FEATURES.ends_with(name))
+        };
+        let is_built = features.is_none_or(|features| features.iter().all(has));
+        return target["name"].as_str().filter(|_| is_built);
+    }
+    let is_library = ["lib", "cdylib", "staticlib"].into_iter().any(is);
+    is_library.then_some(UNIT)
+}
+
+/// A C program of the drop-in's tests: the source, the output, and further arguments for the compiler.
+pub type Compiled = (&'static str, &'static str, &'static [&'static str]);
+
+/// The C programs of a test program of the drop-in, apart from one of its own name with the usual arguments.
+pub const OF_DROP_IN: &[(&str, &[Compiled])] = &[
+    (
+        "handlers",
+        &[("allocator", "liballocator.so", &["-shared", "-fPIC"])],
+    ),
+    ("sandboxed", &[("sandbox", "sandbox", &[])]),
+    (
+        "stack",
+        &[("stack", "stack", &["-Wl,-z,now", "-Wno-format-truncation"])],
+    ),
+];
+
+/// The programs of the C library's tests.
+pub const OF_C_LIBRARY: [&str; 13] = [
+    "open",
+    "messages",
+    "batch",
+    "look",
+    "threads",
+    "in_place",
+    "pollfd",
+    "snapshot",
+    "notify",
+    "typed",
+    "ring",
+    "exhaustion",
+    "handlers",
+];
