@@ -36,11 +36,18 @@ pub struct Steps {
 pub struct Beside {
     what: String,
     child: Child,
-    /// What it prints, and the time until it prints no more.
-    output: Option<JoinHandle<io::Result<(Vec<u8>, Duration)>>>,
+    output: Option<JoinHandle<io::Result<Printed>>>,
     /// The commands to be printed if this one fails.
     line: String,
     again: again::Command,
+}
+
+/// The output of a command that has ended.
+#[derive(Default)]
+struct Printed {
+    bytes: Vec<u8>,
+    /// The time until then.
+    took: Duration,
 }
 
 struct Done {
@@ -147,9 +154,10 @@ impl Steps {
         let start = Instant::now();
         let (child, mut printed) = spawn(command.process_group(0))?;
         let output = std::thread::spawn(move || {
-            let mut output = Vec::new();
-            let read = printed.read_to_end(&mut output);
-            read.map(|_| (output, start.elapsed()))
+            let mut bytes = Vec::new();
+            printed.read_to_end(&mut bytes)?;
+            let took = start.elapsed();
+            Ok(Printed { bytes, took })
         });
         Ok(Beside {
             what: what.to_owned(),
@@ -309,9 +317,9 @@ fn done(
 impl Beside {
     fn end(mut self) -> Result<Done> {
         let printed = self.output.take().and_then(|thread| thread.join().ok());
-        let printed = printed.unwrap_or_else(|| Ok((Vec::new(), Duration::ZERO)));
-        let (printed, took) = printed.context(&self.what)?;
-        let printed = String::from_utf8_lossy(&printed);
+        let printed = printed.unwrap_or_else(|| Ok(Printed::default()));
+        let Printed { bytes, took } = printed.context(&self.what)?;
+        let printed = String::from_utf8_lossy(&bytes);
         print!("{printed}");
         let mut output = Output::default();
         printed.lines().for_each(|line| output.add(line));
