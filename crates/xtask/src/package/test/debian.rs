@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::super::{Files, VERSION};
+use super::super::{Files, VERSION, versions};
 use super::root::{Root, User};
 use crate::failure::{Context as _, Result};
 use crate::steps::Steps;
@@ -21,6 +21,9 @@ const PACKAGES: [&str; 9] = [
     "systemd",
     "zsh",
 ];
+
+/// Debian 11, with glibc 2.31.
+const OLD: &str = "bullseye";
 
 /// The steps of an ordinary user with Debian's packages.
 const ORDINARY: [(&str, &str); 5] = [
@@ -151,4 +154,40 @@ fn put_programs(workspace: &Workspace, root: &Root) -> Result<()> {
         root.put(&path, &format!("/test/{name}"))?;
     }
     Ok(())
+}
+
+/// Tests the archive on the oldest Debian that can be fetched. A linker for an old glibc makes the program: it takes its functions from
+/// librt, as programs of that time do.
+pub fn run_old(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
+    let root = Root::old_debian(workspace, OLD, steps)?;
+    root.put(
+        &files.find(&format!("umsg-{VERSION}-linux"))?,
+        "/packages/umsg.tar.gz",
+    )?;
+    let directory = super::super::directory(workspace);
+    let program = directory.join("mqsend-old");
+    let (major, minor) = versions::OLDEST;
+    let mut compile = workspace.command(directory.join("tools/bin/python"));
+    compile.args(["-m", "ziglang", "cc", "-target"]);
+    compile.arg(format!("x86_64-linux-gnu.{major}.{minor}"));
+    compile.arg("packaging/test/mqsend.c").arg("-lrt");
+    compile.arg("-o").arg(&program);
+    let what = format!("old glibc: a program for glibc {major}.{minor}");
+    steps.need(&what, &mut compile)?;
+    root.put(&program, "/usr/bin/mqsend")?;
+    let install = "\
+        echo 'ann:x:1000:1000::/home/ann:/bin/sh' >>/etc/passwd
+        mkdir -p /home/ann && chown 1000:1000 /home/ann && ldd --version | head -1
+        cd /packages && tar -xzf umsg.tar.gz && umsg-*/install.sh && umsg --version";
+    let install = &mut root.script(User::Root, install);
+    steps.need("old glibc: install.sh", install)?;
+    let script = "\
+        if mqsend /q hello; then echo 'the kernel has no limit here' >&2; exit 1; fi
+        test \"$(umsg run -- mqsend /q hello)\" = 'hello, priority 7'
+        umsg ls && umsg ls | grep /q
+        umsg create /jobs --max-messages 64K --message-size 64
+        umsg run -- mqsend /jobs first && umsg send /jobs second && test \"$(umsg recv /jobs)\" = second
+        test \"$(umsg run -- bash -c 'cat /etc/debian_version | head -c 3')\" = 11.";
+    let mut step = root.script(User::Ann, script);
+    steps.run("old glibc: umsg run", &mut step)
 }

@@ -21,6 +21,7 @@ pub fn run(
     }
     if options.has(Kind::Tarball) {
         debian::run_tarball(workspace, files, steps)?;
+        debian::run_old(workspace, files, steps)?;
         musl::run(workspace, files, steps)?;
     }
     Ok(())

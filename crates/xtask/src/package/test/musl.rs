@@ -1,22 +1,24 @@
-//! The archive in a system that has musl and no glibc: musl's dynamic linker, BusyBox as a static program, and a program of the test.
+//! The archive in a system that has musl and no glibc: musl's dynamic linker, BusyBox as a static program, and programs of the tests; and in
+//! Alpine.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::super::build::text;
 use super::super::{Files, VERSION, missing};
 use super::root::{Root, User};
-use crate::failure::{Failure, Result};
+use crate::failure::Result;
+use crate::musl::{BUSYBOX, COMPILER, need_busybox};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
 /// musl's dynamic linker, which is also its libc, in Debian's package musl.
 const LINKER: &str = "/lib/ld-musl-x86_64.so.1";
-/// Debian's package busybox-static.
-const BUSYBOX: &str = "/bin/busybox";
+
+/// Names an archive of tar with the files of an Alpine system.
+const ALPINE: &str = "UMSG_TEST_ALPINE";
 
 const INSTALL: &str = "\
     cd /packages && tar -xzf umsg.tar.gz && umsg-*/install.sh && umsg --version
-    echo 'root:x:0:0::/root:/bin/sh' >/etc/passwd
+    test -e /etc/passwd || echo 'root:x:0:0::/root:/bin/sh' >/etc/passwd
     echo 'ann:x:1000:1000::/home/ann:/bin/sh' >>/etc/passwd
     mkdir -p /home/ann && chown 1000:1000 /home/ann";
 
@@ -41,36 +43,45 @@ const ORDINARY: [(&str, &str); 3] = [
     ),
 ];
 
-/// Tests the archive.
+/// C programs of the drop-in's tests, and some of their cases.
+const PROGRAMS: [(&str, &[&str]); 5] = [
+    (
+        "layout",
+        &[
+            "msgctl_fills_every_field",
+            "msg_info_fills_every_field",
+            "mq_getattr_fills_every_field",
+            "a_deadline_beyond_2106_is_a_deadline",
+        ],
+    ),
+    ("messages", &["errors_come_in_the_kernels_order"]),
+    (
+        "notify",
+        &[
+            "a_thread_is_started_for_each_message",
+            "a_thread_may_register_again",
+        ],
+    ),
+    (
+        "epoll",
+        &[
+            "edges_cross_processes",
+            "a_child_that_starts_a_program_leaves_its_parents_registration",
+        ],
+    ),
+    ("sysv", &["messages_are_picked_by_type"]),
+];
+
+/// Tests the archive beside musl's dynamic linker and BusyBox, and in Alpine, if there is an archive of its root.
 pub fn run(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
-    for (file, package) in [(LINKER, "musl"), (BUSYBOX, "busybox-static")] {
-        if !Path::new(file).exists() {
-            return Err(missing(file, package));
-        }
+    if !Path::new(LINKER).exists() {
+        return Err(missing(LINKER, "musl"));
     }
-    let linked = text(workspace.command("ldd").arg(BUSYBOX)).unwrap_or_default();
-    if linked.contains("libc.so.6") {
-        return Err(Failure::new(format!(
-            "{BUSYBOX} needs glibc; apt-get install busybox-static"
-        )));
-    }
+    need_busybox(workspace)?;
+    let programs = compile(workspace, steps)?;
     let root = Root::empty(workspace, "musl")?;
     root.put(Path::new(LINKER), LINKER)?;
     root.put(Path::new(BUSYBOX), BUSYBOX)?;
-    root.put(
-        &files.find(&format!("umsg-{VERSION}-linux"))?,
-        "/packages/umsg.tar.gz",
-    )?;
-    for (compiler, name) in [("musl-gcc", "mqsend"), ("cc", "glibc")] {
-        let program = super::super::directory(workspace).join(name);
-        let mut compile = workspace.command(compiler);
-        compile
-            .arg("-o")
-            .arg(&program)
-            .arg("packaging/test/mqsend.c");
-        steps.need(&format!("musl: a program, by {compiler}"), &mut compile)?;
-        root.put(&program, &format!("/usr/bin/{name}"))?;
-    }
     for directory in ["/etc", "/usr/sbin", "/sbin", "/root"] {
         super::super::tree::succeed(
             workspace
@@ -85,11 +96,85 @@ pub fn run(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()
             .args(["-s", "busybox"])
             .arg(root.path("/bin/sh")),
     )?;
-    let install = format!("/bin/busybox --install -s /usr/bin\n{INSTALL}");
-    steps.need("musl: install.sh", &mut root.script(User::Root, &install))?;
-    for (what, script) in ORDINARY {
-        let mut step = root.script(User::Ann, script);
-        steps.run(&format!("musl: {what}"), &mut step)?;
+    let begin = "/bin/busybox --install -s /usr/bin";
+    test_in(&root, "musl", begin, &programs, files, steps)?;
+    match std::env::var_os(ALPINE) {
+        Some(archive) => {
+            let root = Root::of_archive(workspace, "alpine", Path::new(&archive), steps)?;
+            test_in(
+                &root,
+                "Alpine",
+                "cat /etc/alpine-release",
+                &programs,
+                files,
+                steps,
+            )
+        }
+        None => {
+            steps.skip("Alpine", &format!("{ALPINE} names no archive of its root"));
+            Ok(())
+        }
     }
-    Ok(())
+}
+
+/// Compiles the programs, and returns them with their paths in the system.
+fn compile(workspace: &Workspace, steps: &mut Steps) -> Result<Vec<(PathBuf, String)>> {
+    let directory = super::super::directory(workspace);
+    let mut programs = Vec::new();
+    let mut add = |compiler: &str, source: &str, name: &str| -> Result<()> {
+        let program = directory.join(name);
+        let mut words = compiler.split_whitespace();
+        let mut compile = workspace.command(words.next().unwrap_or(compiler));
+        compile.args(words).arg("-pthread").arg("-o").arg(&program);
+        compile.arg(source);
+        let what = format!(
+            "musl: {name}, by {}",
+            compiler.split(' ').next().unwrap_or("")
+        );
+        steps.need(&what, &mut compile)?;
+        programs.push((program, format!("/usr/bin/{name}")));
+        Ok(())
+    };
+    add(COMPILER, "packaging/test/mqsend.c", "mqsend")?;
+    add("cc", "packaging/test/mqsend.c", "glibc")?;
+    for (name, _) in PROGRAMS {
+        let source = format!("crates/umsg-preload/tests/programs/{name}.c");
+        add(COMPILER, &source, &format!("cases-{name}"))?;
+    }
+    Ok(programs)
+}
+
+fn test_in(
+    root: &Root,
+    what: &str,
+    begin: &str,
+    programs: &[(PathBuf, String)],
+    files: &Files,
+    steps: &mut Steps,
+) -> Result<()> {
+    root.put(
+        &files.find(&format!("umsg-{VERSION}-linux"))?,
+        "/packages/umsg.tar.gz",
+    )?;
+    for (program, inside) in programs {
+        root.put(program, inside)?;
+    }
+    let install = format!("{begin}\n{INSTALL}");
+    let install = &mut root.script(User::Root, &install);
+    steps.need(&format!("{what}: install.sh"), install)?;
+    for (about, script) in ORDINARY {
+        let mut step = root.script(User::Ann, script);
+        steps.run(&format!("{what}: {about}"), &mut step)?;
+    }
+    let mut cases = String::new();
+    for (name, names) in PROGRAMS {
+        for case in names {
+            cases += &format!("echo {name} {case}; umsg run -- cases-{name} {case}\n");
+        }
+    }
+    let mut step = root.script(User::Ann, &cases);
+    steps.run(
+        &format!("{what}: structures, notifications, events"),
+        &mut step,
+    )
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::super::build::text;
 use super::super::missing;
-use crate::failure::{Context as _, Result};
+use crate::failure::{Context as _, Failure, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
@@ -52,11 +52,47 @@ impl<'a> Root<'a> {
             steps.need("an empty Debian 12", &mut make)?;
             fs::write(&list, wanted).context(list.display())?;
         }
-        let root = Self::empty(workspace, "debian-12")?;
+        Self::of_archive(workspace, "debian-12", &kept, steps)
+    }
+
+    /// An old Debian with nothing but what apt needs, made as [`debian`](Self::debian) makes its system. Old releases have no updates.
+    pub fn old_debian(workspace: &'a Workspace, release: &str, steps: &mut Steps) -> Result<Self> {
+        let mut places = workspace.command("apt-get");
+        let places = text(places.args(["indextargets", "--format", "$(REPO_URI)"]))?;
+        let Some(place) = places.lines().find(|place| place.ends_with("/debian/")) else {
+            return Err(Failure::new("apt knows no place of Debian's packages"));
+        };
+        let roots = super::super::directory(workspace).join("roots");
+        fs::create_dir_all(&roots).context(roots.display())?;
+        let kept = roots.join(format!("debian-{release}.tar"));
+        if !kept.exists() {
+            let unfinished = kept.with_extension("unfinished.tar");
+            let mut make = workspace.command("mmdebstrap");
+            make.args(["--quiet", "--variant=essential"]);
+            make.args([
+                "--dpkgopt=force-unsafe-io",
+                "--aptopt=APT::Sandbox::User \"root\"",
+            ]);
+            make.arg(release).arg(&unfinished);
+            make.arg(format!("deb {place} {release} main"));
+            steps.need(&format!("an empty Debian ({release})"), &mut make)?;
+            fs::rename(&unfinished, &kept).context(kept.display())?;
+        }
+        Self::of_archive(workspace, &format!("debian-{release}"), &kept, steps)
+    }
+
+    /// The system in an archive of tar.
+    pub fn of_archive(
+        workspace: &'a Workspace,
+        name: &str,
+        archive: &Path,
+        steps: &mut Steps,
+    ) -> Result<Self> {
+        let root = Self::empty(workspace, name)?;
         let mut unpack = root.in_namespace();
         unpack.args(["tar", "--extract", "--exclude=./dev/*", "--file"]);
-        unpack.arg(&kept).arg("--directory").arg(&root.directory);
-        steps.need("a copy of the empty Debian 12", &mut unpack)?;
+        unpack.arg(archive).arg("--directory").arg(&root.directory);
+        steps.need(&format!("a copy of {}", archive.display()), &mut unpack)?;
         Ok(root)
     }
 
