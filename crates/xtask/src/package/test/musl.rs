@@ -27,7 +27,7 @@ const ORDINARY: [(&str, &str); 3] = [
         "umsg run -- a program that knows nothing of umsg",
         "if mqsend /q hello; then echo 'the kernel has no limit here' >&2; exit 1; fi
          test \"$(umsg run -- mqsend /q hello)\" = 'hello, priority 7'
-         umsg ls && umsg ls | grep /q | grep ann",
+         umsg ls && umsg ls | grep /q | grep \"$(id -un)\"",
     ),
     (
         "two processes and a queue",
