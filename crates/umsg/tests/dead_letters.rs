@@ -10,10 +10,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
-use support::turn;
 use support::users::{Everybodys, as_user};
+use support::{turn, wait_until};
 use umsg::posix::{self, OpenError, Queue, ReceiveError, Undelivered};
 
+const STUCK: Duration = Duration::from_secs(20);
 const VICTIM: u32 = 65534;
 const STRANGER: u32 = 12345;
 
@@ -340,4 +341,50 @@ fn age(link: &Path) {
         last_modification: then,
     };
     utimensat(CWD, link, &times, AtFlags::SYMLINK_NOFOLLOW).unwrap();
+}
+
+#[test]
+fn a_message_that_expires_while_the_holds_of_the_dead_end_is_no_corruption() {
+    for round in 0..5 {
+        let place = Place::in_turn();
+        let mut options = place.options(4, 8);
+        let live = Duration::from_millis(20);
+        options.time_to_live(live).dead_letter("/dead");
+        let queue = options.open("/q").unwrap();
+        let mut holder = Child::run(|| {
+            let queue = place.open("/q");
+            // In this order: the message comes back first, and then there is room.
+            let lease = || {
+                queue.try_send(b"old", 0).unwrap();
+                queue.try_receive_lease().ok()
+            };
+            let _lease = std::iter::repeat_with(lease).flatten().next();
+            let _room = queue.try_reserve(8).unwrap();
+            std::thread::sleep(STUCK);
+            0
+        });
+        let is_held = || queue.status().attributes.reserved == 1;
+        assert!(wait_until(STUCK, is_held), "round {round}");
+        // Behind them in the list of holds.
+        let mine = queue.try_reserve(8).unwrap();
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| queue.receive_vec_timeout(STUCK));
+            let is_waiting = || queue.status().blocked_receivers == 1;
+            assert!(wait_until(STUCK, is_waiting), "round {round}");
+            std::thread::sleep(2 * live);
+            holder.signal(libc::SIGKILL);
+            holder.expect(Exit::Signal(libc::SIGKILL), "the holder");
+            // The message is too old for the receiver that waits, when it comes back.
+            std::thread::sleep(Duration::from_millis(20));
+            let nothing = queue.try_receive_vec();
+            drop(mine);
+            queue.close_send().unwrap();
+            let end = waiting.join().unwrap();
+            assert_eq!(end, Err(ReceiveError::Closed), "round {round}");
+            assert_eq!(nothing, Err(ReceiveError::Empty), "round {round}");
+        });
+        let now = queue.attributes();
+        assert_eq!((now.messages, now.leased, now.reserved), (0, 0, 0));
+        assert_eq!(place.open("/dead").try_receive_vec().unwrap().data, b"old");
+    }
 }

@@ -67,7 +67,7 @@ impl<S: LeaseStore> Leases<'_, S> {
     }
 
     /// Runs `end` for each lease whose time is up, for each delayed message that is due, and for each lease and reservation whose holder is
-    /// dead.
+    /// dead. `end` may release the record, and claims none: the walk takes a list that grows for a cycle.
     pub(crate) fn end_overdue(
         &self,
         _: ReceiverHeld<'_>,

@@ -101,7 +101,12 @@ impl Engine {
     ) {
         self.foretell_doorbell(receiving, 0, 1);
         self.free_slot(receiving, slot);
-        // The record has ended even if the list of waiters is corrupt.
+        self.settle_freed(receiving, wakes);
+    }
+
+    /// Serves waiters after slots were freed.
+    fn settle_freed(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
+        // The records have ended even if the list of waiters is corrupt.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
@@ -147,7 +152,7 @@ impl Engine {
         if self.policy().time_to_live != 0 {
             self.sweep(receiving)?;
         }
-        let now = clock::monotonic_coarse();
+        let (now, mut has_freed) = (clock::monotonic_coarse(), false);
         Leases::of(self.segment()).end_overdue(receiving, now, |index, record, state| {
             match state {
                 State::Leased => return self.return_lease(receiving, index, record, wakes),
@@ -157,9 +162,15 @@ impl Engine {
             let slot = record.slot.get();
             self.segment().cell(slot)?;
             self.release_record(receiving, index, record)?;
-            self.free_held(receiving, slot, wakes);
+            self.foretell_doorbell(receiving, 0, 1);
+            self.free_slot(receiving, slot);
+            has_freed = true;
             Ok(())
         })?;
+        if has_freed {
+            // Behind the walk over the records: a message that expires while waiters are served gets one.
+            self.settle_freed(receiving, wakes);
+        }
         self.publish_counts(receiving);
         Ok(())
     }
