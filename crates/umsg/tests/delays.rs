@@ -8,7 +8,7 @@ use support::child::{Child, Exit};
 use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
-use umsg::posix::{Queue, ReceiveError, SendError};
+use umsg::posix::{Queue, ReceiveError, Redrive, SendError};
 use umsg_shm::crash;
 
 const STUCK: Duration = Duration::from_secs(20);
@@ -32,7 +32,7 @@ fn a_message_that_is_returned_for_later_does_not_block_younger_ones() {
     let job = queue.try_receive_lease().unwrap();
     let begin = Instant::now();
     job.return_after(DELAY).unwrap();
-    assert_eq!(counts(&queue), (1, 0, 1));
+    assert_eq!(counts(&queue), (1, 0, 1), "it came too early");
     assert_eq!(queue.status().statistics.returned, 1);
     assert_eq!(queue.try_receive_vec().unwrap().data, b"second");
     queue.try_send(b"third", 5).unwrap();
@@ -78,6 +78,60 @@ fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
     queue.try_send(b"a", 0).unwrap();
     queue.try_send(b"b", 0).unwrap();
     assert_eq!(queue.try_send(b"full", 0), Err(SendError::Full));
+}
+
+/// Sends a message for later, lets it become due while no process looks, and sends a younger one by `send`.
+fn expect_in_order_of_time(place: &Place, queue: &Queue, send: impl FnOnce(&Queue), what: &str) {
+    queue
+        .send_after(b"due", 5, Duration::from_millis(1))
+        .unwrap();
+    std::thread::sleep(DELAY);
+    send(queue);
+    let messages = queue.messages(9).unwrap();
+    let order: Vec<_> = messages.iter().map(|peeked| &peeked.data[..]).collect();
+    assert_eq!(order, [&b"due"[..], b"young"], "{what}");
+    assert_eq!(received(queue), b"due", "{what}");
+    assert_eq!(received(queue), b"young", "{what}");
+    assert_eq!(counts(queue), (0, 0, 0), "{what}");
+    let diagnosis = umsg::posix::diagnose(&place.namespace, "/q").unwrap();
+    assert!(diagnosis.is_healthy(), "{what}: {:#?}", diagnosis.problems);
+}
+
+#[test]
+fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
+    let (place, queue) = Place::new().with_queue("/q", 4, 8);
+    let order = |send: fn(&Queue), what: &str| {
+        expect_in_order_of_time(&place, &queue, send, what);
+    };
+    order(|queue| queue.try_send(b"young", 5).unwrap(), "a send");
+    order(|queue| queue.send(b"young", 5).unwrap(), "a blocking send");
+    order(
+        |queue| queue.send_batch(&[(b"young", 5)]).unwrap(),
+        "a batch",
+    );
+    // A reservation that was made before.
+    let mut room = queue.reserve(5).unwrap();
+    room.write_at(0, b"young");
+    let commit = |_: &Queue| room.commit(5).unwrap();
+    expect_in_order_of_time(&place, &queue, commit, "a commit");
+    // A message that comes from a dead-letter queue.
+    let mut options = place.options(4, 8);
+    options.max_deliveries(1).dead_letter("/dead");
+    let jobs = options.open("/jobs").unwrap();
+    jobs.try_send(b"young", 5).unwrap();
+    jobs.try_receive_lease().unwrap().give_back().unwrap();
+    let redrive = |_: &Queue| {
+        let done = place.open("/dead").redrive(&Redrive::new().to("/q"));
+        assert_eq!(done.unwrap().messages, 1);
+    };
+    expect_in_order_of_time(&place, &queue, redrive, "a redrive");
+    // Last: from now on, sends take another path.
+    let _polled = queue.pollable().unwrap();
+    order(|queue| queue.try_send(b"young", 5).unwrap(), "polled");
+    order(
+        |queue| queue.send_batch(&[(b"young", 5)]).unwrap(),
+        "a polled batch",
+    );
 }
 
 #[test]
@@ -153,7 +207,12 @@ fn a_delayed_message_comes_before_the_end_of_a_closed_queue() {
     queue.send_after(b"later", 0, DELAY).unwrap();
     queue.close_send().unwrap();
     assert_eq!(queue.send_after(b"no", 0, DELAY), Err(SendError::Closed));
-    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    let before = queue.try_receive_vec();
+    assert_eq!(
+        before,
+        Err(ReceiveError::Empty),
+        "before the delayed message"
+    );
     assert_eq!(received(&queue), b"later");
     assert_eq!(queue.receive_vec(), Err(ReceiveError::Closed));
 }

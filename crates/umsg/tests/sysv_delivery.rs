@@ -39,6 +39,27 @@ fn blocked_receivers(queue: &Queue, count: usize) {
 }
 
 #[test]
+fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
+    let (_place, queue) = Place::new().with_sysv_queue(KEY);
+    let order = |send: fn(&Queue), what: &str| {
+        queue
+            .send_after(5, b"due", Duration::from_millis(1))
+            .unwrap();
+        std::thread::sleep(DELAY);
+        send(&queue);
+        assert_eq!(received(&queue), b"due", "{what}");
+        assert_eq!(received(&queue), b"young", "{what}");
+        assert_eq!(counts(&queue), (0, 0, 0), "{what}");
+    };
+    order(|queue| queue.try_send(5, b"young").unwrap(), "a send");
+    order(|queue| queue.send(5, b"young").unwrap(), "a blocking send");
+    order(
+        |queue| queue.send_batch(&[(5, b"young")]).unwrap(),
+        "a batch",
+    );
+}
+
+#[test]
 fn a_returned_message_waits_alone_and_has_its_old_place() {
     let (place, queue) = Place::new().with_sysv_queue(KEY);
     for message in [&b"first"[..], b"second", b"third"] {

@@ -15,7 +15,7 @@ use crate::time;
 ///
 /// As umsg_msgsnd(3), but receivers get the message not before `delay` nanoseconds have passed; msgrcv(2) of a program under `umsg run`, too.
 /// Until then the message takes room in the queue, and `delayed` of umsg_msg_status(3) counts it. It then takes its place behind the messages
-/// that are there. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
+/// that were sent until then, and before those that are sent later. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
 ///
 /// If the queue has no room, the call waits until there is room; with `IPC_NOWAIT` in `msgflg` it fails. The delay begins when there is room.
 ///

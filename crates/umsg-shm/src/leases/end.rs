@@ -14,8 +14,13 @@ impl LeaseRoots {
     /// Returns whether a scan of the holders is due: a lease has expired, or the last scan for dead holders was some time ago.
     pub(crate) fn is_look_due(&self, now: u64) -> bool {
         // Relaxed: decides only whether to scan. The same holds for all loads below.
+        self.is_due(now) || self.look_after.load(Ordering::Relaxed) < now
+    }
+
+    /// Returns whether a lease has expired, or a delayed message is due. May return true too often, because a lease can end earlier.
+    pub(crate) fn is_due(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
-        (due != 0 && due <= now) || self.look_after.load(Ordering::Relaxed) < now
+        due != 0 && due <= now
     }
 
     /// Returns the reading of the monotonic clock, in nanoseconds, at which a look at the leases finds the next one over; [`u64::MAX`] for none.

@@ -11,7 +11,7 @@
 //! A stream is at its end if no message is left and none can come back: no lease is open, and no offer is under way. A process that
 //! dies after the store to the bit has closed the queue. The waiters that it did not wake look at the end of their slice.
 
-use super::{DeferredWakes, Engine, Refused, SEND_CLOSED};
+use super::{COUNTED, DELAYED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::leases;
@@ -36,6 +36,35 @@ impl Engine {
             true => Err(Refused::Closed),
             false => Ok(()),
         }
+    }
+
+    /// Begins a send under the receiver lock: refuses a send to a closed queue, and stores the messages that are due, so that the new message
+    /// comes behind them.
+    #[inline(always)]
+    pub(super) fn begin_to_send(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        match self.segment().fixed().wait_flags.attention() & (SEND_CLOSED | COUNTED | DELAYED) {
+            0 => Ok(()),
+            _ => self.begin_to_send_slow(receiving, me, wakes),
+        }
+    }
+
+    #[cold]
+    fn begin_to_send_slow(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        self.check_producers(receiving, me, wakes)?;
+        if self.may_be_due() {
+            self.reclaim_and_serve(receiving, wakes)?;
+        }
+        Ok(())
     }
 
     /// Returns whether no message is left in a closed queue, and none can come back.

@@ -64,6 +64,9 @@ impl Engine {
         let before = kind.load(Ordering::Relaxed);
         let now = before.wrapping_add_signed(change);
         kind.store(now, Ordering::Relaxed);
+        if state == State::Delayed {
+            self.note_delayed(receiving);
+        }
         if matches!(state, State::Aside | State::Moving) {
             self.count_held(
                 receiving,

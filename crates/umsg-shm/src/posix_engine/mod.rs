@@ -94,6 +94,8 @@ pub const SEND_CLOSED: u32 = 8;
 
 /// A bit of the attention word: processes count as producers, and the end of the last one closes the queue. Never cleared.
 pub(crate) const COUNTED: u32 = 16;
+/// A bit of the attention word: a message is delayed. Set and cleared under the receiver lock.
+pub(crate) const DELAYED: u32 = 32;
 
 /// The reason why an attempt did not succeed.
 pub type Refused = waiters::wait::Refused<NoSlot>;

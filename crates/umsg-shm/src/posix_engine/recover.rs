@@ -86,6 +86,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     // The counts are published after waiters for room were served.
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
+    engine.note_delayed(receiving);
     engine.find_registration(receiving);
     fixed.note_receiver_repair(receiving);
     Ok(())

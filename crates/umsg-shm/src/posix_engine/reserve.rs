@@ -167,7 +167,7 @@ impl Engine {
     ) -> Result<bool, Refused> {
         self.prepare_commit(me, key, Deadline::Never)?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
-            self.check_producers(receiving, me, wakes)?;
+            self.begin_to_send(receiving, me, wakes)?;
             match self.reserved(handle)? {
                 Some(record) => {
                     self.commit_locked(receiving, me, handle, record, (len, key), wakes)?

@@ -1,7 +1,7 @@
 //! Sending: the fast path, and the search for room in a full queue.
 
 use super::tag::priority_of;
-use super::{COUNTED, Engine, NoSlot, Refused, SEND_CLOSED, WATCHED};
+use super::{COUNTED, DELAYED, Engine, NoSlot, Refused, SEND_CLOSED, WATCHED};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -44,8 +44,8 @@ impl Engine {
         }
     }
 
-    /// Sends a message under the sender lock, if the lock is free and no process polls. An error has the refusal, or None if
-    /// no attempt was made.
+    /// Sends a message under the sender lock, if the lock is free, no process polls and no message is delayed. An error has the
+    /// refusal, or None if no attempt was made.
     #[inline(always)]
     fn send_at_once(&self, me: &Thread, message: &[u8], key: usize) -> Result<(), Option<Refused>> {
         // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled queue
@@ -82,7 +82,10 @@ impl Engine {
                 Some(refused) => Err(refused),
                 // A hint, as in `send_at_once`.
                 None if self.must_ring() => self.send_watched(me, (message, key), deadline),
-                None => self.send_unwatched(me, (message, key), deadline)?,
+                None => {
+                    self.store_due(me, deadline);
+                    self.send_unwatched(me, (message, key), deadline)?
+                }
             };
             self.segment().check()?;
             match result {
@@ -167,7 +170,8 @@ impl Engine {
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
         // A watched send has served pollers under its lock.
-        if wait_flags.attention() & !(WATCHED | SEND_CLOSED | COUNTED) != 0 {
+        let seen_before = WATCHED | SEND_CLOSED | COUNTED | DELAYED;
+        if wait_flags.attention() & !seen_before != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();

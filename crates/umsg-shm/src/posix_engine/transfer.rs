@@ -295,7 +295,7 @@ impl Engine {
     ) -> Result<bool, Refused> {
         self.prepare_commit(me, key, deadline)?;
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            self.check_open(receiving)?;
+            self.begin_to_send(receiving, me, wakes)?;
             let Some(record) = self.reserved(room)? else {
                 return Ok(false);
             };

@@ -8,7 +8,7 @@
 //! A send to a blocked receiver changes nothing for a poller, and does not ring. The same holds for a receive that
 //! makes room for a blocked sender. (Linux does the same.)
 
-use super::{COUNTED, Engine, Refused, SEND_CLOSED, WATCHED};
+use super::{COUNTED, DELAYED, Engine, Refused, SEND_CLOSED, WATCHED};
 #[cfg(loom)]
 use crate::doorbell::Feed;
 use crate::doorbell::{Level, MESSAGES_LATER, ROOM_LATER, Readiness, Ringer, Watched};
@@ -83,11 +83,12 @@ impl Engine {
         self.segment().fixed().wait_flags.attention() & (WATCHED | SEND_CLOSED) != 0
     }
 
-    /// Returns whether a send takes another way than the fast path, possibly because the death of a producer may close the queue.
+    /// Returns whether a send takes another way than the fast path, possibly because the death of a producer may close the queue, or because a
+    /// message is delayed.
     #[inline(always)]
     pub(super) fn must_detour(&self) -> bool {
         let attention = self.segment().fixed().wait_flags.attention();
-        attention & (WATCHED | SEND_CLOSED | COUNTED) != 0
+        attention & (WATCHED | SEND_CLOSED | COUNTED | DELAYED) != 0
     }
 
     /// Shows pollers that the queue is going to be closed: a call in either direction may have another answer then.
@@ -137,7 +138,7 @@ impl Engine {
     ) -> Result<T, Refused> {
         self.let_ringer_finish(me);
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            self.check_producers(receiving, me, wakes)?;
+            self.begin_to_send(receiving, me, wakes)?;
             let both = self.borrow_sender_lock(receiving, me, deadline)?;
             let sender = &self.segment().fixed().sender;
             if self.has_room(sender.next_position(both.sender())) {

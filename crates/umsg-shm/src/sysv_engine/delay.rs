@@ -4,8 +4,9 @@
 //! thread that checks the leases puts it into the order. Such a thread is in a receive or a send while messages are held, or is a blocked
 //! receiver, which sleeps at most until the first message is due.
 //!
-//! A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due, so it is
-//! behind the messages that were sent until then.
+//! A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due: a send
+//! delivers what is due before it numbers its own message. So a due message is behind the messages that were sent until then, and before
+//! those that are sent later.
 
 use super::segment::Choice;
 use super::wait::Call;
@@ -123,6 +124,21 @@ impl Engine {
             self.delay_lease(receiving, record, until, wakes);
             Ok(())
         })
+    }
+
+    /// Delivers the messages that are due, before a send.
+    pub(super) fn deliver_due(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Fault> {
+        let roots = &self.fixed().leases;
+        let now = clock::monotonic_coarse();
+        // Relaxed: under the lock.
+        if roots.delayed.load(Ordering::Relaxed) != 0 && roots.is_due(now) {
+            self.reclaim(receiving, now, wakes)?;
+        }
+        Ok(())
     }
 
     /// Delivers a message that is due: to a waiting receiver, or into the order.

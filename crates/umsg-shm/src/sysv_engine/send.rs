@@ -62,8 +62,8 @@ impl Engine {
         self.fixed().control.has_room(messages, bytes)
     }
 
-    /// Refuses messages of this total length, if there is no room for them. Before that, takes back overdue leases and those of dead
-    /// holders, if a check is due.
+    /// Refuses messages of this total length, if there is no room for them. Before that, delivers the messages that are due, so that the new
+    /// ones come behind them, and takes back leases if they take the room.
     #[inline(always)]
     pub(super) fn check_room(
         &self,
@@ -71,6 +71,25 @@ impl Engine {
         (messages, bytes): (u64, u64),
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
+        let control = &self.fixed().control;
+        if control.has_leased() {
+            return self.check_room_slow(receiving, (messages, bytes), wakes);
+        }
+        match control.has_room_beside_queued(messages, bytes) {
+            true => Ok(()),
+            false => Err(Refused::NotNow),
+        }
+    }
+
+    /// As [`check_room`](Self::check_room), while messages are leased or delayed.
+    #[cold]
+    fn check_room_slow(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        (messages, bytes): (u64, u64),
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        self.deliver_due(receiving, wakes)?;
         if self.has_room(messages, bytes)
             || self.reclaim_if_due(receiving, wakes)? && self.has_room(messages, bytes)
         {

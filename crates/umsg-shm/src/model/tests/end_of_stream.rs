@@ -150,6 +150,27 @@ fn two_delayed_messages_come_once_each() {
 }
 
 #[test]
+fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
+    explore("end: a due message and a send", 2, Slices::End, || {
+        let queue = Queue::new(2, 3);
+        queue.direct(|queue, me| {
+            let room = queue.reserve(me, 1, Deadline::Passed).unwrap();
+            // In the past.
+            assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
+        });
+        let receiver = queue.spawn(1, |queue, me| {
+            [(); 2].map(|()| queue.receive(me, Deadline::Never).unwrap())
+        });
+        queue.direct(|queue, me| {
+            assert_eq!(queue.send(me, (2, 0), Deadline::Never), Ok(()));
+        });
+        assert_eq!(alive(receiver), [(1, 0), (2, 0)]);
+        assert_eq!(queue.empty(), []);
+        queue.audit();
+    });
+}
+
+#[test]
 fn a_process_dies_while_it_closes_a_queue() {
     explore_death("end: the closing process dies", 2, || {
         let queue = Queue::new(1, 1);

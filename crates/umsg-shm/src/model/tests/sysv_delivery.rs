@@ -147,6 +147,24 @@ fn two_delayed_messages_come_once_each() {
 }
 
 #[test]
+fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
+    explore("typed delay: due and sent", 2, Slices::End, || {
+        let queue = Queue::new(2);
+        // In the past.
+        queue.direct(|queue, me| assert_eq!(queue.send_later(me, (1, 5), 1), Ok(())));
+        let receiver = queue.spawn(1, |queue, me| {
+            [(); 2].map(|()| queue.receive(me, Want::Any, Deadline::Never).unwrap())
+        });
+        queue.direct(|queue, me| {
+            assert_eq!(queue.send(me, (2, 5), Deadline::Never), Ok(()));
+        });
+        assert_eq!(alive(receiver), [(1, 5), (2, 5)]);
+        assert_eq!(queue.empty(), []);
+        queue.audit();
+    });
+}
+
+#[test]
 fn a_delayed_message_of_the_dead_comes_once_or_was_not_sent() {
     let deaths = [
         (Point::MSG_DELAY_NOTED, vec![]),

@@ -160,10 +160,7 @@ impl Engine {
             let sending = held.sender();
             let attempt = if self.must_detour() {
                 held.unlock();
-                let send = |engine: &Engine, sending: SenderHeld<'_>| {
-                    engine.send_batch_locked(sending, me, batch, amount)
-                };
-                self.send_ringing(me, batch.len() as i64, deadline, send)
+                self.send_batch_with_duties(me, batch, amount, deadline)
             } else {
                 let attempt = self.send_batch_locked(sending, me, batch, amount);
                 held.unlock();
@@ -194,6 +191,34 @@ impl Engine {
         };
         self.serve_if_asked(me, deadline);
         Ok(sent)
+    }
+
+    /// As [`send_batch_locked`](Self::send_batch_locked), in a queue that a process polls, that is closed, or that has delayed messages.
+    #[cold]
+    fn send_batch_with_duties<B: Batch + ?Sized>(
+        &self,
+        me: &Thread,
+        batch: &B,
+        amount: Amount,
+        deadline: Deadline,
+    ) -> Result<Attempt, Refused> {
+        self.look_for_producers(me, deadline);
+        if !self.must_ring() {
+            self.store_due(me, deadline);
+            let held = self.lock_sender(me, deadline)?;
+            let attempt = match self.must_ring() {
+                true => None,
+                false => Some(self.send_batch_locked(held.sender(), me, batch, amount)),
+            };
+            held.unlock();
+            if let Some(attempt) = attempt {
+                return attempt;
+            }
+        }
+        let send = |engine: &Engine, sending: SenderHeld<'_>| {
+            engine.send_batch_locked(sending, me, batch, amount)
+        };
+        self.send_ringing(me, batch.len() as i64, deadline, send)
     }
 
     fn send_batch_locked<B: Batch + ?Sized>(

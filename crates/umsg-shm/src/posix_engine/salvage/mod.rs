@@ -155,6 +155,7 @@ impl Engine {
         salvage.rebuild_store(receiving)?;
         Waiters::of(self.segment()).rebuild(receiving)?;
         Leases::of(self.segment()).rebuild(receiving)?;
+        self.note_delayed(receiving);
         self.find_registration(receiving);
         self.publish_counts(receiving);
         // There may be more messages than the queue's capacity.

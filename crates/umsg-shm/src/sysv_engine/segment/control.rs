@@ -150,6 +150,17 @@ impl ControlBlock {
         self.contents().has_room(messages, bytes)
     }
 
+    /// The same as [`has_room`](Self::has_room), for a queue without leased messages.
+    #[inline(always)]
+    pub(crate) fn has_room_beside_queued(&self, messages: u64, bytes: u64) -> bool {
+        let leased = Sum::default();
+        let contents = Contents {
+            leased,
+            ..self.contents()
+        };
+        contents.has_room(messages, bytes)
+    }
+
     /// The bytes that may be queued: msg_qbytes.
     pub(crate) fn capacity(&self) -> u64 {
         // Relaxed: see above.
