@@ -147,7 +147,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         self.handle.pid
     }
 
-    /// Returns the time of the send, accurate to a few milliseconds.
+    /// Returns the time of the call that sent the message, accurate to a few milliseconds.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

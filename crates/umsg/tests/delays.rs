@@ -8,7 +8,7 @@ use support::child::{Child, Exit};
 use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
-use umsg::posix::{Queue, ReceiveError, Redrive, SendError};
+use umsg::posix::{DeadReason, Queue, ReceiveError, Redrive, SendError};
 use umsg_shm::crash;
 
 const STUCK: Duration = Duration::from_secs(20);
@@ -132,6 +132,61 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         |queue| queue.send_batch(&[(b"young", 5)]).unwrap(),
         "a polled batch",
     );
+}
+
+/// The coarse clock of a send lags by so much at most, and CLOCK_REALTIME may be slewed.
+const LAG: Duration = Duration::from_millis(20);
+
+/// An action, and when it began and ended.
+fn timed<T>(act: impl FnOnce() -> T) -> (T, [SystemTime; 2]) {
+    let begin = SystemTime::now();
+    let result = act();
+    (result, [begin, SystemTime::now()])
+}
+
+#[track_caller]
+fn expect_within(time: SystemTime, [begin, end]: [SystemTime; 2], later: Duration) {
+    assert!(
+        begin + later <= time + LAG && time <= end + later + LAG,
+        "{time:?} is not in {begin:?} to {end:?}, {later:?} later"
+    );
+}
+
+#[test]
+fn the_time_to_live_of_a_delayed_message_begins_when_it_is_due() {
+    let place = Place::new();
+    let mut options = place.options(4, 8);
+    let live = 4 * DELAY;
+    options.time_to_live(live).dead_letter("/dead");
+    let queue = options.open("/q").unwrap();
+    let ((), of_send) = timed(|| queue.send_after(b"later", 5, 2 * DELAY).unwrap());
+    let end = of_send[0] + 2 * DELAY + live;
+    // Longer than it lives since its send.
+    let left = (end - DELAY).duration_since(SystemTime::now());
+    std::thread::sleep(left.unwrap_or_default());
+    let lease = queue.try_receive_lease();
+    if SystemTime::now() + LAG < end {
+        lease.unwrap().give_back().unwrap();
+    } else {
+        drop(lease);
+    }
+    let left = (of_send[1] + 2 * DELAY + live + LAG).duration_since(SystemTime::now());
+    std::thread::sleep(left.unwrap_or_default());
+    assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
+    let dead = place.open("/dead").peek(0).unwrap().unwrap();
+    let history = dead.history.unwrap();
+    assert_eq!(history.reason, DeadReason::Expired);
+    expect_within(history.sent, of_send, Duration::ZERO);
+}
+
+#[test]
+fn a_snapshot_keeps_the_time_to_live_of_a_message_that_was_delayed() {
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
+    let ((), of_send) = timed(|| queue.send_after(b"later", 5, DELAY).unwrap());
+    assert!(wait_until(STUCK, || queue.peek(0).unwrap().is_some()));
+    let snapshot = umsg::posix::Snapshot::of(&queue).unwrap();
+    let sent = snapshot.messages().next().unwrap().sent;
+    expect_within(sent, of_send, DELAY);
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl Engine {
             // The messages in the ring were sent before.
             self.drain(receiving)?;
             self.foretell_doorbell(receiving, 1, 0);
-            found.cell.renew(clock::monotonic_coarse());
+            found.cell.become_due(record.until.get());
             self.mark_stored(receiving, found.cell);
             crash_point!(DUE_MARKED);
             order.push_back(receiving, found.key, slot)?;

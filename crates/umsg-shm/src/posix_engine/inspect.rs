@@ -58,8 +58,12 @@ pub struct Seen {
     pub pid: u32,
     /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
     pub sent_at: u64,
+    /// The same clock when the time to live began: at the send, or when the message became due for which it was sent.
+    pub lives_since: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
+    /// The machine's clock when the message is due, in nanoseconds. Of a queued message: when it was due, if it was sent for a later time; else 0.
+    pub due: u64,
     /// The time until the message is due, in nanoseconds; 0 for a queued message.
     pub delay: u64,
 }
@@ -152,7 +156,7 @@ impl Engine {
     #[cfg(not(loom))]
     pub fn peek_at_all(&self, me: &Thread) -> Result<PeekedMessages, Refused> {
         self.peek_and(me, 0, usize::MAX, |receiving, peeked| {
-            self.copy_delayed(receiving, peeked)
+            self.copy_delayed_in_order(receiving, peeked)
         })
     }
 
@@ -282,13 +286,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Copies the delayed messages: first the returned ones in their old order, then those that were sent for later.
+    /// Returns the records of the delayed messages.
     #[cfg(not(loom))]
-    fn copy_delayed(
-        &self,
-        receiving: ReceiverHeld<'_>,
-        peeked: &mut PeekedMessages,
-    ) -> Result<(), Fault> {
+    fn delayed(&self, _: ReceiverHeld<'_>) -> Result<Vec<&LeaseRecord>, Fault> {
         let mut delayed = Vec::new();
         for record in Leases::of(self.segment()).iter() {
             let (_, record) = record?;
@@ -297,6 +297,17 @@ impl Engine {
                 delayed.push(record);
             }
         }
+        Ok(delayed)
+    }
+
+    /// Copies the delayed messages: first the returned ones in their old order, then those that were sent for later.
+    #[cfg(not(loom))]
+    fn copy_delayed_in_order(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        peeked: &mut PeekedMessages,
+    ) -> Result<(), Fault> {
+        let mut delayed = self.delayed(receiving)?;
         let is_returned = |record: &LeaseRecord| record.deliveries.get() != 0;
         delayed.sort_by_cached_key(|record| {
             let cell = self.segment().cell(record.slot.get());
@@ -306,11 +317,22 @@ impl Engine {
                 if is_returned(record) { sequence } else { 0 },
             )
         });
+        self.copy_delayed(receiving, &delayed, peeked)
+    }
+
+    #[cfg(not(loom))]
+    fn copy_delayed(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        delayed: &[&LeaseRecord],
+        peeked: &mut PeekedMessages,
+    ) -> Result<(), Fault> {
         let now = clock::monotonic();
         for record in delayed {
             self.copy_seen(receiving, record.slot.get(), peeked)?;
             if let Some(seen) = peeked.messages.last_mut() {
                 seen.returns = record.deliveries.get();
+                seen.due = record.until.get();
                 seen.delay = record.until.get().saturating_sub(now).max(1);
             }
         }
@@ -349,7 +371,12 @@ impl Engine {
             key: found.key,
             pid: found.cell.pid(),
             sent_at: found.cell.sent_at(),
+            lives_since: found.cell.lives_since(),
             returns: found.cell.returns(),
+            due: match found.cell.send_delay() {
+                0 => 0,
+                _ => found.cell.lives_since(),
+            },
             delay: 0,
         });
         Ok(())

@@ -91,7 +91,6 @@ pub(crate) const NOTICE: u32 = 2;
 pub(crate) const WATCHED: u32 = 4;
 /// A bit of the attention word: the queue is closed for sending. Set and cleared under both locks.
 pub const SEND_CLOSED: u32 = 8;
-
 /// A bit of the attention word: processes count as producers, and the end of the last one closes the queue. Never cleared.
 pub(crate) const COUNTED: u32 = 16;
 /// A bit of the attention word: a message is delayed. Set and cleared under the receiver lock.

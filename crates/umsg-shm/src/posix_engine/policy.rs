@@ -79,7 +79,7 @@ impl Engine {
     /// As [`is_expired`](Self::is_expired), for a queue with a time to live.
     #[inline(always)]
     fn is_too_old(&self, found: &Found<'_>) -> bool {
-        clock::age(found.cell.sent_at()) > self.policy().time_to_live
+        clock::age(found.cell.lives_since()) > self.policy().time_to_live
     }
 
     /// Finds the message that is delivered next. Before that, removes expired messages.

@@ -29,7 +29,7 @@ pub struct History {
     /// The real user of that process. `None` if unknown: the process had ended when the message left its source, or belongs to another PID
     /// namespace.
     pub uid: Option<u32>,
-    /// The time of the first send, accurate to a few milliseconds, as all times here.
+    /// The time of the call that sent the message first, accurate to a few milliseconds, as all times here.
     pub sent: SystemTime,
     /// The first delivery on a lease. `None` if there was none.
     pub first_delivery: Option<SystemTime>,

@@ -281,7 +281,9 @@ impl OpenOptions {
 
     /// Sets the time to live of messages in a created queue. A receiver that finds an older message drops it, or moves it to the
     /// [dead-letter queue](Self::dead_letter). Zero, the default, is no limit. Until a receiver finds them, expired messages
-    /// count as queued.
+    /// count as queued. The time begins with the send, and for a message that is [sent for a later time](super::Queue::send_after) when that
+    /// message is due. A message that is returned keeps its age, also while it is delayed. A message that is sent back from the dead-letter
+    /// queue begins anew.
     ///
     /// The age is measured on a clock that no process can set, accurate to a few milliseconds. It does not include the time that
     /// the machine is suspended.

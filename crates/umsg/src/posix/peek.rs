@@ -20,8 +20,12 @@ pub struct Peeked {
     pub priority: u32,
     /// Process id of the sender.
     pub pid: u32,
-    /// The time of the send, accurate to a few milliseconds.
+    /// The time of the call that sent it, accurate to a few milliseconds. A message that was restored from a snapshot after it was due has
+    /// the time at which it was due.
     pub sent: SystemTime,
+    /// Of a delayed message: the time before which it is not delivered. Of a queued message that was [sent for a later
+    /// time](Queue::send_after): that time, at which its time to live began. `None` for other messages.
+    pub due: Option<SystemTime>,
     /// Number of leases after which the message came back.
     pub returns: u32,
     /// The history of a dead letter, and of a message that was one.
@@ -36,6 +40,7 @@ impl Peeked {
             priority: seen.key as u32,
             pid: seen.pid,
             sent: clock::shown(seen.sent_at),
+            due: (seen.due != 0).then(|| clock::shown(seen.due)),
             returns: seen.returns,
             history: history.map(|seen| History::of(seen.id, &seen.history)),
         }

@@ -12,7 +12,7 @@ pub struct Cell {
     /// Ring position plus one of the message that was published here last. The only word of the cell that a process
     /// reads without a lock; its release store sends the message.
     pub(super) stamp: AtomicU64,
-    /// The priority, and above it the mark of a ring, or whether the message has a history.
+    /// The priority, and above it the mark of a ring; in a queue the delay of the send ([`DELAY`]), and whether the message has a history.
     pub(super) key: Guarded64,
     /// The length of the message in bytes.
     pub(super) len: Guarded32,
@@ -24,7 +24,7 @@ pub struct Cell {
     pid: Guarded32,
     /// The number of a message in the store, which orders the messages of a priority.
     pub(super) sequence: Guarded64,
-    /// The machine's clock at the send, in nanoseconds.
+    /// The machine's clock at the send, in nanoseconds. Of a message that was sent for a later time and is due: that time.
     sent_at: Guarded64,
     #[cfg(loom)]
     pub(crate) payload: crate::model::segment::Inline,
@@ -71,10 +71,31 @@ impl Cell {
         self.pid.get()
     }
 
-    /// Returns the machine's clock at the send, in nanoseconds.
+    /// Returns the machine's clock, in nanoseconds, when the message's time to live began: at the send, or when it became due.
     #[inline(always)]
-    pub(crate) fn sent_at(&self) -> u64 {
+    pub(crate) fn lives_since(&self) -> u64 {
         self.sent_at.get()
+    }
+
+    /// Returns the machine's clock at the send, in nanoseconds.
+    pub(crate) fn sent_at(&self) -> u64 {
+        // The time of a message from a snapshot may lie before the start of the machine.
+        self.sent_at.get().wrapping_sub(self.send_delay())
+    }
+
+    /// Returns how long after its send the message became due, in nanoseconds; 0 if it was not sent for a later time.
+    pub(crate) fn send_delay(&self) -> u64 {
+        (self.key.get() & DELAY) >> DELAY_SHIFT << DELAY_UNIT
+    }
+
+    /// Notes that a message became due at `due`, which was sent for that time. After a death in between, a second call completes the first.
+    pub(crate) fn become_due(&self, due: u64) {
+        let delay = due.wrapping_sub(self.sent_at.get()) as i64;
+        if delay > 0 {
+            let bits = (delay as u64) >> DELAY_UNIT << DELAY_SHIFT;
+            self.key.set(self.key.get() & !DELAY | bits);
+            self.sent_at.set(due);
+        }
     }
 
     /// Sets the time of the send to `now`, for a message that is admitted.
@@ -157,6 +178,13 @@ impl Cell {
 
 /// The bit of a key that says that the message has a history. The mark of a ring has other bits.
 const HISTORY: u64 = 1 << 63;
+/// The bits of a key that hold the delay with which the message was sent, in units of 2^16 ns. Rings, which use these bits for the mark, have no
+/// delayed messages.
+const DELAY: u64 = !HISTORY >> DELAY_SHIFT << DELAY_SHIFT;
+/// The lowest of these bits, above the priority.
+const DELAY_SHIFT: u32 = 16;
+/// The unit, as a power of 2 in nanoseconds: the bits then hold every time of the clock.
+const DELAY_UNIT: u32 = 16;
 
 /// Lengths of the two kinds of cell, in bytes, with the header.
 pub(crate) const SHORT_CELL: usize = 64;

@@ -199,7 +199,8 @@ impl Snapshot {
         let send_closed = queue.engine.is_send_closed();
         let mut look = queue.look_at_all()?;
         for seen in &mut look.messages {
-            seen.sent_at = clock::shown_nanoseconds(seen.sent_at);
+            // A message that was sent for a later time keeps its time to live, which began at that time.
+            seen.sent_at = clock::shown_nanoseconds(seen.lives_since);
         }
         for seen in &mut look.histories {
             seen.history = seen.history.with_times(clock::shown_nanoseconds);

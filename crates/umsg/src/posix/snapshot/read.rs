@@ -163,7 +163,9 @@ impl<R: Read> Source<R> {
             key: record.priority as usize,
             pid: record.pid,
             sent_at: record.sent,
+            lives_since: record.sent,
             returns: record.returns,
+            due: 0,
             delay: record.delay,
         });
         Ok(())
