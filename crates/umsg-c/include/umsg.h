@@ -438,8 +438,9 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * Sends a message for a later delivery.
  *
  * As umsg_mq_send(3), but receivers get the message not before delay nanoseconds have passed. Until then the message counts for the
- * queue's capacity, and delayed of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that are
- * there. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
+ * queue's capacity, and delayed of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that were
+ * sent until then, and before those that are sent later. Its time to live begins then, while sent of umsg_mq_peek(3) stays the time of this
+ * call. umsg_mq_peek_delayed(3) shows the messages that are not due. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
  *
  * If the queue is full, the call waits until there is room; if the handle has O_NONBLOCK, it fails. The delay begins when there is room.
  *
@@ -1335,7 +1336,7 @@ struct umsg_mq_peeked {
     size_t size;
     /* The length of the message in bytes, which may be more than size. */
     size_t len;
-    /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
+    /* The time of the call that sent it, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
     /* Its priority. */
     unsigned int priority;
@@ -1344,7 +1345,14 @@ struct umsg_mq_peeked {
     /* The number of leases of the message that ended without an acknowledgement. */
     uint32_t returns;
     /* Set to 0. */
-    uint32_t reserved[5];
+    uint32_t unused;
+    /*
+     * Of a delayed message: the time before which it is not delivered, in nanoseconds since 1970. Of a queued message that was sent for a later
+     * time: that time, at which its time to live began. 0 for other messages.
+     */
+    int64_t due;
+    /* Set to 0. */
+    uint32_t reserved[2];
 };
 
 /*
@@ -1371,9 +1379,31 @@ struct umsg_mq_peeked {
  * Nothing is left: the call changes nothing.
  *
  * See also:
- * umsg(1), umsg_mq_receive(3), umsg_mq_status(3)
+ * umsg(1), umsg_mq_peek_delayed(3), umsg_mq_receive(3), umsg_mq_status(3)
  */
 int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
+
+/*
+ * Copies a delayed message without receiving it.
+ *
+ * As umsg_mq_peek(3), for the messages that were sent or returned for a later delivery and are not due. n counts in the order in which they
+ * become due. due is the time before which the message is not delivered.
+ *
+ * Other processes that receive wait meanwhile, for a time in proportion to all leased and delayed messages.
+ *
+ * Return value:
+ * On success, 0. On error, -1 with errno set to indicate the error.
+ *
+ * Errors:
+ * Those of umsg_mq_peek(3). ENOMSG: the queue has at most n delayed messages.
+ *
+ * If the process dies:
+ * Nothing is left: the call changes nothing.
+ *
+ * See also:
+ * umsg(1), umsg_mq_peek(3), umsg_mq_return_after(3), umsg_mq_send_after(3), umsg_mq_status(3)
+ */
+int umsg_mq_peek_delayed(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
 
 /* ---- Saving a queue in a file, and making a queue of it ---- */
 
@@ -1787,7 +1817,7 @@ int umsg_msg_timedsend(int msqid,
  *
  * As umsg_msgsnd(3), but receivers get the message not before delay nanoseconds have passed; msgrcv(2) of a program under umsg run, too.
  * Until then the message takes room in the queue, and delayed of umsg_msg_status(3) counts it. It then takes its place behind the messages
- * that are there. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
+ * that were sent until then, and before those that are sent later. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
  *
  * If the queue has no room, the call waits until there is room; with IPC_NOWAIT in msgflg it fails. The delay begins when there is room.
  *

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 
 use libc::{pid_t, size_t};
-use umsg::posix::Peeked;
+use umsg::posix::{Peeked, Queue, ReceiveError};
 
 use crate::error::{Failure, answer};
 use crate::handle::{self, umsg_mqd_t};
@@ -20,7 +20,7 @@ pub struct umsg_mq_peeked {
     pub size: size_t,
     /// The length of the message in bytes, which may be more than `size`.
     pub len: size_t,
-    /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the call that sent it, in nanoseconds since 1970, to a few milliseconds.
     pub sent: i64,
     /// Its priority.
     pub priority: c_uint,
@@ -29,7 +29,12 @@ pub struct umsg_mq_peeked {
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
     /// Set to 0.
-    pub reserved: [u32; 5],
+    pub unused: u32,
+    /// Of a delayed message: the time before which it is not delivered, in nanoseconds since 1970. Of a queued message that was sent for a later
+    /// time: that time, at which its time to live began. 0 for other messages.
+    pub due: i64,
+    /// Set to 0.
+    pub reserved: [u32; 2],
 }
 
 /// Copies a message without receiving it.
@@ -55,30 +60,72 @@ pub struct umsg_mq_peeked {
 /// Nothing is left: the call changes nothing.
 ///
 /// # See also
-/// umsg(1), umsg_mq_receive(3), umsg_mq_status(3)
+/// umsg(1), umsg_mq_peek_delayed(3), umsg_mq_receive(3), umsg_mq_status(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_peek(
     mqdes: umsg_mqd_t,
     n: size_t,
     peeked: *mut umsg_mq_peeked,
 ) -> c_int {
-    let peek = || {
-        let held = handle::hold(mqdes)?;
-        pointer::check(peeked, "peeked")?;
-        // SAFETY: the caller promises a structure.
-        let room = unsafe { peeked.read_unaligned() };
-        if room.size != 0 {
-            pointer::check(room.data, "data")?;
-        }
-        let message = held.queue.peek(n)?.ok_or(Failure::NoMessage)?;
-        // SAFETY: the caller promises `size` writable bytes at `data`, and a structure that is writable.
-        unsafe {
-            copy(&message.data, &room);
-            peeked.write_unaligned(told_of(&message, &room));
-        }
-        Ok(0)
+    // SAFETY: as the caller promises.
+    answer(unsafe { peek(mqdes, peeked, |queue| queue.peek(n)) })
+}
+
+/// Copies a delayed message without receiving it.
+///
+/// As umsg_mq_peek(3), for the messages that were sent or returned for a later delivery and are not due. `n` counts in the order in which they
+/// become due. `due` is the time before which the message is not delivered.
+///
+/// Other processes that receive wait meanwhile, for a time in proportion to all leased and delayed messages.
+///
+/// # Return value
+/// On success, 0. On error, -1 with errno set to indicate the error.
+///
+/// # Errors
+/// Those of umsg_mq_peek(3). `ENOMSG`: the queue has at most `n` delayed messages.
+///
+/// # If the process dies
+/// Nothing is left: the call changes nothing.
+///
+/// # See also
+/// umsg(1), umsg_mq_peek(3), umsg_mq_return_after(3), umsg_mq_send_after(3), umsg_mq_status(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_mq_peek_delayed(
+    mqdes: umsg_mqd_t,
+    n: size_t,
+    peeked: *mut umsg_mq_peeked,
+) -> c_int {
+    let find = |queue: &Queue| {
+        let messages = queue.delayed_messages(n.saturating_add(1))?;
+        Ok(messages.into_iter().nth(n))
     };
-    answer(peek())
+    // SAFETY: as the caller promises.
+    answer(unsafe { peek(mqdes, peeked, find) })
+}
+
+/// Copies the message that `find` finds.
+///
+/// # Safety
+/// At `peeked` there is a writable structure, which names `size` writable bytes at `data`; or an address that can't be written.
+unsafe fn peek(
+    mqdes: umsg_mqd_t,
+    peeked: *mut umsg_mq_peeked,
+    find: impl FnOnce(&Queue) -> Result<Option<Peeked>, ReceiveError>,
+) -> Result<c_int, Failure> {
+    let held = handle::hold(mqdes)?;
+    pointer::check(peeked, "peeked")?;
+    // SAFETY: the caller promises a structure.
+    let room = unsafe { peeked.read_unaligned() };
+    if room.size != 0 {
+        pointer::check(room.data, "data")?;
+    }
+    let message = find(&held.queue)?.ok_or(Failure::NoMessage)?;
+    // SAFETY: the caller promises `size` writable bytes at `data`, and a structure that is writable.
+    unsafe {
+        copy(&message.data, &room);
+        peeked.write_unaligned(told_of(&message, &room));
+    }
+    Ok(0)
 }
 
 /// # Safety
@@ -100,6 +147,8 @@ fn told_of(message: &Peeked, room: &umsg_mq_peeked) -> umsg_mq_peeked {
         priority: message.priority,
         pid: message.pid.cast_signed(),
         returns: message.returns,
-        reserved: [0; 5],
+        unused: 0,
+        due: message.due.map_or(0, |due| told(Some(due))),
+        reserved: [0; 2],
     }
 }

@@ -209,6 +209,39 @@ fn peek_shows_what_comes_next_and_leaves_it_there() {
 }
 
 #[test]
+fn peek_lists_delayed_messages_on_request() {
+    let site = site_with_queue(&[]);
+    site.umsg(&["create", "key:7"]).text();
+    for (queue, rank) in [("/q", "priority"), ("key:7", "type")] {
+        site.umsg(&["send", queue, "tomorrow", "--after", "1d"])
+            .text();
+        site.umsg(&["send", queue, "in an hour", "--after", "1h1m"])
+            .text();
+        site.umsg(&["send", queue, "now"]).text();
+        let printed = site.umsg(&["peek", queue, "--delayed"]);
+        let rows: Vec<&str> = printed.text().lines().collect();
+        assert_eq!(rows.len(), 3, "{rows:?}");
+        assert!(rows[0].starts_with("DUE"), "{rows:?}");
+        assert!(rows[1].starts_with("in 1h") && rows[1].ends_with("in an hour"));
+        assert!(rows[2].starts_with("in 2") && rows[2].ends_with("tomorrow"));
+        let lines = site
+            .umsg(&["peek", queue, "--delayed", "--count", "1", "--json"])
+            .json_lines();
+        assert_eq!(lines.len(), 1);
+        let line = &lines[0];
+        assert_eq!(line["data"], "in an hour");
+        assert!(line[rank].is_number() && line["position"].is_null());
+        assert!(line["due"].as_str().unwrap() > line["sent"].as_str().unwrap());
+        let lines = site.umsg(&["peek", queue, "--json"]).json_lines();
+        assert_eq!(lines.len(), 1);
+        assert_eq!(
+            (&lines[0]["data"], &lines[0]["due"]),
+            (&"now".into(), &serde_json::Value::Null)
+        );
+    }
+}
+
+#[test]
 fn a_queue_that_is_not_ready_in_time_is_exit_code_3() {
     let site = site_with_queue(&["--max-messages", "1"]);
     site.umsg(&["recv", "/q", "--nonblocking"])

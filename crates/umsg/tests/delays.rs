@@ -153,6 +153,36 @@ fn expect_within(time: SystemTime, [begin, end]: [SystemTime; 2], later: Duratio
 }
 
 #[test]
+fn a_delayed_message_shows_its_send_and_its_due_time() {
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
+    let long = LONG;
+    let ((), of_later) = timed(|| queue.send_after(b"later", 5, long).unwrap());
+    let ((), of_soon) = timed(|| queue.send_after(b"soon", 5, DELAY).unwrap());
+    let delayed = queue.delayed_messages(9).unwrap();
+    let data: Vec<_> = delayed.iter().map(|peeked| &peeked.data[..]).collect();
+    assert_eq!(data, [&b"soon"[..], b"later"]);
+    assert_eq!(queue.delayed_messages(1).unwrap(), delayed[..1]);
+    expect_within(delayed[1].sent, of_later, Duration::ZERO);
+    expect_within(delayed[1].due.unwrap(), of_later, long);
+    // It is due, and its times stay.
+    assert!(wait_until(STUCK, || queue.peek(0).unwrap().is_some()));
+    let shown = queue.peek(0).unwrap().unwrap();
+    expect_within(shown.sent, of_soon, Duration::ZERO);
+    expect_within(shown.due.unwrap(), of_soon, DELAY);
+    assert_eq!(queue.delayed_messages(9).unwrap().len(), 1);
+    let lease = queue.try_receive_lease().unwrap();
+    expect_within(lease.sent(), of_soon, Duration::ZERO);
+    let ((), of_return) = timed(|| lease.return_after(long / 2).unwrap());
+    let returned = &queue.delayed_messages(1).unwrap()[0];
+    assert_eq!((&returned.data[..], returned.returns), (&b"soon"[..], 1));
+    expect_within(returned.sent, of_soon, Duration::ZERO);
+    expect_within(returned.due.unwrap(), of_return, long / 2);
+    // A message that was not delayed has no such time.
+    queue.try_send(b"now", 5).unwrap();
+    assert_eq!(queue.peek(0).unwrap().unwrap().due, None);
+}
+
+#[test]
 fn the_time_to_live_of_a_delayed_message_begins_when_it_is_due() {
     let place = Place::new();
     let mut options = place.options(4, 8);

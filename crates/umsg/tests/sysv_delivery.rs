@@ -10,7 +10,7 @@ use support::child::{Child, Exit};
 use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
-use umsg::sysv::{OpenOptions, Queue, ReceiveError, SendError, Want};
+use umsg::sysv::{OpenOptions, Peeked, Queue, ReceiveError, SendError, Want};
 use umsg_shm::crash;
 
 const KEY: i32 = 7;
@@ -57,6 +57,36 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         |queue| queue.send_batch(&[(5, b"young")]).unwrap(),
         "a batch",
     );
+}
+
+#[test]
+fn a_delayed_message_shows_its_send_and_its_due_time() {
+    let (_place, queue) = Place::new().with_sysv_queue(KEY);
+    let lag = Duration::from_millis(20);
+    let begin = SystemTime::now() - lag;
+    queue.send_after(5, b"later", LONG).unwrap();
+    queue.send_after(6, b"soon", LONG / 2).unwrap();
+    let end = SystemTime::now() + lag;
+    queue.try_send(7, b"returned").unwrap();
+    let job = queue.try_receive_lease(Want::Any).unwrap();
+    job.return_after(LONG / 4).unwrap();
+    let delayed = queue.delayed_messages(9).unwrap();
+    let seen = |peeked: &Peeked| (peeked.mtype, peeked.data.clone(), peeked.returns);
+    assert_eq!(
+        delayed.iter().map(seen).collect::<Vec<_>>(),
+        [
+            (7, b"returned".to_vec(), 1),
+            (6, b"soon".to_vec(), 0),
+            (5, b"later".to_vec(), 0)
+        ]
+    );
+    for (peeked, delay) in [(&delayed[1], LONG / 2), (&delayed[2], LONG)] {
+        assert!(begin <= peeked.sent && peeked.sent <= end);
+        let due = peeked.due.unwrap();
+        assert!(begin + delay <= due && due <= end + delay);
+    }
+    assert_eq!(queue.delayed_messages(1).unwrap().len(), 1);
+    assert_eq!(queue.messages(9).unwrap(), []);
 }
 
 #[test]

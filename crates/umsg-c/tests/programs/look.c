@@ -60,7 +60,8 @@ static void messages_can_be_looked_at_in_the_order_of_delivery(void)
     peeked.size = sizeof buffer;
     CHECK(umsg_mq_peek(queue, 0, &peeked) == 0);
     CHECK(peeked.len == 5 && memcmp(buffer, "first", 5) == 0);
-    CHECK(peeked.priority == 9 && peeked.pid == getpid() && peeked.returns == 0 && peeked.reserved[4] == 0);
+    CHECK(peeked.priority == 9 && peeked.pid == getpid() && peeked.returns == 0 && peeked.reserved[1] == 0);
+    CHECK(peeked.due == 0 && peeked.unused == 0 && sizeof peeked == 64);
     CHECK(peeked.sent > now - (int64_t)60 * 1000000000);
     peeked.size = 3;
     CHECK(umsg_mq_peek(queue, 1, &peeked) == 0);
@@ -73,6 +74,27 @@ static void messages_can_be_looked_at_in_the_order_of_delivery(void)
     FAILS(umsg_mq_peek(queue, SIZE_MAX, &peeked), ENOMSG);
     FAILS(umsg_mq_peek(queue, 0, NULL), EFAULT);
     done(queue, "/peek");
+}
+
+static void delayed_messages_can_be_looked_at_in_the_order_of_their_times(void)
+{
+    umsg_mqd_t queue = make("/delayed", 4, 100, 0);
+    char buffer[100];
+    struct umsg_mq_peeked peeked = {.data = buffer, .size = sizeof buffer};
+    int64_t minute = (int64_t)60 * 1000000000;
+    CHECK(umsg_mq_send_after(queue, "later", 5, 3, 2 * minute) == 0);
+    CHECK(umsg_mq_send_after(queue, "soon", 4, 3, minute) == 0 && umsg_mq_send(queue, "now", 3, 3) == 0);
+    CHECK(umsg_mq_peek_delayed(queue, 0, &peeked) == 0 && memcmp(buffer, "soon", 4) == 0);
+    CHECK(peeked.len == 4 && peeked.priority == 3 && peeked.pid == getpid() && peeked.returns == 0);
+    CHECK(peeked.due > peeked.sent && peeked.due < peeked.sent + 2 * minute);
+    CHECK(umsg_mq_peek_delayed(queue, 1, &peeked) == 0 && memcmp(buffer, "later", 5) == 0);
+    FAILS(umsg_mq_peek_delayed(queue, 2, &peeked), ENOMSG);
+    FAILS(umsg_mq_peek_delayed(queue, SIZE_MAX, &peeked), ENOMSG);
+    FAILS(umsg_mq_peek_delayed(queue, 0, NULL), EFAULT);
+    FAILS(umsg_mq_peek_delayed(NONE, 0, &peeked), EBADF);
+    CHECK(umsg_mq_peek(queue, 0, &peeked) == 0 && peeked.due == 0);
+    FAILS(umsg_mq_peek(queue, 1, &peeked), ENOMSG);
+    done(queue, "/delayed");
 }
 
 static void how_to_wait_can_be_chosen(void)
@@ -123,6 +145,7 @@ static const struct test_case cases[] = {
     CASE(the_status_tells_what_was_done),
     CASE(a_shorter_or_longer_status_is_filled_as_far_as_it_is_known),
     CASE(messages_can_be_looked_at_in_the_order_of_delivery),
+    CASE(delayed_messages_can_be_looked_at_in_the_order_of_their_times),
     CASE(how_to_wait_can_be_chosen),
     CASE(the_library_and_the_header_are_of_one_version),
 };

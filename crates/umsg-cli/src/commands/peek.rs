@@ -26,8 +26,14 @@ const PREVIEW: usize = 60;
 ///
 /// POSITION counts from 0, the message that is received next. ID is a number that no other message of the queue has, for example for `umsg
 /// redrive --id`. It is "-" for a message that was never delivered, unless the queue has sorted it by priority; messages of System V queues
-/// have none. SENDER is a process id. SENT is the time since the message was sent. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
-/// Leased messages that are not yet acknowledged, and delayed messages, are not shown; a line on standard error counts them. Characters that could control a terminal are escaped, and on a
+/// have none. SENDER is a process id. SENT is the time since the call that
+/// sent the message, also for a message that was sent for a later time. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
+/// Leased messages that are not yet acknowledged, and delayed messages, are not shown; a line on standard error counts them.
+///
+/// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due, in the order in which they
+/// become due. DUE is the time until then.
+///
+/// Characters that could control a terminal are escaped, and on a
 /// terminal long messages are cut.
 ///
 /// For a POSIX queue, the output shows one instant. For a System V queue, the command reads one message after the other, and
@@ -38,6 +44,7 @@ Examples:
   umsg peek /orders                 the ten messages that are received next
   umsg peek /orders --count 1
   umsg peek key:0x1234              the ten oldest of a System V queue
+  umsg peek /orders --delayed       the next ten messages that are delayed
   umsg peek /orders --json | jq -r .data")]
 pub struct Peek {
     /// The queue: a name, or for System V key:0x1234 or id:32769
@@ -46,6 +53,9 @@ pub struct Peek {
     /// Show at most this many messages
     #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_hyphen_values = true)]
     count: u64,
+    /// Show the delayed messages in place of the others
+    #[arg(long)]
+    delayed: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -61,12 +71,14 @@ impl Peek {
 
     fn by_priority(&self, namespace: &Namespace, name: &Name) -> Result {
         let opened = Opened::open(namespace, name, Purpose::See)?;
-        let messages = opened
-            .queue
-            .messages(self.most())
-            .map_err(|error| opened.not_seen(&error))?;
+        let messages = match self.delayed {
+            true => opened.queue.delayed_messages(self.most()),
+            false => opened.queue.messages(self.most()),
+        }
+        .map_err(|error| opened.not_seen(&error))?;
         let shown = messages.iter().map(|peeked: &posix::Peeked| Shown {
             id: peeked.id,
+            due: peeked.due,
             rank: peeked.priority.to_string(),
             len: peeked.data.len(),
             pid: peeked.pid,
@@ -79,9 +91,11 @@ impl Peek {
                 json::Message::peeked(name, n, one)
             }),
             false => {
-                print_table("PRIORITY", true, shown)?;
-                let now = opened.queue.attributes();
-                tell_hidden(name, now.leased as u64, now.delayed as u64);
+                self.print_table("PRIORITY", true, shown)?;
+                if !self.delayed {
+                    let now = opened.queue.attributes();
+                    tell_hidden(name, now.leased as u64, now.delayed as u64);
+                }
                 Ok(())
             }
         }
@@ -89,12 +103,14 @@ impl Peek {
 
     fn by_arrival(&self, namespace: &Namespace, label: Label) -> Result {
         let attached = Attached::open(namespace, label)?;
-        let messages = attached
-            .queue
-            .messages(self.most())
-            .map_err(|error| attached.not_seen(&error))?;
+        let messages = match self.delayed {
+            true => attached.queue.delayed_messages(self.most()),
+            false => attached.queue.messages(self.most()),
+        }
+        .map_err(|error| attached.not_seen(&error))?;
         let shown = messages.iter().map(|peeked: &sysv::Peeked| Shown {
             id: None,
+            due: peeked.due,
             rank: peeked.mtype.to_string(),
             len: peeked.len,
             pid: peeked.pid,
@@ -107,8 +123,10 @@ impl Peek {
                 json::Message::peeked_sysv(name, n, one)
             }),
             false => {
-                print_table("TYPE", false, shown)?;
-                if let Ok(now) = attached.queue.status() {
+                self.print_table("TYPE", false, shown)?;
+                if !self.delayed
+                    && let Ok(now) = attached.queue.status()
+                {
                     tell_hidden(label, now.leased, now.delayed);
                 }
                 Ok(())
@@ -123,13 +141,62 @@ impl Peek {
     fn print_json<T>(
         &self,
         messages: &[T],
-        message: impl for<'m> Fn(&'m str, usize, &'m T) -> json::Message<'m>,
+        message: impl for<'m> Fn(&'m str, Option<usize>, &'m T) -> json::Message<'m>,
     ) -> Result {
         let name = self.queue.lossy();
         let mut out = output::standard()?;
         for (position, peeked) in messages.iter().enumerate() {
+            let position = (!self.delayed).then_some(position);
             json::print(&mut out, &message(&name, position, peeked))?;
         }
+        Ok(out.flush()?)
+    }
+
+    fn print_table<'a>(
+        &self,
+        rank: &str,
+        has_ids: bool,
+        messages: impl Iterator<Item = Shown<'a>>,
+    ) -> Result {
+        let most = match std::io::stdout().is_terminal() {
+            true => PREVIEW,
+            false => usize::MAX,
+        };
+        let mut table = Table::new([
+            match self.delayed {
+                true => ("DUE", Side::Left),
+                false => ("POSITION", Side::Right),
+            },
+            ("ID", Side::Right),
+            (rank, Side::Right),
+            ("BYTES", Side::Right),
+            ("SENDER", Side::Right),
+            ("SENT", Side::Left),
+            ("DELIVERED", Side::Right),
+            ("MESSAGE", Side::Left),
+        ]);
+        for (position, message) in messages.enumerate() {
+            table.push([
+                match self.delayed {
+                    true => time::ahead(message.due),
+                    false => position.to_string(),
+                },
+                message
+                    .id
+                    .map_or_else(|| "-".to_owned(), |id| id.to_string()),
+                message.rank,
+                message.len.to_string(),
+                message.pid.to_string(),
+                time::ago(Some(message.sent)),
+                message.returns.to_string(),
+                text::preview(message.data, most),
+            ]);
+        }
+        if !has_ids {
+            table.leave_out(1);
+        }
+        let mut out = output::standard()?;
+        table.print(&mut out)?;
         Ok(out.flush()?)
     }
 }
@@ -152,47 +219,11 @@ fn tell_hidden(queue: impl Display, leased: u64, delayed: u64) {
 /// A row of the table.
 struct Shown<'a> {
     id: Option<u64>,
+    due: Option<SystemTime>,
     rank: String,
     len: usize,
     pid: u32,
     sent: SystemTime,
     returns: u32,
     data: &'a [u8],
-}
-
-fn print_table<'a>(rank: &str, has_ids: bool, messages: impl Iterator<Item = Shown<'a>>) -> Result {
-    let most = match std::io::stdout().is_terminal() {
-        true => PREVIEW,
-        false => usize::MAX,
-    };
-    let mut table = Table::new([
-        ("POSITION", Side::Right),
-        ("ID", Side::Right),
-        (rank, Side::Right),
-        ("BYTES", Side::Right),
-        ("SENDER", Side::Right),
-        ("SENT", Side::Left),
-        ("DELIVERED", Side::Right),
-        ("MESSAGE", Side::Left),
-    ]);
-    for (position, message) in messages.enumerate() {
-        table.push([
-            position.to_string(),
-            message
-                .id
-                .map_or_else(|| "-".to_owned(), |id| id.to_string()),
-            message.rank,
-            message.len.to_string(),
-            message.pid.to_string(),
-            time::ago(Some(message.sent)),
-            message.returns.to_string(),
-            text::preview(message.data, most),
-        ]);
-    }
-    if !has_ids {
-        table.leave_out(1);
-    }
-    let mut out = output::standard()?;
-    table.print(&mut out)?;
-    Ok(out.flush()?)
 }

@@ -233,7 +233,7 @@ pub fn last_activity(status: &Status) -> Option<SystemTime> {
 #[derive(Serialize)]
 pub struct Message<'a> {
     pub queue: &'a str,
-    /// `peek` only: the position in the order of delivery, for System V queues in the order of arrival, from 0.
+    /// `peek` without `--delayed`: the position in the order of delivery, for System V queues in the order of arrival, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
     /// POSIX only: a number that no other message of the queue has. A message has it from its first delivery on; `peek` may show none before.
@@ -245,6 +245,9 @@ pub struct Message<'a> {
     pub size: usize,
     pub sender_pid: u32,
     pub sent: String,
+    /// `peek` only: when a delayed message is due, or a message was due that was sent for a later time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub due: Option<String>,
     /// The number of deliveries.
     pub deliveries: u32,
     /// Of a dead letter, and of a message that was one.
@@ -269,36 +272,43 @@ impl<'a> Message<'a> {
             size,
             sender_pid: message.pid(),
             sent: utc(message.sent()),
+            due: None,
             deliveries: message.deliveries(),
             history: message.history().as_ref().map(History::new),
             data: Data::of(bytes),
         }
     }
 
-    pub fn peeked(queue: &'a str, position: usize, peeked: &'a Peeked) -> Message<'a> {
+    pub fn peeked(queue: &'a str, position: Option<usize>, peeked: &'a Peeked) -> Message<'a> {
         Message {
             queue,
-            position: Some(position),
+            position,
             id: peeked.id,
             rank: Rank::Priority(peeked.priority).into(),
             size: peeked.data.len(),
             sender_pid: peeked.pid,
             sent: utc(peeked.sent),
+            due: peeked.due.map(utc),
             deliveries: peeked.returns,
             history: peeked.history.as_ref().map(History::new),
             data: Data::of(&peeked.data),
         }
     }
 
-    pub fn peeked_sysv(queue: &'a str, position: usize, peeked: &'a sysv::Peeked) -> Message<'a> {
+    pub fn peeked_sysv(
+        queue: &'a str,
+        position: Option<usize>,
+        peeked: &'a sysv::Peeked,
+    ) -> Message<'a> {
         Message {
             queue,
-            position: Some(position),
+            position,
             id: None,
             rank: Rank::Type(peeked.mtype).into(),
             size: peeked.len,
             sender_pid: peeked.pid,
             sent: utc(peeked.sent),
+            due: peeked.due.map(utc),
             deliveries: peeked.returns,
             history: None,
             data: Data::of(&peeked.data),

@@ -15,6 +15,12 @@ pub fn ago(time: Option<SystemTime>) -> String {
     format!("{} ago", rough(age))
 }
 
+/// `in 3s`, `in 5m`; `now` for a time that has passed, and for None.
+pub fn ahead(time: Option<SystemTime>) -> String {
+    let left = time.and_then(|time| time.duration_since(SystemTime::now()).ok());
+    left.map_or_else(|| "now".to_owned(), |left| format!("in {}", rough(left)))
+}
+
 /// Formats a duration as the command line accepts it: `5s`, `500ms`, `1m30s`.
 pub fn length(time: Duration) -> String {
     let longest = SpanRound::new().largest(Unit::Day).days_are_24_hours();

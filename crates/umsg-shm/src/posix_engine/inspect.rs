@@ -160,6 +160,18 @@ impl Engine {
         })
     }
 
+    /// Copies up to `most` delayed messages in the order in which they become due, all at one instant. Holds the receiver lock for a time in
+    /// proportion to all held messages.
+    #[cfg(not(loom))]
+    pub fn peek_at_delayed(&self, me: &Thread, most: usize) -> Result<PeekedMessages, Refused> {
+        self.peek_and(me, 0, 0, |receiving, peeked| {
+            let mut delayed = self.delayed(receiving)?;
+            delayed.sort_by_key(|record| record.until.get());
+            delayed.truncate(most);
+            self.copy_delayed(receiving, &delayed, peeked)
+        })
+    }
+
     fn peek_and(
         &self,
         me: &Thread,

@@ -5,6 +5,7 @@ use super::segment::Contents;
 use super::wait::Call;
 use super::{Engine, Refused, Why};
 use crate::fault::Fault;
+use crate::leases::{Leases, State};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
@@ -20,6 +21,8 @@ pub struct Seen {
     pub sent_at: u64,
     /// The number of leases after which the message came back.
     pub returns: u32,
+    /// Of a delayed message: the reading of the monotonic clock when it is due, in nanoseconds; otherwise 0.
+    pub due: u64,
     /// The first bytes of the message.
     pub bytes: Vec<u8>,
 }
@@ -85,6 +88,7 @@ impl Engine {
                 pid: 0,
                 sent_at: 0,
                 returns: 0,
+                due: 0,
                 bytes: vec![0; bytes.min(self.segment().layout().msgmax)],
             };
             match self.peek(call, skip.saturating_add(seen.len() as u32), &mut next) {
@@ -137,9 +141,79 @@ impl Engine {
                         pid: found.cell.pid(),
                         sent_at: found.cell.sent_at(),
                         returns: found.cell.returns(),
+                        due: 0,
                         bytes: Vec::new(),
                     });
                 }
+            })?;
+            if is_whole {
+                return Ok((seen, bytes));
+            }
+        }
+    }
+
+    /// Copies up to `most` delayed messages as they are at one instant, in the order in which they become due: their headers, and their bytes one
+    /// after the other.
+    pub fn delayed_messages(
+        &self,
+        call: &Call<'_>,
+        most: usize,
+    ) -> Result<(Vec<Seen>, Vec<u8>), Refused> {
+        let layout = self.segment().layout();
+        let (slots, msgmax) = (layout.slots, layout.msgmax);
+        let (mut places, mut seen) = (Vec::<(u64, u32, u32)>::new(), Vec::<Seen>::new());
+        let mut bytes = Vec::<u8>::new();
+        loop {
+            // Memory is allocated without the lock, as in `all_messages`.
+            let counts = self.counts(call.me)?;
+            let messages = slots.min(usize::try_from(counts.delayed).unwrap_or(usize::MAX));
+            let expected = slots
+                .saturating_mul(msgmax)
+                .min(usize::try_from(counts.leased_bytes).unwrap_or(usize::MAX));
+            places.clear();
+            seen.clear();
+            bytes.clear();
+            let room = messages.saturating_mul(2).saturating_add(1);
+            places
+                .try_reserve(room)
+                .and_then(|()| seen.try_reserve(room))
+                .and_then(|()| bytes.try_reserve(expected.saturating_mul(2)))
+                .map_err(|_| Fault::NoMemory)?;
+            let is_whole = self.with_lock(call.me, call.deadline, |receiving, _| {
+                self.check_rights(receiving, call.rights)?;
+                for record in Leases::of(self.segment()).iter() {
+                    let (_, record) = record?;
+                    if State::of(record) != State::Delayed {
+                        continue;
+                    }
+                    if places.len() == places.capacity() {
+                        return Ok(false);
+                    }
+                    let (due, deliveries) = (record.until.get(), record.deliveries.get());
+                    places.push((due, record.slot.get(), deliveries));
+                }
+                places.sort_unstable();
+                for &(due, slot, returns) in places.iter().take(most) {
+                    let (found, start) = (self.found(slot)?, bytes.len());
+                    if seen.len() == seen.capacity() || found.len > bytes.capacity() - start {
+                        return Ok(false);
+                    }
+                    bytes.resize(start + found.len, 0);
+                    let len =
+                        self.segment()
+                            .copy_prefix(found.cell, found.len, &mut bytes[start..])?;
+                    bytes.truncate(start + len);
+                    seen.push(Seen {
+                        mtype: found.mtype(),
+                        len,
+                        pid: found.cell.pid(),
+                        sent_at: found.cell.sent_at(),
+                        returns,
+                        due,
+                        bytes: Vec::new(),
+                    });
+                }
+                Ok(true)
             })?;
             if is_whole {
                 return Ok((seen, bytes));

@@ -10,9 +10,11 @@ use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Sends a message that is delivered after `delay` at the earliest. Until then it counts for the queue's capacity, and
-    /// [`Attributes::delayed`](super::Attributes::delayed) counts it. It then takes its place behind the messages of its priority that are
-    /// there, and its [time to live](super::OpenOptions::time_to_live) begins. Source: none, the kernel's queues have no such call.
+    /// Sends a message that is delivered after `delay` at the earliest. Until then it counts for the queue's capacity,
+    /// [`Attributes::delayed`](super::Attributes::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due,
+    /// it takes its place behind the messages of its priority that were sent until then, and before those that are sent more than a few
+    /// milliseconds later. Its [time to live](super::OpenOptions::time_to_live) begins then. The time of its send, as in
+    /// [`Peeked::sent`](super::Peeked::sent), stays that of this call. Source: none, the kernel's queues have no such call.
     ///
     /// A receiver that waits wakes up when the message is due. The delay is measured on a clock that no process can set, and that stops
     /// while the machine is suspended. For pollers see [`pollable`](Self::pollable).

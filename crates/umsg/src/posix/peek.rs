@@ -46,6 +46,13 @@ impl Peeked {
         }
     }
 
+    fn all_of(look: &PeekedMessages) -> Vec<Peeked> {
+        let messages = look.iter().enumerate();
+        messages
+            .map(|(at, (seen, bytes))| Peeked::new(seen, bytes, look.history(at)))
+            .collect()
+    }
+
     /// Returns the time since the send; zero if the system's clock was set back since.
     ///
     /// ```
@@ -92,7 +99,8 @@ impl Queue {
     /// Returns up to `most` messages in order of delivery, as they were at one instant, and leaves them in the queue.
     ///
     /// The result includes expired messages that no receiver has found yet. It leaves out messages that were handed to a blocked
-    /// receiver, messages of blocked senders, and leased messages.
+    /// receiver, messages of blocked senders, and leased messages. For delayed messages see
+    /// [`delayed_messages`](Self::delayed_messages).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -118,19 +126,53 @@ impl Queue {
         self.peeked(0, most)
     }
 
+    /// Returns up to `most` delayed messages in the order in which they become due, as they were at one instant, and leaves them delayed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// use std::time::Duration;
+    ///
+    /// queue.send_after(b"tomorrow", 0, Duration::from_secs(24 * 3600))?;
+    /// queue.send_after(b"in an hour", 0, Duration::from_secs(3600))?;
+    /// let delayed = queue.delayed_messages(10)?;
+    /// assert_eq!(delayed[0].data, b"in an hour");
+    /// assert!(delayed[0].due > Some(delayed[0].sent));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    /// Other receivers wait meanwhile: for a time in proportion to all leased and delayed messages.
+    ///
+    /// # Errors
+    /// The errors of [`messages`](Self::messages).
+    ///
+    /// # If the process dies
+    /// As [`messages`](Self::messages).
+    pub fn delayed_messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
+        self.check_to_look()?;
+        self.engine
+            .peek_at_delayed(thread::current(), most)
+            .map(|look| Peeked::all_of(&look))
+            .map_err(|refused| self.receive_error(refused))
+    }
+
     fn peeked(&self, skip: usize, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
-        let look = self.look(skip, most)?;
-        let messages = look.iter().enumerate();
-        Ok(messages
-            .map(|(at, (seen, bytes))| Peeked::new(seen, bytes, look.history(at)))
-            .collect())
+        Ok(Peeked::all_of(&self.look(skip, most)?))
+    }
+
+    /// Refuses to show messages to a handle that was not opened for receiving.
+    pub(super) fn check_to_look(&self) -> Result<(), ReceiveError> {
+        match self.access.read {
+            true => Ok(()),
+            false => Err(ReceiveError::NotReadable),
+        }
     }
 
     /// Copies all messages, with the delayed ones behind the others.
     pub(super) fn look_at_all(&self) -> Result<PeekedMessages, ReceiveError> {
-        if !self.access.read {
-            return Err(ReceiveError::NotReadable);
-        }
+        self.check_to_look()?;
         self.engine
             .peek_at_all(thread::current())
             .map_err(|refused| self.receive_error(refused))
@@ -138,9 +180,7 @@ impl Queue {
 
     /// Returns up to `most` messages behind the first `skip`.
     fn look(&self, skip: usize, most: usize) -> Result<PeekedMessages, ReceiveError> {
-        if !self.access.read {
-            return Err(ReceiveError::NotReadable);
-        }
+        self.check_to_look()?;
         self.engine
             .peek(thread::current(), skip, most)
             .map_err(|refused| self.receive_error(refused))

@@ -339,20 +339,13 @@ impl Queue {
             .collect())
     }
 
-    fn check_to_list(&self) -> Result<(), ReceiveError> {
-        match self.access.read {
-            true => Ok(()),
-            false => Err(ReceiveError::NotReadable),
-        }
-    }
-
     /// Returns the dead letters with up to `bytes` bytes of each message.
     fn find_dead_letters(
         &self,
         which: &Redrive,
         bytes: usize,
     ) -> Result<Vec<DeadLetter>, ReceiveError> {
-        self.check_to_list()?;
+        self.check_to_look()?;
         let most = which.most.unwrap_or(usize::MAX);
         self.engine
             .dead_letters(thread::current(), (most, bytes), |letter| {
@@ -393,7 +386,7 @@ impl Queue {
     /// No message is lost, and none is in two queues. The message that was being sent is held by the dead process; the next call of this
     /// method sends or returns it.
     pub fn redrive(&self, which: &Redrive) -> Result<Redriven, ReceiveError> {
-        self.check_to_list()?;
+        self.check_to_look()?;
         let mut targets = Targets {
             from: self,
             number: transfer::number(self.identity.1, &self.engine),

@@ -3,7 +3,7 @@
 use super::error::ReceiveError;
 use super::queue::{Heeds, Queue, Received};
 use std::time::{Duration, SystemTime};
-use umsg_shm::sys::clock::Deadline;
+use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::Seen;
 
@@ -19,8 +19,10 @@ pub struct Peeked {
     pub mtype: i64,
     /// Process id of the sender.
     pub pid: u32,
-    /// The time of the send, accurate to a few milliseconds.
+    /// The time of the call that sent it, accurate to a few milliseconds.
     pub sent: SystemTime,
+    /// Of a delayed message: the time before which it is not delivered. `None` for a queued message.
+    pub due: Option<SystemTime>,
     /// The number of leases after which the message came back.
     pub returns: u32,
 }
@@ -49,6 +51,7 @@ impl From<Seen> for Peeked {
             mtype: seen.mtype,
             pid: seen.pid,
             sent: SystemTime::UNIX_EPOCH + Duration::from_nanos(seen.sent_at),
+            due: (seen.due != 0).then(|| clock::shown(seen.due)),
             returns: seen.returns,
         }
     }
@@ -131,6 +134,36 @@ impl Queue {
             self.engine.messages(call, skip, most, bytes)
         })?;
         Ok(seen.into_iter().map(Peeked::from).collect())
+    }
+
+    /// Returns up to `most` delayed messages in the order in which they become due, as they were at one instant, and leaves them delayed.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use std::time::Duration;
+    ///
+    /// queue.send_after(5, b"tomorrow", Duration::from_secs(24 * 3600))?;
+    /// queue.send_after(5, b"in an hour", Duration::from_secs(3600))?;
+    /// assert_eq!(queue.delayed_messages(10)?[0].data, b"in an hour");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`peek`](Queue::peek).
+    pub fn delayed_messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
+        let (seen, bytes) = self.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
+            self.engine.delayed_messages(call, most)
+        })?;
+        let mut rest = &bytes[..];
+        let peeked = |mut seen: Seen| {
+            let (data, behind) = rest.split_at(seen.len);
+            rest = behind;
+            seen.bytes = data.to_vec();
+            Peeked::from(seen)
+        };
+        Ok(seen.into_iter().map(peeked).collect())
     }
 
     /// Returns up to `most` types of queued messages in ascending order, with the number of messages of each.
