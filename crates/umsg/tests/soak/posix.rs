@@ -1,4 +1,7 @@
-//! The soak of POSIX queues: with and without waiting, in batches, in place, with poll and with notifications.
+//! The soak of POSIX queues: with and without waiting, in batches, in place, with a delay, with poll and with notifications.
+
+#[path = "dead_letters.rs"]
+mod dead_letters;
 
 use super::queues::{CallError, Kind, SIZE, Soak, done};
 use crate::support::Random;
@@ -15,8 +18,8 @@ use umsg::posix::{self, Lease, Queue, ReceiveError, SendError, Status, unlink_in
 #[cfg(feature = "crash-points")]
 use umsg_shm::account::Account;
 
-/// Soaks in this file, which share the time.
-const SOAKS: u32 = 4;
+/// Soaks in this file and in `dead_letters.rs`, which share the time.
+const SOAKS: u32 = 6;
 const NAME: &str = "/soak";
 /// Messages of a batch, at most.
 const BATCH: u64 = 4;
@@ -25,6 +28,8 @@ const BATCH: u64 = 4;
 struct Posix {
     /// Every other worker sends and receives in place.
     in_place: bool,
+    /// Some messages are sent for later.
+    delays: bool,
 }
 
 impl CallError for SendError {
@@ -39,16 +44,19 @@ impl CallError for ReceiveError {
     }
 }
 
-/// Sends messages one after the other, and some together.
-fn send(actor: &mut Actor<'_>, random: &mut Random) -> bool {
+/// Sends messages one after the other, some together and some for later.
+fn send(actor: &mut Actor<'_>, delays: bool, random: &mut Random) -> bool {
     let how = how(random);
     if random.below(4) == 0 {
         let count = 2 + random.below(BATCH - 1);
         let batch: Vec<_> = (0..count).map(|_| Posix::message(random)).collect();
         return done(actor.send_batch(how, &batch)).is_some();
     }
-    let message = Posix::message(random);
-    Posix::put(actor, how, message)
+    let (priority, len) = Posix::message(random);
+    if delays && random.below(8) == 0 {
+        return done(actor.send_after(how, priority, len, delay(random))).is_some();
+    }
+    Posix::put(actor, how, (priority, len))
 }
 
 /// Makes one or two reservations at a time, and gives some of them back.
@@ -123,7 +131,7 @@ impl Kind for Posix {
             return send_in_place(actor, random);
         }
         take_time(random);
-        send(actor, random)
+        send(actor, self.delays, random)
     }
 
     fn receive(&self, actor: &mut Actor<'_>, receiver: usize, random: &mut Random) -> bool {
@@ -258,7 +266,9 @@ impl Kind for Posix {
 fn soak(depth: u32, in_place: bool, in_order: bool, what: &'static str) {
     Soak::run(what, SOAKS, in_order, |place| {
         let queue = place.create(NAME, depth, SIZE as u32);
-        (Posix { in_place }, queue)
+        // A delayed message comes later than its number says.
+        let delays = !in_order;
+        (Posix { in_place, delays }, queue)
     });
 }
 

@@ -1,4 +1,4 @@
-//! The soak of System V queues: messages of six types, batches, leases, receivers with another wish at each call, with and without
+//! The soak of System V queues: messages of six types, batches, delayed messages, leases, receivers with another wish at each call, with and without
 //! waiting, with poll.
 
 use super::queues::{CallError, Kind, SIZE, Soak, done};
@@ -24,7 +24,10 @@ const TYPES: u64 = 6;
 const BATCH: u64 = 3;
 
 /// A System V queue.
-struct SystemV;
+struct SystemV {
+    /// Some messages are sent for later.
+    delays: bool,
+}
 
 impl CallError for SendError {
     fn is_usual(&self) -> bool {
@@ -131,8 +134,12 @@ impl Kind for SystemV {
             let batch: Vec<_> = (0..count).map(|_| Self::message(random)).collect();
             return done(clerk.send_batch(how(random), &batch)).is_some();
         }
-        let message = Self::message(random);
-        Self::put(clerk, how(random), message)
+        let (mtype, len) = Self::message(random);
+        if self.delays && random.below(8) == 0 {
+            let delay = harass::delay(random);
+            return done(clerk.send_after(how(random), mtype, len, delay)).is_some();
+        }
+        Self::put(clerk, how(random), (mtype, len))
     }
 
     /// The first receiver receives batches, the next one leases.
@@ -270,7 +277,9 @@ fn soak(qbytes: u64, in_order: bool, what: &'static str) {
             ..Change::default()
         };
         queue.set(&change).expect("a smaller queue");
-        (SystemV, queue)
+        // A delayed message comes later than its number says.
+        let delays = !in_order;
+        (SystemV { delays }, queue)
     });
 }
 

@@ -35,6 +35,29 @@ impl<'a> Part<'a, Queue> {
         result.map(|()| number)
     }
 
+    /// Sends the next message for a delivery after `delay`; returns its number.
+    pub fn send_after(
+        &mut self,
+        how: How,
+        priority: u16,
+        len: usize,
+        delay: Duration,
+    ) -> Result<usize, SendError> {
+        let len = len.clamp(SHORTEST, self.buffer.len());
+        let (number, message) = self.write_next(priority, len);
+        self.begin(how);
+        let (bytes, priority) = (&self.buffer[..len], u32::from(priority));
+        let result = match how {
+            How::Try => self.queue.try_send_after(bytes, priority, delay),
+            How::Block => self.queue.send_after(bytes, priority, delay),
+            How::Within(time) => self.queue.send_after_timeout(bytes, priority, delay, time),
+            How::At(time) => self.queue.send_after_deadline(bytes, priority, delay, time),
+        };
+        message.end(result.is_ok());
+        self.end();
+        result.map(|()| number)
+    }
+
     /// Sends the next messages as one batch, each with its priority and length; returns the number of the first.
     pub fn send_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<usize, SendError> {
         let (first, records) = self.journal.next(batch.len());

@@ -2,6 +2,7 @@
 
 use super::journal::{How, Journal, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
 use umsg::sysv::{Lease, LeaseError, Queue, ReceiveError, Received, SendError, Want};
 
 /// A process's part with a System V queue.
@@ -25,6 +26,31 @@ impl<'a> Part<'a, Queue> {
         records[0].begin(number, self.author, mtype, bytes);
         self.journal.begin(self.role, how);
         let result = self.queue.send_until(mtype.into(), bytes, how.into());
+        records[0].end(result.is_ok());
+        self.journal.end(self.role);
+        result.map(|()| number)
+    }
+
+    /// Sends the next message for a delivery after `delay`; returns its number.
+    pub fn send_after(
+        &mut self,
+        how: How,
+        mtype: u16,
+        len: usize,
+        delay: Duration,
+    ) -> Result<usize, SendError> {
+        let len = len.clamp(SHORTEST, self.buffer.len());
+        let (number, records) = self.journal.next(1);
+        let bytes = &mut self.buffer[..len];
+        records[0].begin(number, self.author, mtype, bytes);
+        self.journal.begin(self.role, how);
+        let (bytes, mtype) = (&*bytes, i64::from(mtype));
+        let result = match how {
+            How::Try => self.queue.try_send_after(mtype, bytes, delay),
+            How::Block => self.queue.send_after(mtype, bytes, delay),
+            How::Within(time) => self.queue.send_after_timeout(mtype, bytes, delay, time),
+            How::At(time) => self.queue.send_after_deadline(mtype, bytes, delay, time),
+        };
         records[0].end(result.is_ok());
         self.journal.end(self.role);
         result.map(|()| number)
