@@ -8,6 +8,7 @@
 //! would notice anything.
 
 mod beside;
+mod delivery;
 mod list;
 mod straight;
 
@@ -79,9 +80,13 @@ pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> 
 
 /// All defects.
 fn all() -> impl Iterator<Item = &'static Defect> {
-    [list::DEFECTS, beside::DEFECTS, straight::DEFECTS]
-        .into_iter()
-        .flatten()
+    let lists = [
+        list::DEFECTS,
+        delivery::DEFECTS,
+        beside::DEFECTS,
+        straight::DEFECTS,
+    ];
+    lists.into_iter().flatten()
 }
 
 /// The failure of a soak or test.
