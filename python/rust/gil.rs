@@ -1,0 +1,33 @@
+//! State that the global interpreter lock protects.
+
+use pyo3::Python;
+use std::cell::UnsafeCell;
+
+#[cfg(Py_GIL_DISABLED)]
+compile_error!(
+    "umsg does not support free-threaded Python yet: build and run it with the default build of Python, which has the global interpreter lock"
+);
+
+/// A value that only threads with the global interpreter lock use.
+pub struct Guarded<T>(UnsafeCell<T>);
+
+// SAFETY: every access needs a `Python` token, so the thread holds the lock, and there is no other access at the same time. Free-threaded
+// builds of Python, which have no such lock, are refused above.
+unsafe impl<T: Send> Sync for Guarded<T> {}
+
+impl<T> Guarded<T> {
+    pub fn new(value: T) -> Guarded<T> {
+        Guarded(UnsafeCell::new(value))
+    }
+
+    /// Uses the value.
+    ///
+    /// # Safety
+    /// `work` neither runs code of Python (calls, conversions, the end of an object) nor releases the lock, and does not use the same value
+    /// again.
+    #[inline(always)]
+    pub unsafe fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: the thread holds the lock during `work`, as the token shows, and by the contract no other access begins meanwhile.
+        work(unsafe { &mut *self.0.get() })
+    }
+}

@@ -1,0 +1,36 @@
+//! The native module of the Python package `umsg`.
+//!
+//! | subject | where |
+//! |---|---|
+//! | the classes | `queue`, `sysv`, `ring`, `lease`, `reservation` |
+//! | exceptions | `error` |
+//! | methods of the fast path | `fast`, `message` |
+//! | the buffer protocol | `buffer`, `exported` |
+//! | time limits and signals | `wait` |
+//! | the interpreter's lock | `gil` |
+
+mod buffer;
+mod error;
+mod exported;
+mod fast;
+mod gil;
+mod lease;
+mod message;
+mod names;
+mod queue;
+mod reservation;
+mod sysv;
+mod wait;
+
+use pyo3::prelude::*;
+
+/// The native part of `umsg`. Import `umsg` instead.
+#[pymodule(gil_used = true)]
+fn _umsg(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    error::find_classes(module.py())?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    lease::add(module)?;
+    reservation::add(module)?;
+    queue::add(module)?;
+    sysv::add(module)
+}

@@ -1,0 +1,101 @@
+//! Received messages as objects of Python.
+
+use crate::gil::Guarded;
+use pyo3::ffi::{self, PyObject};
+use pyo3::prelude::*;
+use std::ffi::c_int;
+use std::ptr;
+use std::sync::LazyLock;
+
+/// The memory into which messages up to [`SHORT`] bytes are received. Their length is known afterwards.
+static SCRATCH: LazyLock<Guarded<Vec<u8>>> = LazyLock::new(|| Guarded::new(Vec::new()));
+
+/// The largest message size of a queue whose messages are received into [`SCRATCH`], in bytes.
+pub const SHORT: usize = 1 << 16;
+
+/// The result of a first attempt without waiting.
+pub enum First<K, E> {
+    /// The message, and its priority or type. The message is null without memory for it.
+    Received(*mut PyObject, K),
+    Failed(E),
+    HandleClosed,
+}
+
+/// Makes a first attempt to receive a message of at most `size` bytes, which is at most [`SHORT`], by `call`. It returns the length of the
+/// message and its priority or type; None if the handle is closed. `call` neither runs code of Python nor blocks.
+#[inline(always)]
+pub fn first<K, E>(
+    py: Python<'_>,
+    size: usize,
+    call: impl FnOnce(&mut [u8]) -> Option<Result<(usize, K), E>>,
+) -> First<K, E> {
+    let work = |scratch: &mut Vec<u8>| {
+        if scratch.len() < size {
+            scratch.resize(SHORT, 0);
+        }
+        match call(scratch) {
+            Some(Ok((len, key))) => {
+                let len = len as ffi::Py_ssize_t;
+                // SAFETY: the message has `len` bytes.
+                let message =
+                    unsafe { ffi::PyBytes_FromStringAndSize(scratch.as_ptr().cast(), len) };
+                First::Received(message, key)
+            }
+            Some(Err(error)) => First::Failed(error),
+            None => First::HandleClosed,
+        }
+    };
+    // SAFETY: the work runs no code of Python. To make a bytes object only allocates memory.
+    unsafe { SCRATCH.with(py, work) }
+}
+
+unsafe extern "C" {
+    fn _PyBytes_Resize(bytes: *mut *mut PyObject, size: ffi::Py_ssize_t) -> c_int;
+}
+
+/// Receives a message of at most `size` bytes into a bytes object, which is cut to the message's length.
+#[cold]
+pub fn long<K>(
+    py: Python<'_>,
+    size: usize,
+    receive: impl FnOnce(&mut [u8]) -> PyResult<(usize, K)>,
+) -> PyResult<(*mut PyObject, K)> {
+    // SAFETY: a new object, whose bytes no other code knows yet. They are only written before they are read: the library writes the message,
+    // and the rest is cut off.
+    unsafe {
+        let mut object = ffi::PyBytes_FromStringAndSize(ptr::null(), size as ffi::Py_ssize_t);
+        if object.is_null() {
+            return Err(PyErr::fetch(py));
+        }
+        let start = ffi::PyBytes_AsString(object).cast::<u8>();
+        match receive(std::slice::from_raw_parts_mut(start, size)) {
+            Ok((len, key)) => match _PyBytes_Resize(&raw mut object, len as ffi::Py_ssize_t) {
+                0 => Ok((object, key)),
+                _ => Err(PyErr::fetch(py)),
+            },
+            Err(error) => {
+                ffi::Py_DecRef(object);
+                Err(error)
+            }
+        }
+    }
+}
+
+/// Makes the tuple of a message and its priority or type.
+#[inline(always)]
+pub fn pair(py: Python<'_>, message: *mut PyObject, key: i64) -> PyResult<*mut PyObject> {
+    // SAFETY: the tuple takes the two references. Each step that fails has set an exception.
+    unsafe {
+        let key = ffi::PyLong_FromLongLong(key);
+        let tuple = ffi::PyTuple_New(2);
+        if key.is_null() || tuple.is_null() {
+            ffi::Py_DecRef(message);
+            ffi::Py_DecRef(key);
+            ffi::Py_DecRef(tuple);
+            return Err(PyErr::fetch(py));
+        }
+        ffi::PyTuple_SetItem(tuple, 0, message);
+        ffi::PyTuple_SetItem(tuple, 1, key);
+        Ok(tuple)
+    }
+}

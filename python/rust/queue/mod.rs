@@ -1,0 +1,456 @@
+//! `umsg.Queue`: POSIX message queues.
+
+mod batch;
+mod lease;
+mod open;
+mod receive;
+mod send;
+mod status;
+
+use crate::error::{Failure, handle_closed, invalid};
+use crate::fast::{Method, add_methods};
+use crate::gil::Guarded;
+use crate::names;
+use pyo3::exceptions::{PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use umsg::posix;
+
+pub use lease::size;
+pub use open::WAITING;
+pub use status::{Attributes, Peeked, Status};
+
+/// A POSIX message queue.
+#[pyclass(frozen, subclass, weakref, module = "umsg", name = "Queue")]
+pub struct Queue {
+    /// None after `close`.
+    handle: Guarded<Option<Arc<posix::Queue>>>,
+    name: OsString,
+    namespace: PathBuf,
+    /// Whether the handle may receive, and whether it may send.
+    access: (bool, bool),
+    /// In bytes.
+    message_size: usize,
+}
+
+/// Adds the classes and functions of POSIX queues to the module.
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    let class = py.get_type::<Queue>();
+    let methods: [&[Method]; 2] = [&send::METHODS, &receive::METHODS];
+    for methods in methods {
+        add_methods(&class, methods)?;
+    }
+    module.add("Queue", class)?;
+    module.add_class::<Attributes>()?;
+    module.add_class::<Status>()?;
+    module.add_class::<Peeked>()?;
+    module.add_function(wrap_pyfunction!(open::unlink, module)?)?;
+    module.add_function(wrap_pyfunction!(open::reopen_queue, module)?)?;
+    module.add_function(wrap_pyfunction!(open::queues, module)?)
+}
+
+impl Queue {
+    /// Returns the exception of a closed handle.
+    #[cold]
+    fn closed_error(&self, py: Python<'_>) -> PyErr {
+        handle_closed(py, "queue", Some(&self.name))
+    }
+
+    /// Returns the handle for a call that may release the interpreter's lock.
+    fn shared(&self, py: Python<'_>) -> PyResult<Arc<posix::Queue>> {
+        // SAFETY: the work runs no code of Python.
+        let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
+        handle.ok_or_else(|| self.closed_error(py))
+    }
+
+    /// Makes a call that neither blocks nor runs code of Python. Returns None if the handle is closed.
+    #[inline(always)]
+    fn at_once<R>(&self, py: Python<'_>, call: impl FnOnce(&posix::Queue) -> R) -> Option<R> {
+        // SAFETY: by the contract of this function.
+        unsafe { self.handle.with(py, |handle| handle.as_deref().map(call)) }
+    }
+
+    fn raise<E: Failure>(&self, py: Python<'_>, error: &E) -> PyErr {
+        error.raise(py, Some(&self.name))
+    }
+}
+
+/// Reads a priority. The library checks its upper limit.
+pub fn priority_of(value: &Bound<'_, PyAny>) -> PyResult<u32> {
+    let py = value.py();
+    match value.extract::<u32>() {
+        Ok(priority) => Ok(priority),
+        Err(error) if error.is_instance_of::<PyOverflowError>(py) => Err(invalid(
+            py,
+            &format!("a priority must be from 0 to 32767, not {value}"),
+        )),
+        Err(_) => Err(PyTypeError::new_err(format!(
+            "a priority must be int, not {}",
+            value.get_type().name()?
+        ))),
+    }
+}
+
+#[pymethods]
+impl Queue {
+    /// The name of the queue, with its slash.
+    #[getter]
+    fn name(&self) -> OsString {
+        self.name.clone()
+    }
+
+    /// The directory of the queue's namespace.
+    #[getter]
+    fn namespace(&self) -> OsString {
+        self.namespace.clone().into_os_string()
+    }
+
+    /// The length of the longest message, in bytes.
+    #[getter]
+    fn message_size(&self) -> usize {
+        self.message_size
+    }
+
+    /// True after `close()`.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        // SAFETY: the work runs no code of Python.
+        unsafe { self.handle.with(py, |handle| handle.is_none()) }
+    }
+
+    /// Closes the handle. The messages stay in the queue. A call that is blocked in another thread continues, and open leases stay open.
+    fn close(&self, py: Python<'_>) {
+        // SAFETY: the work runs no code of Python. The handle is dropped outside.
+        let handle = unsafe { self.handle.with(py, Option::take) };
+        py.detach(|| drop(handle));
+    }
+
+    /// Removes the name of the queue. Processes that have the queue open go on with it.
+    fn unlink(&self, py: Python<'_>) -> PyResult<()> {
+        let (name, namespace) = (&self.name, &self.namespace);
+        open::unlink_by_name(py, name, || umsg::Namespace::at(namespace))
+    }
+
+    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
+        match slf.get().closed(slf.py()) {
+            true => Err(slf.get().closed_error(slf.py())),
+            false => Ok(slf),
+        }
+    }
+
+    #[pyo3(signature = (kind, error, trace))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) {
+        let _ = (kind, error, trace);
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let name = self.name.to_string_lossy();
+        let counts = self.at_once(py, |queue| queue.attributes());
+        match counts {
+            Some(now) => format!(
+                "<umsg.Queue {name:?}: {} of {} messages, {} bytes at most>",
+                now.messages, now.max_messages, now.message_size
+            ),
+            None => format!("<umsg.Queue {name:?}, closed>"),
+        }
+    }
+
+    #[new]
+    #[pyo3(signature = (
+        name,
+        *,
+        read = true,
+        write = true,
+        create = false,
+        exclusive = false,
+        existing = "match-policy",
+        mode = 0o600,
+        max_messages = None,
+        message_size = None,
+        on_full = None,
+        time_to_live = None,
+        max_deliveries = None,
+        retry_delay = None,
+        dead_letter = None,
+        remove_on_last_close = None,
+        close_with_last_producer = None,
+        fair_priorities = None,
+        waiting = None,
+        namespace = None,
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of a class in Python"
+    )]
+    fn new(
+        py: Python<'_>,
+        name: &Bound<'_, PyAny>,
+        read: bool,
+        write: bool,
+        create: bool,
+        exclusive: bool,
+        existing: &str,
+        mode: u32,
+        max_messages: Option<&Bound<'_, PyAny>>,
+        message_size: Option<&Bound<'_, PyAny>>,
+        on_full: Option<&str>,
+        time_to_live: Option<&Bound<'_, PyAny>>,
+        max_deliveries: Option<&Bound<'_, PyAny>>,
+        retry_delay: Option<&Bound<'_, PyAny>>,
+        dead_letter: Option<&Bound<'_, PyAny>>,
+        remove_on_last_close: Option<bool>,
+        close_with_last_producer: Option<bool>,
+        fair_priorities: Option<&Bound<'_, PyAny>>,
+        waiting: Option<&str>,
+        namespace: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Queue> {
+        let mut options = posix::OpenOptions::new();
+        options.read(read).write(write).create(create);
+        options.exclusive(exclusive).mode(mode);
+        options.existing(names::choice(py, existing, "existing", &open::EXISTING)?);
+        if let Some(number) = max_messages {
+            options.max_messages(open::number(number, "max_messages")?);
+        }
+        if let Some(number) = message_size {
+            options.message_size(open::number(number, "message_size")?);
+        }
+        if let Some(word) = on_full {
+            options.on_full(names::choice(py, word, "on_full", &open::ON_FULL)?);
+        }
+        if let Some(time) = time_to_live {
+            options.time_to_live(crate::wait::duration(time, "time_to_live")?);
+        }
+        if let Some(number) = max_deliveries {
+            options.max_deliveries(open::number(number, "max_deliveries")?);
+        }
+        if let Some(delays) = retry_delay {
+            let (first, most) = crate::wait::retry_delay(delays)?;
+            options.retry_delay(first, most);
+        }
+        if let Some(name) = dead_letter {
+            options.dead_letter(names::os_string(name, "dead_letter")?);
+        }
+        if let Some(remove) = remove_on_last_close {
+            options.remove_on_last_close(remove);
+        }
+        if let Some(close) = close_with_last_producer {
+            options.close_with_last_producer(close);
+        }
+        if let Some(number) = fair_priorities {
+            options.fair_priorities(open::number(number, "fair_priorities")?);
+        }
+        let name = names::os_string(name, "name")?;
+        let namespace = names::namespace(py, namespace)?;
+        let queue = open::open(py, options, name, &namespace, (read, write))?;
+        if let Some(waiting) = waiting {
+            queue.set_waiting(py, waiting)?;
+        }
+        Ok(queue)
+    }
+
+    /// Sets how the calls of this handle wait: "adaptive", "blocking" or "spinning".
+    fn set_waiting(&self, py: Python<'_>, waiting: &str) -> PyResult<()> {
+        let waiting = names::choice(py, waiting, "waiting", &open::WAITING)?;
+        self.at_once(py, |queue| queue.set_waiting(waiting))
+            .ok_or_else(|| self.closed_error(py))
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<open::Reduced<'py>> {
+        open::reduce(slf)
+    }
+
+    fn __iter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> &'a Bound<'py, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        receive::next(self, py)
+    }
+
+    /// Receives the next message into a buffer, which must have room for `message_size` bytes. Returns the length of the message.
+    #[pyo3(signature = (buffer, timeout=None))]
+    fn receive_into(
+        &self,
+        buffer: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        Ok(receive::into_buffer(self, buffer, timeout)?.len)
+    }
+
+    /// Sends a message that is delivered after `delay` seconds at the earliest.
+    #[pyo3(signature = (message, delay, priority=None, timeout=None))]
+    fn send_after(
+        &self,
+        message: &Bound<'_, PyAny>,
+        delay: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let delay = crate::wait::duration(delay, "delay")?;
+        send::later(self, message, send::Due::After(delay), (priority, timeout))
+    }
+
+    /// Sends a message that is delivered at `time` at the earliest: seconds since 1970, or a datetime.
+    #[pyo3(signature = (message, time, priority=None, timeout=None))]
+    fn send_at(
+        &self,
+        message: &Bound<'_, PyAny>,
+        time: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let time = crate::wait::time(time, "time")?;
+        send::later(self, message, send::Due::At(time), (priority, timeout))
+    }
+
+    /// Sends all messages or none, with one priority.
+    #[pyo3(signature = (messages, priority=None, timeout=None))]
+    fn send_many(
+        &self,
+        messages: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        batch::send_all(self, messages, priority, timeout)
+    }
+
+    /// Sends as many of the messages as there is room for, at least one. Returns their number.
+    #[pyo3(signature = (messages, priority=None, timeout=None))]
+    fn send_some(
+        &self,
+        messages: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<usize> {
+        batch::send_some(self, messages, priority, timeout)
+    }
+
+    /// Sends all messages or none, each with its own priority: an iterable of pairs (message, priority).
+    #[pyo3(signature = (messages, timeout=None))]
+    fn send_messages(
+        &self,
+        messages: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        batch::send_pairs(self, messages, timeout)
+    }
+
+    /// Receives the messages that are in the queue, at most `most`. Waits for the first one. Returns a list of bytes.
+    #[pyo3(signature = (most=None, timeout=None), text_signature = "($self, most=256, timeout=None)")]
+    fn receive_many<'py>(
+        &self,
+        py: Python<'py>,
+        most: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::receive(self, py, (most, timeout), false)
+    }
+
+    /// Receives as `receive_many` does. Returns a list of pairs (message, priority).
+    #[pyo3(signature = (most=None, timeout=None), text_signature = "($self, most=256, timeout=None)")]
+    fn receive_messages<'py>(
+        &self,
+        py: Python<'py>,
+        most: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        batch::receive(self, py, (most, timeout), true)
+    }
+
+    /// Receives the next message in place.
+    #[pyo3(signature = (timeout=None))]
+    fn receive_lease<'py>(
+        &self,
+        py: Python<'py>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        lease::receive(self, py, Some(timeout))
+    }
+
+    /// Receives the next message in place if there is one at once.
+    fn try_receive_lease<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        lease::receive(self, py, None)
+    }
+
+    /// Reserves room for a message of `size` bytes, to be written in place.
+    #[pyo3(signature = (size, priority=None, timeout=None))]
+    fn reserve<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        lease::reserve(self, py, size, (priority, Some(timeout)))
+    }
+
+    /// Reserves room for a message of `size` bytes if there is room at once.
+    #[pyo3(signature = (size, priority=None))]
+    fn try_reserve<'py>(
+        &self,
+        py: Python<'py>,
+        size: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        lease::reserve(self, py, size, (priority, None))
+    }
+
+    /// Returns the n-th message in order of delivery, counted from 0, and leaves it in the queue. None if there are fewer messages.
+    #[pyo3(signature = (n=0))]
+    fn peek(&self, py: Python<'_>, n: usize) -> PyResult<Option<Peeked>> {
+        status::peek(self, py, n)
+    }
+
+    /// Returns up to `most` messages in order of delivery, as they were at one instant, and leaves them in the queue.
+    #[pyo3(signature = (most=256))]
+    fn peek_many(&self, py: Python<'_>, most: usize) -> PyResult<Vec<Peeked>> {
+        status::peek_many(self, py, most)
+    }
+
+    /// Returns the attributes of the queue and its present contents in numbers.
+    fn attributes(&self, py: Python<'_>) -> PyResult<Attributes> {
+        status::attributes(self, py)
+    }
+
+    /// Returns the complete status of the queue.
+    fn status(&self, py: Python<'_>) -> PyResult<Status> {
+        status::status(self, py)
+    }
+
+    /// Closes the queue for sending. Receivers get the messages that are there, and then `EndOfStream`. Returns whether it was open.
+    fn close_send(&self, py: Python<'_>) -> PyResult<bool> {
+        let queue = self.shared(py)?;
+        py.detach(|| queue.close_send())
+            .map_err(|error| self.raise(py, &error))
+    }
+
+    /// Opens the queue for sending again. Returns whether it was closed.
+    fn reopen_send(&self, py: Python<'_>) -> PyResult<bool> {
+        let queue = self.shared(py)?;
+        py.detach(|| queue.reopen_send())
+            .map_err(|error| self.raise(py, &error))
+    }
+
+    /// True if the queue is closed for sending.
+    #[getter]
+    fn is_send_closed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.at_once(py, |queue| queue.is_send_closed())
+            .ok_or_else(|| self.closed_error(py))
+    }
+
+    /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message, and writable while there is
+    /// room. The queue closes it.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        status::fileno(self, py)
+    }
+}

@@ -1,0 +1,429 @@
+//! `umsg.SysVQueue`: System V message queues.
+
+mod batch;
+mod open;
+mod receive;
+mod send;
+mod status;
+
+use crate::error::{Failure, handle_closed};
+use crate::fast::{Method, add_methods};
+use crate::gil::Guarded;
+use crate::names;
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::Arc;
+use umsg::sysv;
+
+pub use status::{SysVPeeked, SysVStatus};
+
+/// A System V message queue.
+#[pyclass(frozen, subclass, weakref, module = "umsg", name = "SysVQueue")]
+pub struct SysVQueue {
+    /// None after `close`.
+    handle: Guarded<Option<Arc<sysv::Queue>>>,
+    id: i32,
+    key: i32,
+    namespace: PathBuf,
+    /// In bytes.
+    message_size: usize,
+}
+
+/// Adds the classes and functions of System V queues to the module.
+pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let class = module.py().get_type::<SysVQueue>();
+    let methods: [&[Method]; 2] = [&send::METHODS, &receive::METHODS];
+    for methods in methods {
+        add_methods(&class, methods)?;
+    }
+    module.add("SysVQueue", class)?;
+    module.add_class::<SysVStatus>()?;
+    module.add_class::<SysVPeeked>()?;
+    module.add_function(wrap_pyfunction!(open::reopen_sysv_queue, module)?)?;
+    module.add_function(wrap_pyfunction!(open::sysv_queues, module)?)
+}
+
+impl SysVQueue {
+    /// Returns the exception of a closed handle.
+    #[cold]
+    fn closed_error(&self, py: Python<'_>) -> PyErr {
+        handle_closed(py, "queue", None)
+    }
+
+    /// Returns the handle for a call that may release the interpreter's lock.
+    fn shared(&self, py: Python<'_>) -> PyResult<Arc<sysv::Queue>> {
+        // SAFETY: the work runs no code of Python.
+        let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
+        handle.ok_or_else(|| self.closed_error(py))
+    }
+
+    /// Makes a call that neither blocks nor runs code of Python. Returns None if the handle is closed.
+    #[inline(always)]
+    fn at_once<R>(&self, py: Python<'_>, call: impl FnOnce(&sysv::Queue) -> R) -> Option<R> {
+        // SAFETY: by the contract of this function.
+        unsafe { self.handle.with(py, |handle| handle.as_deref().map(call)) }
+    }
+
+    fn raise<E: Failure>(&self, py: Python<'_>, error: &E) -> PyErr {
+        error.raise(py, None)
+    }
+}
+
+/// Reads a type of a message.
+pub fn type_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
+    value.extract::<i64>().map_err(|error| {
+        if error.is_instance_of::<PyTypeError>(value.py()) {
+            let kind = value.get_type();
+            return PyTypeError::new_err(format!("a type of a message must be int, not {kind}"));
+        }
+        crate::error::invalid(
+            value.py(),
+            &format!("a type of a message must fit in 64 bits, not {value}"),
+        )
+    })
+}
+
+/// Takes a message from the queue or gets one that blocks: arguments that several methods share.
+type Optional<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+#[pymethods]
+impl SysVQueue {
+    #[new]
+    #[pyo3(signature = (
+        key = None,
+        *,
+        id = None,
+        create = false,
+        exclusive = false,
+        mode = 0o600,
+        retry_delay = None,
+        close_with_last_producer = None,
+        waiting = None,
+        namespace = None,
+    ))]
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the keyword arguments of a class in Python"
+    )]
+    fn new(
+        py: Python<'_>,
+        key: Optional<'_, '_>,
+        id: Optional<'_, '_>,
+        create: bool,
+        exclusive: bool,
+        mode: u32,
+        retry_delay: Optional<'_, '_>,
+        close_with_last_producer: Option<bool>,
+        waiting: Option<&str>,
+        namespace: Optional<'_, '_>,
+    ) -> PyResult<SysVQueue> {
+        let mut options = sysv::OpenOptions::new();
+        options.create(create).exclusive(exclusive).mode(mode);
+        if let Some(delays) = retry_delay {
+            let (first, most) = crate::wait::retry_delay(delays)?;
+            options.retry_delay(first, most);
+        }
+        if let Some(close) = close_with_last_producer {
+            options.close_with_last_producer(close);
+        }
+        let key = key.map(|key| open::number(key, "key")).transpose()?;
+        let id = id.map(|id| open::number(id, "id")).transpose()?;
+        let namespace = names::namespace(py, namespace)?;
+        let queue = open::open(py, options, (key, id), &namespace)?;
+        if let Some(waiting) = waiting {
+            queue.set_waiting(py, waiting)?;
+        }
+        Ok(queue)
+    }
+
+    /// The identifier of the queue, as msgget(2) gives it.
+    #[getter]
+    fn id(&self) -> i32 {
+        self.id
+    }
+
+    /// The key of the queue; 0 without a key.
+    #[getter]
+    fn key(&self) -> i32 {
+        self.key
+    }
+
+    /// The directory of the queue's namespace.
+    #[getter]
+    fn namespace(&self) -> OsString {
+        self.namespace.clone().into_os_string()
+    }
+
+    /// The length of the longest message, in bytes.
+    #[getter]
+    fn message_size(&self) -> usize {
+        self.message_size
+    }
+
+    /// True after `close()`.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        // SAFETY: the work runs no code of Python.
+        unsafe { self.handle.with(py, |handle| handle.is_none()) }
+    }
+
+    /// True if the queue was removed.
+    #[getter]
+    fn is_removed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.at_once(py, |queue| queue.is_removed())
+            .ok_or_else(|| self.closed_error(py))
+    }
+
+    /// Closes the handle. The queue and its messages stay.
+    fn close(&self, py: Python<'_>) {
+        // SAFETY: the work runs no code of Python. The handle is dropped outside.
+        let handle = unsafe { self.handle.with(py, Option::take) };
+        py.detach(|| drop(handle));
+    }
+
+    /// Removes the queue and its messages. Blocked calls end with `Removed`.
+    fn remove(&self, py: Python<'_>) -> PyResult<()> {
+        let (namespace, id) = (&self.namespace, self.id);
+        let namespace = py
+            .detach(|| umsg::Namespace::at(namespace))
+            .map_err(|error| self.raise(py, &error))?;
+        py.detach(|| sysv::remove(&namespace, id))
+            .map_err(|error| self.raise(py, &error))
+    }
+
+    /// Changes the owner, the group, the permission bits, or the number of bytes that may be queued.
+    #[pyo3(signature = (*, uid=None, gid=None, mode=None, qbytes=None))]
+    fn set(
+        &self,
+        py: Python<'_>,
+        uid: Option<u32>,
+        gid: Option<u32>,
+        mode: Option<u32>,
+        qbytes: Option<u64>,
+    ) -> PyResult<()> {
+        let queue = self.shared(py)?;
+        let mut change = sysv::Change::default();
+        (change.uid, change.gid, change.mode, change.qbytes) = (uid, gid, mode, qbytes);
+        py.detach(|| queue.set(&change))
+            .map_err(|error| self.raise(py, &error))
+    }
+
+    /// Sets how the calls of this handle wait: "adaptive", "blocking" or "spinning".
+    fn set_waiting(&self, py: Python<'_>, waiting: &str) -> PyResult<()> {
+        let waiting = names::choice(py, waiting, "waiting", &crate::queue::WAITING)?;
+        self.at_once(py, |queue| queue.set_waiting(waiting))
+            .ok_or_else(|| self.closed_error(py))
+    }
+
+    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
+        match slf.get().closed(slf.py()) {
+            true => Err(slf.get().closed_error(slf.py())),
+            false => Ok(slf),
+        }
+    }
+
+    #[pyo3(signature = (kind, error, trace))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) {
+        let _ = (kind, error, trace);
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let closed = match self.closed(py) {
+            true => ", closed",
+            false => "",
+        };
+        format!(
+            "<umsg.SysVQueue id {}, key {:#x}{closed}>",
+            self.id, self.key
+        )
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<open::Reduced<'py>> {
+        open::reduce(slf)
+    }
+
+    fn __iter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> &'a Bound<'py, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        receive::next(self, py)
+    }
+
+    /// Receives a message into a buffer. Returns the length of the message. A message that does not fit stays in the queue, or is cut with
+    /// `truncate=True`.
+    #[pyo3(signature = (buffer, r#type=None, timeout=None, other=false, *, truncate=false))]
+    fn receive_into(
+        &self,
+        buffer: &Bound<'_, PyAny>,
+        r#type: Optional<'_, '_>,
+        timeout: Optional<'_, '_>,
+        other: bool,
+        truncate: bool,
+    ) -> PyResult<(usize, i64)> {
+        let want = receive::want(r#type, other)?;
+        let received = receive::into_buffer(self, buffer, (want, truncate), timeout)?;
+        Ok((received.len, received.mtype))
+    }
+
+    /// Sends a message that is delivered after `delay` seconds at the earliest.
+    #[pyo3(signature = (message, delay, r#type=None, timeout=None))]
+    fn send_after(
+        &self,
+        message: &Bound<'_, PyAny>,
+        delay: &Bound<'_, PyAny>,
+        r#type: Optional<'_, '_>,
+        timeout: Optional<'_, '_>,
+    ) -> PyResult<()> {
+        let delay = crate::wait::duration(delay, "delay")?;
+        send::later(self, message, send::Due::After(delay), (r#type, timeout))
+    }
+
+    /// Sends a message that is delivered at `time` at the earliest: seconds since 1970, or a datetime.
+    #[pyo3(signature = (message, time, r#type=None, timeout=None))]
+    fn send_at(
+        &self,
+        message: &Bound<'_, PyAny>,
+        time: &Bound<'_, PyAny>,
+        r#type: Optional<'_, '_>,
+        timeout: Optional<'_, '_>,
+    ) -> PyResult<()> {
+        let time = crate::wait::time(time, "time")?;
+        send::later(self, message, send::Due::At(time), (r#type, timeout))
+    }
+
+    /// Sends all messages or none, with one type.
+    #[pyo3(signature = (messages, r#type=None, timeout=None))]
+    fn send_many(
+        &self,
+        messages: &Bound<'_, PyAny>,
+        r#type: Optional<'_, '_>,
+        timeout: Optional<'_, '_>,
+    ) -> PyResult<()> {
+        let mtype = r#type.map_or(Ok(1), type_of)?;
+        batch::send(self, messages, Some(mtype), timeout)
+    }
+
+    /// Sends all messages or none, each with its own type: an iterable of pairs (message, type).
+    #[pyo3(signature = (messages, timeout=None))]
+    fn send_messages(
+        &self,
+        messages: &Bound<'_, PyAny>,
+        timeout: Optional<'_, '_>,
+    ) -> PyResult<()> {
+        batch::send(self, messages, None, timeout)
+    }
+
+    /// Receives the matching messages that are in the queue, at most `most`. Waits for the first one. Returns a list of bytes.
+    #[pyo3(
+        signature = (most=None, r#type=None, timeout=None, other=false),
+        text_signature = "($self, most=256, type=0, timeout=None, other=False)"
+    )]
+    fn receive_many<'py>(
+        &self,
+        py: Python<'py>,
+        most: Optional<'_, '_>,
+        r#type: Optional<'_, '_>,
+        timeout: Optional<'_, '_>,
+        other: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let want = receive::want(r#type, other)?;
+        batch::receive(self, py, (want, most, timeout), false)
+    }
+
+    /// Receives as `receive_many` does. Returns a list of pairs (message, type).
+    #[pyo3(
+        signature = (most=None, r#type=None, timeout=None, other=false),
+        text_signature = "($self, most=256, type=0, timeout=None, other=False)"
+    )]
+    fn receive_messages<'py>(
+        &self,
+        py: Python<'py>,
+        most: Optional<'_, '_>,
+        r#type: Optional<'_, '_>,
+        timeout: Optional<'_, '_>,
+        other: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let want = receive::want(r#type, other)?;
+        batch::receive(self, py, (want, most, timeout), true)
+    }
+
+    /// Receives the next matching message in place.
+    #[pyo3(
+        signature = (r#type=None, timeout=None, other=false),
+        text_signature = "($self, type=0, timeout=None, other=False)"
+    )]
+    fn receive_lease<'py>(
+        &self,
+        py: Python<'py>,
+        r#type: Optional<'_, '_>,
+        timeout: Optional<'_, '_>,
+        other: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        receive::lease(self, py, receive::want(r#type, other)?, Some(timeout))
+    }
+
+    /// Receives the next matching message in place if there is one at once.
+    #[pyo3(signature = (r#type=None, other=false), text_signature = "($self, type=0, other=False)")]
+    fn try_receive_lease<'py>(
+        &self,
+        py: Python<'py>,
+        r#type: Optional<'_, '_>,
+        other: bool,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        receive::lease(self, py, receive::want(r#type, other)?, None)
+    }
+
+    /// Returns the n-th message in order of arrival, counted from 0, and leaves it in the queue. None if there are fewer messages.
+    #[pyo3(signature = (n=0))]
+    fn peek(&self, py: Python<'_>, n: u32) -> PyResult<Option<SysVPeeked>> {
+        status::peek(self, py, n)
+    }
+
+    /// Returns up to `most` messages in order of arrival, as they were at one instant, and leaves them in the queue.
+    #[pyo3(signature = (most=256))]
+    fn peek_many(&self, py: Python<'_>, most: usize) -> PyResult<Vec<SysVPeeked>> {
+        status::peek_many(self, py, most)
+    }
+
+    /// Returns the complete status of the queue.
+    fn status(&self, py: Python<'_>) -> PyResult<SysVStatus> {
+        status::status(self, py)
+    }
+
+    /// Closes the queue for sending. Receivers get the messages that are there, and then `EndOfStream`. Returns whether it was open.
+    fn close_send(&self, py: Python<'_>) -> PyResult<bool> {
+        let queue = self.shared(py)?;
+        py.detach(|| queue.close_send())
+            .map_err(|error| self.raise(py, &error))
+    }
+
+    /// Opens the queue for sending again. Returns whether it was closed.
+    fn reopen_send(&self, py: Python<'_>) -> PyResult<bool> {
+        let queue = self.shared(py)?;
+        py.detach(|| queue.reopen_send())
+            .map_err(|error| self.raise(py, &error))
+    }
+
+    /// True if the queue is closed for sending.
+    #[getter]
+    fn is_send_closed(&self, py: Python<'_>) -> PyResult<bool> {
+        self.at_once(py, |queue| queue.is_send_closed())
+            .ok_or_else(|| self.closed_error(py))
+    }
+
+    /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message, and writable while there is
+    /// room. The queue closes it.
+    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
+        status::fileno(self, py)
+    }
+}
