@@ -149,16 +149,21 @@ pub fn lease_ended(py: Python<'_>, text: &str) -> PyErr {
 pub trait Failure {
     /// Returns whether a signal handler has interrupted the call.
     fn is_interruption(&self) -> bool;
+    /// Returns whether the time limit of the call has passed.
+    fn is_time_out(&self) -> bool;
     /// Makes the exception.
     fn raise(&self, py: Python<'_>, name: Option<&OsStr>) -> PyErr;
 }
 
 macro_rules! failures {
-    ($($error:ty, $side:ident, $is_interruption:expr;)*) => {
+    ($($error:ty, $side:ident;)*) => {
         $(impl Failure for $error {
             fn is_interruption(&self) -> bool {
-                let is_interruption: fn(&$error) -> bool = $is_interruption;
-                is_interruption(self)
+                self.errno() == libc::EINTR
+            }
+
+            fn is_time_out(&self) -> bool {
+                self.errno() == libc::ETIMEDOUT
             }
 
             fn raise(&self, py: Python<'_>, name: Option<&OsStr>) -> PyErr {
@@ -169,17 +174,17 @@ macro_rules! failures {
 }
 
 failures! {
-    posix::SendError, Send, |error| *error == posix::SendError::Interrupted;
-    posix::ReceiveError, Receive, |error| *error == posix::ReceiveError::Interrupted;
-    posix::OpenError, Other, |_| false;
-    posix::UnlinkError, Other, |_| false;
-    sysv::SendError, Send, |error| *error == sysv::SendError::Interrupted;
-    sysv::ReceiveError, Receive, |error| *error == sysv::ReceiveError::Interrupted;
-    sysv::OpenError, Other, |_| false;
-    sysv::ControlError, Other, |_| false;
-    ring::SendError, Send, |error| matches!(error, ring::SendError::Interrupted);
-    ring::ReceiveError, Receive, |error| matches!(error, ring::ReceiveError::Interrupted);
-    ring::RingError, Other, |_| false;
-    LeaseError, Other, |_| false;
-    NamespaceError, Other, |_| false;
+    posix::SendError, Send;
+    posix::ReceiveError, Receive;
+    posix::OpenError, Other;
+    posix::UnlinkError, Other;
+    sysv::SendError, Send;
+    sysv::ReceiveError, Receive;
+    sysv::OpenError, Other;
+    sysv::ControlError, Other;
+    ring::SendError, Send;
+    ring::ReceiveError, Receive;
+    ring::RingError, Other;
+    LeaseError, Other;
+    NamespaceError, Other;
 }

@@ -19,6 +19,7 @@ mod message;
 mod names;
 mod queue;
 mod reservation;
+mod ring;
 mod sysv;
 mod wait;
 
@@ -32,5 +33,6 @@ fn _umsg(module: &Bound<'_, PyModule>) -> PyResult<()> {
     lease::add(module)?;
     reservation::add(module)?;
     queue::add(module)?;
-    sysv::add(module)
+    sysv::add(module)?;
+    ring::add(module)
 }

@@ -106,6 +106,19 @@ impl Wait {
     }
 }
 
+/// The first and the longest wait of the main thread between two looks for signals.
+///
+/// A signal ends a sleep in the kernel. But a call also spins before it sleeps, and wakes up now and then to look at the queue. A signal that
+/// arrives in these microseconds does not end the call, and Python runs handlers on the main thread alone. So the main thread waits in pieces
+/// and looks for signals in between. At the end of a piece it gives up its place among the waiters: therefore the pieces grow.
+const PIECES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+
+/// Returns whether Python runs the handlers of signals on this thread.
+fn is_main_thread() -> bool {
+    // SAFETY: two calls without arguments.
+    unsafe { libc::gettid() == libc::getpid() }
+}
+
 /// Runs a call that may block, without the global interpreter lock. After an interruption Python's signal handlers run. If they raise no
 /// exception, the call is repeated with the rest of its time: PEP 475.
 pub fn blocking<T: Send, E: Failure + Send>(
@@ -117,13 +130,23 @@ pub fn blocking<T: Send, E: Failure + Send>(
         Wait::Forever => None,
         Wait::For(time) => Instant::now().checked_add(time),
     };
+    let mut piece = match is_main_thread() {
+        true => PIECES.0,
+        false => Duration::MAX,
+    };
     loop {
-        let until = match end {
-            None => Until::Forever,
-            Some(end) => Until::After(end.saturating_duration_since(Instant::now())),
+        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
+        let (until, is_last) = match left {
+            None if piece == Duration::MAX => (Until::Forever, true),
+            Some(left) if left <= piece => (Until::After(left), true),
+            _ => (Until::After(piece), false),
         };
         match py.detach(|| call(until)) {
             Err(error) if error.is_interruption() => py.check_signals()?,
+            Err(error) if error.is_time_out() && !is_last => {
+                py.check_signals()?;
+                piece = piece.saturating_mul(2).min(PIECES.1);
+            }
             result => return Ok(result),
         }
     }

@@ -20,7 +20,7 @@ def test_a_lease_is_acknowledged_at_the_end(queue: umsg.Queue) -> None:
     queue.send(b"job", 3)
     with queue.receive_lease() as job:
         assert (bytes(job), len(job), job.priority, job.deliveries) == (b"job", 3, 3, 1)
-        assert job.data == b"job" and job.data.readonly and bytes(memoryview(job)) == b"job"
+        assert bytes(job.data) == b"job" and job.data.readonly and bytes(memoryview(job)) == b"job"
         assert job.pid == os.getpid() and job.is_open
         assert queue.attributes().leased == 1
     assert not job.is_open and "ended" in repr(job)
@@ -70,7 +70,7 @@ def test_an_ended_lease_says_so(queue: umsg.Queue) -> None:
     job.acknowledge()
     with pytest.raises(ValueError, match="released"):
         view[0]
-    for call in [
+    calls: list[Callable[[], object]] = [
         lambda: job.data,
         lambda: memoryview(job),
         lambda: bytes(job),
@@ -79,7 +79,8 @@ def test_an_ended_lease_says_so(queue: umsg.Queue) -> None:
         lambda: job.give_back(1),
         lambda: job.limit(1),
         lambda: job.__enter__(),
-    ]:
+    ]
+    for call in calls:
         with pytest.raises(umsg.LeaseEnded, match="has ended"):
             call()
 
@@ -153,14 +154,16 @@ def test_an_exception_frees_the_room(queue: umsg.Queue) -> None:
 def test_an_ended_reservation_says_so(queue: umsg.Queue) -> None:
     room = queue.reserve(5)
     view = memoryview(room)
-    for call in [lambda: room.commit(), lambda: room.cancel()]:
+    calls: list[Callable[[], object]] = [lambda: room.commit(), lambda: room.cancel()]
+    for call in calls:
         with pytest.raises(BufferError, match="a view of the reservation still exists"):
             call()
     view.release()
     with pytest.raises(umsg.Invalid, match="size must be at most 5"):
         room.commit(size=6)
     room.commit()
-    for call in [lambda: room.commit(), lambda: room.cancel(), lambda: room.data, lambda: memoryview(room)]:
+    calls = [lambda: room.commit(), lambda: room.cancel(), lambda: room.data, lambda: memoryview(room)]
+    for call in calls:
         with pytest.raises(umsg.LeaseEnded, match="has ended"):
             call()
 
@@ -192,7 +195,8 @@ def test_a_forked_child_does_not_own_a_lease(queue: umsg.Queue, in_child: InChil
     job, room = queue.receive_lease(), queue.reserve(1)
 
     def child() -> None:
-        for call in [lambda: job.acknowledge(), lambda: memoryview(job), lambda: memoryview(room)]:
+        calls: list[Callable[[], object]] = [job.acknowledge, lambda: memoryview(job), lambda: memoryview(room)]
+        for call in calls:
             with pytest.raises(umsg.LeaseEnded):
                 call()
         assert queue.receive() == b"2"
@@ -208,8 +212,8 @@ def test_a_killed_process_returns_its_leases(queue: umsg.Queue, in_child: InChil
     queue.send(b"job")
 
     def child() -> None:
-        leases = [queue.receive_lease(), queue.reserve(1)]
-        assert memoryview(leases[0])[0] == ord("j")
+        job, room = queue.receive_lease(), queue.reserve(1)
+        assert memoryview(job)[0] == ord("j") and room.is_open
         os.kill(os.getpid(), signal.SIGKILL)
 
     assert in_child(child) == -signal.SIGKILL

@@ -8,6 +8,7 @@ import errno
 import pickle
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -122,7 +123,7 @@ def test_receive_into_fills_a_buffer(queue: umsg.Queue) -> None:
     with pytest.raises(umsg.TooLong, match="a buffer of 63 bytes is too short"):
         queue.receive_into(bytearray(63))
     with pytest.raises((TypeError, BufferError)):
-        queue.receive_into(b"x" * 64)  # type: ignore[arg-type]
+        queue.receive_into(b"x" * 64)
 
 
 def test_large_messages_are_whole(namespace: str) -> None:
@@ -252,7 +253,7 @@ def test_a_closed_handle_says_so(queue: umsg.Queue) -> None:
     queue.close()
     queue.close()
     assert queue.closed and "closed" in repr(queue)
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: queue.send(b""),
         lambda: queue.try_send(b""),
         lambda: queue.receive(),

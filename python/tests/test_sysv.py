@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import pickle
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -77,7 +78,8 @@ def test_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
     sysv.remove()
     blocked.join()
     assert ended == [errno.EIDRM] and sysv.is_removed
-    for call in [lambda: sysv.send(b""), lambda: sysv.receive(), lambda: sysv.status(), lambda: sysv.receive_lease()]:
+    calls: list[Callable[[], object]] = [lambda: sysv.send(b""), lambda: sysv.receive(), lambda: sysv.status(), lambda: sysv.receive_lease()]
+    for call in calls:
         with pytest.raises(umsg.Removed):
             call()
     with pytest.raises(umsg.Error):
@@ -140,7 +142,7 @@ def test_more_bad_arguments(sysv: umsg.SysVQueue) -> None:
 def test_a_closed_handle_says_so(sysv: umsg.SysVQueue) -> None:
     sysv.close()
     assert sysv.closed and "closed" in repr(sysv)
-    calls = [
+    calls: list[Callable[[], object]] = [
         lambda: sysv.send(b""),
         lambda: sysv.try_send(b""),
         lambda: sysv.receive(),

@@ -20,6 +20,7 @@ mod package;
 mod programs;
 #[cfg(test)]
 mod promises;
+mod python;
 mod release;
 mod shell;
 mod soak;
@@ -170,6 +171,11 @@ enum Task {
         #[command(flatten)]
         options: package::Options,
     },
+    /// Build the Python package as a wheel, install it in an environment of its own, and test it there
+    Python {
+        #[command(flatten)]
+        options: python::Options,
+    },
     /// Check that a release can be made, and tag it
     Release {
         #[command(flatten)]
@@ -240,6 +246,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Guide { options } => guide::run(&workspace, options),
         Task::Dist => dist::run(&workspace),
         Task::Package { options } => package::run(&workspace, options),
+        Task::Python { options } => python::run(&workspace, options),
         Task::Release { options } => release::run(&workspace, *options),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),

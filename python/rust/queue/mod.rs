@@ -19,10 +19,20 @@ use std::sync::Arc;
 use umsg::posix;
 
 pub use lease::size;
-pub use open::WAITING;
+pub use open::{WAITING, number};
 pub use status::{Attributes, Peeked, Status};
 
-/// A POSIX message queue.
+/// A POSIX message queue: the highest priority comes first, and within a priority the oldest message.
+///
+/// Opens the queue `name`, or with `create=True` creates it if there is none. The other options describe a created queue; see the chapters of
+/// the guide on queues and on work queues. `existing` says which existing queues are accepted: "any", those that "match-policy", or those
+/// that "match" in capacity and message size as well.
+///
+/// >>> with umsg.Queue("/jobs", create=True, max_messages=10, message_size=64) as jobs:
+/// ...     jobs.send(b"resize image 7")
+/// ...     jobs.send(b"resize image 8", priority=5, timeout=1.5)
+/// ...     [jobs.receive(), jobs.receive_message()]
+/// [b'resize image 8', (b'resize image 7', 0)]
 #[pyclass(frozen, subclass, weakref, module = "umsg", name = "Queue")]
 pub struct Queue {
     /// None after `close`.
@@ -277,7 +287,15 @@ impl Queue {
         receive::next(self, py)
     }
 
-    /// Receives the next message into a buffer, which must have room for `message_size` bytes. Returns the length of the message.
+    /// Receives the next message into a buffer.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True, message_size=64)
+    /// >>> queue.send(b"hello")
+    /// >>> buffer = bytearray(queue.message_size)
+    /// >>> queue.receive_into(buffer)
+    /// 5
+    ///
+    /// The buffer must have room for `message_size` bytes. Returns the length of the message.
     #[pyo3(signature = (buffer, timeout=None))]
     fn receive_into(
         &self,
@@ -314,6 +332,11 @@ impl Queue {
     }
 
     /// Sends all messages or none, with one priority.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> queue.send_many([b"one", b"two"], priority=3)
+    /// >>> queue.receive_messages()
+    /// [(b'one', 3), (b'two', 3)]
     #[pyo3(signature = (messages, priority=None, timeout=None))]
     fn send_many(
         &self,
@@ -367,7 +390,16 @@ impl Queue {
         batch::receive(self, py, (most, timeout), true)
     }
 
-    /// Receives the next message in place.
+    /// Receives the next message in place, without a copy.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> queue.send(b"job")
+    /// >>> with queue.receive_lease() as job:
+    /// ...     job.data[0], bytes(job), job.deliveries
+    /// (106, b'job', 1)
+    ///
+    /// At the end of the with statement the message is acknowledged: it leaves the queue. An exception returns it to its place, and the death
+    /// of the process does so, too.
     #[pyo3(signature = (timeout=None))]
     fn receive_lease<'py>(
         &self,
@@ -383,6 +415,14 @@ impl Queue {
     }
 
     /// Reserves room for a message of `size` bytes, to be written in place.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> with queue.reserve(5, priority=1) as room:
+    /// ...     room.data[:] = b"hello"
+    /// >>> queue.receive()
+    /// b'hello'
+    ///
+    /// At the end of the with statement the message is sent. An exception frees the room. The first contents of the room are arbitrary.
     #[pyo3(signature = (size, priority=None, timeout=None))]
     fn reserve<'py>(
         &self,
@@ -427,7 +467,16 @@ impl Queue {
         status::status(self, py)
     }
 
-    /// Closes the queue for sending. Receivers get the messages that are there, and then `EndOfStream`. Returns whether it was open.
+    /// Closes the queue for sending.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> queue.send(b"the last one")
+    /// >>> queue.close_send()
+    /// True
+    /// >>> list(queue)
+    /// [b'the last one']
+    ///
+    /// Receivers get the messages that are there, and then `EndOfStream`. Returns whether it was open.
     fn close_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.close_send())

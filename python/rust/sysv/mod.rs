@@ -19,7 +19,19 @@ use umsg::sysv;
 
 pub use status::{SysVPeeked, SysVStatus};
 
-/// A System V message queue.
+/// A System V message queue: messages have types, and receivers choose by type.
+///
+/// Opens the queue of a key, or with `create=True` creates it if there is none. `id` opens a queue by its identifier. Without both, a queue
+/// without a key is created.
+///
+/// >>> queue = umsg.SysVQueue(0x1234, create=True)
+/// >>> queue.send(b"one", type=1)
+/// >>> queue.send(b"five", type=5)
+/// >>> queue.receive(type=5)
+/// b'five'
+/// >>> queue.receive_message(type=-9)  # of the lowest type up to 9
+/// (b'one', 1)
+/// >>> queue.remove()
 #[pyclass(frozen, subclass, weakref, module = "umsg", name = "SysVQueue")]
 pub struct SysVQueue {
     /// None after `close`.

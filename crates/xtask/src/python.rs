@@ -1,0 +1,155 @@
+//! `cargo xtask python`: the Python package, built as a wheel, installed in an environment of its own and tested from there.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{fs, io};
+
+use crate::failure::{Context as _, Failure, Result};
+use crate::steps::Steps;
+use crate::workspace::Workspace;
+
+/// The tools of PyPI, with versions: the build, the tests, and the check of the stubs.
+const TOOLS: [&str; 4] = [
+    "maturin==1.16.0",
+    "pytest==9.2.0",
+    "hypothesis==6.170.17",
+    "mypy==2.4.1",
+];
+
+/// The newest of these tools that run on Python 3.9.
+const OLD_TOOLS: [&str; 3] = ["maturin", "pytest", "hypothesis"];
+
+#[derive(clap::Args)]
+pub struct Options {
+    /// The interpreter, Python 3.9 or later
+    #[arg(long, value_name = "PATH", default_value = "/usr/bin/python3")]
+    python: PathBuf,
+    /// Build with less optimisation, in a fifth of the time
+    #[arg(long)]
+    quick: bool,
+    /// Also compare the times of a send and a receive with those of other packages
+    #[arg(long)]
+    bench: bool,
+}
+
+/// The environment, and the directories of the package.
+struct Package<'a> {
+    workspace: &'a Workspace,
+    /// `python` of the checkout.
+    source: PathBuf,
+    /// Whatever is built.
+    directory: PathBuf,
+    environment: PathBuf,
+}
+
+pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
+    let directory = workspace.target.join("python");
+    let version = version(&options.python)?;
+    let package = Package {
+        workspace,
+        source: workspace.root.join("python"),
+        environment: directory.join(format!("venv-{version}")),
+        directory,
+    };
+    let has_types = version.as_str() != "3.9";
+    let mut steps = Steps::new(workspace.root.clone());
+    package.make_environment(&mut steps, &options.python, has_types)?;
+    package.install(&mut steps, options.quick)?;
+    steps.run(
+        "tests and examples",
+        &mut package.module("pytest", &["tests"]),
+    )?;
+    if has_types {
+        let check = ["--strict", "--python-version", "3.10", "-p", "umsg"];
+        steps.run("types of the package", &mut package.module("mypy", &check))?;
+        let check = ["--strict", "tests", "bench"];
+        steps.run("types of the tests", &mut package.module("mypy", &check))?;
+        let check = ["umsg", "--ignore-missing-stub"];
+        steps.run("stubs", &mut package.module("mypy.stubtest", &check))?;
+    }
+    if options.bench {
+        package.pip(&mut steps, &["posix_ipc==1.3.2", "faster-fifo==1.5.2"])?;
+        let mut bench = package.command("python");
+        steps.run("times", bench.arg("bench/roundtrip.py"))?;
+    }
+    steps.finish()
+}
+
+/// Returns the version of an interpreter, such as 3.11.
+fn version(python: &Path) -> Result<String> {
+    let program = "import sys; print('%d.%d' % sys.version_info[:2])";
+    let output = Command::new(python).args(["-c", program]).output();
+    let output = output.context(python.display())?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    match output.status.success() {
+        true => Ok(version),
+        false => Err(Failure::new(format!("{} is no Python", python.display()))),
+    }
+}
+
+impl Package<'_> {
+    /// A program of the environment, in the directory of the package.
+    fn command(&self, program: &str) -> Command {
+        let mut command = self
+            .workspace
+            .command(self.environment.join("bin").join(program));
+        command.current_dir(&self.source);
+        command
+    }
+
+    fn module(&self, module: &str, arguments: &[&str]) -> Command {
+        let mut command = self.command("python");
+        command.args(["-m", module]).args(arguments);
+        command
+    }
+
+    fn pip(&self, steps: &mut Steps, packages: &[&str]) -> Result<()> {
+        let mut install = self.command("pip");
+        install.args(["install", "--quiet", "--disable-pip-version-check"]);
+        steps.need("packages of PyPI", install.args(packages))
+    }
+
+    fn make_environment(&self, steps: &mut Steps, python: &Path, has_types: bool) -> Result<()> {
+        if !self.environment.join("bin/pip").exists() {
+            let mut make = self.workspace.command(python);
+            make.args(["-m", "venv"]).arg(&self.environment);
+            steps.need("environment", &mut make)?;
+        }
+        match has_types {
+            true => self.pip(steps, &TOOLS),
+            false => self.pip(steps, &OLD_TOOLS),
+        }
+    }
+
+    /// Builds the wheel and installs it.
+    fn install(&self, steps: &mut Steps, quick: bool) -> Result<()> {
+        let wheels = self.directory.join("wheels");
+        match fs::remove_dir_all(&wheels) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(error).context(wheels.display());
+            }
+            _ => {}
+        }
+        let mut build = self.command("maturin");
+        build.args(["build", "--locked", "--profile"]);
+        build.arg(if quick { "quick" } else { "release" });
+        build
+            .arg("--interpreter")
+            .arg(self.environment.join("bin/python"));
+        build.arg("--out").arg(&wheels);
+        build.arg("--target-dir").arg(self.directory.join("build"));
+        steps.need("wheel", &mut build)?;
+        let mut install = self.command("pip");
+        install.args([
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            "--no-deps",
+        ]);
+        install.args(["--no-index", "--force-reinstall"]);
+        for wheel in fs::read_dir(&wheels).context(wheels.display())? {
+            install.arg(wheel.context(wheels.display())?.path());
+        }
+        steps.need("installation", &mut install)
+    }
+}

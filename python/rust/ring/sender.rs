@@ -1,0 +1,241 @@
+//! Senders of a ring.
+
+use super::RingStatus;
+use crate::buffer::Bytes;
+use crate::error::{Failure, handle_closed};
+use crate::gil::Guarded;
+use crate::names::{self, os_string};
+use crate::wait::{Wait, blocking};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyType};
+use std::ffi::OsString;
+use std::os::fd::BorrowedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use umsg::ring::{INLINE, Post, SendError, Sender, Until};
+
+/// A sender of a ring, opened by the ring's name. `Ring.sender()` makes a sender within a process.
+#[pyclass(frozen, subclass, weakref, module = "umsg", name = "RingSender")]
+pub struct RingSender {
+    /// None after `close`.
+    handle: Guarded<Option<Arc<Sender>>>,
+    /// The ring's name and namespace, if the sender was opened by them.
+    origin: Option<(OsString, PathBuf)>,
+}
+
+impl RingSender {
+    pub fn of(sender: Sender, origin: Option<(OsString, PathBuf)>) -> RingSender {
+        RingSender {
+            handle: Guarded::new(Some(Arc::new(sender))),
+            origin,
+        }
+    }
+
+    fn raise<E: Failure>(&self, py: Python<'_>, error: &E) -> PyErr {
+        error.raise(py, self.origin.as_ref().map(|(name, _)| name.as_os_str()))
+    }
+
+    fn shared(&self, py: Python<'_>) -> PyResult<Arc<Sender>> {
+        // SAFETY: the work runs no code of Python.
+        let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
+        handle.ok_or_else(|| {
+            let name = self.origin.as_ref().map(|(name, _)| name.as_os_str());
+            handle_closed(py, "ring", name)
+        })
+    }
+
+    fn post(
+        &self,
+        py: Python<'_>,
+        (post, payload): (Post, Option<&Bound<'_, PyAny>>),
+        wait: Option<Wait>,
+        descriptor: Option<i32>,
+    ) -> PyResult<()> {
+        let sender = self.shared(py)?;
+        // SAFETY: the caller's argument lives during the call, and the bytes are dropped with the lock held.
+        let bytes = payload
+            .map(|payload| unsafe { Bytes::of(payload) })
+            .transpose()?;
+        let payload = bytes.as_ref().map_or(&[][..], Bytes::get);
+        if descriptor.is_some() && payload.len() > INLINE {
+            let (len, max) = (payload.len(), INLINE);
+            return Err(self.raise(py, &SendError::TooLong { len, max }));
+        }
+        let send = |until: Until| match descriptor {
+            Some(descriptor) => {
+                // SAFETY: the kernel refuses a number that is no open descriptor.
+                let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
+                sender.send_fd(&post.payload(payload), descriptor, until)
+            }
+            None if payload.len() <= INLINE => sender.send_until(&post.payload(payload), until),
+            None => sender.send_long(&post, payload, until),
+        };
+        let sent = match (send(Until::Now), wait) {
+            (Err(SendError::Full), Some(wait)) => blocking(py, wait, send)?,
+            (other, _) => other,
+        };
+        sent.map_err(|error| self.raise(py, &error))
+    }
+}
+
+#[pymethods]
+impl RingSender {
+    #[new]
+    #[pyo3(signature = (name, *, namespace=None))]
+    fn new(name: &Bound<'_, PyAny>, namespace: Option<&Bound<'_, PyAny>>) -> PyResult<RingSender> {
+        let py = name.py();
+        let name = os_string(name, "name")?;
+        let namespace = names::namespace(py, namespace)?;
+        let opened = py.detach(|| Sender::open_in(&namespace, &name));
+        let sender = opened.map_err(|error| error.raise(py, Some(&name)))?;
+        Ok(RingSender::of(
+            sender,
+            Some((name, namespace.path().to_owned())),
+        ))
+    }
+
+    /// The name of the ring, with its slash; None for the sender of a ring in this process.
+    #[getter]
+    fn name(&self) -> Option<OsString> {
+        self.origin.as_ref().map(|(name, _)| name.clone())
+    }
+
+    /// The length of the longest payload, in bytes.
+    #[getter]
+    fn longest(&self, py: Python<'_>) -> PyResult<usize> {
+        Ok(self.shared(py)?.longest())
+    }
+
+    /// The number of this sender in the ring.
+    #[getter]
+    fn index(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.shared(py)?.tag().index)
+    }
+
+    /// True after `close()`.
+    #[getter]
+    fn closed(&self, py: Python<'_>) -> bool {
+        // SAFETY: the work runs no code of Python.
+        unsafe { self.handle.with(py, |handle| handle.is_none()) }
+    }
+
+    /// Sends a message. Waits for room without a limit, or `timeout` seconds.
+    #[pyo3(signature = (user_data, res=0, flags=0, payload=None, timeout=None))]
+    fn send(
+        &self,
+        py: Python<'_>,
+        user_data: u64,
+        res: i32,
+        flags: u32,
+        payload: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let post = Post::new(user_data).res(res).flags(flags);
+        let wait = Wait::of(timeout)?;
+        self.post(py, (post, payload), Some(wait), None)
+    }
+
+    /// Sends a message if there is room at once; otherwise raises `Full`.
+    #[pyo3(signature = (user_data, res=0, flags=0, payload=None))]
+    fn try_send(
+        &self,
+        py: Python<'_>,
+        user_data: u64,
+        res: i32,
+        flags: u32,
+        payload: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let post = Post::new(user_data).res(res).flags(flags);
+        self.post(py, (post, payload), None, None)
+    }
+
+    /// Sends a message with a descriptor. The receiver gets its own copy of the descriptor.
+    #[pyo3(signature = (descriptor, user_data, res=0, flags=0, payload=None, timeout=None))]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
+    fn send_fd(
+        &self,
+        py: Python<'_>,
+        descriptor: i32,
+        user_data: u64,
+        res: i32,
+        flags: u32,
+        payload: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        if descriptor < 0 {
+            return Err(crate::error::invalid(py, "a descriptor must be at least 0"));
+        }
+        let post = Post::new(user_data).res(res).flags(flags);
+        let wait = Wait::of(timeout)?;
+        self.post(py, (post, payload), Some(wait), Some(descriptor))
+    }
+
+    /// Returns the complete status of the ring.
+    fn status(&self, py: Python<'_>) -> PyResult<RingStatus> {
+        Ok(RingStatus::of(&self.shared(py)?.status()))
+    }
+
+    /// Closes the handle.
+    fn close(&self, py: Python<'_>) {
+        // SAFETY: the work runs no code of Python. The handle is dropped outside.
+        let handle = unsafe { self.handle.with(py, Option::take) };
+        py.detach(|| drop(handle));
+    }
+
+    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
+        slf.get().shared(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (kind, error, trace))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) {
+        let _ = (kind, error, trace);
+        self.close(py);
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {
+        let (py, this) = (slf.py(), slf.get());
+        this.shared(py)?;
+        let Some((name, namespace)) = this.origin.clone() else {
+            return Err(PyTypeError::new_err(
+                "the sender of a ring in this process has no name to reopen it by",
+            ));
+        };
+        let reopen = py.import("umsg._umsg")?.getattr("_reopen_ring_sender")?;
+        Ok((reopen, (slf.get_type(), name, namespace.into_os_string())))
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        let closed = match self.closed(py) {
+            true => ", closed",
+            false => "",
+        };
+        match &self.origin {
+            Some((name, _)) => format!("<umsg.RingSender {:?}{closed}>", name.to_string_lossy()),
+            None => format!("<umsg.RingSender of a ring of this process{closed}>"),
+        }
+    }
+}
+
+/// The result of `__reduce__`.
+type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyType>, OsString, OsString));
+
+/// Opens a sender that was pickled.
+#[pyfunction]
+#[pyo3(name = "_reopen_ring_sender")]
+pub fn reopen_ring_sender<'py>(
+    class: &Bound<'py, PyType>,
+    name: &Bound<'py, PyAny>,
+    namespace: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let options = PyDict::new(class.py());
+    options.set_item("namespace", namespace)?;
+    class.call((name,), Some(&options))
+}
