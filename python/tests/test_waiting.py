@@ -38,8 +38,8 @@ full = umsg.Queue("/full", create=True, max_messages=1, message_size=64)
 full.send(b"")
 sysv = umsg.SysVQueue(7, create=True)
 signal.signal(signal.SIGUSR1, lambda *_: print("handled", flush=True))
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     CALL
 except KeyboardInterrupt:
     print("interrupted", flush=True)
@@ -51,6 +51,9 @@ def test_ctrl_c_ends_a_blocked_call_and_other_handlers_run(namespace: str, call:
     program = PROGRAM.replace("CALL", call)
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
+        # A call that notices no signal fails the test, and does not block it.
+        limit = threading.Timer(60, process.kill)
+        limit.start()
         assert process.stdout.readline() == "ready\n"
         # The handler runs, and the call goes on: PEP 475. At whatever moment a signal comes, the call notices it.
         for _ in range(3):
@@ -58,6 +61,8 @@ def test_ctrl_c_ends_a_blocked_call_and_other_handlers_run(namespace: str, call:
             assert process.stdout.readline() == "handled\n"
         process.send_signal(signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
+        assert process.wait() == 0
+        limit.cancel()
 
 
 def test_a_time_limit_holds_across_signals(queue: umsg.Queue) -> None:
