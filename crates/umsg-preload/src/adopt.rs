@@ -7,6 +7,7 @@ use std::path::Path;
 use umsg::SegmentError;
 
 use rustix::fs::FileType;
+use rustix::io::Errno;
 use umsg::posix::{OpenError, Queue, name_of_file};
 use umsg_shm::sys::stack::roomy;
 
@@ -29,6 +30,21 @@ pub(crate) fn adopt(number: c_int) -> Result<Option<Held>, c_int> {
         return Ok(None);
     }
     roomy(|| adopt_file(number, descriptor))
+}
+
+/// As [`adopt`], for a call that fails with EBADF on anything but a queue. `Ok(None)`: the kernel decides. A queue of the kernel is a regular file,
+/// so a descriptor of another kind, or none, is EBADF without another system call.
+#[cold]
+pub(crate) fn adopt_queue(number: c_int) -> Result<Option<Held>, c_int> {
+    let descriptor = fd::borrow(number).ok_or(libc::EBADF)?;
+    match rustix::fs::fstat(descriptor) {
+        Ok(status) if FileType::from_raw_mode(status.st_mode) != FileType::RegularFile => {
+            Err(libc::EBADF)
+        }
+        Ok(_) => roomy(|| adopt_file(number, descriptor)),
+        Err(Errno::BADF) => Err(libc::EBADF),
+        Err(_) => Ok(None),
+    }
 }
 
 fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>, c_int> {

@@ -167,7 +167,7 @@ impl Call {
     /// As for [`Call::run`].
     #[cold]
     unsafe fn receive_from_unknown(&self, deadline: Option<SystemTime>) -> Result<ssize_t, c_int> {
-        match adopt::adopt(self.fd)? {
+        match adopt::adopt_queue(self.fd)? {
             // SAFETY: by this function's contract.
             Some(held) => unsafe { self.receive_from(held, deadline) },
             // SAFETY: by this function's contract. The descriptor is a queue of the kernel, or no queue; the kernel decides.

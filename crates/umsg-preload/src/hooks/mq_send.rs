@@ -134,7 +134,7 @@ impl Call {
     /// As for [`Call::run`].
     #[cold]
     unsafe fn send_to_unknown(&self, deadline: Option<SystemTime>) -> Result<c_int, c_int> {
-        match adopt::adopt(self.fd)? {
+        match adopt::adopt_queue(self.fd)? {
             // SAFETY: by this function's contract.
             Some(held) => unsafe { self.send_to(held, deadline) },
             // SAFETY: by this function's contract. A queue of the kernel's, or no queue: the kernel will tell.
