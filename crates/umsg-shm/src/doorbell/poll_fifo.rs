@@ -46,7 +46,8 @@ impl PollFifo<'_> {
     }
 
     /// Changes the number of packets, with one system call unless other processes have changed the FIFO. `loudly` wakes all pollers, for any event.
-    pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
+    /// Returns whether the FIFO held `from` packets at least, and room for the others.
+    pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) -> bool {
         let is_done = match (to.cmp(&from), loudly) {
             (Greater, false) if to - from == 1 => self.write(),
             (Greater, _) => self.insert(to - from),
@@ -61,10 +62,11 @@ impl PollFifo<'_> {
                 self.nudge();
             }
         }
+        is_done
     }
 
     /// Adds a packet, which wakes pollers for messages. Returns false on failure.
-    fn write(&self) -> bool {
+    pub(crate) fn write(&self) -> bool {
         io::write(self.file(), PACKET) == Ok(1)
     }
 

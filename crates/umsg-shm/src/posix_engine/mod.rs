@@ -19,6 +19,7 @@
 
 #[cfg(any(loom, feature = "crash-points"))]
 mod account;
+pub(crate) mod announce;
 pub mod batch;
 mod delay;
 mod end_of_stream;
@@ -326,6 +327,22 @@ impl Engine {
     /// Runs `work` under the receiver lock, then wakes the waiters that `work` settled.
     #[inline(always)]
     fn with_receiver_lock<T>(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
+    ) -> Result<T, Refused> {
+        self.with_receiver_lock_alone(me, deadline, |receiving, wakes| {
+            if self.segment.fixed().receiver.has_announced(receiving) {
+                self.send_announced(receiving, me, deadline, wakes)?;
+            }
+            work(receiving, wakes)
+        })
+    }
+
+    /// As [`with_receiver_lock`](Self::with_receiver_lock), and leaves the announced message to `work`.
+    #[inline(always)]
+    fn with_receiver_lock_alone<T>(
         &self,
         me: &Thread,
         deadline: Deadline,

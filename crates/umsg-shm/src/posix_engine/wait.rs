@@ -33,6 +33,9 @@ pub(super) struct Taker<'a> {
 pub(super) trait Receipt {
     type Outcome;
 
+    /// True if [`take`](Self::take) receives or sends an announced message.
+    const TAKES_ANNOUNCED: bool = false;
+
     /// Takes the message that is next in the queue, if there is one.
     fn take(
         &mut self,

@@ -1,0 +1,284 @@
+//! A send to an empty queue that processes poll: the sender rings without the locks.
+//!
+//! A process that shares the sender's processor wakes up as soon as the doorbell is rung, and interrupts the sender. If the
+//! sender had the lock, the two would exchange the processor twice more for each message. So the sender writes its message
+//! into the slot that comes next, *announces* it, releases the locks, rings, and then sends the message:
+//!
+//! | sender | poller |
+//! |---|---|
+//! | under both locks: fills the slot, notes the announcement | |
+//! | rings | |
+//! | | wakes up, takes both locks, and receives the announced message |
+//! | sees that no message is announced any more | |
+//!
+//! Each process that takes the receiver lock sends an announced message before its own work. It shows the message on the
+//! doorbell first, because the sender may have died before it rang. A receiver takes the message at once: the step that
+//! moves `drained` past the message sends it and receives it, so that it is never in the queue without being shown.
+//!
+//! The sender's packet may come after another process has counted the packets in the FIFO. The sender then counts them again.
+//! Meanwhile no other sender announces, so that at most one packet is unaccounted for.
+
+use super::policy::Selection;
+use super::receive::{Place, Taken};
+use super::{DeferredWakes, Engine, Refused};
+use crate::crash::crash_point;
+use crate::doorbell::{PollFifo, Watched};
+use crate::fault::Fault;
+use crate::lock::STOPPED;
+use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
+use crate::posix_engine::segment::Ring;
+use crate::sys::clock::Deadline;
+use crate::sys::thread::Thread;
+use crate::waiters::{List, Waiters};
+
+/// An announced message whose sender has not rung.
+struct Announced<'a> {
+    position: u64,
+    fifo: PollFifo<'a>,
+}
+
+/// Defers handlers of signals.
+struct Section<'a>(&'a Thread);
+
+impl Section<'_> {
+    fn begin(me: &Thread) -> Section<'_> {
+        me.critical.enter();
+        Section(me)
+    }
+}
+
+impl Drop for Section<'_> {
+    fn drop(&mut self) {
+        self.0.critical.leave();
+    }
+}
+
+impl Engine {
+    /// Sends one message if there is room, and rings for pollers.
+    #[cold]
+    pub(super) fn send_watched(
+        &self,
+        me: &Thread,
+        (message, key): (&[u8], usize),
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        // A handler that left the call by a jump in between would leave a message that is not shown.
+        let _section = Section::begin(me);
+        self.let_ringer_finish(me);
+        let announced = self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            self.begin_to_send(receiving, me, wakes)?;
+            let both = self.borrow_sender_lock(receiving, me, deadline)?;
+            match self.announce(both, me, message, key) {
+                Ok(None) => {
+                    let send = |engine: &Engine, sending: SenderHeld<'_>| {
+                        engine.send_locked(sending, me, message, key)
+                    };
+                    self.send_borrowed(both, 1, wakes, send).map(|()| None)
+                }
+                announced => {
+                    self.segment().fixed().sender.lock.give_back();
+                    announced
+                }
+            }
+        })?;
+        if let Some(Announced { position, fifo }) = announced {
+            crash_point!(BELL_UNRUNG);
+            let is_rung = fifo.write();
+            drop(fifo);
+            crash_point!(BELL_UNSENT);
+            self.finish_announced(me, position, is_rung, deadline);
+        }
+        Ok(())
+    }
+
+    /// Writes a message and announces it. None if the message can't be announced.
+    fn announce(
+        &self,
+        both: BothHeld<'_>,
+        me: &Thread,
+        message: &[u8],
+        key: usize,
+    ) -> Result<Option<Announced<'_>>, Refused> {
+        let sender = &self.segment().fixed().sender;
+        let position = sender.next_position(both.sender());
+        if !self.may_announce(both, position) {
+            return Ok(None);
+        }
+        let Some(fifo) = self.ringer().fifo_for_announcement(both.receiver()) else {
+            return Ok(None);
+        };
+        let (slot, cell) = Ring::of(self.segment()).slot(position)?;
+        self.fill(both.sender(), me, slot, cell, message, key)?;
+        self.begin_run(both.sender(), position, key)?;
+        sender.prepare_bytes(both.sender(), position, message.len());
+        self.ringer().announce(both.receiver(), position);
+        Ok(Some(Announced { position, fifo }))
+    }
+
+    /// Returns whether pollers alone wait for the message at `position`, and it can be sent by another process.
+    fn may_announce(&self, both: BothHeld<'_>, position: u64) -> bool {
+        let receiving = both.receiver();
+        let fixed = self.segment().fixed();
+        self.is_simple(receiving)
+            && self.level(receiving).messages == 0
+            && self.has_room(position)
+            && fixed.has_free_slots(both.sender(), position, 1)
+    }
+
+    /// Returns whether no thread waits in the queue, and no process is registered with it.
+    fn is_simple(&self, _: ReceiverHeld<'_>) -> bool {
+        let waiters = Waiters::of(self.segment());
+        let waiting = [List::Receivers, List::Senders, List::Offered].map(|list| waiters.len(list));
+        waiting == [0; 3]
+            && self.segment().fixed().receiver.registration() == 0
+            && !self.is_send_closed()
+    }
+
+    /// Returns whether a message is announced and not sent.
+    pub(super) fn has_announced(&self, receiving: ReceiverHeld<'_>) -> bool {
+        // While a message is announced, the cursor moves under the receiver lock only.
+        let next = self.segment().fixed().sender.sent_hint();
+        self.ringer().has_announced(receiving, next)
+    }
+
+    /// Sends the announced message, if its sender has not, after the sender has rung.
+    fn finish_announced(&self, me: &Thread, position: u64, is_rung: bool, deadline: Deadline) {
+        if !self
+            .segment()
+            .fixed()
+            .published
+            .announcement
+            .is_of(position)
+        {
+            // Another process has received the message, and taken back the packet.
+            return;
+        }
+        let patience = deadline.or_slice(STOPPED);
+        // If the lock can't be had, its next owner sends the message.
+        let _ = self.with_receiver_lock_alone(me, patience, |receiving, wakes| {
+            let fixed = self.segment().fixed();
+            if !fixed.published.announcement.is_of(position) {
+                return Ok(());
+            }
+            if self.has_announced(receiving) {
+                if !is_rung {
+                    self.ringer()
+                        .show_announced(receiving, self.level(receiving));
+                }
+                self.publish_announced(receiving, me, patience, wakes)?;
+            }
+            self.ringer()
+                .end_ringing(receiving, is_rung, self.level(receiving));
+            Ok(())
+        });
+    }
+
+    /// Shows and sends the announced message for its sender.
+    #[cold]
+    pub(super) fn send_announced(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        deadline: Deadline,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        if self.has_announced(receiving) {
+            self.ringer()
+                .show_announced(receiving, self.level(receiving));
+            return match self.publish_announced(receiving, me, deadline, wakes) {
+                // A sender is stopped with its lock, so nothing that needs this lock can be done. The message waits.
+                Err(Refused::Fault(Fault::Busy)) => Ok(()),
+                other => other,
+            };
+        }
+        // The process that sent the message died before it ended the announcement.
+        self.ringer().end_announcement(receiving);
+        Ok(())
+    }
+
+    /// Sends the announced message, which the doorbell shows.
+    fn publish_announced(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        deadline: Deadline,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        let both = self.borrow_sender_lock(receiving, me, deadline)?;
+        let published = self.publish_borrowed(both);
+        self.segment().fixed().sender.lock.give_back();
+        self.ringer().end_announcement(receiving);
+        published?;
+        self.serve_sent(receiving, wakes);
+        Ok(())
+    }
+
+    fn publish_borrowed(&self, both: BothHeld<'_>) -> Result<(), Fault> {
+        let sender = &self.segment().fixed().sender;
+        let position = sender.next_position(both.sender());
+        let (slot, cell) = Ring::of(self.segment()).slot(position)?;
+        self.found(slot, cell, Place::Ring)?;
+        Ring::publish(cell, position);
+        crash_point!(SEND_PUBLISHED);
+        sender.move_cursor(both.sender(), position.wrapping_add(1));
+        crash_point!(SEND_COUNTED);
+        Ok(())
+    }
+
+    /// Sends the announced message of a queue that is being salvaged, if it is whole.
+    #[cfg(not(loom))]
+    pub(super) fn salvage_announced(&self, both: BothHeld<'_>) {
+        if self.has_announced(both.receiver()) {
+            // A message that is not whole is lost, like others.
+            let _ = self.publish_borrowed(both);
+        }
+        self.ringer().end_announcement(both.receiver());
+    }
+
+    /// Receives the announced message. None if it is not the next one, or has to be sent in another way: then it is sent.
+    #[cold]
+    pub(super) fn receive_announced(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        buffer: &mut [u8],
+        wakes: &mut DeferredWakes,
+    ) -> Result<Option<Taken>, Refused> {
+        if !self.may_receive_announced(receiving) {
+            self.send_announced(receiving, me, Deadline::Passed, wakes)?;
+            return Ok(None);
+        }
+        let both = self.borrow_sender_lock(receiving, me, Deadline::Passed)?;
+        let taken = self.take_announced(both, buffer);
+        self.segment().fixed().sender.lock.give_back();
+        let taken = taken?;
+        self.ringer().end_announcement(receiving);
+        self.publish_counts(receiving);
+        crash_point!(RECEIVE_ADMITTED);
+        Ok(Some(taken))
+    }
+
+    fn may_receive_announced(&self, receiving: ReceiverHeld<'_>) -> bool {
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        self.has_announced(receiving)
+            && self.is_simple(receiving)
+            && self.selection == Selection::Strict
+            && self.policy().time_to_live == 0
+            && !self.holds_any()
+            && receiver.stored(receiving) == 0
+            && receiver.drained(receiving) == fixed.sender.sent_hint()
+    }
+
+    fn take_announced(&self, both: BothHeld<'_>, buffer: &mut [u8]) -> Result<Taken, Fault> {
+        let sender = &self.segment().fixed().sender;
+        let position = sender.next_position(both.sender());
+        let (slot, cell) = Ring::of(self.segment()).slot(position)?;
+        let found = self.found(slot, cell, Place::Ring)?;
+        // If this process dies in between, the repair of the senders' side moves the cursor, because `drained` has passed it.
+        let taken = self.consume(both.receiver(), &found, buffer)?;
+        sender.move_cursor(both.sender(), position.wrapping_add(1));
+        crash_point!(SEND_COUNTED);
+        Ok(taken)
+    }
+}
