@@ -5,13 +5,14 @@
 mod counting;
 mod support;
 
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::journal::How;
 use support::place::Place;
 use support::shared::Shared;
 use support::{poll_readable, wait_until};
+use umsg::posix::Queue;
 use umsg::ring::{Options, Post, Ring, SendError, Sender};
 use umsg::sysv::Want;
 
@@ -125,4 +126,38 @@ fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
         }
         sysv_queue.try_send(1, &message).unwrap();
     });
+}
+
+/// The queue of the handler, and the number of blocks that it has taken or given back.
+static POLLED: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
+static BLOCKS: AtomicU64 = AtomicU64::new(u64::MAX);
+
+extern "C" fn receive(_: libc::c_int) {
+    let before = counting::calls();
+    // SAFETY: the queue lives until the test is over.
+    let _ = unsafe { &*POLLED.load(SeqCst) }.try_receive(&mut [0; 8]);
+    BLOCKS.store((counting::calls() - before).into(), SeqCst);
+}
+
+#[test]
+fn a_call_of_a_handler_starts_no_helper_and_the_next_call_does() {
+    let (place, mut queue) = Place::new().with_queue("/q", 4, 8);
+    POLLED.store(&raw mut queue, SeqCst);
+    let descriptor = queue.pollable().unwrap();
+    let delay = Duration::from_millis(100);
+    place.open("/q").send_after(b"later", 0, delay).unwrap();
+    // SAFETY: the handler does what a handler may, and the signal goes to this thread.
+    unsafe {
+        let handler = receive as extern "C" fn(libc::c_int);
+        libc::signal(libc::SIGUSR1, handler as libc::sighandler_t);
+        libc::raise(libc::SIGUSR1);
+    }
+    assert_eq!(BLOCKS.load(SeqCst), 0, "blocks of malloc's");
+    let mut room = [0; 8];
+    // The message may be due already.
+    if queue.try_receive(&mut room).is_err() {
+        let how = How::Within(Duration::from_secs(60));
+        assert!(poll_readable(descriptor, how));
+        queue.try_receive(&mut room).unwrap();
+    }
 }

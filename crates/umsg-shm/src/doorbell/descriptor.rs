@@ -13,7 +13,7 @@ use crate::sys::file_lock::{self, Lock};
 use crate::sys::kept_descriptor::{Own, Sighting, raise};
 use crate::sys::random::random;
 use crate::sys::stack::roomy;
-use crate::sys::{clock, process};
+use crate::sys::{clock, mask, process};
 use rustix::fs::{FlockOperation, OFlags, fcntl_setfl, flock};
 use rustix::io::{self, Errno};
 use rustix::param::page_size;
@@ -54,6 +54,8 @@ pub(crate) struct Doorbell {
     /// The epoch of the process that has a helper which keeps the time, and the ticket that stops it.
     timed_in: AtomicU64,
     time_ticket: AtomicU64,
+    /// The signals that each thread masked which requested a descriptor.
+    masked: AtomicU64,
     /// When a helper that keeps the time next asks whether processes poll without one, on the monotonic clock; and the pause after that. 0: not yet.
     lack_asked_at: AtomicU64,
     lack_pause: AtomicU64,
@@ -103,6 +105,7 @@ impl Doorbell {
             ticket: AtomicU64::new(0),
             timed_in: AtomicU64::new(0),
             time_ticket: AtomicU64::new(0),
+            masked: AtomicU64::new(u64::MAX),
             lack_asked_at: AtomicU64::new(0),
             lack_pause: AtomicU64::new(0),
             called: AtomicU32::new(0),
@@ -157,6 +160,8 @@ impl Doorbell {
         if let Some(polled) = self.polled(wanted, needs_time) {
             return Ok(polled);
         }
+        // Relaxed: read by calls that follow this one in their thread, or by calls for which either value is right.
+        self.masked.fetch_and(mask::current(), Ordering::Relaxed);
         roomy(|| {
             if self.polled.load(Ordering::Relaxed) == NONE
                 && let Some(host) = &self.host
@@ -308,6 +313,13 @@ impl Doorbell {
     pub(crate) fn polls_without_time(&self) -> bool {
         // Relaxed: a thread that has just begun to poll starts the helper itself.
         self.polled.load(Ordering::Relaxed) != NONE && self.lacks_time()
+    }
+
+    /// Returns whether the calling thread may start a helper, which takes memory from malloc. A thread that masks a signal which a requesting thread did
+    /// not mask may be in the handler of that signal, and the handler may have interrupted malloc.
+    pub(crate) fn may_start_helper(&self) -> bool {
+        // Relaxed: as in `polled_after`.
+        mask::current() & !self.masked.load(Ordering::Relaxed) == 0
     }
 
     /// Locks the polled FIFO, to show other processes that this one has no helper which keeps the time. The caller holds the queue's lock, under which

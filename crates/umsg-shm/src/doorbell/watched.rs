@@ -149,6 +149,7 @@ mod polled {
     use crate::lock::SLICE;
     use crate::sync::AtomicU32;
     use crate::sys::clock::{self, Deadline};
+    use crate::sys::stack::roomy;
     use crate::sys::thread::{self, Thread};
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
@@ -209,6 +210,15 @@ mod polled {
         fn keep_time(&self) {
             self.doorbell()
                 .keep_time(|| Arc::new(self.for_timekeeper()));
+        }
+
+        /// As [`keep_time`](Self::keep_time), after a call that did not request a descriptor. In a handler, it has no effect: the next call outside of
+        /// handlers starts the helper.
+        #[cold]
+        fn keep_time_after_call(&self) {
+            if self.doorbell().may_start_helper() {
+                roomy(|| self.keep_time());
+            }
         }
 
         /// Returns when a helper that keeps the time has to look next, on the monotonic clock in nanoseconds; [`u64::MAX`] for never. `is_left`

@@ -320,7 +320,7 @@ impl Engine {
         self.ring_anyway();
         #[cfg(not(loom))]
         if wakes.need_timekeeper() {
-            self.get_timekeeper();
+            crate::doorbell::Polled::keep_time_after_call(self);
         }
     }
 

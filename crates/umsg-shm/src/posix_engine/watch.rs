@@ -257,7 +257,6 @@ impl Engine {
 mod polled {
     use super::*;
     use crate::doorbell::{Doorbell, GRACE, Polled, why_not};
-    use crate::sys::stack::roomy;
     use crate::sys::thread;
     use rustix::io::{self, Errno};
     use std::os::fd::BorrowedFd;
@@ -318,12 +317,6 @@ mod polled {
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)
-        }
-
-        /// Starts the helper that keeps the time for this process.
-        #[cold]
-        pub(in crate::posix_engine) fn get_timekeeper(&self) {
-            roomy(|| self.keep_time());
         }
 
         /// Ends the polling of this process. After the last poller, no process rings any more.

@@ -100,6 +100,22 @@ pub fn set(mask: u64) -> u64 {
     before
 }
 
+/// Returns the thread's mask. In a handler, it contains the signal that is handled, unless the handler was installed with SA_NODEFER.
+pub(crate) fn current() -> u64 {
+    let mut mask = 0_u64;
+    // SAFETY: one mask of the kernel's size, which is said. Without a new mask nothing is set.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            std::ptr::null::<u64>(),
+            &raw mut mask,
+            size_of::<u64>(),
+        );
+    }
+    mask
+}
+
 /// Runs `work` with no signal masked.
 pub fn unmasked<T>(work: impl FnOnce() -> T) -> T {
     lifted_to(0, work)

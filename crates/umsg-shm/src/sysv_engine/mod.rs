@@ -313,7 +313,7 @@ impl Engine {
         }
         #[cfg(not(loom))]
         if wakes.need_timekeeper() {
-            self.get_timekeeper();
+            crate::doorbell::Polled::keep_time_after_call(self);
         }
     }
 

@@ -121,7 +121,6 @@ mod polled {
     use crate::lock::Held;
     use crate::lock::deferred_wakes::DeferredWakes;
     use crate::sys::clock::Deadline;
-    use crate::sys::stack::roomy;
     use crate::sys::thread::{self, Thread};
     use crate::sysv_engine::Why;
     use rustix::io::{self, Errno};
@@ -183,12 +182,6 @@ mod polled {
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)
-        }
-
-        /// Starts the helper that keeps the time for this process.
-        #[cold]
-        pub(in crate::sysv_engine) fn get_timekeeper(&self) {
-            roomy(|| self.keep_time());
         }
 
         /// Ends polling by this process, also on a removed queue. After the last poller, no process rings any more.
