@@ -122,6 +122,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             c"A message of a System V queue, received in place. See umsg.Lease.",
         )
     })?;
+    module.add_class::<Lease>()?;
     module.add("Lease", posix)?;
     module.add("SysVLease", sysv)
 }

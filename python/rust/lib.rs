@@ -2,7 +2,7 @@
 //!
 //! | subject | where |
 //! |---|---|
-//! | the classes | `queue`, `sysv`, `ring`, `lease`, `reservation` |
+//! | the classes | `queue`, `sysv`, `ring`, `lease`, `reservation`, `producer` |
 //! | exceptions | `error` |
 //! | methods of the fast path | `fast`, `message` |
 //! | the buffer protocol | `buffer`, `exported` |
@@ -17,6 +17,7 @@ mod gil;
 mod lease;
 mod message;
 mod names;
+mod producer;
 mod queue;
 mod reservation;
 mod ring;
@@ -32,6 +33,7 @@ fn _umsg(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     lease::add(module)?;
     reservation::add(module)?;
+    producer::add(module)?;
     queue::add(module)?;
     sysv::add(module)?;
     ring::add(module)

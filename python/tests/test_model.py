@@ -206,5 +206,5 @@ class SysVMachine(RuleBasedStateMachine):
 
 TestQueueMachine = QueueMachine.TestCase
 TestSysVMachine = SysVMachine.TestCase
-for case in [TestQueueMachine, TestSysVMachine]:
-    case.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestQueueMachine.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestSysVMachine.settings = TestQueueMachine.settings

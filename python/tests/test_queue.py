@@ -5,10 +5,13 @@ from __future__ import annotations
 import array
 import datetime
 import errno
+import os
 import pickle
+import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -175,6 +178,21 @@ def test_an_iterator_ends_with_the_stream(queue: umsg.Queue) -> None:
     assert queue.reopen_send() and not queue.is_send_closed
 
 
+def test_the_death_of_the_last_producer_ends_the_stream(
+    namespace: str, in_child: Callable[[Callable[[], Any]], int]
+) -> None:
+    queue = umsg.Queue("/q", create=True, close_with_last_producer=True)
+
+    def child() -> None:
+        producer = queue.producer()
+        queue.send(b"1")
+        assert not producer.closed
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert in_child(child) == -signal.SIGKILL
+    assert list(queue) == [b"1"]
+
+
 def test_attributes_and_status(queue: umsg.Queue) -> None:
     queue.send(b"12345")
     attributes = queue.attributes()
@@ -281,6 +299,7 @@ def test_a_closed_handle_says_so(queue: umsg.Queue) -> None:
         lambda: queue.reopen_send(),
         lambda: queue.is_send_closed,
         lambda: queue.fileno(),
+        lambda: queue.producer(),
         lambda: queue.set_waiting("blocking"),
         lambda: queue.__enter__(),
         lambda: next(queue),

@@ -167,6 +167,7 @@ def test_a_closed_handle_says_so(sysv: umsg.SysVQueue) -> None:
         lambda: sysv.is_send_closed,
         lambda: sysv.is_removed,
         lambda: sysv.fileno(),
+        lambda: sysv.producer(),
         lambda: sysv.set_waiting("blocking"),
         lambda: sysv.__enter__(),
         lambda: next(sysv),
@@ -175,6 +176,16 @@ def test_a_closed_handle_says_so(sysv: umsg.SysVQueue) -> None:
     for call in calls:
         with pytest.raises(umsg.HandleClosed, match="the handle was closed"):
             call()
+
+
+def test_the_end_of_the_last_producer_ends_the_stream(namespace: str) -> None:
+    queue = umsg.SysVQueue(close_with_last_producer=True)
+    with queue.producer() as producer:
+        queue.send(b"1")
+        assert queue.status().producers == 1
+    assert producer.closed and list(queue) == [b"1"]
+    with pytest.raises(umsg.LeaseEnded):
+        producer.__enter__()
 
 
 def test_the_end_of_a_stream(sysv: umsg.SysVQueue) -> None:

@@ -419,6 +419,11 @@ impl SysVQueue {
             .map_err(|error| self.raise(py, &error))
     }
 
+    /// Counts this process as a producer of the queue, until the result is closed.
+    fn producer(&self, py: Python<'_>) -> PyResult<crate::producer::Producer> {
+        crate::producer::of_sysv(py, &self.shared(py)?)
+    }
+
     /// Opens the queue for sending again. Returns whether it was closed.
     fn reopen_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
