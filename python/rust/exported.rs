@@ -8,7 +8,7 @@ use pyo3::PyClass;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyTuple, PyType};
 use std::ffi::{CStr, c_int, c_void};
 
 const BF_GETBUFFER: c_int = 1;
@@ -95,10 +95,11 @@ pub fn class<C: Exporter<Frozen = pyo3::pyclass::boolean_struct::True>>(
         flags: ffi::Py_TPFLAGS_DEFAULT as u32,
         slots: slots.as_mut_ptr(),
     };
-    let base = py.get_type::<C>();
+    // Python 3.9 takes the base in a tuple only.
+    let bases = PyTuple::new(py, [py.get_type::<C>()])?;
     // SAFETY: the specification is complete, and its strings live for ever. Size and everything else come from the base.
     let class = unsafe {
-        let class = ffi::PyType_FromSpecWithBases(&raw mut spec, base.as_ptr());
+        let class = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
         Bound::from_owned_ptr_or_err(py, class)?
     };
     Ok(class.cast_into::<PyType>()?.unbind())
