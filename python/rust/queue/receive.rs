@@ -154,7 +154,10 @@ pub fn next<'py>(this: &Queue, py: Python<'py>) -> PyResult<Option<Bound<'py, Py
         None => return Err(this.closed_error(py)),
         Some(Err(ReceiveError::Empty)) => {
             let queue = this.shared(py)?;
-            blocking(py, Wait::Forever, |_| queue.receive(&mut buffer))?
+            blocking(py, Wait::Forever, |until| match until {
+                Until::After(time) => queue.receive_timeout(&mut buffer, time),
+                _ => queue.receive(&mut buffer),
+            })?
         }
         Some(other) => other,
     };
