@@ -17,6 +17,7 @@ pub struct Directory {
 
 impl Directory {
     /// Inspects the directory. Returns None if the caller can't.
+    #[doc(hidden)]
     #[must_use]
     pub fn look(namespace: &Namespace) -> Option<Directory> {
         // Before the look: a change after the look has this time or a later one.
@@ -29,6 +30,7 @@ impl Directory {
     }
 
     /// Returns whether the directory has not changed between both looks, this one the earlier one.
+    #[doc(hidden)]
     #[must_use]
     pub fn is_unchanged_in(&self, later: &Directory) -> bool {
         self.is_settled && self.stamp == later.stamp
