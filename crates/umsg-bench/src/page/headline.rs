@@ -37,7 +37,7 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "mqueue",
         "fill again, random",
-        "Filling a queue that was full before, random priorities, per message",
+        "Filling a queue again after it was full and emptied, random priorities, per message",
     ),
     of(
         "mqueue",
@@ -67,12 +67,12 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "poll",
         "send + receive, backlog, polled by level",
-        "Send and receive while a process polls, backlog",
+        "Send and receive in a queue that holds messages and that a process polls",
     ),
     of(
         "poll",
         "send + receive, empty, polled by level",
-        "Send and receive while a process polls, empty",
+        "Send and receive in an empty queue that a process polls",
     ),
     of(
         "msg",
