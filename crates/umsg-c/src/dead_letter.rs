@@ -156,7 +156,7 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 /// Sends dead letters back to the queues that they come from.
 ///
 /// `mqdes` is the handle of a dead-letter queue, opened for receiving. `which` selects messages; NULL selects all. A message takes its place behind the
-/// other messages of its priority, and is delivered as often as a new message. It keeps its bytes, its priority and its history.
+/// other messages of its priority, and its deliveries count from 0 again. It keeps its bytes, its priority and its history.
 ///
 /// If `to` is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
 /// must use this dead-letter queue. If `to` is set, all selected messages go to that queue, without this check.

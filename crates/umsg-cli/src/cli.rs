@@ -188,9 +188,10 @@ Exit codes:
 
 Environment:
   UMSG_DIR      the directory that holds the queues
-  UMSG_PRELOAD  the drop-in library [default: libumsg_preload.so beside umsg,
-                in ../lib, ../lib/umsg or ../lib/umsg/musl; the first that is
-                for the program's C library]
+  UMSG_PRELOAD  the path of the drop-in library. By default, umsg looks for
+                libumsg_preload.so in its own directory, ../lib, ../lib/umsg
+                and ../lib/umsg/musl, and takes the first one that was built
+                for the program's C library
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
                 spinning [default: adaptive]
   UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed"

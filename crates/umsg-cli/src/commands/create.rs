@@ -32,7 +32,8 @@ use crate::{place, streams, values};
 /// messages that wait for room in the dead-letter queue.
 ///
 /// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities
-/// wait. With --priorities fair:N, lower priorities get one of N + 1 deliveries. Programs under `umsg run` may use such a queue, too.
+/// wait. With --priorities fair:N, the lower priorities together get one of every N + 1 deliveries.
+/// Programs under `umsg run` may use such a queue, too.
 ///
 /// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any
 /// more. The last process removes the queue when that process closes it. If that process was killed, the next `umsg ls`, `umsg

@@ -34,7 +34,7 @@ use crate::{place, progress, rights, streams};
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
 /// problem. The command names on standard error the queues that it can't inspect, such as queues of other users, and continues with the rest. With
-/// --all it also names links, FIFOs and directories that lie in the place of queues.
+/// --all, it also names links, FIFOs and directories that it finds among the files of the queues.
 ///
 /// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of the
 /// call and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls change neither

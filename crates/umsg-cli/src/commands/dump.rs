@@ -22,8 +22,8 @@ use crate::{place, progress, streams};
 
 /// Save a queue's messages in a file, and leave them in the queue
 ///
-/// The file holds the queue's attributes and all messages as they were at one instant, with priorities or types, senders and
-/// times, and with its policies. `umsg load` makes a queue from it. A message for a later delivery is saved with the time that is left, and a
+/// The file holds the queue's attributes and policies, and all messages as they were at one instant, with their priorities or
+/// types, senders and times. `umsg load` makes a queue from it. A message for a later delivery is saved with the time that is left, and a
 /// queue that is closed for sending is closed when it is loaded.
 ///
 /// The file does not hold leased messages that are not yet acknowledged, messages that are set aside for a dead-letter queue, or messages of

@@ -27,7 +27,8 @@ use crate::{place, progress, streams};
 /// queue appears when it is complete. The command refuses a file that was cut short or altered.
 ///
 /// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The command is the sender of the
-/// messages, and the queue appears before the messages, which appear all at once. A queue that was closed for sending is closed after them.
+/// messages, and the queue appears before the messages, which appear all at once. If the
+/// saved queue was closed for sending, the command closes the new queue after it has sent the messages.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

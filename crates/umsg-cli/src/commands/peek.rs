@@ -24,9 +24,9 @@ const PREVIEW: usize = 60;
 ///
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
-/// POSITION counts from 0, the message that is received next. ID is a number that no other message of the queue has, for example for `umsg
-/// redrive --id`. It is "-" for a message that was never delivered, unless the queue has sorted it by priority; messages of System V queues
-/// have none. SENDER is a process id. SENT is the time since the call that
+/// POSITION counts from 0, the message that is received next. ID is the number of the message in this queue, for example for `umsg redrive
+/// --id`. A message has an ID from its first delivery on, or earlier if the queue sorts it by priority; before that, ID is "-". Messages of
+/// System V queues have no ID. SENDER is a process id. SENT is the time since the call that
 /// sent the message, also for a message that was sent for a later time. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
 /// Leased messages that are not yet acknowledged, and delayed messages, are not shown; a line on standard error counts them.
 ///

@@ -37,8 +37,8 @@ pub struct Policy {
     /// do not wait [default: no delay]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
-    /// Order of delivery between priorities: strict, or fair:N. With fair:N, after N deliveries during which messages of lower
-    /// priorities waited, one of those is delivered; the lower priorities take turns [default: strict]
+    /// Order of delivery between priorities: strict, or fair:N. With fair:N, while messages of lower priorities wait, every N
+    /// deliveries of the highest priority are followed by one of a lower priority. The lower priorities take turns [default: strict]
     #[arg(long, value_name = "ORDER", value_parser = values::priorities)]
     priorities: Option<u32>,
     /// Remove the queue and its messages when the last process closes the queue

@@ -51,8 +51,8 @@ use crate::values::{self, RetryDelay};
 ///
 /// From a System V queue the command receives the oldest message, or the oldest that matches --type, --except or --lowest.
 ///
-/// If the queue is closed for sending and its last message was received, the stream has ended: the command ends with exit code 6, and with
-/// --follow or --all with 0. See `umsg close`.
+/// If the queue is closed for sending and its last message was received, the stream has ended. The command then ends with exit code 6. With
+/// --follow or --all, the exit code is 0. See `umsg close`.
 ///
 /// If the queue is removed while the command waits, the command ends with exit code 4 within two seconds.
 #[derive(Args, Debug)]
@@ -69,7 +69,8 @@ Examples:
   umsg recv /urls --all --timeout-per-job 30s --exec curl -fsSO {}
 
 Exit codes:
-  0    received all requested messages, or ended by SIGINT or SIGTERM in order
+  0    received all requested messages; with --exec also after SIGINT or
+       SIGTERM, if no message returned
   1    failed, or messages returned; standard error says why and what to do
   2    the command line is wrong
   3    no message within the time allowed, or a stopped process holds the
@@ -97,7 +98,8 @@ pub struct Recv {
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::size,
           allow_hyphen_values = true, conflicts_with_all = ["all", "follow"])]
     count: u64,
-    /// Receive until the queue is empty, without waiting: delayed messages and messages of other receivers stay
+    /// Receive until the queue is empty, without waiting. Delayed messages, and messages that other receivers have leased,
+    /// stay in the queue
     #[arg(long, conflicts_with_all = ["follow", "timeout"])]
     all: bool,
     /// Receive until the time-out, until the queue is removed, until a closed queue is empty, or until the program that reads
@@ -157,7 +159,7 @@ pub struct Types {
     /// System V: the oldest message of any other type
     #[arg(long, value_name = "N", value_parser = values::message_type, allow_hyphen_values = true, conflicts_with = "lowest")]
     except: Option<i64>,
-    /// System V: the oldest message of the lowest type in the queue, up to N
+    /// System V: the oldest message of the lowest type in the queue, if that type is at most N
     #[arg(long, value_name = "N", value_parser = values::message_type, allow_hyphen_values = true)]
     lowest: Option<i64>,
 }

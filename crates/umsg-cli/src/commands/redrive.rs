@@ -29,8 +29,8 @@ const PREVIEW: usize = 40;
 /// A dead letter has a history: the queue that it comes from, its first sender, its deliveries, and the reason why it was moved to the
 /// dead-letter queue. The list shows this history and the start of each message. `umsg peek` shows whole messages.
 ///
-/// A message that is sent back takes its place behind the other messages of its priority, and is delivered as often as a new message. It keeps
-/// its history. If it becomes a dead letter again, its history counts the deliveries before and after it was sent back.
+/// A message that is sent back takes its place behind the other messages of its priority, and its deliveries count from 0 again. The message
+/// keeps its history. If it becomes a dead letter again, its history counts the deliveries before and after it was sent back.
 ///
 /// A process with access to QUEUE can forge the histories in it. Therefore, the command sends a message back only to a queue that has the same
 /// owner as QUEUE, and has QUEUE as its dead-letter queue. --to sends the messages to any queue.

@@ -26,8 +26,8 @@ use crate::place;
 /// tenth of a second and then removes the queue without the lock.
 ///
 /// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process uses its
-/// name again or removes it. A ring whose owner lives is removed only with --force: the owner and its senders keep the ring,
-/// but no other process finds it.
+/// name again or removes it. The command refuses a ring whose owner lives. With --force, it removes the name of that ring: the
+/// owner and its senders continue to use the ring, but no other process finds it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

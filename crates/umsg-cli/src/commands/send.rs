@@ -68,7 +68,8 @@ pub struct Send {
           conflicts_with = "priority")]
     mtype: Option<i64>,
     /// Deliver the message after this time at the earliest: 500ms, 5s, 1h30m. Until then, the message takes room in the queue,
-    /// blocks no other message, and is shown by `umsg peek --delayed`. Its time to live begins then
+    /// blocks no other message, and is shown by `umsg peek --delayed`. Its time to live begins when the
+    /// message is due
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = values::delay, conflicts_with = "at")]
     after: Option<Duration>,
     /// Deliver the message at this time at the earliest: 2026-01-31T12:00:00Z, 2026-01-31T12:00:00+01:00, or @ and seconds since 1970

@@ -23,8 +23,8 @@ use crate::place;
 /// Show the state and the counters of a queue or ring
 ///
 /// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving). "handed over" counts
-/// messages that went directly to a waiting receiver. "waits" counts the blocked calls that ended before their thread slept, and those that ended
-/// with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
+/// messages that went directly to a waiting receiver. "waits" counts the blocked calls that ended while their thread was spinning, and those that
+/// ended with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
 /// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received and may come back.
 /// Reserved messages are being written. Messages that are set aside wait for room in the dead-letter queue.

@@ -355,7 +355,7 @@ impl Queue {
     }
 
     /// Sends dead letters back to the queues that they come from, behind the messages that are there. They keep bytes, priority and
-    /// history, and the queue delivers them as often as a new message.
+    /// history, and their deliveries count from 0 again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
