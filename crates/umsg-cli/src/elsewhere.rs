@@ -84,10 +84,11 @@ fn explain(
     let hint = match other() {
         Some(other) => {
             let other = other.display();
-            format!("{other} has one, which --dir {other} finds")
+            format!("{other} has one; to use it, give --dir {other}")
         }
         None if in_kernel() => {
-            "the kernel has one: was its program started without `umsg run`?".to_owned()
+            "the kernel has one, perhaps of a program that was started without `umsg run`"
+                .to_owned()
         }
         None => match other_users() {
             Some(directory) => format!(

@@ -371,7 +371,7 @@ impl Explain for sysv::OpenError {
             ) => {
                 return with_hint(
                     self,
-                    "a lower `umsg limits --max-qbytes` makes new queues need less address space",
+                    "lower --max-qbytes with `umsg limits`, so that new queues need less address space",
                 );
             }
             sysv::OpenError::Segment(error) => return with_segment_hint(self, error),

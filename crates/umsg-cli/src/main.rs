@@ -32,7 +32,7 @@ mod failure;
 mod held_up;
 #[allow(
     unsafe_code,
-    reason = "what is done about a signal is asked and set by calls of libc"
+    reason = "calls of libc query and set the handling of signals"
 )]
 mod inherited;
 mod inlet;
@@ -53,7 +53,7 @@ mod progress;
 mod rights;
 #[allow(
     unsafe_code,
-    reason = "a function that runs before main is named in a section of the file"
+    reason = "a section of the file (.init_array) names a function that runs before main"
 )]
 mod streams;
 mod users;

@@ -95,9 +95,9 @@ impl<'a> Opened<'a> {
                     "{failure}; the dead-letter queue {name} does not take the messages that are set aside for it ({aside}); see `umsg stat {name}`"
                 )
             }
-            _ if held != 0 => format!(
-                "{failure}; leased, reserved and delayed messages ({held}) take room until their holders finish or they are due"
-            ),
+            _ if held != 0 => {
+                format!("{failure}; leased, reserved and delayed messages ({held}) take room, too")
+            }
             _ => error.explain(),
         }
     }

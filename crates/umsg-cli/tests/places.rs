@@ -65,7 +65,10 @@ fn a_queue_in_another_namespace_is_pointed_at() {
     there.umsg(&["create", "key:0x7a4"]).text();
     let elsewhere = |queue: &str| {
         let mut command = there.command(&["stat", queue, "--dir", here.path().to_str().unwrap()]);
-        finish(&mut command, b"").fails(1, &[&format!("; {dir} has one, which --dir {dir} finds")]);
+        finish(&mut command, b"").fails(
+            1,
+            &[&format!("; {dir} has one; to use it, give --dir {dir}")],
+        );
     };
     elsewhere("/there");
     elsewhere("0x7a4");
@@ -79,7 +82,7 @@ fn a_queue_of_the_kernel_is_pointed_at() {
         return eprintln!("the kernel has no POSIX queues here");
     };
     site.umsg(&["recv", &name])
-        .fails(1, &["the kernel has one", "`umsg run`?"]);
+        .fails(1, &["the kernel has one", "without `umsg run`"]);
     drop(queue);
     site.umsg(&["recv", &name])
         .fails(1, &["`umsg ls` lists the queues"]);

@@ -50,7 +50,7 @@ pub(crate) fn look_in_kernel(name: &[u8]) {
     if is_there {
         let name = name.escape_ascii();
         let line = format!(
-            "umsg: mq_open(\"{name}\"): the kernel has a queue of this name: was its program started without `umsg run`?\n"
+            "umsg: mq_open(\"{name}\"): the kernel has a queue of this name, perhaps of a program that was started without `umsg run`\n"
         );
         say(line.as_bytes());
     }

@@ -233,7 +233,7 @@ fn hold(hold: &Hold) -> String {
 fn registration(registration: &Registration) -> String {
     let how = match registration.kind {
         NotifyKind::Signal(signal) => format!("by signal {signal}"),
-        NotifyKind::Call => "by a call".to_owned(),
+        NotifyKind::Call => "by a function call".to_owned(),
         _ => "without notification".to_owned(),
     };
     let told = if registration.told {

@@ -186,7 +186,7 @@ impl Recv {
 
     fn print(&self, cli: &Cli) -> Result {
         if self.retry_delay.is_some() && !self.ack {
-            let line = "--retry-delay needs --exec or --ack: other messages do not return";
+            let line = "--retry-delay needs --exec or --ack: it delays messages that these return";
             return Err(Failure::new(Code::Usage, line));
         }
         let out = Direct::open()?;

@@ -104,7 +104,7 @@ fn no_process() -> String {
 fn registered_process(registered: Registered) -> String {
     let how = match registered.kind {
         NotifyKind::Signal(signal) => format!("by signal {signal}"),
-        NotifyKind::Call => "by a call".to_owned(),
+        NotifyKind::Call => "by a function call".to_owned(),
         _ => "without notification".to_owned(),
     };
     format!("process {}, {how}", registered.pid)

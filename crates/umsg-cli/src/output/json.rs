@@ -470,7 +470,9 @@ impl Read {
                 return Err("\"priority\" must be from 0 to 32767".to_owned());
             }
             (_, Some(mtype)) if mtype < 1 => return Err("\"type\" must be from 1 up".to_owned()),
-            (Some(_), Some(_)) => return Err("a message has \"priority\" or \"type\"".to_owned()),
+            (Some(_), Some(_)) => {
+                return Err("a message can't have both \"priority\" and \"type\"".to_owned());
+            }
             (priority, mtype) => priority.map(Rank::Priority).or(mtype.map(Rank::Type)),
         };
         Ok(Read { rank, data })

@@ -53,7 +53,7 @@ pub enum SegmentError {
     /// queue; each registers with a file in the namespace's directory that it keeps locked. Without that file other processes
     /// would not learn of this process's death.
     #[error(
-        "{call} failed on this process's life file: {error}. Give the process write access to the namespace's directory, or run it in the PID and time namespaces of the queue's creator."
+        "{call} failed on the file that shows other processes that this process lives: {error}. Give the process write access to the namespace's directory, or run it in the PID and time namespaces of the queue's creator."
     )]
     Unregistered {
         /// The system call that failed.

@@ -222,19 +222,21 @@ pub struct Refused {
 #[non_exhaustive]
 pub enum RedriveFailure {
     /// The history names no queue, or the handle does not know its namespace.
-    #[error("the source is unknown: name the queue to send the messages to")]
+    #[error(
+        "the original queue of the messages is unknown: name the queue to send the messages to"
+    )]
     NoSource,
     /// The queue to send to is the dead-letter queue itself.
     #[error("the messages are already in this queue: name another queue")]
     SameQueue,
     /// The source belongs to another user than the dead-letter queue.
     #[error(
-        "the source and the dead-letter queue have different owners: name the queue to send the messages to"
+        "the original queue and the dead-letter queue have different owners: name the queue to send the messages to"
     )]
     OtherOwner,
     /// The source has no dead-letter queue, or another one. The history may be forged, or the source was removed and created again.
     #[error(
-        "the source does not name this queue as its dead-letter queue: name the queue to send the messages to"
+        "the original queue does not name this queue as its dead-letter queue: name the queue to send the messages to"
     )]
     NotItsSource,
     /// The queue to send to does not exist or can't be opened.

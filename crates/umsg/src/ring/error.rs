@@ -11,11 +11,13 @@ pub enum SendError {
     Disabled,
     /// EPIPE: the ring was closed by its owner.
     #[error(
-        "the ring's owner closed the ring: open the ring again when a process has created it again"
+        "the ring's owner closed the ring: wait until a process creates the ring again, then open the new ring"
     )]
     Closed,
     /// EOWNERDEAD: the ring's owner died.
-    #[error("the ring's owner died: open the ring again when a process has created it again")]
+    #[error(
+        "the ring's owner died: wait until a process creates the ring again, then open the new ring"
+    )]
     OwnerDead,
     /// EAGAIN: the ring and its overflow are full.
     #[error("the ring and its overflow are full: wait until the receiver takes messages")]
@@ -44,7 +46,8 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// EAGAIN: as many descriptors are on their way as a socket holds: `net.unix.max_dgram_qlen`, mostly 10, and one more.
+    /// EAGAIN: the receiver's socket holds its maximum number of descriptors, `net.unix.max_dgram_qlen` and one more, mostly 11. The
+    /// receiver takes them in when it receives.
     #[error(
         "too many descriptors are on their way to the receiver: try again after the receiver has taken some"
     )]
@@ -101,7 +104,7 @@ pub enum ReceiveError {
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
     /// EINVAL: the ring never holds so many messages at once.
-    #[error("the ring holds at most {max} messages, its overflow included")]
+    #[error("can't wait for so many messages: the ring holds at most {max}, its overflow included")]
     TooMany {
         /// Entries and overflow.
         max: u64,

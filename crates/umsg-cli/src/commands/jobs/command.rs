@@ -100,7 +100,7 @@ impl<'a> Job<'a> {
         };
         let input = input(&bytes).map_err(|error| Broken {
             code: Code::Failed,
-            why: format!("no file in memory for the message: {error}"),
+            why: format!("can't create a file in memory (memfd) for the message: {error}"),
         })?;
         let mut command = Command::new(&self.path);
         command.arg0(self.name).args(arguments).stdin(input);
@@ -151,7 +151,7 @@ impl<'a> Job<'a> {
         };
         let (status, ended) = status.map_err(|error| Broken {
             code: Code::Failed,
-            why: format!("the end of the command can't be learnt: {error}"),
+            why: format!("can't wait for the command: {error}"),
         })?;
         let why = match ended {
             None if status.success() => return Ok(End::Done),

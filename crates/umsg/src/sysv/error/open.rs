@@ -80,8 +80,8 @@ fn too_many(limit: u32) -> String {
 }
 
 impl OpenError {
-    /// Returns whether [`repair`](crate::sysv::repair) may repair the queue that was refused. Any other corrupted queue has lost the header
-    /// from which all else follows, and can only be removed.
+    /// Returns whether [`repair`](crate::sysv::repair) may repair the refused queue. A corrupted queue beyond repair has lost its
+    /// basic attributes and can only be removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
