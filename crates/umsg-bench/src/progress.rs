@@ -25,7 +25,7 @@ pub struct Progress {
 const BAR: &str = "{msg}, round {pos} of {len} {wide_bar}";
 
 impl Progress {
-    /// Before the first of these suites.
+    /// Returns the progress before the first of these suites begins.
     pub fn new(suites: &[Suite], quick: bool) -> Self {
         Self {
             suites: suites.to_vec(),

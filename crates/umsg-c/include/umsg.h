@@ -438,9 +438,9 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * Sends a message for a later delivery.
  *
  * As umsg_mq_send(3), but receivers get the message not before delay nanoseconds have passed. Until then the message counts for the
- * queue's capacity, and delayed of umsg_mq_status(3) counts it. It then takes its place behind the messages of its priority that were
- * sent until then, and before those that are sent later. Its time to live begins then, while sent of umsg_mq_peek(3) stays the time of this
- * call. umsg_mq_peek_delayed(3) shows the messages that are not due. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
+ * queue's capacity, and delayed of umsg_mq_status(3) counts it. When the message is due, it takes its place behind the messages of its
+ * priority that are in the queue, and before those that are sent later. Its time to live begins when it is due, but sent of umsg_mq_peek(3)
+ * is the time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
  *
  * If the queue is full, the call waits until there is room; if the handle has O_NONBLOCK, it fails. The delay begins when there is room.
  *

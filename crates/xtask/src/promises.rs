@@ -1,8 +1,8 @@
 //! The tests that the documents name exist.
 //!
-//! `docs/guarantees.md` and `docs/compatibility.md` name a test for each promise, `docs/protocols.md` in paragraphs that begin with **T** or **M**; as
-//! *file*`::`*test*, where the file is one of `crates/*/tests`, of the models, of the modules that are tested by themselves, or of the
-//! conformance cases; files in a test program's folder also have the program's name.
+//! `docs/guarantees.md` and `docs/compatibility.md` name a test for each promise. `docs/protocols.md` names tests in the paragraphs that begin with
+//! **T** or **M**. A test is named as *file*`::`*test*, where the file is in one of the directories `PLACES`. If that directory belongs to a
+//! test program, the program's name may stand in place of the file's.
 
 use std::collections::HashMap;
 use std::fs;

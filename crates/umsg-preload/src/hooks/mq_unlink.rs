@@ -14,7 +14,7 @@ use crate::{debug, errno, home, kept, names, vacated};
 pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
     // SAFETY: the caller promises a C string, as to libc's function.
     let name = unsafe { names::bytes(name) };
-    // Finding the namespace out takes more stack than a small thread has.
+    // Only a namespace that is known already: to determine the namespace takes more stack than a small thread has.
     let is_vacated = |namespace| is_name(name) && kept::vacate(namespace, name);
     if Namespace::known_of_this_process().is_some_and(is_vacated) {
         return 0;

@@ -88,8 +88,8 @@ impl Engine {
     /// Stores the messages that are due, before the caller sends: its message comes behind them.
     pub(super) fn store_due(&self, me: &Thread, deadline: Deadline) {
         if self.may_be_due() {
-            // The caller sends even if this fails: a process that is stopped with the receiver lock stops no sender. A receiver stores what is
-            // due later, then behind the new message.
+            // The caller sends even if this fails: a process that is stopped with the receiver lock stops no sender. The messages that are
+            // due stay delayed until a receiver stores them, behind the new message.
             let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
                 Ok(self.reclaim_and_serve(receiving, wakes)?)
             });

@@ -402,7 +402,7 @@ mod tests {
 
     #[test]
     fn files_made_one_after_the_other_in_one_inode_yield_several_numbers() {
-        // On the file system of temporary files, which reuses inode numbers at once if it is ext4.
+        // The files are in the directory for temporary files. If that is on ext4, each new file gets the inode number of the removed one.
         let path = std::env::temp_dir().join(format!("umsg-life-{}", std::process::id()));
         let mut numbers = HashSet::new();
         for _ in 0..20 {

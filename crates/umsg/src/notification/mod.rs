@@ -224,7 +224,7 @@ fn end_lingering(identity: (u64, u64)) {
     lingering.into_iter().for_each(Helper::call);
 }
 
-/// Returns whether this process may have registrations, or helpers that still keep the queue of a withdrawn registration mapped.
+/// Returns whether this process may have registrations, or helpers that have not yet unmapped a queue after its registration was withdrawn.
 #[inline]
 pub(crate) fn any_or_lingering() -> bool {
     // Relaxed: this thread has withdrawn the registration of the queue that it closes, or has synchronized with the thread that did.

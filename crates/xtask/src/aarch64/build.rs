@@ -45,7 +45,7 @@ impl Built {
             variables: vec![
                 (COMPILED, "yes".into()),
                 (PART, "20".into()),
-                // As PART, of the tests with random input.
+                // Reduces the tests with random input, as PART reduces the tests that repeat something.
                 ("PROPTEST_CASES", "16".into()),
             ],
         };

@@ -149,7 +149,7 @@ impl Library {
 }
 
 impl Function {
-    /// Returns whether a program needs names of the system's header to call it.
+    /// Returns whether a program that calls the function needs constants of `<sys/msg.h>`, such as IPC_NOWAIT or IPC_STAT.
     pub fn takes_flags_of_system_v(&self) -> bool {
         let named = |name| {
             self.parameters

@@ -121,7 +121,7 @@ mod restartable {
         }
     }
 
-    /// Returns the place of glibc's area (since 2.35).
+    /// Returns the offset from the thread pointer to the rseq area that glibc (since 2.35) registers for each thread.
     fn area() -> Result<isize, Failure> {
         let symbol = |name: &std::ffi::CStr| {
             // SAFETY: the name ends with zero.

@@ -55,7 +55,7 @@ impl Namespace {
     }
 
     /// Returns whether a process that creates a queue should [remove all unused queues](Self::remove_all_unused). If there are many queues,
-    /// only some creations do, so that on average a creation inspects a few queues.
+    /// the answer is true at random and seldom, so that the average creation inspects only a few queues.
     ///
     /// # Errors
     /// Those of the namespace.
