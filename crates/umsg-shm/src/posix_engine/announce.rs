@@ -62,8 +62,7 @@ impl Engine {
         (message, key): (&[u8], usize),
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        // A handler that left the call by a jump in between would leave a message that is not shown.
-        let _section = Section::begin(me);
+        let mut section = None;
         self.let_ringer_finish(me);
         let announced = self.with_receiver_lock(me, deadline, |receiving, wakes| {
             self.begin_to_send(receiving, me, wakes)?;
@@ -76,6 +75,9 @@ impl Engine {
                     self.send_borrowed(both, 1, wakes, send).map(|()| None)
                 }
                 announced => {
+                    // A handler that left the call by a jump after the unlock would leave a message that is not shown. The wait for the
+                    // lock defers no handler.
+                    section = Some(Section::begin(me));
                     self.segment().fixed().sender.lock.give_back();
                     announced
                 }
@@ -88,6 +90,7 @@ impl Engine {
             crash_point!(BELL_UNSENT);
             self.finish_announced(me, position, is_rung, deadline);
         }
+        drop(section);
         Ok(())
     }
 
@@ -173,9 +176,24 @@ impl Engine {
         });
     }
 
+    /// Sends a message that is announced, before the owner of the receiver lock does its own work.
+    #[inline(always)]
+    pub(super) fn send_announced_first(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        me: &Thread,
+        deadline: Deadline,
+        wakes: &mut DeferredWakes,
+    ) -> Result<(), Refused> {
+        match self.segment().fixed().receiver.has_announced(receiving) {
+            true => self.send_announced(receiving, me, deadline, wakes),
+            false => Ok(()),
+        }
+    }
+
     /// Shows and sends the announced message for its sender.
     #[cold]
-    pub(super) fn send_announced(
+    fn send_announced(
         &self,
         receiving: ReceiverHeld<'_>,
         me: &Thread,
@@ -186,8 +204,9 @@ impl Engine {
             self.ringer()
                 .show_announced(receiving, self.level(receiving));
             return match self.publish_announced(receiving, me, deadline, wakes) {
-                // A sender is stopped with its lock, so nothing that needs this lock can be done. The message waits.
-                Err(Refused::Fault(Fault::Busy)) => Ok(()),
+                // A sender is stopped with its lock, or this thread was interrupted with it. The message waits: each call that gets the lock
+                // sends it first.
+                Err(Refused::Fault(Fault::Busy | Fault::OwnedByCaller)) => Ok(()),
                 other => other,
             };
         }
@@ -204,13 +223,32 @@ impl Engine {
         deadline: Deadline,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
-        let both = self.borrow_sender_lock(receiving, me, deadline)?;
+        let both = self.borrow_beside_announced(receiving, me, deadline)?;
         let published = self.publish_borrowed(both);
         self.segment().fixed().sender.lock.give_back();
         self.ringer().end_announcement(receiving);
         published?;
         self.serve_sent(receiving, wakes);
         Ok(())
+    }
+
+    /// Shows and sends the announced message under both locks, before the caller's own work. An error gives the sender lock back.
+    #[cold]
+    pub(super) fn send_announced_borrowed(&self, both: BothHeld<'_>) -> Result<(), Refused> {
+        let receiving = both.receiver();
+        let sent = match self.has_announced(receiving) {
+            true => {
+                self.ringer()
+                    .show_announced(receiving, self.level(receiving));
+                self.publish_borrowed(both)
+            }
+            false => Ok(()),
+        };
+        self.ringer().end_announcement(receiving);
+        if sent.is_err() {
+            self.segment().fixed().sender.lock.give_back();
+        }
+        Ok(sent?)
     }
 
     fn publish_borrowed(&self, both: BothHeld<'_>) -> Result<(), Fault> {
@@ -248,7 +286,11 @@ impl Engine {
             self.send_announced(receiving, me, Deadline::Passed, wakes)?;
             return Ok(None);
         }
-        let both = self.borrow_sender_lock(receiving, me, Deadline::Passed)?;
+        let both = match self.borrow_beside_announced(receiving, me, Deadline::Passed) {
+            // As in `send_announced`: the receiver waits for the message as if it were not written yet.
+            Err(Refused::Fault(Fault::Busy | Fault::OwnedByCaller)) => return Ok(None),
+            both => both?,
+        };
         let taken = self.take_announced(both, buffer);
         self.segment().fixed().sender.lock.give_back();
         let taken = taken?;

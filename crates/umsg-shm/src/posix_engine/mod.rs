@@ -333,9 +333,7 @@ impl Engine {
         work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
         self.with_receiver_lock_alone(me, deadline, |receiving, wakes| {
-            if self.segment.fixed().receiver.has_announced(receiving) {
-                self.send_announced(receiving, me, deadline, wakes)?;
-            }
+            self.send_announced_first(receiving, me, deadline, wakes)?;
             work(receiving, wakes)
         })
     }
