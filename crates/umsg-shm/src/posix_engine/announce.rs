@@ -144,6 +144,13 @@ impl Engine {
         self.ringer().has_announced(receiving, next)
     }
 
+    /// Returns whether a message is announced and not sent, read without the lock. The descriptor shows the message already.
+    pub(super) fn seems_announced(&self) -> bool {
+        let fixed = self.segment().fixed();
+        let next = fixed.sender.sent_hint();
+        fixed.published.announcement.is_of(next)
+    }
+
     /// Sends the announced message, if its sender has not, after the sender has rung.
     fn finish_announced(&self, me: &Thread, position: u64, is_rung: bool, deadline: Deadline) {
         if !self
@@ -266,9 +273,9 @@ impl Engine {
     /// Sends the announced message of a queue that is being salvaged, if it is whole.
     #[cfg(not(loom))]
     pub(super) fn salvage_announced(&self, both: BothHeld<'_>) {
-        if self.has_announced(both.receiver()) {
+        if self.has_announced(both.receiver()) && self.publish_borrowed(both).is_err() {
             // A message that is not whole is lost, like others.
-            let _ = self.publish_borrowed(both);
+            self.ringer().forget_announcement(both.receiver());
         }
         self.ringer().end_announcement(both.receiver());
     }

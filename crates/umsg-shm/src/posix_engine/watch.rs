@@ -234,7 +234,7 @@ impl Engine {
     /// Returns the answer of a poll that does not wait.
     pub fn readiness(&self, me: &Thread) -> Readiness {
         let waiters = Waiters::of(self.segment());
-        let mut readable = self.available() != 0;
+        let mut readable = self.available() != 0 || self.seems_announced();
         if readable && waiters.len(List::Receivers) != 0 {
             // The message is about to be handed over, unless its receiver or the serving thread is gone.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
