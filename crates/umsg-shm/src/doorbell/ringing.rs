@@ -377,10 +377,7 @@ impl<'a> Ringer<'a> {
             self.words.shown.set(to | UNKNOWN);
             return self.call_for_help();
         };
-        fifo.hold(to);
-        if let Some(announcement) = self.announcement {
-            announcement.have_recounted();
-        }
+        self.count_packets(&fifo, to);
         if nudge {
             fifo.nudge();
         }
@@ -413,6 +410,14 @@ impl<'a> Ringer<'a> {
     /// Returns whether pollers that want every edge need an event for this level.
     fn reports_edges(&self, level: Level) -> bool {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
+    }
+
+    /// Makes the shared FIFO hold this number of packets. The packet of the sender that announced a message may come afterwards.
+    fn count_packets(&self, fifo: &PollFifo<'_>, packets: u32) {
+        fifo.hold(packets);
+        if let Some(announcement) = self.announcement {
+            announcement.have_recounted();
+        }
     }
 
     /// Makes a FIFO with `from` packets show `bits`, with an event for pollers that want every edge. Returns the new number of packets; None if this
@@ -601,7 +606,7 @@ impl<'a> Ringer<'a> {
         if let Some(fifo) = self.fifo()
             && !fifo.shows(to)
         {
-            fifo.hold(to);
+            self.count_packets(&fifo, to);
             self.words.shown.set(to);
         }
     }
@@ -649,7 +654,10 @@ impl<'a> Ringer<'a> {
         // An unchanged level must not be an edge for processes that already poll.
         let is_edge = !is_shared || self.words.told.get() != now.word();
         if let Some(fifo) = feed.fifo(self.doorbell) {
-            fifo.hold(to);
+            match is_shared {
+                true => self.count_packets(&fifo, to),
+                false => fifo.hold(to),
+            }
             if feed.wants_edges() && is_edge {
                 fifo.nudge();
             }
