@@ -331,3 +331,85 @@ impl Engine {
         Ok(taken)
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::WATCHED;
+    use crate::posix_engine::segment::testing;
+    use crate::sys::thread;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    /// Announces a message, as a sender does that is killed before it rings.
+    fn announce(engine: &Engine, message: &[u8]) {
+        let me = thread::current();
+        let announced = engine.with_receiver_lock(me, Deadline::Never, |receiving, _| {
+            let both = engine.borrow_sender_lock(receiving, me, Deadline::Never)?;
+            let sender = &engine.segment().fixed().sender;
+            let position = sender.next_position(both.sender());
+            let (slot, cell) = Ring::of(engine.segment()).slot(position)?;
+            engine.fill(both.sender(), me, slot, cell, message, 0)?;
+            sender.prepare_bytes(both.sender(), position, message.len());
+            engine.ringer().announce(receiving, position);
+            engine.set_attention(receiving, WATCHED, WATCHED);
+            sender.lock.give_back();
+            Ok(())
+        });
+        assert_eq!(announced, Ok(()));
+    }
+
+    /// Runs `work` beside a thread that holds the sender lock for this time.
+    fn beside_a_slow_sender<T>(engine: &Engine, time: Duration, work: impl FnOnce() -> T) -> T {
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                let held = engine.lock_sender(thread::current(), Deadline::Never);
+                ready.send(()).unwrap();
+                std::thread::sleep(time);
+                held.unwrap().unlock();
+            });
+            is_ready.recv().unwrap();
+            work()
+        })
+    }
+
+    fn receive_all(engine: &Engine) -> Vec<u8> {
+        let mut buffer = [0; 8];
+        let mut receive = || engine.try_receive(thread::current(), &mut buffer, Deadline::Passed);
+        let lens = std::iter::from_fn(|| receive().ok().map(|taken| taken.len as u8));
+        lens.collect()
+    }
+
+    /// The sender lock comes free between a call's first attempt, which takes a slice, and its second one.
+    #[test]
+    fn a_message_that_is_sent_beside_a_slow_sender_takes_no_announced_slot() {
+        let engine = Engine::new(testing::segment(4, 8));
+        announce(&engine, b"m");
+        let by = Deadline::after(Duration::from_secs(10));
+        let send = || engine.send(thread::current(), b"nn", 0, by);
+        let sent = beside_a_slow_sender(&engine, Duration::from_millis(150), send);
+        assert_eq!(sent, Ok(()));
+        assert_eq!(receive_all(&engine), [1, 2]);
+    }
+
+    #[test]
+    fn a_receiver_beside_a_slow_sender_waits_for_the_announced_message() {
+        let engine = Engine::new(testing::segment(4, 8));
+        announce(&engine, b"m");
+        let mut buffer = [0; 8];
+        let receive = || engine.receive(thread::current(), &mut buffer, Deadline::Never);
+        let received = beside_a_slow_sender(&engine, Duration::from_millis(350), receive);
+        assert_eq!(received.map(|taken| taken.len), Ok(1));
+    }
+
+    #[test]
+    fn a_poll_that_does_not_wait_reports_an_announced_message() {
+        let engine = Engine::new(testing::segment(4, 8));
+        assert!(!engine.readiness(thread::current()).readable);
+        announce(&engine, b"m");
+        assert!(engine.readiness(thread::current()).readable);
+        assert_eq!(receive_all(&engine), [1]);
+        assert!(!engine.readiness(thread::current()).readable);
+    }
+}
