@@ -16,6 +16,9 @@ pub(crate) struct Stamp {
 /// Two ticks of the slowest kernel clock, 100 ticks a second. In nanoseconds.
 const STEPS: u64 = 20_000_000;
 
+/// The same for a file system that keeps whole seconds, or every second one, in nanoseconds.
+const WHOLE_SECONDS: u64 = 2_000_000_000 + STEPS;
+
 impl Stamp {
     pub(crate) fn of(stat: &Stat) -> Stamp {
         Stamp {
@@ -55,7 +58,12 @@ impl Stamp {
         self.times.iter().all(|&(seconds, nanoseconds)| {
             let at = seconds.saturating_mul(1_000_000_000);
             let at = at.saturating_add(nanoseconds).max(0).cast_unsigned();
-            at.saturating_add(STEPS) < now
+            let steps = if nanoseconds == 0 {
+                WHOLE_SECONDS
+            } else {
+                STEPS
+            };
+            at.saturating_add(steps) < now
         })
     }
 }
@@ -69,6 +77,19 @@ mod tests {
 
     fn stamp(file: &File) -> Stamp {
         Stamp::of(&rustix::fs::fstat(file).unwrap())
+    }
+
+    #[test]
+    fn a_file_system_of_whole_seconds_settles_after_two_of_them() {
+        let second = |seconds: u64| seconds * 1_000_000_000;
+        for (nanoseconds, is_settled) in [(0, false), (1, true)] {
+            let stamp = Stamp {
+                times: [(1000, nanoseconds); 2],
+                ..stamp(&tempfile::tempfile_in("/dev/shm").unwrap())
+            };
+            assert_eq!(stamp.is_settled(second(1001)), is_settled);
+            assert!(stamp.is_settled(second(1003)));
+        }
     }
 
     #[test]
