@@ -206,11 +206,11 @@ fn admitted(
     contents::check(&directory, otherwise)?;
     claim::admit(&mut directory, caller)?;
     let mode = directory.mode() & COMMON_MODE;
-    match queues::make_fit(&directory, queues::POSIX, mode, caller) {
+    let is_planted = match queues::make_fit(&directory, queues::POSIX, mode, caller) {
         // Another user has planted it. Rings and System V queues still work; the use of a POSIX queue fails.
-        Err(error) if queues::is_planted(&directory, queues::POSIX, &error) => {}
-        fit => drop(fit?),
-    }
+        Err(error) if queues::is_planted(&directory, queues::POSIX, &error) => true,
+        fit => fit.map(|_| false)?,
+    };
     // A namespace of an earlier version has no directory for System V queues. A caller without the permission to create it uses the other
     // kinds. An error is reported to the process that uses the directory.
     let _ = queues::make_fit(&directory, queues::SYSV, mode, caller);
@@ -220,7 +220,7 @@ fn admitted(
     Ok(Namespace {
         owner: directory.owner(),
         identity: directory.identity(),
-        is_own: directory.owner() == caller && !directory.open_to_others(),
+        is_own: directory.owner() == caller && !directory.open_to_others() && !is_planted,
         path: path.into(),
         kind,
     })
