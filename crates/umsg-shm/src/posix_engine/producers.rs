@@ -2,6 +2,7 @@
 
 use super::{COUNTED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::doorbell::Watched;
+use crate::lock::STOPPED;
 use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::sys::clock::Deadline;
 use crate::sys::liveness;
@@ -56,8 +57,9 @@ impl Engine {
     pub(super) fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         let attention = self.segment().fixed().wait_flags.attention();
         if attention & (COUNTED | SEND_CLOSED) == COUNTED && self.next_query_to_send.seems_due() {
-            // If the lock's owner is stopped, the send finds that out itself, or does not need the lock.
-            let _ = self.with_receiver_lock(me, deadline, |receiving, wakes| {
+            // If the lock's owner is stopped, the send finds that out itself, or does not need the lock: a stopped receiver stops no sender.
+            let patience = deadline.or_slice(STOPPED);
+            let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
                 self.close_for_sender(receiving, me, wakes);
                 Ok(())
             });
