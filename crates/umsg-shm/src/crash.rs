@@ -162,12 +162,6 @@ points! {
     BELL_FORETOLD;
     /// A doorbell shows the present level, the lock is held.
     BELL_SETTLED;
-    /// A sender has announced its message, and holds the lock: the next owner of the lock sends it.
-    BELL_ANNOUNCED;
-    /// A sender has announced its message, released the lock, and not rung: the next owner of the lock shows and sends it.
-    BELL_UNRUNG;
-    /// A sender has rung for its message, which is not sent: the poller that it wakes sends it.
-    BELL_UNSENT;
     /// A doorbell is made, no segment names it: the next process that makes a doorbell removes it.
     BELL_MADE;
     /// The segment names a doorbell that no process rings.

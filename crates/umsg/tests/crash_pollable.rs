@@ -146,77 +146,9 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
 }
 
 #[test]
-fn a_killed_sender_of_an_announced_message_leaves_no_poller_asleep() {
-    let _turn = turn();
-    for (point, is_rung) in [
-        ("BELL_ANNOUNCED", false),
-        ("BELL_UNRUNG", false),
-        ("BELL_UNSENT", true),
-    ] {
-        let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
-        let descriptor = queue.pollable().unwrap();
-        dies(&place, point, |queue| queue.try_send(b"m", 0).unwrap());
-        assert_eq!(polled(descriptor), (is_rung, true), "{point}");
-        if point != "BELL_ANNOUNCED" {
-            // No lock is orphaned, so the count repairs nothing.
-            assert_eq!(queue.attributes().messages, 0, "{point}: it was not sent");
-        }
-        // The next process sends the message, and shows it.
-        let other = place.open("/q");
-        other.try_send(b"n", 0).unwrap();
-        assert_eq!(polled(descriptor), (true, false), "{point}");
-        let mut buffer = [0; 8];
-        for message in [b"m", b"n"] {
-            assert_eq!(queue.try_receive(&mut buffer).unwrap().len, 1, "{point}");
-            assert_eq!(&buffer[..1], message, "{point}");
-        }
-        assert_eq!(polled(descriptor), (false, true), "{point}");
-        // The packet of the dead sender would still fit.
-        for _ in 0..DEPTH {
-            other.try_send(b"o", 0).unwrap();
-        }
-        assert_eq!(polled(descriptor), (true, false), "{point}");
-        queue.try_receive(&mut buffer).unwrap();
-        assert_eq!(polled(descriptor), (true, true), "{point}");
-        while queue.try_receive(&mut buffer).is_ok() {}
-        send_and_receive(&queue, 3);
-        assert_eq!(polled(descriptor), (false, true), "{point}");
-    }
-}
-
-#[test]
-fn a_receiver_of_an_announced_message_that_is_killed_leaves_no_poller_awake() {
-    let _turn = turn();
-    for (point, is_received) in [
-        ("RECEIVE_COPIED", false),
-        ("RECEIVE_TAKEN", true),
-        ("RECEIVE_FREED", true),
-        ("SEND_COUNTED", true),
-        ("BELL_RUNG", true),
-    ] {
-        let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
-        let descriptor = queue.pollable().unwrap();
-        dies(&place, "BELL_UNSENT", |queue| {
-            queue.try_send(b"m", 0).unwrap()
-        });
-        dies(&place, point, |queue| {
-            queue.try_receive(&mut [0; 8]).unwrap();
-        });
-        let left = (0..3)
-            .filter(|_| queue.try_receive(&mut [0; 8]).is_ok())
-            .count();
-        assert_eq!(left, usize::from(!is_received), "{point}");
-        assert_eq!(polled(descriptor), (false, true), "{point}");
-        send_and_receive(&queue, 3);
-        assert_eq!(polled(descriptor), (false, true), "{point}");
-    }
-}
-
-#[test]
 fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() {
     let (place, queue) = Place::in_turn().with_queue("/q", DEPTH, 8);
-    // A sender does not announce a message to a process that asks for every edge.
-    let descriptor = queue.pollable_with(Edges::Messages).unwrap();
+    let descriptor = queue.pollable().unwrap();
     // It has shown a message that it did not send.
     dies(&place, "BELL_RUNG", |queue| {
         let _ = queue.try_send(b"m", 0);

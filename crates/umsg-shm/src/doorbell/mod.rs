@@ -42,11 +42,11 @@ mod spare;
 mod watched;
 
 #[cfg(loom)]
-pub(crate) use crate::model::doorbell::{Doorbell, Feed, PollFifo};
-pub(crate) use ringing::{Announcement, Level, Ringer, Words};
+pub(crate) use crate::model::doorbell::{Doorbell, Feed};
+pub(crate) use ringing::{Level, Ringer, Words};
 pub(crate) use watched::Watched;
 #[cfg(not(loom))]
-pub(crate) use {descriptor::Doorbell, descriptor::PollFifo, watched::Polled};
+pub(crate) use {descriptor::Doorbell, watched::Polled};
 
 use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
@@ -81,10 +81,6 @@ pub(crate) const LOOK_FOR_ROOM: u32 = 64;
 
 /// The helpers that keep the time look once a slice, because a process holds a message or room and may die.
 pub(crate) const SLICES: u32 = 128;
-
-/// A sender rings for a message that it has written and not sent, see [`crate::posix_engine::announce`]. Each process that takes the queue's lock
-/// sends the message first. The flag keeps the watch alive.
-pub(crate) const ANNOUNCED: u32 = 256;
 
 /// Returns whether a helper was called after it read `value` in [`Words::calls`].
 pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {

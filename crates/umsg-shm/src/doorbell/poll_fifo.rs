@@ -46,8 +46,7 @@ impl PollFifo<'_> {
     }
 
     /// Changes the number of packets, with one system call unless other processes have changed the FIFO. `loudly` wakes all pollers, for any event.
-    /// Returns whether the FIFO held `from` packets at least, and room for the others.
-    pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) -> bool {
+    pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
         let is_done = match (to.cmp(&from), loudly) {
             (Greater, false) if to - from == 1 => self.write(),
             (Greater, _) => self.insert(to - from),
@@ -62,11 +61,10 @@ impl PollFifo<'_> {
                 self.nudge();
             }
         }
-        is_done
     }
 
     /// Adds a packet, which wakes pollers for messages. Returns false on failure.
-    pub(crate) fn write(&self) -> bool {
+    fn write(&self) -> bool {
         io::write(self.file(), PACKET) == Ok(1)
     }
 

@@ -1,12 +1,12 @@
 //! Ringing: the doorbell's words in the segment, and the steps that change the FIFO, under the queue's lock.
 
 use super::{
-    ANNOUNCED, Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM, Lookup, MESSAGES,
-    PRIVATE, ROOM, Readiness, SLICES,
+    Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM, Lookup, MESSAGES, PRIVATE,
+    ROOM, Readiness, SLICES,
 };
 use crate::crash::crash_point;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Loose32, Ordering};
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering};
 use crate::sys::{cpu, futex};
 #[cfg(not(loom))]
 use rustix::io;
@@ -171,113 +171,9 @@ pub(crate) struct Ringer<'a> {
     pub(crate) watched: &'a Guarded32,
     pub(crate) words: &'a Words,
     pub(crate) doorbell: &'a Doorbell,
-    /// The place of the announced message, in a queue whose senders announce.
-    pub(crate) announcement: Option<&'a Announcement>,
 }
 
-/// The place of the message that a sender has announced: its ring position plus one. 0 once the packet that its sender writes is in the count of
-/// [`Words::shown`], and not to come any more.
-#[repr(transparent)]
-#[derive(Default)]
-pub(crate) struct Announcement(AtomicU64);
-
-/// Flag of [`Announcement`]: the packets were counted while the sender had its packet to write, or may have had. It counts again afterwards.
-const RECOUNT: u64 = 1 << 63;
-
-impl Announcement {
-    /// Returns whether the message at `position` is announced, or its packet may come.
-    pub(crate) fn is_of(&self, position: u64) -> bool {
-        // Relaxed: the sender of that message reads it, under the lock, or to see that another process has received the message. That process
-        // stored 0 after its receive, and the sender has nothing to do with the message any more.
-        self.0.load(Ordering::Relaxed) & !RECOUNT == position.wrapping_add(1) & !RECOUNT
-    }
-
-    pub(crate) fn is_none(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == 0
-    }
-
-    // Release, for this thread's death, as in `Guarded64::set`.
-    fn begin(&self, position: u64) {
-        self.0
-            .store(position.wrapping_add(1) & !RECOUNT, Ordering::Release);
-    }
-
-    fn end(&self) {
-        self.0.store(0, Ordering::Release);
-    }
-
-    fn must_recount(&self) -> bool {
-        self.0.load(Ordering::Relaxed) & RECOUNT != 0
-    }
-
-    fn have_recounted(&self) {
-        let word = self.0.load(Ordering::Relaxed);
-        if word != 0 {
-            self.0.store(word | RECOUNT, Ordering::Release);
-        }
-    }
-}
-
-impl<'a> Ringer<'a> {
-    /// Returns the FIFO, if a sender may ring it for its message after it has released the locks: the FIFO shows an empty queue, all pollers watch
-    /// the level alone, and no packet of an earlier sender is to come.
-    pub(crate) fn fifo_for_announcement(&self, _: ReceiverHeld<'_>) -> Option<PollFifo<'a>> {
-        let is_plain = self.watched.get() == LEVELS && self.words.shown.get() == 0;
-        let is_free = self.announcement.is_some_and(Announcement::is_none);
-        if !(is_plain && is_free) {
-            return None;
-        }
-        self.doorbell.note_progress();
-        self.fifo()
-    }
-
-    /// Announces the message at `position`. The caller rings once it has released the lock.
-    pub(crate) fn announce(&self, _: ReceiverHeld<'_>, position: u64) {
-        self.words.shown.set(1);
-        self.watched.set(self.watched.get() | ANNOUNCED);
-        if let Some(announcement) = self.announcement {
-            announcement.begin(position);
-        }
-        crash_point!(BELL_ANNOUNCED);
-    }
-
-    /// Returns whether the message at `position`, the next one to be sent, is announced.
-    pub(crate) fn has_announced(&self, _: ReceiverHeld<'_>, position: u64) -> bool {
-        self.watched.get() & ANNOUNCED != 0
-            && self.announcement.is_some_and(|word| word.is_of(position))
-    }
-
-    /// Notes that no message is announced any more. The packet of its sender may still come.
-    pub(crate) fn end_announcement(&self, _: ReceiverHeld<'_>) {
-        self.watched.set(self.watched.get() & !ANNOUNCED);
-    }
-
-    /// Notes that the sender has written its packet. Counts the packets if another process has counted them before; `is_rung` says whether the
-    /// packet could be written.
-    pub(crate) fn end_ringing(&self, _: ReceiverHeld<'_>, is_rung: bool, now: Level) {
-        if let Some(announcement) = self.announcement {
-            let must_count = announcement.must_recount() || !is_rung;
-            announcement.end();
-            if must_count {
-                self.hold(now, false);
-            }
-        }
-    }
-
-    /// Shows this level, whether or not the sender of the announced message has rung.
-    pub(crate) fn show_announced(&self, _: ReceiverHeld<'_>, now: Level) {
-        self.hold(now, false);
-    }
-
-    /// Forgets a packet that may come: the FIFO is gone.
-    pub(crate) fn forget_announcement(&self, _: ReceiverHeld<'_>) {
-        if let Some(announcement) = self.announcement {
-            announcement.end();
-        }
-    }
-}
-
-impl<'a> Ringer<'a> {
+impl Ringer<'_> {
     /// Shows the level `then`, which the next step of the operation produces, while the queue is still at level `now`. An edge-triggered poller gets
     /// the event of a sent message before the send, and the event of a received one afterwards (`settle`).
     pub(crate) fn foretell(&self, _: ReceiverHeld<'_>, now: Level, then: Level) {
@@ -371,13 +267,13 @@ impl<'a> Ringer<'a> {
             return;
         }
         let shown = self.words.shown.get();
-        let to = self.packets(now.bits(), held(shown));
+        let to = packets(now.bits(), held(shown));
         self.words.shown.set(shown | BUSY);
         let Some(fifo) = self.fifo() else {
             self.words.shown.set(to | UNKNOWN);
             return self.call_for_help();
         };
-        self.count_packets(&fifo, to);
+        fifo.hold(to);
         if nudge {
             fifo.nudge();
         }
@@ -395,7 +291,7 @@ impl<'a> Ringer<'a> {
         if self.watched.get() & LEVELS != 0
             && let Lookup::Found(fifo) = self.doorbell.fifo(self.words.name.get())
         {
-            fifo.hold(self.packets(level.bits(), held(self.words.shown.get())));
+            fifo.hold(packets(level.bits(), held(self.words.shown.get())));
             fifo.nudge();
         }
     }
@@ -412,14 +308,6 @@ impl<'a> Ringer<'a> {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    /// Makes the shared FIFO hold this number of packets. The packet of the sender that announced a message may come afterwards.
-    fn count_packets(&self, fifo: &PollFifo<'_>, packets: u32) {
-        fifo.hold(packets);
-        if let Some(announcement) = self.announcement {
-            announcement.have_recounted();
-        }
-    }
-
     /// Makes a FIFO with `from` packets show `bits`, with an event for pollers that want every edge. Returns the new number of packets; None if this
     /// process can't ring.
     fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
@@ -427,7 +315,7 @@ impl<'a> Ringer<'a> {
             self.call_for_help();
             return None;
         };
-        let mut to = self.packets(bits, from);
+        let mut to = packets(bits, from);
         let tells = self.reports_edges(level);
         let wanted = if tells {
             self.watched.get() & level.edges()
@@ -444,24 +332,8 @@ impl<'a> Ringer<'a> {
             to = beside(from);
         }
         self.words.rung_on.set(cpu::current() as u32 + 1);
-        let is_exact = match self.announcement {
-            // The sender's packet may be there or not.
-            Some(announcement) if announcement.must_recount() => {
-                fifo.hold(to);
-                if wanted & !told != 0 {
-                    fifo.nudge();
-                }
-                false
-            }
-            _ => fifo.change(from, to, wanted & !told != 0),
-        };
-        #[cfg(loom)]
-        assert!(
-            is_exact || self.announcement.is_some_and(|word| !word.is_none()),
-            "the FIFO does not hold what is said of it"
-        );
+        fifo.change(from, to, wanted & !told != 0);
         self.words.rung_on.set(0);
-        self.count_announced(from, to, is_exact);
         crash_point!(BELL_RUNG);
         if tells {
             self.words.told.set(level.word());
@@ -469,35 +341,9 @@ impl<'a> Ringer<'a> {
         Some(to)
     }
 
-    /// Returns the number of packets that shows these bits. While a sender may add one, the number leaves room for it: otherwise the packet of a
-    /// sender that dies would show that there is no room.
-    fn packets(&self, bits: u32, held: u32) -> u32 {
-        let is_to_come = self.announcement.is_some_and(|word| !word.is_none());
-        match packets(bits, held) {
-            to if is_to_come && to == FULL - 1 => to - 1,
-            to => to,
-        }
-    }
-
-    /// Notes whether the packet of the sender that announced a message was among those that were removed.
-    fn count_announced(&self, from: u32, to: u32, is_exact: bool) {
-        let Some(announcement) = self.announcement else {
-            return;
-        };
-        if announcement.is_none() {
-            return;
-        }
-        let is_sent = self.watched.get() & ANNOUNCED == 0;
-        if is_sent && is_exact && to < from && !announcement.must_recount() {
-            announcement.end();
-        } else {
-            announcement.have_recounted();
-        }
-    }
-
     /// Returns the FIFO, if this process can ring it. A missing FIFO ends the watch: the next poller creates another and shows the level of that
     /// time.
-    fn fifo(&self) -> Option<PollFifo<'a>> {
+    fn fifo(&self) -> Option<PollFifo<'_>> {
         match self.doorbell.fifo(self.words.name.get()) {
             Lookup::Found(fifo) => Some(fifo),
             Lookup::Missing => {
@@ -519,8 +365,7 @@ impl<'a> Ringer<'a> {
         } else {
             0
         };
-        self.watched
-            .set(self.watched.get() & !(flags & !(kept | ANNOUNCED)));
+        self.watched.set(self.watched.get() & !(flags & !kept));
         // Release: a helper that sees the new number finds the flags cleared. It reads the level under the lock.
         self.words.calls.fetch_add(1, Ordering::Release);
         crash_point!(BELL_CALLED);
@@ -602,20 +447,18 @@ impl<'a> Ringer<'a> {
         if !self.doorbell.is_in_vain_again() || !is_shown {
             return;
         }
-        let to = self.packets(now.bits(), held(self.words.shown.get()));
+        let to = packets(now.bits(), held(self.words.shown.get()));
         if let Some(fifo) = self.fifo()
             && !fifo.shows(to)
         {
-            self.count_packets(&fifo, to);
+            fifo.hold(to);
             self.words.shown.set(to);
         }
     }
 
     /// Checks from time to time whether a process still polls. Returns true if none does: then ringing ends.
     pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
-        // The sender of an announced message takes the lock again, and then looks.
-        let watched = self.watched.get() & (LEVELS | ANNOUNCED);
-        if watched == LEVELS && self.doorbell.is_time_to_look() {
+        if self.watched.get() & LEVELS != 0 && self.doorbell.is_time_to_look() {
             self.forget();
         }
         self.watched.get() == 0
@@ -631,7 +474,7 @@ impl<'a> Ringer<'a> {
     }
 
     fn unwatch(&self) {
-        self.watched.set(self.watched.get() & (PRIVATE | ANNOUNCED));
+        self.watched.set(self.watched.get() & PRIVATE);
         crash_point!(BELL_FORGOTTEN);
         self.words.name.set(0);
         crash_point!(BELL_UNNAMED);
@@ -650,14 +493,11 @@ impl<'a> Ringer<'a> {
     /// Shows the level in a helper's FIFO, and requests a call when it changes. Returns the number on which the helper sleeps.
     pub(crate) fn hear(&self, _: ReceiverHeld<'_>, feed: &Feed, now: Level) -> u32 {
         let is_shared = feed.name != 0 && feed.name == self.words.name.get();
-        let to = self.packets(now.bits(), held(self.words.shown.get()));
+        let to = packets(now.bits(), held(self.words.shown.get()));
         // An unchanged level must not be an edge for processes that already poll.
         let is_edge = !is_shared || self.words.told.get() != now.word();
         if let Some(fifo) = feed.fifo(self.doorbell) {
-            match is_shared {
-                true => self.count_packets(&fifo, to),
-                false => fifo.hold(to),
-            }
+            fifo.hold(to);
             if feed.wants_edges() && is_edge {
                 fifo.nudge();
             }

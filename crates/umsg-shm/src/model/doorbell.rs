@@ -147,24 +147,15 @@ impl Feed {
 }
 
 impl PollFifo<'_> {
-    pub fn change(&self, from: u32, to: u32, loudly: bool) -> bool {
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        let packets = &self.0.packets;
-        let is_exact = packets.compare_exchange(from, to, success, failure).is_ok();
-        if !is_exact {
-            self.hold(to);
-        }
+    pub fn change(&self, from: u32, to: u32, loudly: bool) {
+        let held = self
+            .0
+            .packets
+            .fetch_add(to.wrapping_sub(from), Ordering::AcqRel);
+        assert_eq!(held, from, "the FIFO does not hold what is said of it");
         if loudly {
             self.nudge();
         }
-        is_exact
-    }
-
-    /// Adds a packet, if there is room for it.
-    pub fn write(&self) -> bool {
-        let more = |packets| (packets < FULL).then_some(packets + 1);
-        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
-        self.0.packets.fetch_update(success, failure, more).is_ok()
     }
 
     pub fn nudge(&self) {

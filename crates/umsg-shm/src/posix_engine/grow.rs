@@ -47,22 +47,8 @@ impl Engine {
     }
 
     /// Borrows the sender lock, and repairs its side if the last owner died. Waits for a slice at most: a stopped
-    /// sender must not block receivers. Sends an announced message first: its slot counts as free, and would be used again.
+    /// sender must not block receivers.
     pub(super) fn borrow_sender_lock<'a>(
-        &self,
-        receiving: ReceiverHeld<'a>,
-        me: &Thread,
-        deadline: Deadline,
-    ) -> Result<BothHeld<'a>, Refused> {
-        let both = self.borrow_beside_announced(receiving, me, deadline)?;
-        if self.segment().fixed().receiver.has_announced(receiving) {
-            self.send_announced_borrowed(both)?;
-        }
-        Ok(both)
-    }
-
-    /// As [`borrow_sender_lock`](Self::borrow_sender_lock), for a caller that sends or receives the announced message itself.
-    pub(super) fn borrow_beside_announced<'a>(
         &self,
         receiving: ReceiverHeld<'a>,
         me: &Thread,

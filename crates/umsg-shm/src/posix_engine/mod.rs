@@ -19,7 +19,6 @@
 
 #[cfg(any(loom, feature = "crash-points"))]
 mod account;
-pub(crate) mod announce;
 pub mod batch;
 mod delay;
 mod end_of_stream;
@@ -327,20 +326,6 @@ impl Engine {
     /// Runs `work` under the receiver lock, then wakes the waiters that `work` settled.
     #[inline(always)]
     fn with_receiver_lock<T>(
-        &self,
-        me: &Thread,
-        deadline: Deadline,
-        work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
-        self.with_receiver_lock_alone(me, deadline, |receiving, wakes| {
-            self.send_announced_first(receiving, me, deadline, wakes)?;
-            work(receiving, wakes)
-        })
-    }
-
-    /// As [`with_receiver_lock`](Self::with_receiver_lock), and leaves the announced message to `work`.
-    #[inline(always)]
-    fn with_receiver_lock_alone<T>(
         &self,
         me: &Thread,
         deadline: Deadline,

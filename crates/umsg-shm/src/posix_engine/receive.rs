@@ -117,20 +117,11 @@ struct Copy<'a> {
 impl Receipt for Copy<'_> {
     type Outcome = Taken;
 
-    const TAKES_ANNOUNCED: bool = true;
-
     #[inline(always)]
     fn take(&mut self, taker: Taker<'_>, wakes: &mut DeferredWakes) -> Result<Taken, Refused> {
         let Taker {
-            receiving,
-            engine,
-            me,
+            receiving, engine, ..
         } = taker;
-        if engine.segment().fixed().receiver.has_announced(receiving)
-            && let Some(taken) = engine.receive_announced(receiving, me, self.buffer, wakes)?
-        {
-            return Ok(taken);
-        }
         engine.receive_locked(receiving, self.buffer, wakes)
     }
 
@@ -254,11 +245,6 @@ impl Engine {
             }
             self.let_ringer_finish(me);
         }
-        if R::TAKES_ANNOUNCED {
-            return self.with_receiver_lock_alone(me, deadline, |receiving, wakes| {
-                receipt.take(self.taker(receiving, me), wakes)
-            });
-        }
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             receipt.take(self.taker(receiving, me), wakes)
         })
@@ -376,7 +362,7 @@ impl Engine {
 
     /// Copies a message out, takes it from the queue and frees its slot.
     #[inline(always)]
-    pub(super) fn consume(
+    fn consume(
         &self,
         receiving: ReceiverHeld<'_>,
         found: &Found<'_>,
@@ -421,12 +407,7 @@ impl Engine {
 
     /// Checks the header of a cell.
     #[inline(always)]
-    pub(super) fn found<'a>(
-        &self,
-        slot: u32,
-        cell: &'a Cell,
-        place: Place,
-    ) -> Result<Found<'a>, Fault> {
+    fn found<'a>(&self, slot: u32, cell: &'a Cell, place: Place) -> Result<Found<'a>, Fault> {
         let (len, label) = (cell.len(), cell.key());
         let key = priority_of(label);
         if len > self.segment().layout().message_size || key >= PRIORITIES {

@@ -199,7 +199,7 @@ impl Engine {
         let (slot, cell) = ring.slot(position)?;
         self.fill(sending, me, slot, cell, message, key)?;
         crash_point!(SEND_FILLED);
-        self.begin_run(sending, position, key)?;
+        self.announce(sending, position, key)?;
         sender.prepare_bytes(sending, position, message.len());
         Ring::publish(cell, position);
         crash_point!(SEND_PUBLISHED);
@@ -298,21 +298,16 @@ impl Engine {
 
     /// Changes the one-priority word if the priority of this message differs from the last one.
     #[inline(always)]
-    pub(super) fn begin_run(
-        &self,
-        sending: SenderHeld<'_>,
-        position: u64,
-        key: usize,
-    ) -> Result<(), Fault> {
+    fn announce(&self, sending: SenderHeld<'_>, position: u64, key: usize) -> Result<(), Fault> {
         let key = priority_of(key as u64);
         if self.segment().fixed().run.last_priority(sending) == key {
             return Ok(());
         }
-        self.begin_run_slow(sending, position, key)
+        self.announce_slow(sending, position, key)
     }
 
     #[inline(never)]
-    pub(super) fn begin_run_slow(
+    pub(super) fn announce_slow(
         &self,
         sending: SenderHeld<'_>,
         position: u64,

@@ -33,9 +33,6 @@ pub(super) struct Taker<'a> {
 pub(super) trait Receipt {
     type Outcome;
 
-    /// True if [`take`](Self::take) receives or sends an announced message.
-    const TAKES_ANNOUNCED: bool = false;
-
     /// Takes the message that is next in the queue, if there is one.
     fn take(
         &mut self,
@@ -88,9 +85,7 @@ impl Engine {
     ) -> Result<Waited<E, T>, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
-        let enlisted = self
-            .send_announced_first(held.receiver(), me, deadline, &mut wakes)
-            .and_then(|()| enlist(subject, held.receiver(), &mut wakes));
+        let enlisted = enlist(subject, held.receiver(), &mut wakes);
         let Some((index, node, outer)) = self.begin(held, &mut wakes, &enlisted) else {
             self.segment().check()?;
             return finish_early(enlisted, calm, deadline).map(Waited::Not);

@@ -8,7 +8,7 @@
 //! A send to a blocked receiver changes nothing for a poller, and does not ring. The same holds for a receive that
 //! makes room for a blocked sender. (Linux does the same.)
 
-use super::{COUNTED, DELAYED, DeferredWakes, Engine, Refused, SEND_CLOSED, WATCHED};
+use super::{COUNTED, DELAYED, Engine, Refused, SEND_CLOSED, WATCHED};
 #[cfg(loom)]
 use crate::doorbell::Feed;
 use crate::doorbell::{Level, MESSAGES_LATER, ROOM_LATER, Readiness, Ringer, Watched};
@@ -22,9 +22,8 @@ use crate::waiters::{List, Waiters};
 
 impl Watched for Engine {
     fn ringer(&self) -> Ringer<'_> {
-        let fixed = self.segment().fixed();
-        let announcement = &fixed.published.announcement;
-        fixed.receiver.ringer(announcement, &self.doorbell)
+        let receiver = &self.segment().fixed().receiver;
+        receiver.ringer(&self.doorbell)
     }
 
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
@@ -38,8 +37,6 @@ impl Watched for Engine {
         };
         // A poller at the end of the stream tries to receive, and finds the end.
         let messages = self.available().max(self.is_at_end(receiving).into());
-        // An announced message is shown before it is sent.
-        let messages = messages.max(self.has_announced(receiving).into());
         self.ringer().with_looks(messages, room)
     }
 
@@ -75,7 +72,6 @@ impl Watched for Engine {
     }
 
     fn end_watch(&self, receiving: ReceiverHeld<'_>) {
-        self.ringer().forget_announcement(receiving);
         self.set_attention(receiving, WATCHED, 0);
     }
 }
@@ -118,6 +114,20 @@ impl Engine {
         self.foretell_doorbell(receiving, messages, -messages);
     }
 
+    /// Sends one message if there is room, and rings for pollers.
+    #[cold]
+    pub(super) fn send_watched(
+        &self,
+        me: &Thread,
+        (message, key): (&[u8], usize),
+        deadline: Deadline,
+    ) -> Result<(), Refused> {
+        let send = |engine: &Engine, sending: SenderHeld<'_>| {
+            engine.send_locked(sending, me, message, key)
+        };
+        self.send_ringing(me, 1, deadline, send)
+    }
+
     /// Runs `send`, which sends up to `messages` messages, under both locks, and rings for pollers.
     pub(super) fn send_ringing<T>(
         &self,
@@ -130,41 +140,25 @@ impl Engine {
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             self.begin_to_send(receiving, me, wakes)?;
             let both = self.borrow_sender_lock(receiving, me, deadline)?;
-            self.send_borrowed(both, messages, wakes, send)
+            let sender = &self.segment().fixed().sender;
+            if self.has_room(sender.next_position(both.sender())) {
+                self.foretell_arrival(receiving, messages);
+            }
+            let result = send(self, both.sender());
+            sender.lock.give_back();
+            if result.is_ok() {
+                // The messages are sent even if the list of waiters is corrupt.
+                if self.serve(receiving, wakes).is_err() {
+                    self.note_damage();
+                }
+                self.update_wait_flags(receiving);
+            }
+            if !self.is_watched() {
+                // A process that ended the watch died before it cleared the flag.
+                self.set_attention(receiving, WATCHED, 0);
+            }
+            result
         })
-    }
-
-    /// Does the same with both locks, and gives back the sender lock.
-    pub(super) fn send_borrowed<T>(
-        &self,
-        both: BothHeld<'_>,
-        messages: i64,
-        wakes: &mut DeferredWakes,
-        send: impl FnOnce(&Engine, SenderHeld<'_>) -> Result<T, Refused>,
-    ) -> Result<T, Refused> {
-        let receiving = both.receiver();
-        let sender = &self.segment().fixed().sender;
-        if self.has_room(sender.next_position(both.sender())) {
-            self.foretell_arrival(receiving, messages);
-        }
-        let result = send(self, both.sender());
-        sender.lock.give_back();
-        if result.is_ok() {
-            self.serve_sent(receiving, wakes);
-        }
-        if !self.is_watched() {
-            // A process that ended the watch died before it cleared the flag.
-            self.set_attention(receiving, WATCHED, 0);
-        }
-        result
-    }
-
-    /// Serves waiters after messages were sent. The messages are sent even if the list of waiters is corrupt.
-    pub(super) fn serve_sent(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
-        if self.serve(receiving, wakes).is_err() {
-            self.note_damage();
-        }
-        self.update_wait_flags(receiving);
     }
 
     /// Changes the watch under both locks, and sets the flag for senders.
@@ -234,7 +228,7 @@ impl Engine {
     /// Returns the answer of a poll that does not wait.
     pub fn readiness(&self, me: &Thread) -> Readiness {
         let waiters = Waiters::of(self.segment());
-        let mut readable = self.available() != 0 || self.seems_announced();
+        let mut readable = self.available() != 0;
         if readable && waiters.len(List::Receivers) != 0 {
             // The message is about to be handed over, unless its receiver or the serving thread is gone.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {

@@ -16,7 +16,6 @@ impl Watched for Engine {
             watched: self.fixed().rights.watched(),
             words: &self.fixed().control.doorbell,
             doorbell: &self.doorbell,
-            announcement: None,
         }
     }
 

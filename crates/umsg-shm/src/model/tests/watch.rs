@@ -9,9 +9,6 @@
 //! | a possible operation is shown after it became possible | a death in between leaves a message, or room, that is not shown |
 //! | a poller of every edge learns of a message after it is sent | a death in between leaves a message that was not reported |
 //! | a receiver does not wait for a sender that is ringing | a message that was shown can't be received |
-//! | a process that takes the lock does not send an announced message first | the message is lost, or another takes its slot |
-//! | a sender does not count the packets that another process counted before the sender rang | an empty queue shows a message |
-//! | a process sends an announced message without showing it | two deaths leave a message that is not shown |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
 use super::subject::{Deaths, Subject};
@@ -304,121 +301,7 @@ fn a_sender_that_dies_leaves_no_message_that_is_not_shown() {
         Point::SEND_COUNTED,
     ];
     let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
-    dies_at("a sender", &points, || dies_sending(watched_for_edges()));
-}
-
-/// A queue that is polled for every edge, to which no sender announces a message.
-fn watched_for_edges() -> Queue {
-    let queue = Queue::new(2, 2);
-    queue.direct(|queue, me| queue.engine().watch(me, LEVELS | MESSAGES).unwrap());
-    queue
-}
-
-/// The points at which the sender of an announced message dies.
-const ANNOUNCING: [Point; 5] = [
-    Point::BELL_ANNOUNCED,
-    Point::BELL_UNRUNG,
-    Point::BELL_UNSENT,
-    Point::SEND_PUBLISHED,
-    Point::SEND_COUNTED,
-];
-
-#[test]
-fn of_two_announced_messages_none_is_lost_and_the_empty_queue_shows_none() {
-    explore("watch: two senders", 2, Slices::Endless, || {
-        let queue = watched(0);
-        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
-        let received = queue.direct(|queue, me| {
-            queue.send(me, (2, 0), Deadline::Never).unwrap();
-            queue.receive(me, Deadline::Passed).unwrap()
-        });
-        alive(sender).unwrap();
-        assert_eq!(shows(&queue), (true, true));
-        let left = queue.empty();
-        assert_eq!(left.len(), 1);
-        assert_ne!(left[0], received);
-        assert_eq!(shows(&queue), (false, true));
-        queue.audit();
-    });
-}
-
-#[test]
-fn a_sender_that_dies_beside_a_receiver_leaves_a_whole_message_or_none() {
-    dies_at("a sender beside a receiver", &ANNOUNCING, || {
-        let queue = watched(0);
-        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), LATER));
-        let received = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
-        let died = thread::join(sender).is_none();
-        // Counts the packets, as each operation on a queue with an orphaned lock or an announced message does.
-        queue.direct(|queue, me| queue.send(me, (2, 0), LATER).unwrap());
-        assert!(shows(&queue).0);
-        let left = queue.empty();
-        assert!(left == [(2, 0)] || received.is_err() && left == [(1, 0), (2, 0)]);
-        assert!(died || received.is_ok() || left.len() == 2);
-        // The packet of a dead sender may have come late: the second call in vain looks.
-        assert!(shows(&queue).1);
-        queue.audit();
-        died
-    });
-}
-
-#[test]
-fn a_sender_that_dies_after_it_rang_leaves_its_message_to_the_poller() {
-    dies_at("a sender after its ring", &[Point::BELL_UNSENT], || {
-        let queue = watched(0);
-        let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), LATER));
-        let died = thread::join(sender).is_none();
-        assert_eq!(shows(&queue), (true, true));
-        assert_eq!(queue.empty(), [(1, 0)]);
-        assert_eq!(shows(&queue), (false, true));
-        queue.audit();
-        died
-    });
-}
-
-#[test]
-fn a_receiver_that_dies_with_an_announced_message_leaves_none_that_is_not_shown() {
-    let points = [
-        Point::RECEIVE_COPIED,
-        Point::RECEIVE_TAKEN,
-        Point::RECEIVE_FREED,
-        Point::SEND_COUNTED,
-        Point::RECEIVE_ADMITTED,
-        Point::BELL_RUNG,
-        Point::BELL_SETTLED,
-    ];
-    dies_at("a receiver of an announced message", &points, || {
-        let queue = watched(0);
-        let receiver = queue.spawn(1, |queue, me| queue.receive(me, Deadline::Passed));
-        queue.direct(|queue, me| queue.send(me, (1, 0), LATER).unwrap());
-        let died = thread::join(receiver).is_none();
-        expect_shown(&queue);
-        died
-    });
-}
-
-#[test]
-fn a_process_that_dies_as_it_sends_for_a_dead_sender_leaves_nothing_that_is_not_shown() {
-    let points = [
-        Point::SEND_PUBLISHED,
-        Point::SEND_COUNTED,
-        Point::RECEIVE_COPIED,
-        Point::RECEIVE_TAKEN,
-        Point::RECEIVE_FREED,
-    ];
-    dies_at("a process that sends for a dead one", &points, || {
-        let queue = watched(0);
-        world::doom(3, Death::At(Point::BELL_UNRUNG), 1);
-        let send = |me: &Thread| queue.send(me, (1, 0), Deadline::Passed);
-        assert!(thread::live(3, send).is_none());
-        let second = queue.spawn(1, |queue, me| {
-            queue.send(me, (2, 0), LATER).unwrap();
-            let _ = queue.receive(me, Deadline::Passed);
-        });
-        let died = thread::join(second).is_none();
-        expect_shown(&queue);
-        died
-    });
+    dies_at("a sender", &points, || dies_sending(watched(0)));
 }
 
 #[test]
@@ -468,7 +351,7 @@ fn a_repairer_that_dies_after_a_ringer_leaves_nothing_that_is_not_shown() {
     let repair = [Point::REPAIR_SURVEYED, Point::REPAIR_FREED];
     let points: Vec<Point> = repair.into_iter().chain([Point::BELL_RUNG]).collect();
     dies_at("a repairer after a ringer", &points, || {
-        dies_repairing(watched_for_edges())
+        dies_repairing(watched(0))
     });
 }
 

@@ -355,7 +355,7 @@ impl Engine {
         if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
             // RUN: the word is valid from the last run of messages of one priority on. The page for their list is real memory, so this
             // can't fail.
-            self.begin_run_slow(sending, first.wrapping_add(filled.run), filled.key)?;
+            self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
         sender.prepare_batch_bytes(sending, first, filled.bytes);
         crash_point!(BATCH_STAMPED);

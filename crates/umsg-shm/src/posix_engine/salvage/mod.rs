@@ -87,7 +87,6 @@ impl salvage::Salvage for Engine {
         fixed.sender.lock.take_over();
         crash_point!(SALVAGE_BEGUN);
         give_back(slots);
-        self.salvage_announced(locks.token());
         let mut wakes = DeferredWakes::default();
         let salvaged = self
             .rebuild(locks.token(), real, slots)

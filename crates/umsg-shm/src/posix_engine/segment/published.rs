@@ -1,6 +1,5 @@
 //! The words by which the receivers' side informs the senders' side.
 
-use crate::doorbell::Announcement;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -14,9 +13,6 @@ pub struct Published {
     pub(super) removed: AtomicU64,
     /// `bytes sent - removed_bytes` bytes are queued.
     pub(super) removed_bytes: AtomicU64,
-    /// The place of the message that a sender has announced, see [`crate::posix_engine::announce`]. Behind `freed`, `removed` and
-    /// `removed_bytes`, and written by polled queues alone.
-    pub(crate) announcement: Announcement,
 }
 
 impl Published {

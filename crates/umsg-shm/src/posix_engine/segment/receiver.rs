@@ -1,7 +1,7 @@
 //! The receivers' side: how far the ring is drained, what the store holds, and the roots of the waiters' lists.
 
 use super::Links;
-use crate::doorbell::{ANNOUNCED, Announcement, Doorbell, Ringer, Words};
+use crate::doorbell::{Doorbell, Ringer, Words};
 use crate::lock::Lock;
 use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
@@ -265,23 +265,12 @@ impl ReceiverSide {
 
     /// Returns access to the doorbell for one operation of this process.
     #[inline(always)]
-    pub(crate) fn ringer<'a>(
-        &'a self,
-        announcement: &'a Announcement,
-        doorbell: &'a Doorbell,
-    ) -> Ringer<'a> {
+    pub(crate) fn ringer<'a>(&'a self, doorbell: &'a Doorbell) -> Ringer<'a> {
         Ringer {
             watched: &self.watched,
             words: &self.doorbell,
             doorbell,
-            announcement: Some(announcement),
         }
-    }
-
-    /// Returns whether a sender has announced a message, which the owner of the lock sends first.
-    #[inline(always)]
-    pub(crate) fn has_announced(&self, _: ReceiverHeld<'_>) -> bool {
-        self.watched.get() & ANNOUNCED != 0
     }
 
     /// Returns the doorbell's words: the level that it shows, and its identity.
