@@ -26,7 +26,6 @@ const CHOICE: &[&str] = &[
     "umsg/unit",
     "umsg/clocks",
     "umsg/compatibility",
-    "umsg/consent",
     "umsg/crash_policies",
     "umsg/ring",
     "umsg/semantics",
