@@ -1,0 +1,122 @@
+"""`JoinableQueue`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Generic, TypeVar
+
+from .. import _errors, _umsg
+from ._bound import Bell, end_of
+from ._queue import Queue, Task, seconds
+
+T = TypeVar("T")
+
+
+class JoinableQueue(Queue[T]):
+    """A queue of tasks, as `multiprocessing.JoinableQueue`, which no death of a worker empties.
+
+    >>> from umsg.multiprocessing import JoinableQueue
+    >>> queue = JoinableQueue()
+    >>> queue.put("resize 7")
+    >>> queue.get()
+    'resize 7'
+    >>> queue.task_done()
+    >>> queue.join()
+
+    `get` keeps the object in the queue until `task_done` of the same process. If the process ends before, in whatever way, the object returns
+    to its place, and another worker gets it. So `join` returns when each task is done, and not before. Tasks in work count for `maxsize`.
+    """
+
+    def __init__(self, maxsize: int = 0, **options: Any) -> None:
+        super().__init__(maxsize, **options)
+
+    def _adopt(self, name: str, queue: _umsg.Queue, failed: _umsg.Queue | None, create: bool) -> None:
+        super()._adopt(name, queue, failed, create)
+        self._bell = Bell(name + "-join", self._options.namespace, create)
+        self._kept.handles.append(self._bell.queue)
+        self._tasks = _Tasks[T]()
+        # The handles are closed in reverse order: the tasks return first.
+        self._kept.handles.append(self._tasks)
+
+    def _after_fork(self) -> None:
+        super()._after_fork()
+        self._tasks.forget()
+
+    def get(self, block: bool = True, timeout: float | None = None) -> T:
+        """Returns the next object as a task of this process. Raises `queue.Empty` as `Queue.get` does."""
+        task: Task[T] = Task(self._lease(seconds(block, timeout)))
+        self._tasks.add(task)
+        return task.item
+
+    def task(self, block: bool = True, timeout: float | None = None) -> Task[T]:
+        """Takes the next object as a task, for a with statement, which takes the place of `task_done`."""
+        return _Announced(self._lease(seconds(block, timeout)), self._bell)
+
+    def task_done(self) -> None:
+        """Removes a task that `get` has returned: the oldest one of this thread, or of this process if the thread has none."""
+        self._tasks.take().done()
+        self._bell.ring()
+
+    def task_failed(self, delay: float | None = None) -> None:
+        """Returns such a task to its place in the queue, or lets it wait `delay` seconds before."""
+        self._tasks.take().give_back(delay)
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Waits until all tasks are done, or failed `max_deliveries` times. Returns False if `timeout` seconds pass before."""
+        return self._bell.wait(self._is_done, end_of(timeout))
+
+    def _is_done(self) -> bool:
+        # Counts are exact unless the queue changes all the time. An empty queue does not.
+        return self._is_empty() and self._is_empty()
+
+    def _is_empty(self) -> bool:
+        now = self._attributes()
+        return now.messages + now.leased + now.delayed + now.reserved == 0
+
+
+class _Announced(Task[T]):
+    """A task whose end wakes the callers of `join`."""
+
+    def __init__(self, lease: _umsg.Lease, bell: Bell) -> None:
+        super().__init__(lease)
+        self._bell = bell
+
+    def done(self) -> None:
+        super().done()
+        self._bell.ring()
+
+
+class _Tasks(Generic[T]):
+    """The tasks of this process that are not done, in the order of their `get`."""
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Begins without tasks, in a forked child: the tasks of its parent stay those of the parent."""
+        self._lock = threading.Lock()
+        self._held: list[tuple[int, Task[T]]] = []
+
+    def add(self, task: Task[T]) -> None:
+        """Adds a task of this thread."""
+        with self._lock:
+            self._held.append((threading.get_ident(), task))
+
+    def take(self) -> Task[T]:
+        """Takes the oldest task of this thread, or of the process."""
+        me = threading.get_ident()
+        with self._lock:
+            for n, (thread, _) in enumerate(self._held):
+                if thread == me:
+                    return self._held.pop(n)[1]
+            if self._held:
+                return self._held.pop(0)[1]
+        raise ValueError("task_done() called too many times")
+
+    def close(self) -> None:
+        """Returns the tasks to the queue."""
+        while self._held:
+            try:
+                self._held.pop()[1].give_back()
+            except _errors.Error:  # The process may have ended the lease by itself.
+                pass
