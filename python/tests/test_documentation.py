@@ -5,23 +5,30 @@ from __future__ import annotations
 import doctest
 import inspect
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 
 import umsg
+import umsg.multiprocessing
 
 
 def documented() -> Iterator[tuple[str, object]]:
-    yield "umsg", umsg
-    for name in umsg.__all__:
-        thing = getattr(umsg, name)
+    yield from documented_in(umsg, "")
+    yield from documented_in(umsg.multiprocessing, "multiprocessing.")
+
+
+def documented_in(module: ModuleType, prefix: str) -> Iterator[tuple[str, object]]:
+    yield module.__name__, module
+    for name in module.__all__:
+        thing = getattr(module, name)
         if name == "__version__":
             continue
-        yield name, thing
+        yield prefix + name, thing
         if inspect.isclass(thing) and not issubclass(thing, BaseException):
             for attribute, value in vars(thing).items():
                 if not attribute.startswith("_"):
-                    yield f"{name}.{attribute}", value
+                    yield f"{prefix}{name}.{attribute}", value
 
 
 @pytest.mark.parametrize("name, thing", list(documented()), ids=lambda value: value if isinstance(value, str) else "")

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from multiprocessing.connection import wait
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -491,9 +492,29 @@ def test_the_last_process_removes_the_queue(namespace: str, method: str) -> None
     assert files(namespace) == []
 
 
-def test_the_end_of_the_program_removes_its_queues(namespace: str) -> None:
-    program = "from umsg.multiprocessing import *; q = JoinableQueue(max_bytes=1000); q.put(1); q.get(); q.me = q"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)
+PROGRAM = """
+import multiprocessing, sys, time
+from umsg.multiprocessing import JoinableQueue
+
+def work(queue):
+    time.sleep(0.1)
+    queue.put("done")
+    queue.get()
+
+if __name__ == "__main__":
+    queue = JoinableQueue(max_bytes=1000)
+    queue.put(1)
+    queue.get()
+    queue.itself = queue
+    multiprocessing.get_context(sys.argv[1]).Process(target=work, args=(queue,)).start()
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_end_of_the_program_removes_its_queues(namespace: str, tmp_path: Path, method: str) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    subprocess.run([sys.executable, str(script), method], check=True, timeout=PATIENCE)
     assert files(namespace) == []
 
 

@@ -22,6 +22,7 @@ class JoinableQueue(Queue[T]):
     'resize 7'
     >>> queue.task_done()
     >>> queue.join()
+    True
 
     `get` keeps the object in the queue until `task_done` of the same process. If the process ends before, in whatever way, the object returns
     to its place, and another worker gets it. So `join` returns when each task is done, and not before. Tasks in work count for `maxsize`.

@@ -16,6 +16,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, Union
 
 from .. import _errors, _umsg
 from ._bound import Bound
+from ._lent import close_unused, lend
 from ._wire import PICKLE, Parts, pickled, unpickled
 
 T = TypeVar("T")
@@ -49,6 +50,7 @@ class _Kept:
     def close(self) -> None:
         while self.handles:
             self.handles.pop().close()
+        close_unused()
 
 
 def _clean(namespace: str | None) -> None:
@@ -138,8 +140,11 @@ class Channel(Generic[T]):
         util.register_after_fork(self, type(self)._after_fork)
 
     def _end_with_process(self) -> None:
-        """Lets the end of the process close the handles: processes of multiprocessing end without destroying their objects."""
-        self._finalizer = util.Finalize(self, _Kept.close, [self._kept], exitpriority=0)
+        """Lets the end of the process close the handles, after it has joined its children.
+
+        Processes of multiprocessing end without destroying their objects.
+        """
+        self._finalizer = util.Finalize(self, _Kept.close, [self._kept], exitpriority=-10)
 
     def _after_fork(self) -> None:
         self._end_with_process()
@@ -147,9 +152,7 @@ class Channel(Generic[T]):
     def __getstate__(self) -> tuple[str, Options]:
         popen = context.get_spawning_popen()
         if popen is not None:
-            # The process that is started opens the queue later. Until it ends, this process keeps the queue, even if the program closes it.
-            kept: list[Any] = popen.__dict__.setdefault("_umsg_queues", [])
-            kept.append(self._open(self._name, self._options.namespace))
+            lend(popen, self._open(self._name, self._options.namespace))
         return self._name, self._options
 
     def __setstate__(self, state: tuple[str, Options]) -> None:
