@@ -21,6 +21,7 @@ memoryview, array.array, numpy arrays. Every exception is an `umsg.Error`, which
 A handle may be used by several threads, after a fork, and after it was pickled: the process that unpickles it opens the queue again.
 """
 
+from ._command import run
 from ._errors import (
     Busy,
     Closed,
@@ -97,6 +98,7 @@ __all__ = [
     "TooLong",
     "__version__",
     "queues",
+    "run",
     "sysv_queues",
     "unlink",
 ]

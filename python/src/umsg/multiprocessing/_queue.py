@@ -6,13 +6,11 @@ import errno
 import mmap
 import os
 import queue as standard
-import secrets
 from collections.abc import Callable
-from datetime import timedelta
 from multiprocessing import context, util
 from pickle import loads
 from types import TracebackType
-from typing import Any, Generic, NamedTuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Union
 
 from .. import _errors, _umsg
 from ._bound import Bound
@@ -21,7 +19,10 @@ from ._wire import PICKLE, Parts, pickled, unpickled
 
 T = TypeVar("T")
 _Self = TypeVar("_Self", bound="Channel[Any]")
-_Delay = Union[float, timedelta, tuple[Union[float, timedelta], Union[float, timedelta]]]
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    _Delay = Union[float, timedelta, tuple[Union[float, timedelta], Union[float, timedelta]]]
 
 # The limits of the library.
 MOST_MESSAGES = 1 << 20
@@ -62,7 +63,7 @@ def _clean(namespace: str | None) -> None:
 
 
 def _new_name() -> str:
-    return f"/multiprocessing-{os.getpid()}-{secrets.token_hex(8)}"
+    return f"/multiprocessing-{os.getpid()}-{os.urandom(8).hex()}"
 
 
 def seconds(block: bool, timeout: float | None) -> float | None:
