@@ -72,7 +72,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     if has_types {
         let check = ["--strict", "--python-version", "3.10", "-p", "umsg"];
         steps.run("types of the package", &mut package.module("mypy", &check))?;
-        let check = ["--strict", "tests", "bench"];
+        let check = ["--strict", "tests", "bench", "examples"];
         steps.run("types of the tests", &mut package.module("mypy", &check))?;
         steps.run("stubs", &mut package.module("mypy.stubtest", &STUBS))?;
     }
@@ -80,6 +80,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         package.pip(&mut steps, &["posix_ipc==1.3.2", "faster-fifo==1.5.2"])?;
         let mut bench = package.command("python");
         steps.run("times", bench.arg("bench/roundtrip.py"))?;
+        let mut bench = package.command("python");
+        steps.run("times of objects", bench.arg("bench/objects.py"))?;
     }
     steps.finish()
 }
