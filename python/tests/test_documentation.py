@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -38,3 +40,12 @@ def test_examples_run(namespace: str, name: str, thing: object) -> None:
     examples = doctest.DocTestParser().get_doctest(text, {"umsg": umsg}, name, None, None)
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert result.failed == 0
+
+
+def test_the_examples_of_the_guide_run(namespace: str) -> None:
+    page = Path(__file__).parents[2] / "docs/guide/python.md"
+    blocks = re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    text = "\n".join(block for block in blocks if block.startswith(">>>"))
+    examples = doctest.DocTestParser().get_doctest(text, {"umsg": umsg}, page.name, None, None)
+    result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
+    assert result.failed == 0 and result.attempted > 10

@@ -29,6 +29,8 @@ MOST_MESSAGES = 1 << 20
 LARGEST_MESSAGE = 16 << 20
 # Longer messages, in bytes, are read in place.
 _SHORT = 1 << 16
+# After a longer one, this number of messages is read in place: long messages seldom come alone.
+_IN_PLACE = 64
 # Names of queues whose users were all killed are removed once in each process that makes a queue.
 _cleaned: set[tuple[int, str | None]] = set()
 
@@ -127,7 +129,7 @@ class Channel(Generic[T]):
         self._receive_into = queue.receive_into
         # Memory into which messages are received. Memory in use is not here, so threads have memory of their own.
         self._rooms: list[memoryview] = []
-        self._expects_long = False
+        self._in_place = 0
         self._bound: Bound | None = None
         self._failed = failed
         self._kept = _Kept()
@@ -224,7 +226,7 @@ class Channel(Generic[T]):
         return error
 
     def _get(self, timeout: float | None = None) -> T:
-        if self._expects_long:
+        if self._in_place:
             return self._get_in_place(timeout)
         try:
             room = self._rooms.pop()
@@ -254,15 +256,15 @@ class Channel(Generic[T]):
         with room[:length] as view:
             item = unpickled(view)
         if length > _SHORT:
-            # The room goes, with its pages, and the next message is read in place.
-            self._expects_long = True
+            # The room goes, with its pages, and the next messages are read in place.
+            self._in_place = _IN_PLACE
         else:
             self._rooms.append(room)
         return item
 
     def _get_in_place(self, timeout: float | None) -> T:
         lease = self._lease(timeout)
-        self._expects_long = len(lease) > _SHORT
+        self._in_place = _IN_PLACE if len(lease) > _SHORT else max(0, self._in_place - 1)
         try:
             item: T = unpickled(lease.data)
         finally:
