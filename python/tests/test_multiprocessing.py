@@ -132,9 +132,10 @@ def test_the_owner_of_a_buffer_may_change_its_size_after_put(namespace: str) -> 
     queue.put(Shared(data))
     data.extend(b"more")
     small: Queue[Any] = Queue(message_size=1000)
-    with pytest.raises(umsg.TooLong):
+    with pytest.raises(umsg.TooLong) as raised:
         small.put(Shared(data))
     data.extend(b"more")
+    assert raised.value.__traceback__ is not None  # It holds the frames of put.
 
 
 def test_arrays_of_numpy_keep_their_type_and_can_be_written(namespace: str) -> None:
@@ -186,12 +187,13 @@ def test_an_object_that_can_not_be_unpickled_is_gone_and_as_a_task_it_stays(name
         assert queue.get() == "next"
     tasks: JoinableQueue[Any] = JoinableQueue()
     tasks.put(Explodes())
-    for _ in range(2):
-        with pytest.raises(ArithmeticError):
-            tasks.get()
-    with pytest.raises(ArithmeticError):
-        tasks.task()
-    assert tasks.qsize() == 1
+    errors = []
+    for take in (tasks.get, tasks.get, tasks.task):
+        with pytest.raises(ArithmeticError) as raised:
+            take()
+        errors.append(raised)
+        assert tasks.qsize() == 1
+    assert len(errors) == 3
 
 
 def test_a_pickler_is_used_by_an_object_that_puts_another(namespace: str) -> None:
@@ -462,11 +464,6 @@ def test_a_queue_can_be_waited_for(namespace: str) -> None:
     assert wait([queue, other], timeout=PATIENCE) == [queue]
 
 
-def sleep_with(queue: Any) -> None:
-    queue.put(os.getpid())
-    time.sleep(PATIENCE)
-
-
 def end_with(queue: Any) -> None:
     queue.put(os.getpid())
 
@@ -518,11 +515,28 @@ def test_the_end_of_the_program_removes_its_queues(namespace: str, tmp_path: Pat
     assert files(namespace) == []
 
 
+def wait_with(queue: Any, events: Any) -> None:
+    queue.put(os.getpid())
+    events.recv()
+
+
+def test_a_forked_child_that_is_the_last_user_removes_the_queue(namespace: str) -> None:
+    queue: Queue[int] = Queue(max_bytes=100)
+    here, there = multiprocessing.Pipe()
+    process = started("fork", wait_with, queue, there)
+    queue.get()
+    queue.close()
+    assert len(files(namespace)) == 3
+    here.send("end")
+    assert joined(process) == 0
+    assert files(namespace) == []
+
+
 def test_the_next_process_removes_the_queues_of_killed_processes(namespace: str) -> None:
     program = "from umsg.multiprocessing import *; q = Queue(max_bytes=9999); q.put(1); import os; os.kill(os.getpid(), 9)"
     killed = subprocess.run([sys.executable, "-c", program], timeout=PATIENCE)
     assert killed.returncode == -signal.SIGKILL and len(files(namespace)) == 3
-    program = "from umsg.multiprocessing import *; q = Queue(); import umsg; print(len(umsg.queues()))"
+    program = "import os; from umsg.multiprocessing import *; q = Queue(); print(len(os.listdir(os.environ['UMSG_DIR'] + '/mq')))"
     other = subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE, capture_output=True)
     assert other.stdout == b"1\n" and files(namespace) == []
 

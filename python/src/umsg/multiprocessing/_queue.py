@@ -31,8 +31,6 @@ LARGEST_MESSAGE = 16 << 20
 _SHORT = 1 << 16
 # After a longer one, this number of messages is read in place: long messages seldom come alone.
 _IN_PLACE = 64
-# Names of queues whose users were all killed are removed once in each process that makes a queue.
-_cleaned: set[tuple[int, str | None]] = set()
 
 
 class Options(NamedTuple):
@@ -54,14 +52,6 @@ class _Kept:
         while self.handles:
             self.handles.pop().close()
         close_unused()
-
-
-def _clean(namespace: str | None) -> None:
-    key = (os.getpid(), namespace)
-    if key not in _cleaned:
-        _cleaned.add(key)
-        # Listing removes the queues that no process has open.
-        _umsg.queues(namespace=namespace)
 
 
 def _new_name() -> str:
@@ -92,7 +82,6 @@ class Channel(Generic[T]):
         ctx: object = None,
     ) -> None:
         del ctx  # All start methods work with all queues.
-        _clean(namespace)
         name = _new_name()
         options: dict[str, Any] = {}
         failed: _umsg.Queue | None = None
