@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from .. import _errors, _umsg
 from ._bound import Bell, end_of
@@ -27,9 +27,6 @@ class JoinableQueue(Queue[T]):
     `get` keeps the object in the queue until `task_done` of the same process. If the process ends before, in whatever way, the object returns
     to its place, and another worker gets it. So `join` returns when each task is done, and not before. Tasks in work count for `maxsize`.
     """
-
-    def __init__(self, maxsize: int = 0, **options: Any) -> None:
-        super().__init__(maxsize, **options)
 
     def _adopt(self, name: str, queue: _umsg.Queue, failed: _umsg.Queue | None, create: bool) -> None:
         super()._adopt(name, queue, failed, create)
