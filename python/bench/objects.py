@@ -1,6 +1,6 @@
 """Times objects in queues: umsg.multiprocessing beside multiprocessing and faster-fifo.
 
-Three works: a put and a get of a small tuple in one process, a stream of small tuples from one process to another, and an array of 1 MB from one
+The works: a put and a get of a small tuple in one process, a stream of small tuples from one process to another, and an array of 1 MB from one
 process to another and an answer. The candidates take turns, round after round, and the medians of the rounds count.
 """
 
@@ -48,8 +48,14 @@ def put_and_get(queue: Any, count: int) -> None:
         done()
 
 
-def answer(queue: Any, answers: Any) -> None:
+def answer(queue: Any, answers: Any, in_batches: bool) -> None:
     """Gets the objects of streams, and answers at the end of each."""
+    while in_batches:
+        items = queue.get_many()
+        if items[-1] is None:
+            answers.put(1)
+        elif items[-1] == "end":
+            return
     done = getattr(queue, "task_done", lambda: None)
     while True:
         item = queue.get()
@@ -63,15 +69,22 @@ def answer(queue: Any, answers: Any) -> None:
 class Stream:
     """A queue and a process at its other end."""
 
-    def __init__(self, make: Make) -> None:
+    def __init__(self, make: Make, in_batches: bool = False) -> None:
         self.queue = make()
         self.answers: Any = multiprocessing.SimpleQueue()
-        self.process = multiprocessing.Process(target=answer, args=(self.queue, self.answers))
+        self.process = multiprocessing.Process(target=answer, args=(self.queue, self.answers, in_batches))
         self.process.start()
 
     def run(self, count: int) -> None:
         for _ in range(count):
             self.queue.put(ITEM)
+        self.queue.put(None)
+        self.answers.get()
+
+    def batches(self, count: int) -> None:
+        batch = [ITEM] * 250
+        for _ in range(count // 250):
+            self.queue.put_many(batch)
         self.queue.put(None)
         self.answers.get()
 
@@ -101,6 +114,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
             queues.append((name, make(), Stream(make), alone, count))
         except ImportError as error:
             print(f"{name} is left out: {error}")
+    batches = Stream(umsg.multiprocessing.Queue, in_batches=True)
     array = bytearray(1 << 20)
     works: list[tuple[str, Callable[[Any, Stream, int, int], float]]] = [
         ("put and get", lambda queue, stream, alone, count: timed(put_and_get, queue, alone)),
@@ -115,13 +129,16 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
     except ImportError as error:
         print(f"arrays are left out: {error}")
     times: dict[str, dict[str, list[float]]] = {work: {name: [] for name, *_ in queues} for work, _ in works}
+    times["stream"]["umsg Queue, in batches"] = []
     for _ in range(rounds):
         for work, run in works:
             for name, queue, other, alone, count in queues:
                 if not (work.endswith("1 MB") and name == "faster-fifo"):  # Its buffer has 1 MB.
                     times[work][name].append(run(queue, other, alone, count))
+        times["stream"]["umsg Queue, in batches"].append(timed(batches.batches, 100_000))
     for _, _, other, _, _ in queues:
         other.end()
+    batches.end()
     return {work: {name: statistics.median(taken) for name, taken in of.items() if taken} for work, of in times.items()}
 
 
@@ -149,7 +166,7 @@ def main() -> None:
     for work, of in medians.items():
         print(work)
         for name, taken in of.items():
-            print(f"    {name:20} {taken:12,.0f} ns  {taken / of['umsg Queue']:6.1f}")
+            print(f"    {name:24} {taken:12,.0f} ns  {taken / of['umsg Queue']:6.1f}")
 
 
 if __name__ == "__main__":

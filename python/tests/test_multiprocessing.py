@@ -229,6 +229,33 @@ def test_a_full_queue_raises_full_and_an_empty_one_empty(namespace: str) -> None
         queue.task(False)
 
 
+@pytest.mark.parametrize("options", [{}, {"max_bytes": 1 << 20}], ids=str)
+@pytest.mark.parametrize("kind", [Queue, JoinableQueue])
+def test_a_batch_goes_whole_or_not(namespace: str, kind: Any, options: Any) -> None:
+    queue = kind(4, **options)
+    queue.put(0)
+    for items in ([1, 2, 3, 4], [1, Refuses()]):
+        with pytest.raises((standard.Full, ArithmeticError)):
+            queue.put_many(items, timeout=0.01)
+    assert queue.qsize() == 1
+    queue.put_many([1, Shared(bytearray(b"2" * 100_000))])
+    queue.put_many([])
+    first = queue.get_many(most=2)
+    rest = queue.get_many(timeout=PATIENCE)
+    assert first == [0, 1] and [bytes(one.data) for one in rest] == [b"2" * 100_000]
+    with pytest.raises(standard.Empty):
+        queue.get_many(block=False)
+    if kind is JoinableQueue:
+        assert not queue.join(timeout=0.01)
+        for _ in range(3):
+            queue.task_done()
+        assert queue.join(timeout=PATIENCE)
+    queue.close()
+    for call in (lambda: queue.put_many([1]), queue.get_many):
+        with pytest.raises(ValueError, match="is closed"):
+            call()
+
+
 def test_an_object_that_is_too_large_is_refused_with_the_name_of_the_setting(namespace: str) -> None:
     queue: Queue[Any] = Queue(message_size=1000)
     for item in (b"x" * 2000, Shared(bytearray(5000))):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue as standard
 import threading
 from typing import Generic, TypeVar
 
@@ -45,6 +46,13 @@ class JoinableQueue(Queue[T]):
         task: Task[T] = Task(self._lease(seconds(block, timeout)))
         self._tasks.add(task)
         return task.item
+
+    def _get_more(self, items: list[T], count: int) -> None:
+        try:
+            for _ in range(count):
+                items.append(self.get(False))
+        except standard.Empty:
+            pass
 
     def task(self, block: bool = True, timeout: float | None = None) -> Task[T]:
         """Takes the next object as a task, for a with statement, which takes the place of `task_done`."""

@@ -13,7 +13,7 @@ import copyreg
 import pickle
 import struct
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
@@ -53,10 +53,10 @@ class _Keeper:
         return False
 
 
-_Tools = tuple[Callable[[Any], None], Callable[[], None], list[bytes], list[memoryview]]
+Tools = tuple[Callable[[Any], None], Callable[[], None], list[bytes], list[memoryview]]
 
 
-def _new_tools() -> _Tools:
+def new_tools() -> Tools:
     """Returns what pickles many objects, one after the other: dump and clear_memo of a pickler, the pieces that it writes, and the buffers."""
     pieces: list[bytes] = []
     keeper = _Keeper()
@@ -65,27 +65,37 @@ def _new_tools() -> _Tools:
     return pickler.dump, pickler.clear_memo, pieces, keeper.large
 
 
-# Picklers at rest. A pickler in use is not here, so threads and nested calls have picklers of their own.
-_idle: list[_Tools] = []
+# Picklers at rest. A pickler in use is not here, so threads and nested calls have picklers of their own. A pickler that raised an exception is
+# not used again.
+idle: list[Tools] = []
 
 
-def pickled(item: object) -> bytes | Parts:
-    """Returns the pickle of an object, or its parts if it is large. A pickler that raised an exception is not used again."""
+def pickled_many(items: Iterable[object]) -> list[bytes]:
+    """Returns the messages of several objects."""
     try:
-        tools = _idle.pop()
+        tools = idle.pop()
     except IndexError:
-        tools = _new_tools()
+        tools = new_tools()
     dump, clear, pieces, large = tools
-    dump(item)
-    clear()
-    data: bytes | Parts = pieces.pop()
-    if pieces or large:
-        pieces.append(data)  # type: ignore[arg-type]
-        data = Parts(pieces[:], large[:])
-        pieces.clear()
-        large.clear()
-    _idle.append(tools)
-    return data
+    messages: list[bytes] = []
+    for item in items:
+        dump(item)
+        clear()
+        data = pieces.pop()
+        if pieces or large:
+            data = parts(tools, data).joined()
+        messages.append(data)
+    idle.append(tools)
+    return messages
+
+
+def parts(tools: Tools, last: bytes) -> Parts:
+    """Returns the parts of a large object. `last` is the last piece of its pickle."""
+    _, _, pieces, large = tools
+    made = Parts([*pieces, last], large[:])
+    pieces.clear()
+    large.clear()
+    return made
 
 
 def _aligned(offset: int) -> int:
@@ -116,6 +126,14 @@ class Parts:
         """Writes the message. Each part is copied once."""
         for offset, part in self._places:
             room[offset : offset + len(part)] = part
+
+    def joined(self) -> bytes:
+        """Returns the message, for a batch."""
+        message = bytearray(self.length)
+        with memoryview(message) as view:
+            self.write(view)
+        self.release()
+        return bytes(message)
 
     def release(self) -> None:
         """Ends the use of the buffers: their owners may change their size again."""
