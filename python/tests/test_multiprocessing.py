@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import pickle
 import queue as standard
+import random
 import signal
 import subprocess
 import sys
@@ -380,6 +381,43 @@ def test_join_waits_for_the_task_of_a_killed_worker(namespace: str) -> None:
     assert queue.join(timeout=PATIENCE)
     with pytest.raises(ValueError, match="too many times"):
         queue.task_done()
+
+
+def note(queue: JoinableQueue[int], log: str) -> None:
+    while True:
+        number = queue.get()
+        with open(log, "a") as file:
+            file.write(f"{number}\n")
+        queue.task_done()
+
+
+def test_join_returns_when_all_tasks_are_done_while_workers_are_killed(namespace: str, tmp_path: Path) -> None:
+    queue: JoinableQueue[int] = JoinableQueue(maxsize=50)
+    log = tmp_path / "log"
+    log.touch()
+    count = 3000
+    workers = [started("fork", note, queue, str(log)) for _ in range(3)]
+
+    def send() -> None:
+        for number in range(count):
+            queue.put(number)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    kills = 0
+    while sender.is_alive() or not queue.join(timeout=0.02):
+        if kills < 40:
+            victim = random.randrange(len(workers))
+            workers[victim].kill()
+            joined(workers[victim])
+            workers[victim] = started("fork", note, queue, str(log))
+            kills += 1
+        time.sleep(random.uniform(0, 0.02))
+    assert {int(line) for line in log.read_text().splitlines()} == set(range(count))
+    assert queue.empty() and kills > 0
+    for worker in workers:
+        worker.kill()
+        joined(worker)
 
 
 def take_and_end(queue: JoinableQueue[int]) -> None:

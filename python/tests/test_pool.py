@@ -35,8 +35,9 @@ def test_killed_workers_lose_no_task(namespace: str, tmp_path: Path, method: str
         kills = 0
         while not all(future.done() for future in futures):
             time.sleep(random.uniform(0.02, 0.3))
-            random.choice(workers.workers).kill()
-            kills += 1
+            if kills < 15:  # A busy machine starts workers slowly.
+                random.choice(workers.workers).kill()
+                kills += 1
         assert kills > 1
         assert [future.result() for future in futures] == [number * number for number in range(400)]
     with open(log) as lines:

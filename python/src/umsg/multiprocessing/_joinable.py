@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import queue as standard
+import select
 import threading
 from typing import Generic, TypeVar
 
 from .. import _errors, _umsg
-from ._bound import Bell, end_of
+from ._bound import Bell, end_of, left
 from ._queue import Queue, Task, seconds
 
 T = TypeVar("T")
@@ -47,6 +48,33 @@ class JoinableQueue(Queue[T]):
         self._tasks.add(task)
         return task.item
 
+    def _lease(self, timeout: float | None) -> _umsg.Lease:
+        """Takes a task. Waits at the descriptor: a task that is handed to a blocked receiver counts nowhere until the receiver wakes up."""
+        end = end_of(timeout)
+        while True:
+            try:
+                lease = self._queue.try_receive_lease()
+                break
+            except _errors.Empty:
+                rest = left(end)
+                if rest == 0.0:
+                    raise standard.Empty from None
+                self._wait(rest)
+            except _errors.Error as error:
+                raise self._get_error(error) from None
+        if self._bound is not None:
+            self._bound.bell.ring()
+        return lease
+
+    def _wait(self, rest: float | None) -> None:
+        """Waits for a task, at most `rest` seconds, and at most a second: the queue may be closed by another thread."""
+        poll = select.poll()
+        try:
+            poll.register(self._queue.fileno(), select.POLLIN)
+        except _errors.HandleClosed:  # The next look at the queue says so.
+            return
+        poll.poll(1000 * (1.0 if rest is None else min(rest, 1.0)))
+
     def _get_more(self, items: list[T], count: int) -> None:
         try:
             for _ in range(count):
@@ -72,10 +100,23 @@ class JoinableQueue(Queue[T]):
         return self._bell.wait(self._is_done, end_of(timeout))
 
     def _is_done(self) -> bool:
-        # Counts are exact unless the queue changes all the time. An empty queue does not.
-        return self._is_empty() and self._is_empty()
+        """Returns whether no task waits, is delayed or is in work.
 
-    def _is_empty(self) -> bool:
+        The counts are read without a lock, and miss a task that a receiver is just taking. `peek` takes the lock of the receivers: afterwards
+        the receiver has the task. A task would have to return and to be taken again at each of the three readings to be missed.
+        """
+        try:
+            return (
+                self._counts_nothing()
+                and self._queue.peek() is None
+                and self._counts_nothing()
+                and self._queue.peek() is None
+                and self._counts_nothing()
+            )
+        except (_errors.Empty, _errors.Busy):  # A stopped process holds the lock.
+            return False
+
+    def _counts_nothing(self) -> bool:
         now = self._attributes()
         return now.messages + now.leased + now.delayed + now.reserved == 0
 
