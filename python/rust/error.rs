@@ -178,6 +178,7 @@ failures! {
     posix::ReceiveError, Receive;
     posix::OpenError, Other;
     posix::UnlinkError, Other;
+    posix::NotifyError, Other;
     sysv::SendError, Send;
     sysv::ReceiveError, Receive;
     sysv::OpenError, Other;

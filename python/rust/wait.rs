@@ -113,6 +113,15 @@ impl Wait {
 /// and looks for signals in between. At the end of a piece it gives up its place among the waiters: therefore the pieces grow.
 const PIECES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
+/// What a call does after the handlers of a signal that has interrupted it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AfterSignal {
+    /// It waits for the rest of its time: PEP 475.
+    Continue,
+    /// It fails with EINTR, as the call of the kernel does.
+    Fail,
+}
+
 /// Returns whether Python runs the handlers of signals on this thread.
 fn is_main_thread() -> bool {
     // SAFETY: two calls without arguments.
@@ -124,6 +133,16 @@ fn is_main_thread() -> bool {
 pub fn blocking<T: Send, E: Failure + Send>(
     py: Python<'_>,
     wait: Wait,
+    call: impl FnMut(Until) -> Result<T, E> + Send,
+) -> PyResult<Result<T, E>> {
+    blocking_until_signal(py, wait, AfterSignal::Continue, call)
+}
+
+/// Runs a call as [`blocking`] does. `after` says what follows the handlers of a signal.
+pub fn blocking_until_signal<T: Send, E: Failure + Send>(
+    py: Python<'_>,
+    wait: Wait,
+    after: AfterSignal,
     mut call: impl FnMut(Until) -> Result<T, E> + Send,
 ) -> PyResult<Result<T, E>> {
     let end = match wait {
@@ -142,7 +161,12 @@ pub fn blocking<T: Send, E: Failure + Send>(
             _ => (Until::After(piece), false),
         };
         match py.detach(|| call(until)) {
-            Err(error) if error.is_interruption() => py.check_signals()?,
+            Err(error) if error.is_interruption() => {
+                py.check_signals()?;
+                if after == AfterSignal::Fail {
+                    return Ok(Err(error));
+                }
+            }
             Err(error) if error.is_time_out() && !is_last => {
                 py.check_signals()?;
                 piece = piece.saturating_mul(2).min(PIECES.1);

@@ -2,6 +2,7 @@
 
 mod batch;
 mod lease;
+mod notify;
 mod open;
 mod receive;
 mod send;
@@ -11,11 +12,13 @@ use crate::error::{Failure, handle_closed, invalid};
 use crate::fast::{Method, add_methods};
 use crate::gil::Guarded;
 use crate::names;
+use crate::wait::AfterSignal;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use umsg::posix;
 
 pub use lease::size;
@@ -43,6 +46,8 @@ pub struct Queue {
     access: (bool, bool),
     /// In bytes.
     message_size: usize,
+    /// Whether a signal ends a blocked call.
+    ends_on_signals: AtomicBool,
 }
 
 /// Adds the classes and functions of POSIX queues to the module.
@@ -81,6 +86,14 @@ impl Queue {
     fn at_once<R>(&self, py: Python<'_>, call: impl FnOnce(&posix::Queue) -> R) -> Option<R> {
         // SAFETY: by the contract of this function.
         unsafe { self.handle.with(py, |handle| handle.as_deref().map(call)) }
+    }
+
+    fn after_signal(&self) -> AfterSignal {
+        // Relaxed: the flag guards no other data.
+        match self.ends_on_signals.load(Ordering::Relaxed) {
+            true => AfterSignal::Fail,
+            false => AfterSignal::Continue,
+        }
     }
 
     fn raise<E: Failure>(&self, py: Python<'_>, error: &E) -> PyErr {
@@ -142,6 +155,26 @@ impl Queue {
     fn unlink(&self, py: Python<'_>) -> PyResult<()> {
         let (name, namespace) = (&self.name, &self.namespace);
         open::unlink_by_name(py, name, || umsg::Namespace::at(namespace))
+    }
+
+    /// Lets a signal end the blocked sends and receives of this handle with EINTR, after its handler. `umsg.posix_ipc` needs it.
+    fn _end_on_signals(&self) {
+        self.ends_on_signals.store(true, Ordering::Relaxed);
+    }
+
+    /// Registers the process for one notification of a message that comes to the empty queue, in place of its registration so far.
+    ///
+    /// None withdraws the registration, an int is a signal, and a pair of a function and its argument is a call in a new thread.
+    #[pyo3(signature = (notification=None, /))]
+    fn _notify(&self, py: Python<'_>, notification: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        notify::notify(self, py, notification)
+    }
+
+    /// Withdraws the registration of the process, and closes the handle, as mq_close(3) does.
+    fn _close_descriptor(&self, py: Python<'_>) -> PyResult<()> {
+        notify::withdraw_at_close(self, py)?;
+        self.close(py);
+        Ok(())
     }
 
     fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {

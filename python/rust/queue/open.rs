@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use umsg::posix::{Existing, OnFull, OpenOptions, Waiting};
 use umsg::{Namespace, NamespaceError, posix};
 
@@ -55,6 +56,7 @@ pub fn open(
     let queue = opened.map_err(|error| error.raise(py, Some(&name)))?;
     Ok(Queue {
         message_size: queue.attributes().message_size,
+        ends_on_signals: AtomicBool::new(false),
         handle: Guarded::new(Some(Arc::new(queue))),
         name,
         namespace: namespace.path().to_owned(),

@@ -4,7 +4,7 @@ use super::Queue;
 use crate::buffer::Bytes;
 use crate::fast::{Arguments, Method, raw_methods};
 use crate::message::{self, First, SHORT};
-use crate::wait::{Wait, blocking};
+use crate::wait::{Wait, blocking, blocking_until_signal};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -125,7 +125,7 @@ fn any_slow(
 /// Waits for a message.
 fn received(this: &Queue, py: Python<'_>, wait: Wait, buffer: &mut [u8]) -> PyResult<Received> {
     let queue = this.shared(py)?;
-    let received = blocking(py, wait, |until| match until {
+    let received = blocking_until_signal(py, wait, this.after_signal(), |until| match until {
         Until::After(time) => queue.receive_timeout(buffer, time),
         _ => queue.receive(buffer),
     })?;

@@ -3,7 +3,7 @@
 use super::{Queue, priority_of};
 use crate::buffer::Bytes;
 use crate::fast::{Arguments, Method, none, raw_methods};
-use crate::wait::{Wait, blocking};
+use crate::wait::{Wait, blocking, blocking_until_signal};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use std::time::{Duration, SystemTime};
@@ -87,7 +87,7 @@ fn send_slow(
         (Some(Ok(())), _) => return Ok(none()),
         (Some(Err(SendError::Full)), Some(wait)) => {
             let queue = this.shared(py)?;
-            let sent = blocking(py, wait, |until| match until {
+            let sent = blocking_until_signal(py, wait, this.after_signal(), |until| match until {
                 Until::After(time) => queue.send_timeout(bytes.get(), priority, time),
                 _ => queue.send(bytes.get(), priority),
             })?;

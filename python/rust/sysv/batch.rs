@@ -66,8 +66,8 @@ pub fn receive<'py>(
     let wait = Wait::of(timeout)?;
     let queue = this.shared(py)?;
     let list = PyList::empty(py);
-    let (messages, bytes) = (PIECE.0.min(most), PIECE.1.max(this.message_size));
-    let mut buffer = vec![0; bytes.min(this.message_size.saturating_mul(messages)).max(1)];
+    let (messages, bytes) = (PIECE.0.min(most), PIECE.1.max(this.longest()));
+    let mut buffer = vec![0; bytes.min(this.longest().saturating_mul(messages)).max(1)];
     let mut received = vec![Received::default(); messages];
     while list.len() < most {
         let piece = messages.min(most - list.len());

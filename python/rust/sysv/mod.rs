@@ -10,11 +10,13 @@ use crate::error::{Failure, handle_closed};
 use crate::fast::{Method, add_methods};
 use crate::gil::Guarded;
 use crate::names;
+use crate::wait::AfterSignal;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use umsg::sysv;
 
 pub use status::{SysVPeeked, SysVStatus};
@@ -39,8 +41,10 @@ pub struct SysVQueue {
     id: i32,
     key: i32,
     namespace: PathBuf,
-    /// In bytes.
-    message_size: usize,
+    /// The length of the longest message that this handle receives, in bytes.
+    message_size: AtomicUsize,
+    /// Whether a signal ends a blocked call.
+    ends_on_signals: AtomicBool,
 }
 
 /// Adds the classes and functions of System V queues to the module.
@@ -54,6 +58,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<SysVStatus>()?;
     module.add_class::<SysVPeeked>()?;
     module.add_function(wrap_pyfunction!(open::reopen_sysv_queue, module)?)?;
+    module.add_function(wrap_pyfunction!(open::_remove_sysv_queue, module)?)?;
     module.add_function(wrap_pyfunction!(open::sysv_queues, module)?)
 }
 
@@ -76,6 +81,21 @@ impl SysVQueue {
     fn at_once<R>(&self, py: Python<'_>, call: impl FnOnce(&sysv::Queue) -> R) -> Option<R> {
         // SAFETY: by the contract of this function.
         unsafe { self.handle.with(py, |handle| handle.as_deref().map(call)) }
+    }
+
+    /// Returns the length of the longest message that this handle receives, in bytes.
+    #[inline(always)]
+    fn longest(&self) -> usize {
+        // Relaxed: the number guards no other data.
+        self.message_size.load(Ordering::Relaxed)
+    }
+
+    fn after_signal(&self) -> AfterSignal {
+        // Relaxed: the flag guards no other data.
+        match self.ends_on_signals.load(Ordering::Relaxed) {
+            true => AfterSignal::Fail,
+            false => AfterSignal::Continue,
+        }
     }
 
     fn raise<E: Failure>(&self, py: Python<'_>, error: &E) -> PyErr {
@@ -171,7 +191,7 @@ impl SysVQueue {
     /// The length of the longest message, in bytes.
     #[getter]
     fn message_size(&self) -> usize {
-        self.message_size
+        self.longest()
     }
 
     /// True after `close()`.
@@ -227,6 +247,13 @@ impl SysVQueue {
         let waiting = names::choice(py, waiting, "waiting", &crate::queue::WAITING)?;
         self.at_once(py, |queue| queue.set_waiting(waiting))
             .ok_or_else(|| self.closed_error(py))
+    }
+
+    /// Lets a signal end the blocked sends and receives of this handle with EINTR, after its handler, and limits the length of the messages
+    /// that it receives. `umsg.sysv_ipc` needs both.
+    fn _restrict(&self, longest: usize) {
+        self.ends_on_signals.store(true, Ordering::Relaxed);
+        self.message_size.fetch_min(longest, Ordering::Relaxed);
     }
 
     fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {

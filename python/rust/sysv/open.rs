@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 use std::ffi::OsString;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use umsg::Namespace;
 use umsg::sysv::{self, OpenOptions};
 
@@ -51,8 +52,9 @@ pub fn open(
     Ok(SysVQueue {
         id: queue.id(),
         key: queue.key(),
-        message_size: queue.msgmax(),
+        message_size: AtomicUsize::new(queue.msgmax()),
         namespace: namespace.path().to_owned(),
+        ends_on_signals: AtomicBool::new(false),
         handle: Guarded::new(Some(Arc::new(queue))),
     })
 }
@@ -80,6 +82,14 @@ pub fn reopen_sysv_queue<'py>(
     options.set_item("id", id)?;
     options.set_item("namespace", namespace)?;
     class.call((), Some(&options))
+}
+
+/// Removes a System V queue, which need not be open.
+#[pyfunction]
+pub fn _remove_sysv_queue(py: Python<'_>, id: i32) -> PyResult<()> {
+    let namespace = names::namespace(py, None)?;
+    py.detach(|| sysv::remove(&namespace, id))
+        .map_err(|error| error.raise(py, None))
 }
 
 /// Returns the identifiers of the System V queues of a namespace.

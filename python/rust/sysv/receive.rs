@@ -6,7 +6,7 @@ use crate::error::invalid;
 use crate::fast::{Arguments, Method, raw_methods};
 use crate::lease::Held;
 use crate::message::{self, First, SHORT};
-use crate::wait::{Wait, blocking};
+use crate::wait::{Wait, blocking, blocking_until_signal};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -115,9 +115,10 @@ pub fn want(mtype: Option<&Bound<'_, PyAny>>, other: bool) -> PyResult<Want> {
 #[inline(always)]
 fn any(queue: Object<'_, '_>, want: Want, wait: Option<Wait>) -> PyResult<(*mut PyObject, i64)> {
     let (py, this) = (queue.py(), queue.get());
-    if this.message_size > SHORT {
+    let longest = this.longest();
+    if longest > SHORT {
         return Python::attach(|py| {
-            message::long(py, this.message_size, |buffer| {
+            message::long(py, longest, |buffer| {
                 let received = received_into(this, py, (want, false), wait, buffer)?;
                 Ok((received.len, received.mtype))
             })
@@ -125,11 +126,12 @@ fn any(queue: Object<'_, '_>, want: Want, wait: Option<Wait>) -> PyResult<(*mut 
     }
     let attempt = |buffer: &mut [u8]| {
         this.at_once(py, |queue| {
-            let received = queue.try_receive(want, buffer)?;
+            // A longer message stays in the queue.
+            let received = queue.try_receive(want, &mut buffer[..longest])?;
             Ok((received.len, received.mtype))
         })
     };
-    match message::first(py, this.message_size, attempt) {
+    match message::first(py, longest, attempt) {
         First::Received(message, mtype) if !message.is_null() => Ok((message, mtype)),
         other => Python::attach(|py| any_slow(this, py, (want, wait), other)),
     }
@@ -146,7 +148,7 @@ fn any_slow(
         (First::Received(..), _) => Err(PyErr::fetch(py)),
         (First::HandleClosed, _) => Err(this.closed_error(py)),
         (First::Failed(ReceiveError::NoMessage), Some(wait)) => {
-            let mut buffer = vec![0; this.message_size];
+            let mut buffer = vec![0; this.longest()];
             let received = received(this, py, (want, false), wait, &mut buffer)?;
             let received = received.map_err(|error| this.raise(py, &error))?;
             let message = PyBytes::new(py, &buffer[..received.len]);
@@ -165,7 +167,7 @@ fn received(
     buffer: &mut [u8],
 ) -> PyResult<Result<Received, ReceiveError>> {
     let queue = this.shared(py)?;
-    blocking(py, wait, |until| {
+    blocking_until_signal(py, wait, this.after_signal(), |until| {
         queue.receive_until(want, buffer, truncate, until)
     })
 }
@@ -194,7 +196,7 @@ fn received_into(
 
 /// Receives a message for an iterator: None at the end of the stream.
 pub fn next<'py>(this: &SysVQueue, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let mut buffer = vec![0; this.message_size];
+    let mut buffer = vec![0; this.longest()];
     let result = match this.at_once(py, |queue| queue.try_receive(Want::Any, &mut buffer)) {
         None => return Err(this.closed_error(py)),
         Some(Err(ReceiveError::NoMessage)) => {

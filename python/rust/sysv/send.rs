@@ -3,7 +3,7 @@
 use super::{SysVQueue, type_of};
 use crate::buffer::Bytes;
 use crate::fast::{Arguments, Method, none, raw_methods};
-use crate::wait::{Wait, blocking};
+use crate::wait::{Wait, blocking, blocking_until_signal};
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
@@ -82,7 +82,7 @@ fn send_slow(
         (Some(Ok(())), _) => return Ok(none()),
         (Some(Err(SendError::Full)), Some(wait)) => {
             let queue = this.shared(py)?;
-            match blocking(py, wait, |until| {
+            match blocking_until_signal(py, wait, this.after_signal(), |until| {
                 queue.send_until(mtype, bytes.get(), until)
             })? {
                 Ok(()) => return Ok(none()),
