@@ -29,6 +29,10 @@ const STUBS: [&str; 6] = [
     "tests/stubtest.txt",
 ];
 
+/// The packages whose interfaces `umsg.posix_ipc` and `umsg.sysv_ipc` have. Their source distributions have their tests.
+const ORIGINALS: [&str; 2] = ["posix_ipc==1.3.2", "sysv_ipc==1.2.0"];
+const FROM_SOURCE: [&str; 2] = ["--no-binary", "posix_ipc,sysv_ipc"];
+
 #[derive(clap::Args)]
 pub struct Options {
     /// The interpreter, Python 3.9 or later
@@ -65,9 +69,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     package.make_environment(&mut steps, &options.python, has_types)?;
     package.install(&mut steps, options.quick)?;
+    let originals = package.fetch_originals(&mut steps)?;
     steps.run(
         "tests and examples",
-        &mut package.module("pytest", &["tests"]),
+        package
+            .module("pytest", &["tests"])
+            .env("UMSG_TEST_ORIGINALS", originals),
     )?;
     if has_types {
         let check = ["--strict", "--python-version", "3.10", "-p", "umsg"];
@@ -77,7 +84,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         steps.run("stubs", &mut package.module("mypy.stubtest", &STUBS))?;
     }
     if options.bench {
-        package.pip(&mut steps, &["posix_ipc==1.3.2", "faster-fifo==1.5.2"])?;
+        package.pip(&mut steps, &["faster-fifo==1.5.2"])?;
         let mut bench = package.command("python");
         steps.run("times", bench.arg("bench/roundtrip.py"))?;
         let mut bench = package.command("python");
@@ -118,6 +125,26 @@ impl Package<'_> {
         let mut install = self.command("pip");
         install.args(["install", "--quiet", "--disable-pip-version-check"]);
         steps.need("packages of PyPI", install.args(packages))
+    }
+
+    /// Installs the original packages, and returns the directory of their source distributions.
+    fn fetch_originals(&self, steps: &mut Steps) -> Result<PathBuf> {
+        let directory = self.directory.join("originals");
+        let has_all = ORIGINALS.iter().all(|package| {
+            let file = format!("{}.tar.gz", package.replace("==", "-"));
+            directory.join(file).exists()
+        });
+        if !has_all {
+            let mut fetch = self.command("pip");
+            fetch.args(["download", "--quiet", "--disable-pip-version-check"]);
+            fetch.arg("--no-deps").args(FROM_SOURCE).arg("--dest");
+            fetch.arg(&directory).args(ORIGINALS);
+            steps.need("sources of the original packages", &mut fetch)?;
+        }
+        // The wheels of PyPI have fewer functions than these sources make.
+        let [posix, sysv] = ORIGINALS;
+        self.pip(steps, &[FROM_SOURCE[0], FROM_SOURCE[1], posix, sysv])?;
+        Ok(directory)
     }
 
     fn make_environment(&self, steps: &mut Steps, python: &Path, has_types: bool) -> Result<()> {
