@@ -1,4 +1,5 @@
-"""Times a send and a receive of 16 bytes in one process: umsg, posix_ipc on the kernel's queues, SimpleQueue, Queue and faster-fifo.
+"""Times a send and a receive of 16 bytes in one process: umsg, its compatible modules, posix_ipc and sysv_ipc on the kernel's queues,
+SimpleQueue and faster-fifo. If UMSG_PRELOAD_LIBRARY names the drop-in, also posix_ipc and sysv_ipc in a process under it.
 
 The candidates take turns, round after round, so that what else the machine does meets all of them. The medians of the rounds count.
 """
@@ -6,11 +7,15 @@ The candidates take turns, round after round, so that what else the machine does
 from __future__ import annotations
 
 import argparse
+import contextlib
+import importlib
 import json
 import multiprocessing
 import os
 import shutil
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -19,6 +24,9 @@ from typing import Any
 import umsg
 
 MESSAGE = b"x" * 16
+
+# What the candidates leave behind.
+ENDS = contextlib.ExitStack()
 
 
 def of_umsg() -> Callable[[int], None]:
@@ -43,19 +51,85 @@ def of_sysv() -> Callable[[int], None]:
     return run
 
 
-def of_posix_ipc() -> Callable[[int], None]:
-    import posix_ipc
-
-    name = f"/umsg-bench-{os.getpid()}"
-    queue = posix_ipc.MessageQueue(name, posix_ipc.O_CREX, max_messages=10, max_message_size=64)
-    queue.unlink()
-
+def of_compatible(queue: Any) -> Callable[[int], None]:
     def run(count: int) -> None:
         for _ in range(count):
             queue.send(MESSAGE)
             queue.receive()
 
     return run
+
+
+def posix_queue(module: Any) -> Callable[[int], None]:
+    queue = module.MessageQueue(None, module.O_CREX, max_messages=10, max_message_size=64)
+    queue.unlink()
+    return of_compatible(queue)
+
+
+def sysv_queue(module: Any) -> Callable[[int], None]:
+    queue = module.MessageQueue(None, module.IPC_CREX)
+    ENDS.callback(queue.remove)
+    return of_compatible(queue)
+
+
+def of_posix_ipc() -> Callable[[int], None]:
+    return posix_queue(importlib.import_module("posix_ipc"))
+
+
+def of_sysv_ipc() -> Callable[[int], None]:
+    return sysv_queue(importlib.import_module("sysv_ipc"))
+
+
+def of_our_posix_ipc() -> Callable[[int], None]:
+    return posix_queue(importlib.import_module("umsg.posix_ipc"))
+
+
+def of_our_sysv_ipc() -> Callable[[int], None]:
+    return sysv_queue(importlib.import_module("umsg.sysv_ipc"))
+
+
+def under_drop_in(package: str) -> Callable[[int], float]:
+    """Starts a process under the drop-in. The process times each round itself."""
+    library = os.environ.get("UMSG_PRELOAD_LIBRARY")
+    if not library:
+        raise OSError("UMSG_PRELOAD_LIBRARY does not name the drop-in")
+    environment = {**os.environ, "LD_PRELOAD": library}
+    child = subprocess.Popen(
+        [sys.executable, __file__, "--rounds-of", package],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    to_child, from_child = child.stdin, child.stdout
+    assert to_child and from_child
+
+    def end() -> None:
+        to_child.close()
+        child.wait()
+
+    ENDS.callback(end)
+
+    def run(count: int) -> float:
+        print(count, file=to_child, flush=True)
+        return float(from_child.readline())
+
+    return run
+
+
+def answer_rounds(package: str) -> None:
+    """Times rounds for the process that started this one."""
+    run = of_posix_ipc() if package == "posix_ipc" else of_sysv_ipc()
+    for line in sys.stdin:
+        print(timed(run, int(line)), flush=True)
+    ENDS.close()
+
+
+def timed(run: Callable[[int], float | None], count: int) -> float:
+    """Returns the nanoseconds of a send and a receive."""
+    began = time.perf_counter_ns()
+    taken = run(count)
+    return (time.perf_counter_ns() - began) / count if taken is None else taken
 
 
 def of_object(queue: Any) -> Callable[[int], None]:
@@ -78,10 +152,15 @@ def of_faster_fifo() -> Callable[[int], None]:
 
 
 # The name, what makes it, and how often it runs in a round.
-CANDIDATES = [
+CANDIDATES: list[tuple[str, Callable[[], Callable[[int], float | None]], int]] = [
     ("umsg", of_umsg, 100_000),
     ("umsg, System V", of_sysv, 100_000),
+    ("umsg.posix_ipc", of_our_posix_ipc, 50_000),
+    ("posix_ipc, umsg run", lambda: under_drop_in("posix_ipc"), 50_000),
     ("posix_ipc, kernel", of_posix_ipc, 20_000),
+    ("umsg.sysv_ipc", of_our_sysv_ipc, 50_000),
+    ("sysv_ipc, umsg run", lambda: under_drop_in("sysv_ipc"), 50_000),
+    ("sysv_ipc, kernel", of_sysv_ipc, 20_000),
     ("SimpleQueue", of_simple_queue, 5_000),
     ("faster-fifo", of_faster_fifo, 5_000),
 ]
@@ -98,22 +177,25 @@ def measure(rounds: int) -> dict[str, float]:
     times: dict[str, list[float]] = {name: [] for name, _, _ in made}
     for _ in range(rounds):
         for name, run, count in made:
-            began = time.perf_counter_ns()
-            run(count)
-            times[name].append((time.perf_counter_ns() - began) / count)
+            times[name].append(timed(run, count))
     return {name: statistics.median(taken) for name, taken in times.items()}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds-of", metavar="PACKAGE", help=argparse.SUPPRESS)
     parser.add_argument("--json", action="store_true", help="print the medians as JSON")
     arguments = parser.parse_args()
+    if arguments.rounds_of:
+        answer_rounds(arguments.rounds_of)
+        return
     home = tempfile.mkdtemp(prefix="umsg-bench-", dir="/dev/shm")
     os.environ["UMSG_DIR"] = home
     try:
         medians = measure(arguments.rounds)
     finally:
+        ENDS.close()
         shutil.rmtree(home)
     if arguments.json:
         print(json.dumps(medians))
