@@ -122,7 +122,7 @@ def measure(rounds: int) -> dict[str, dict[str, float]]:
         ("1 MB", lambda queue, stream, alone, count: timed(stream.arrays, array, 20)),
     ]
     try:
-        import numpy
+        import numpy  # type: ignore[import-not-found, unused-ignore]
 
         numbers = numpy.zeros(1 << 17)
         works.append(("array, 1 MB", lambda queue, stream, alone, count: timed(stream.arrays, Array(numbers), 20)))
