@@ -7,7 +7,7 @@ use crate::leases::Leases;
 use crate::lock::{LENT, OWNER_DIED, WAITERS};
 use crate::repair::salvage::Salvage as _;
 use crate::sync::{AtomicU32, Ordering};
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::futex::{self, Slept};
 use crate::sys::thread;
 use crate::sysv_engine::order::{TypeIndexStore, Want};
@@ -246,4 +246,22 @@ fn a_repair_visits_only_slots_that_were_ever_filled() {
         assert!(Leases::of(engine.segment()).all().count() < 5000);
     }
     engine.send(&now(), 1, b"message").unwrap();
+}
+
+#[test]
+fn all_messages_are_copied_for_any_forged_counts() {
+    let engine = engine(1000);
+    let due = || clock::monotonic() + 60_000_000_000;
+    for _ in 0..20 {
+        engine.send(&now(), 1, b"message").unwrap();
+        engine.send_later(&now(), 1, b"later", &due).unwrap();
+    }
+    let fixed = engine.segment().fixed();
+    for word in [fixed.words().messages, &fixed.leases.delayed] {
+        word.store(0, Ordering::Relaxed);
+    }
+    let (seen, bytes) = engine.all_messages(&now()).unwrap();
+    assert_eq!((seen.len(), bytes.len()), (20, 140));
+    let (seen, bytes) = engine.delayed_messages(&now(), 99).unwrap();
+    assert_eq!((seen.len(), bytes.len()), (20, 100));
 }

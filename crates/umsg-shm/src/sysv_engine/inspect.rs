@@ -46,6 +46,20 @@ pub struct Counts {
     pub receiver: u32,
 }
 
+/// The number of attempts to copy messages that a queue gets more and more of. Each has twice the room of the one before.
+const ATTEMPTS: u32 = 64;
+
+/// Returns the room for a copy of `needed` messages or bytes, at least twice as much, at most `most`. The count comes from the segment, where any
+/// process can write another one: the room doubles with each attempt, so that the attempts end.
+fn room(needed: u64, attempt: u32, most: usize) -> Result<usize, Fault> {
+    let factor = match attempt {
+        0..ATTEMPTS => 1_usize.checked_shl(attempt).unwrap_or(usize::MAX),
+        _ => return Err(Fault::Damaged),
+    };
+    let needed = usize::try_from(needed.max(1)).unwrap_or(usize::MAX);
+    Ok(needed.saturating_mul(factor).min(most.max(1)))
+}
+
 impl Engine {
     /// Copies the `n`th message in order of arrival and leaves it in the queue (MSG_COPY). Message 0 is the oldest.
     /// Fails with [`Refused::NotNow`] if there is no such message.
@@ -105,17 +119,15 @@ impl Engine {
         let layout = self.segment().layout();
         let (slots, msgmax) = (layout.slots, layout.msgmax);
         let (mut seen, mut bytes) = (Vec::<Seen>::new(), Vec::<u8>::new());
-        loop {
+        for attempt in 1.. {
             // Memory is allocated without the lock, twice as much as is needed now, so that a growing queue needs few attempts.
             let counts = self.counts(call.me)?;
-            let messages = slots.min(usize::try_from(counts.messages).unwrap_or(usize::MAX));
-            let expected = slots
-                .saturating_mul(msgmax)
-                .min(usize::try_from(counts.bytes).unwrap_or(usize::MAX));
+            let messages = room(counts.messages, attempt, slots + 1)?;
+            let expected = room(counts.bytes, attempt, slots.saturating_mul(msgmax))?;
             seen.clear();
             bytes.clear();
-            seen.try_reserve(messages.saturating_mul(2).saturating_add(1))
-                .and_then(|()| bytes.try_reserve(expected.saturating_mul(2)))
+            seen.try_reserve(messages)
+                .and_then(|()| bytes.try_reserve(expected))
                 .map_err(|_| Fault::NoMemory)?;
             let is_whole = self.with_lock(call.me, call.deadline, |receiving, _| {
                 self.check_rights(receiving, call.rights)?;
@@ -126,30 +138,16 @@ impl Engine {
                     let Some(slot) = self.order().nth(seen.len() as u32)? else {
                         return Ok(true);
                     };
-                    let (found, start) = (self.found(slot)?, bytes.len());
-                    if seen.len() == seen.capacity() || found.len > bytes.capacity() - start {
+                    if !self.copy_beside(slot, &mut seen, &mut bytes)? {
                         return Ok(false);
                     }
-                    bytes.resize(start + found.len, 0);
-                    let len =
-                        self.segment()
-                            .copy_prefix(found.cell, found.len, &mut bytes[start..])?;
-                    bytes.truncate(start + len);
-                    seen.push(Seen {
-                        mtype: found.mtype(),
-                        len,
-                        pid: found.cell.pid(),
-                        sent_at: found.cell.sent_at(),
-                        returns: found.cell.returns(),
-                        due: 0,
-                        bytes: Vec::new(),
-                    });
                 }
             })?;
             if is_whole {
                 return Ok((seen, bytes));
             }
         }
+        Err(Fault::Damaged.into())
     }
 
     /// Copies up to `most` delayed messages as they are at one instant, in the order in which they become due: their headers, and their bytes one
@@ -163,21 +161,18 @@ impl Engine {
         let (slots, msgmax) = (layout.slots, layout.msgmax);
         let (mut places, mut seen) = (Vec::<(u64, u32, u32)>::new(), Vec::<Seen>::new());
         let mut bytes = Vec::<u8>::new();
-        loop {
+        for attempt in 1.. {
             // Memory is allocated without the lock, as in `all_messages`.
             let counts = self.counts(call.me)?;
-            let messages = slots.min(usize::try_from(counts.delayed).unwrap_or(usize::MAX));
-            let expected = slots
-                .saturating_mul(msgmax)
-                .min(usize::try_from(counts.leased_bytes).unwrap_or(usize::MAX));
+            let messages = room(counts.delayed, attempt, slots + 1)?;
+            let expected = room(counts.leased_bytes, attempt, slots.saturating_mul(msgmax))?;
             places.clear();
             seen.clear();
             bytes.clear();
-            let room = messages.saturating_mul(2).saturating_add(1);
             places
-                .try_reserve(room)
-                .and_then(|()| seen.try_reserve(room))
-                .and_then(|()| bytes.try_reserve(expected.saturating_mul(2)))
+                .try_reserve(messages)
+                .and_then(|()| seen.try_reserve(messages))
+                .and_then(|()| bytes.try_reserve(expected))
                 .map_err(|_| Fault::NoMemory)?;
             let is_whole = self.with_lock(call.me, call.deadline, |receiving, _| {
                 self.check_rights(receiving, call.rights)?;
@@ -194,24 +189,12 @@ impl Engine {
                 }
                 places.sort_unstable();
                 for &(due, slot, returns) in places.iter().take(most) {
-                    let (found, start) = (self.found(slot)?, bytes.len());
-                    if seen.len() == seen.capacity() || found.len > bytes.capacity() - start {
+                    if !self.copy_beside(slot, &mut seen, &mut bytes)? {
                         return Ok(false);
                     }
-                    bytes.resize(start + found.len, 0);
-                    let len =
-                        self.segment()
-                            .copy_prefix(found.cell, found.len, &mut bytes[start..])?;
-                    bytes.truncate(start + len);
-                    seen.push(Seen {
-                        mtype: found.mtype(),
-                        len,
-                        pid: found.cell.pid(),
-                        sent_at: found.cell.sent_at(),
-                        returns,
-                        due,
-                        bytes: Vec::new(),
-                    });
+                    if let Some(last) = seen.last_mut() {
+                        (last.returns, last.due) = (returns, due);
+                    }
                 }
                 Ok(true)
             })?;
@@ -219,6 +202,35 @@ impl Engine {
                 return Ok((seen, bytes));
             }
         }
+        Err(Fault::Damaged.into())
+    }
+
+    /// Copies a message: its header to `seen`, its bytes to the end of `bytes`. Returns false if there is no room.
+    fn copy_beside(
+        &self,
+        slot: u32,
+        seen: &mut Vec<Seen>,
+        bytes: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
+        let (found, start) = (self.found(slot)?, bytes.len());
+        if seen.len() == seen.capacity() || found.len > bytes.capacity() - start {
+            return Ok(false);
+        }
+        bytes.resize(start + found.len, 0);
+        let len = self
+            .segment()
+            .copy_prefix(found.cell, found.len, &mut bytes[start..])?;
+        bytes.truncate(start + len);
+        seen.push(Seen {
+            mtype: found.mtype(),
+            len,
+            pid: found.cell.pid(),
+            sent_at: found.cell.sent_at(),
+            returns: found.cell.returns(),
+            due: 0,
+            bytes: Vec::new(),
+        });
+        Ok(true)
     }
 
     fn peek(&self, call: &Call<'_>, n: u32, seen: &mut Seen) -> Result<(), Refused> {
