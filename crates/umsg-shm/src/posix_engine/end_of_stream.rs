@@ -61,10 +61,14 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Refused> {
         self.check_producers(receiving, me, wakes)?;
-        if self.may_be_due() {
-            self.reclaim_and_serve(receiving, wakes)?;
+        if !self.may_be_due() {
+            return Ok(());
         }
-        Ok(())
+        match self.reclaim_and_serve(receiving, wakes) {
+            // An expired message can't be set aside. The caller sends even so, as after `store_due`.
+            Err(Fault::NoMemory) => Ok(()),
+            result => Ok(result?),
+        }
     }
 
     /// Returns whether no message is left in a closed queue, and none can come back.
