@@ -306,6 +306,7 @@ impl Doorbell {
 
     /// Returns whether this process needs a helper for its FIFO. It gets one for the time, too.
     pub(crate) fn needs_help(&self) -> bool {
+        // Relaxed: set under the queue's lock before the FIFO is polled, and never cleared.
         self.needs_help.load(Ordering::Relaxed)
     }
 
@@ -331,6 +332,7 @@ impl Doorbell {
     }
 
     fn lock_polled(&self, lock: Lock) {
+        // Relaxed: the number alone is used, and checked.
         let number = self.polled.load(Ordering::Relaxed);
         if number != NONE && self.polled_file.is_still(number, clock::monotonic_coarse()) {
             // SAFETY: this doorbell owns the descriptor, and keeps it open as long as `self`.
@@ -370,13 +372,16 @@ impl Doorbell {
         if !self.lacks_time() {
             return;
         }
-        self.end_time();
-        let (ticket, epoch) = helper::begin(queue(), None, 0).unwrap_or((0, process::epoch()));
-        // Acquire, Release: the thread that takes a ticket from here finds its helper in the table.
-        let other = self.time_ticket.swap(ticket, Ordering::AcqRel);
-        if other != 0 {
-            helper::end(other);
+        let begun = helper::begin(queue(), None, 0);
+        if let Some((ticket, _)) = begun {
+            // Acquire, Release: the thread that takes a ticket from here finds its helper in the table. The earlier one is of the parent process,
+            // or of a thread that began at the same time.
+            let other = self.time_ticket.swap(ticket, Ordering::AcqRel);
+            if other != 0 {
+                helper::end(other);
+            }
         }
+        let epoch = begun.map_or_else(process::epoch, |(_, epoch)| epoch);
         // Relaxed: as in `lacks_time`.
         self.timed_in.store(epoch, Ordering::Relaxed);
         self.lock_polled(Lock::None);
