@@ -1,13 +1,8 @@
 //! Locks of whole files that belong to an open file description (fcntl(2), F_OFD_SETLK).
 
+use libc::flock;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
-
-// The call with a structure of 64-bit offsets.
-#[cfg(target_pointer_width = "64")]
-use libc::{SYS_fcntl as FCNTL, flock as Flock};
-#[cfg(target_pointer_width = "32")]
-use libc::{SYS_fcntl64 as FCNTL, flock64 as Flock};
 
 /// The way in which a description locks a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -45,13 +40,13 @@ pub(crate) fn is_forbidden(file: BorrowedFd<'_>, lock: Lock) -> Result<bool, Err
 }
 
 /// Calls the system itself: the drop-in's fcntl denies that the library's descriptors are open.
-fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: Lock) -> Result<Flock, Errno> {
+fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: Lock) -> Result<flock, Errno> {
     // SAFETY: the structure consists of integers, for which zero is a value: from the beginning of the file to its end.
-    let mut flock: Flock = unsafe { std::mem::zeroed() };
-    flock.l_type = lock.kind() as libc::c_short;
+    let mut found: flock = unsafe { std::mem::zeroed() };
+    found.l_type = lock.kind() as libc::c_short;
     // SAFETY: the kernel reads and writes the structure, which outlives the call.
-    match unsafe { libc::syscall(FCNTL, file.as_raw_fd(), command, &raw mut flock) } {
+    match unsafe { libc::syscall(libc::SYS_fcntl, file.as_raw_fd(), command, &raw mut found) } {
         -1 => Err(Errno::from_raw_os_error(super::errno())),
-        _ => Ok(flock),
+        _ => Ok(found),
     }
 }
