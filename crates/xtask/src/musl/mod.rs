@@ -48,11 +48,9 @@ const TESTS: [&str; 19] = [
     "users",
 ];
 
-/// Tests that hold with glibc only. On the kernel's queues, musl's mq_open accepts names without a slash, leaves the check of `attr` to the kernel, and
-/// adds O_LARGEFILE to the flags. The drop-in answers as glibc does.
-const OF_GLIBC: [&str; 3] = [
+/// Tests that hold with glibc only: musl's mq_open accepts names without a slash. The drop-in refuses them, as glibc does.
+const OF_GLIBC: [&str; 2] = [
     "a_bad_address_of_attributes_is_efault_before_the_name_is_judged",
-    "access_mode_3_creates_a_queue_that_can_only_be_closed",
     "bad_names_are_refused_as_by_the_kernel",
 ];
 
