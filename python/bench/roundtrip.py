@@ -25,7 +25,7 @@ import umsg
 
 MESSAGE = b"x" * 16
 
-# What the candidates leave behind.
+# The queues of the candidates, which the end removes.
 ENDS = contextlib.ExitStack()
 
 

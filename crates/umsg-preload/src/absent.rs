@@ -28,7 +28,7 @@ struct Absent {
     directory: Option<Directory>,
 }
 
-/// What is known of a name.
+/// The answer of [`known`].
 pub(crate) enum Known {
     /// No queue has the name.
     Absent,

@@ -29,7 +29,7 @@ impl Workspace {
         })
     }
 
-    /// What cargo says of the workspace's packages, without their dependencies.
+    /// Returns cargo's metadata of the workspace's packages, without their dependencies.
     pub fn metadata(&self) -> Result<serde_json::Value> {
         metadata()
     }

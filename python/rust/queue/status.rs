@@ -1,4 +1,4 @@
-//! What a queue holds and how it is set up.
+//! The contents and the settings of a queue.
 
 use super::Queue;
 use crate::wait::stamp;

@@ -41,7 +41,7 @@ const RECENT: usize = 20_000;
 /// The maximum time until all holds of dead processes have ended, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What all processes did together.
+/// The sums of the acts of all processes.
 struct Account {
     redriven: AtomicU64,
 }
@@ -354,7 +354,7 @@ impl Soak {
     }
 }
 
-/// Returns whether a queue has no message, in whichever state. What was offered to a dead receiver comes back while its node is looked at.
+/// Returns whether a queue has no message, in whichever state. A message that was offered to a dead receiver comes back when its node is inspected.
 fn is_empty(queue: &Queue) -> bool {
     let status = queue.status();
     let now = &status.attributes;

@@ -142,7 +142,7 @@ fn lines(printed: ChildStdout) -> Receiver<Vec<u8>> {
     receiver
 }
 
-/// What the machine has done so far.
+/// The progress of the machine.
 struct Session<'a> {
     console: File,
     programs: &'a [Program],
