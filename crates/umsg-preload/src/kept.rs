@@ -30,7 +30,7 @@ use umsg_shm::reclaim::Link;
 use crate::absent::{self, Known};
 use crate::attachments::Attached;
 use crate::blocking::Forks;
-use crate::table::{self, Held, Word};
+use crate::table::{self, ACCESS_MODE, Held, Word};
 use crate::{debug, process, vacated};
 
 /// The number of queues that are kept.
@@ -63,7 +63,7 @@ pub(crate) fn open(
         Some(Known::Nothing(directory)) => directory,
         _ => None,
     };
-    let access = flags & libc::O_ACCMODE;
+    let access = flags & ACCESS_MODE;
     let (read, write) = (access != libc::O_WRONLY, access != libc::O_RDONLY);
     // A child of vfork has its own descriptors, but shares the table.
     if !process::owns_table() {

@@ -75,7 +75,8 @@ fn named(path: &[u8], flags: c_int) -> Option<File> {
 
 /// Returns whether a file that is opened with these flags can be written to, or is changed at once.
 fn writes(flags: c_int) -> bool {
-    flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_EXCL | libc::O_TRUNC) != 0
+    flags & crate::table::ACCESS_MODE != libc::O_RDONLY
+        || flags & (libc::O_EXCL | libc::O_TRUNC) != 0
 }
 
 impl File {

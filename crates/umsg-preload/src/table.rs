@@ -12,6 +12,9 @@ use umsg_shm::reclaim::{self, Chunks, Link, Slot};
 use crate::arrivals;
 use crate::attachments::Attached;
 
+/// The bits of an opening's flags that are the access mode, as for the kernel. musl's O_ACCMODE contains O_PATH, too.
+pub(crate) const ACCESS_MODE: c_int = libc::O_WRONLY | libc::O_RDWR;
+
 const CHUNK: usize = 1024;
 /// Higher descriptors (fs.nr_open is 1,048,576 unless raised) are not cached but checked at each call.
 const MOST: usize = 1 << 20;
@@ -26,7 +29,7 @@ const WRITE: usize = 2;
 
 /// The access mode in the flags of an open file description, as a word has it.
 fn access(flags: c_int) -> usize {
-    match flags & libc::O_ACCMODE {
+    match flags & ACCESS_MODE {
         libc::O_RDONLY => READ,
         libc::O_WRONLY => WRITE,
         libc::O_RDWR => READ | WRITE,
@@ -274,12 +277,7 @@ mod tests {
     #[test]
     fn the_access_mode_is_that_of_the_descriptor() {
         let home = Home::with_queue_as(70_006);
-        let modes = [
-            libc::O_RDONLY,
-            libc::O_WRONLY,
-            libc::O_RDWR,
-            libc::O_ACCMODE,
-        ];
+        let modes = [libc::O_RDONLY, libc::O_WRONLY, libc::O_RDWR, ACCESS_MODE];
         let rights = modes.map(|mode| {
             enter(home.fd, word(home.attach(), mode | libc::O_NONBLOCK));
             let held = hold(home.fd).unwrap();

@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_ulong};
 use umsg_shm::sys::reserved_descriptors;
 
 use super::dup::{enter_duplicate, share};
+use crate::table::ACCESS_MODE;
 use crate::table::{self, Held};
 use crate::{errno, fd, next, ours};
 
@@ -91,6 +92,6 @@ fn change_flags(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
 /// file's own description.
 fn shown(held: &Held, flags: c_int) -> c_int {
     let without_access = !held.can_read() && !held.can_write();
-    let access = if without_access { libc::O_ACCMODE } else { 0 };
+    let access = if without_access { ACCESS_MODE } else { 0 };
     flags & !FOREIGN | access
 }

@@ -12,6 +12,7 @@ use umsg_shm::sys::stack::{roomy, uncancelled};
 
 use crate::attachments::{self, Attached};
 use crate::blocking::Forks;
+use crate::table::ACCESS_MODE;
 use crate::{debug, errno, fd, home, kept, names, pointer, process, table, vacated};
 
 /// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
@@ -74,7 +75,7 @@ unsafe fn open(
         return opened;
     }
     roomy(|| {
-        let opened = if flags & libc::O_ACCMODE == libc::O_ACCMODE {
+        let opened = if flags & ACCESS_MODE == ACCESS_MODE {
             request.open_without_access()
         } else {
             request.open()
@@ -134,7 +135,7 @@ impl Request<'_> {
     /// The short way to open a queue; see [`kept`].
     fn open_kept(&self, rest: &[u8]) -> Option<Result<mqd_t, c_int>> {
         let further = libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME;
-        if self.flags & further != 0 || self.flags & libc::O_ACCMODE == libc::O_ACCMODE {
+        if self.flags & further != 0 || self.flags & ACCESS_MODE == ACCESS_MODE {
             return None;
         }
         // Finding it out takes more stack than a small thread has.
@@ -164,11 +165,11 @@ impl Request<'_> {
             other => other?,
         };
         drop_access(&descriptor, self.flags & libc::O_NONBLOCK);
-        self.finish(queue, descriptor, libc::O_ACCMODE)
+        self.finish(queue, descriptor, ACCESS_MODE)
     }
 
     fn options(&self) -> OpenOptions {
-        let access = self.flags & libc::O_ACCMODE;
+        let access = self.flags & ACCESS_MODE;
         let mut options = OpenOptions::new();
         options
             .read(access != libc::O_WRONLY)
@@ -232,7 +233,7 @@ impl Request<'_> {
 /// still refuses every use, and provides the result of F_GETFL.
 fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
-    let bits = libc::O_ACCMODE | libc::O_CLOEXEC | nonblocking;
+    let bits = ACCESS_MODE | libc::O_CLOEXEC | nonblocking;
     let flags = OFlags::from_bits_retain(bits.cast_unsigned());
     let Ok(without) = rustix::fs::open(path, flags, Mode::empty()) else {
         return;
