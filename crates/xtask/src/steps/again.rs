@@ -100,6 +100,7 @@ mod tests {
         let program = |options: &str, tests: &[&str]| Program {
             options: options.to_owned(),
             tests: tests.iter().map(|name| name.to_string()).collect(),
+            report: Vec::new(),
         };
         let failed = [
             program("-p umsg-cli --test gc", &["one", "two"]),

@@ -61,6 +61,8 @@ struct Failed {
     status: ExitStatus,
     /// The command lines that repeat the failed tests.
     again: Vec<String>,
+    /// The last lines that the failed test programs printed.
+    report: Vec<String>,
 }
 
 impl Steps {
@@ -250,8 +252,17 @@ impl Steps {
             .iter()
             .filter_map(|done| Some((&done.what, done.failed.as_ref()?)));
         let mut count = 0;
-        for (what, Failed { status, again }) in failures {
+        for (what, failed) in failures {
+            let Failed {
+                status,
+                again,
+                report,
+            } = failed;
             let root = self.root.display();
+            if !report.is_empty() {
+                println!("\nthe last lines of {what}:");
+                report.iter().for_each(|line| println!("    {line}"));
+            }
             println!("\nfailed: {what} ({status}); to repeat it, in {root}:");
             again.iter().for_each(|line| println!("    {line}"));
             count += 1;
@@ -310,6 +321,11 @@ fn done(
         failed: (!status.success()).then(|| Failed {
             status,
             again: again.lines(&output.failed),
+            report: output
+                .failed
+                .into_iter()
+                .flat_map(|program| program.report)
+                .collect(),
         }),
     })
 }

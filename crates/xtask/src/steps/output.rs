@@ -1,5 +1,7 @@
 //! The results of a step's tests, read from its output.
 
+use std::collections::VecDeque;
+
 /// Counts and failures, gathered line by line.
 #[derive(Default)]
 pub struct Output {
@@ -9,7 +11,12 @@ pub struct Output {
     /// The list of names that the current test program prints last, below "failures:".
     names: Vec<String>,
     in_list: bool,
+    /// The latest lines, at most [`REPORT`].
+    latest: VecDeque<String>,
 }
+
+/// The lines of output that are repeated for a test program that failed.
+const REPORT: usize = 60;
 
 /// A program of tests that failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -18,6 +25,8 @@ pub struct Program {
     pub options: String,
     /// The failed tests of the program; none if the program ended before it named them.
     pub tests: Vec<String>,
+    /// The last lines of the program's output.
+    pub report: Vec<String>,
 }
 
 /// Numbers of tests.
@@ -43,11 +52,24 @@ impl Output {
             self.failed.push(Program {
                 options: options.to_owned(),
                 tests: std::mem::take(&mut self.names),
+                report: self.latest.drain(..).collect(),
             });
         } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.in_list) {
             self.names.push(name.to_owned());
         }
+        if is_of_success(line) {
+            return;
+        }
+        if self.latest.len() == REPORT {
+            self.latest.pop_front();
+        }
+        self.latest.push_back(line.to_owned());
     }
+}
+
+/// Whether a report on failures is understood without the line.
+fn is_of_success(line: &str) -> bool {
+    line.is_empty() || line.ends_with(" ... ok") || line.starts_with("test result: ok")
 }
 
 /// The options that cargo prints after a program that failed: "error: test failed, to rerun pass `-p umsg --test ring`".
@@ -134,15 +156,35 @@ Caused by:
     not_a_test
 ",
         );
-        let program = |options: &str, tests: &[&str]| Program {
-            options: options.to_owned(),
-            tests: tests.iter().map(|name| name.to_string()).collect(),
-        };
+        let failed: Vec<_> = output
+            .failed
+            .iter()
+            .map(|program| (program.options.as_str(), program.tests.join(" ")))
+            .collect();
         let expected = [
-            program("-p umsg-cli --test gc", &["a_test", "another_test"]),
-            program("-p umsg-cli --test run", &[]),
+            ("-p umsg-cli --test gc", "a_test another_test".to_owned()),
+            ("-p umsg-cli --test run", String::new()),
         ];
-        assert_eq!(output.failed, expected);
+        assert_eq!(failed, expected);
         assert_eq!(output.tests.failed, 2);
+    }
+
+    #[test]
+    fn the_report_of_a_failed_program_has_its_last_lines() {
+        let passed = "test passed ... ok\n";
+        let many: String = (0..100).map(|line| format!("line {line}\n")).collect();
+        let error = "error: test failed, to rerun pass `-p umsg --lib`\n";
+        let output = read(&format!("{many}{passed}{error}the next\n{error}"));
+        let reports: Vec<_> = output
+            .failed
+            .iter()
+            .map(|program| {
+                (
+                    program.report.len(),
+                    program.report.last().unwrap().as_str(),
+                )
+            })
+            .collect();
+        assert_eq!(reports, [(REPORT, "line 99"), (2, "the next")]);
     }
 }
