@@ -49,6 +49,8 @@ impl Face for SysV {
             // Its header names another key, which nothing contradicts but a name that any process could have made.
             return;
         };
+        // A peer may close the queue, which is no damage.
+        queue.reopen_send().expect("an open queue");
         let mut buffer = vec![0; queue.msgmax()];
         loop {
             match queue.try_receive(Want::Any, &mut buffer) {
