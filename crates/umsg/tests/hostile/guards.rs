@@ -40,48 +40,78 @@ impl Drop for Reserved {
 
 /// The surroundings of one mapping.
 pub struct Guards {
-    _all: [Option<Reserved>; 3],
+    _all: Vec<Reserved>,
     /// Returns whether the mapping has no neighbours.
     pub are_complete: bool,
 }
 
 impl Guards {
-    /// Maps a file with `map`, and puts guards around it. The kernel mostly places mappings one below another.
+    /// Maps a file with `map`, and puts guards around it. The kernel mostly places a mapping below another one.
     pub fn around<T>(file: &Path, map: impl FnOnce() -> T) -> (T, Guards) {
         let above = Reserved::new(0, LEN);
-        let fillers = above
-            .as_ref()
-            .map_or_else(Vec::new, |above| fill_holes(above.start));
+        let lowest = above.as_ref().map_or(0, |above| above.start);
+        let fillers = fill_holes(lowest);
+        let mut all = below_each(lowest);
+        all.extend(above);
         let mapped = map();
         drop(fillers);
         let Some(Place { start, end, gaps }) = Place::of(file) else {
-            let guards = Guards {
-                _all: [above, None, None],
-                are_complete: false,
-            };
-            return (mapped, guards);
+            let are_complete = false;
+            return (
+                mapped,
+                Guards {
+                    _all: all,
+                    are_complete,
+                },
+            );
         };
-        let is_above = above.as_ref().is_some_and(|above| above.start == end);
+        all.retain(|guard| guard.start == end);
+        let is_above = !all.is_empty();
         let below = Reserved::new(start - gaps.0, gaps.0);
         let closer = Reserved::new(end, gaps.1);
-        let guards = Guards {
-            are_complete: below.is_some() && (is_above || closer.is_some()),
-            _all: [above, below, closer],
-        };
-        (mapped, guards)
+        let are_complete = below.is_some() && (is_above || closer.is_some());
+        all.extend(below.into_iter().chain(closer));
+        (
+            mapped,
+            Guards {
+                _all: all,
+                are_complete,
+            },
+        )
     }
 }
 
-/// Bytes of the smallest hole that a queue's file may fit into.
-const HOLE: usize = 4 << 20;
+/// Reserves the addresses just below each mapping that is not above `highest`: the heap of a thread would be no guard.
+fn below_each(highest: usize) -> Vec<Reserved> {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let mut end = 0;
+    let mut reserved = Vec::new();
+    for (start, next_end) in maps.lines().filter_map(range) {
+        let gap = (start - end).min(LEN);
+        if start <= highest && gap > 0 {
+            reserved.extend(Reserved::new(start - gap, gap));
+        }
+        end = next_end;
+    }
+    reserved
+}
+
+/// The largest hole that is filled. The first reservation has left no larger one above it.
+const LARGEST: usize = LEN / 2;
+/// The smallest hole that is filled: no file of a queue fits into less.
+const SMALLEST: usize = 64 << 10;
 
 /// So many holes are filled at most: a process that maps needs addresses below its limit.
-const HOLES: usize = 256;
+const HOLES: usize = 1024;
 
-/// Reserves the free addresses above an address, so that the next mapping is below it.
+/// Reserves the free addresses above an address, the largest holes first, so that the next mapping is below it. A mapping in a hole that it
+/// just fits into would have neighbours, and no room for guards.
 fn fill_holes(lowest: usize) -> Vec<Reserved> {
-    let next = || Reserved::new(0, HOLE).filter(|reserved| reserved.start > lowest);
-    std::iter::from_fn(next).take(HOLES).collect()
+    let sizes = std::iter::successors(Some(LARGEST), |size| Some(size / 2));
+    let sizes = sizes.take_while(|&size| size >= SMALLEST);
+    let next = |size| Reserved::new(0, size).filter(|reserved| reserved.start > lowest);
+    let fill = |size| std::iter::from_fn(move || next(size));
+    sizes.flat_map(fill).take(HOLES).collect()
 }
 
 /// The mappings of a file in this process, and the free addresses next to them, up to a limit.
