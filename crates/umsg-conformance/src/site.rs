@@ -82,13 +82,6 @@ impl Site {
         }
     }
 
-    /// Skips the case if the library does not count handlers: the kernel ends a call only for handlers that run during its sleep.
-    pub fn need_noticed_handlers(&self) {
-        if self.backend.label() == "C library" {
-            self.skip("handlers can't tell it that they run");
-        }
-    }
-
     /// Skips the case if each unlink by name opens the namespace, which takes a descriptor.
     pub fn need_lasting_namespace(&self) {
         if self.backend.label() == "C library" {

@@ -13,6 +13,7 @@ use libc::{mode_t, mq_attr, size_t, ssize_t, timespec};
 use umsg::{Edges, Namespace};
 
 use super::calls::{answer, control_epoll_by, nothing, pointer, poll_by};
+use super::deferred::{Defer, handle_deferred};
 use super::functions::Library;
 use super::{
     AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, OpenAttributes,
@@ -68,6 +69,7 @@ functions! {
     umsg_mq_setattr: unsafe extern "C" fn(Handle, *const mq_attr, *mut mq_attr) -> c_int,
     umsg_mq_pollfd: unsafe extern "C" fn(Handle, c_int) -> c_int,
     umsg_mq_notify: unsafe extern "C" fn(Handle, *const libc::sigevent) -> c_int,
+    umsg_defer_signal: Defer,
     umsg_mq_status: unsafe extern "C" fn(Handle, *mut StatusOfC, size_t) -> c_int,
 }
 
@@ -151,6 +153,10 @@ impl Basics for C {
 
     fn hold(&self) -> Option<Box<dyn Held + '_>> {
         Some(Box::new(self.handles()))
+    }
+
+    fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
+        handle_deferred(self.functions.umsg_defer_signal, signal, handler, flags)
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod c;
 mod calls;
+mod deferred;
 mod flawed;
 mod functions;
 mod native;
@@ -12,11 +13,12 @@ mod native;
 pub use c::C;
 pub use calls::Called;
 pub(crate) use calls::{answer, nothing};
+pub(crate) use deferred::{Defer, handle_deferred};
 pub use flawed::{Flaw, Flawed};
 pub use functions::Calls;
 pub(crate) use functions::Library;
 pub use native::Native;
-pub(crate) use native::handle_deferred;
+pub(crate) use native::defer;
 
 use std::ffi::{CStr, CString};
 use std::fmt;

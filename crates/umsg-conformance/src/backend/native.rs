@@ -3,11 +3,11 @@
 //! Rust has handles where C has descriptors, so this file keeps a table of handles under small numbers. The answer for a number without a
 //! handle, and the flag `O_NONBLOCK`, come from this file; all other answers come from the library.
 
-use std::ffi::{CStr, OsStr};
+use std::ffi::{CStr, OsStr, c_int, c_void};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +15,7 @@ use umsg::posix::{OpenOptions, Queue, sigevent, unlink_in, withdraw_notification
 use umsg::{Edges, Namespace};
 
 use super::calls::{control_epoll_by, poll_by};
+use super::deferred::handle_deferred;
 use super::{
     AbsTime, Answer, Attributes, Backend, Basics, EpollControl, Failure, Fd, Held, OpenAttributes,
     Ownership,
@@ -150,29 +151,14 @@ fn attribute(value: i64) -> Answer<u32> {
     u32::try_from(value).map_err(|_| Failure::Unsupported("its attributes are of type u32"))
 }
 
-/// The handlers that cases have installed, by signal: functions of the type of `handle_signal`'s.
-static HANDLERS: [AtomicUsize; 65] = [const { AtomicUsize::new(0) }; 65];
-
-/// Enters a case's handler, as one has to be that may interrupt the library.
-extern "C" fn enter(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
-    // SAFETY: these are the arguments that the kernel gave to this handler.
-    if unsafe { umsg::signals::defer(signal, info, context) } {
-        return;
-    }
-    let handler = HANDLERS[signal as usize].load(Ordering::Acquire);
-    // SAFETY: stored by `handle_signal`, before it installed this handler for the signal.
-    let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(handler) };
-    handler(signal);
-}
-
-/// `sigaction`: a handler that is put off while the library must not be interrupted.
-pub(crate) fn handle_deferred(signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-    HANDLERS[signal as usize].store(handler as *const () as usize, Ordering::Release);
-    // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
-    let entrance =
-        unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
-    let flags = flags | libc::SA_SIGINFO;
-    sys::handle_signal(libc::sigaction, signal, entrance, flags).map_err(Failure::from)
+/// `umsg::signals::defer` with the declaration of the C function.
+pub(crate) unsafe extern "C" fn defer(
+    signal: c_int,
+    info: *const c_void,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller passes the arguments that the kernel gave to the running handler.
+    unsafe { umsg::signals::defer(signal, info.cast(), context.cast()) }.into()
 }
 
 impl Basics for Native {
@@ -185,7 +171,7 @@ impl Basics for Native {
     }
 
     fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-        handle_deferred(signal, handler, flags)
+        handle_deferred(defer, signal, handler, flags)
     }
 }
 

@@ -80,7 +80,6 @@ fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
 }
 
 fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
-    site.need_noticed_handlers();
     const WAITERS: usize = 40;
     // More busy threads than processors, so that a waiter that wakes up periodically is observed.
     let busy: Vec<_> = (0..4)

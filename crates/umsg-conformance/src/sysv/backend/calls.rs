@@ -10,7 +10,9 @@ use umsg::Namespace;
 
 use super::native::like_the_kernel;
 use super::{Answer, Backend, Change, Id, Info, Status};
-use crate::backend::{Basics, Failure, Library, answer, nothing, set_limits};
+use crate::backend::{
+    Basics, Defer, Failure, Library, answer, handle_deferred, nothing, set_limits,
+};
 use crate::errno::Errno;
 use crate::sys::{self, Credentials, User};
 
@@ -24,6 +26,8 @@ macro_rules! functions {
             $(pub $other: $others_signature,)*
             /// Informs the library of the process's new user, if it needs this.
             pub forget_caller: Option<unsafe extern "C" fn() -> c_int>,
+            /// Defers a signal, if each handler has to do this.
+            defer: Option<Defer>,
         }
 
         impl Functions {
@@ -33,6 +37,7 @@ macro_rules! functions {
                     $($name: libc::$name,)*
                     $($other: libc::$other,)*
                     forget_caller: None,
+                    defer: None,
                 }
             }
 
@@ -55,6 +60,7 @@ macro_rules! functions {
                         unsafe { mem::transmute::<*mut c_void, $others_signature>(symbol) }
                     },)*
                     forget_caller: None,
+                    defer: None,
                 })
             }
 
@@ -65,6 +71,7 @@ macro_rules! functions {
             pub fn of_c(path: &Path) -> Result<Functions, String> {
                 let library = Library::load(path)?;
                 let forget_caller = library.symbol("umsg_msg_forget_caller\0")?;
+                let defer = library.symbol("umsg_defer_signal\0")?;
                 Ok(Functions {
                     $($name: {
                         let symbol = library.symbol(concat!("umsg_", stringify!($name), "\0"))?;
@@ -76,6 +83,8 @@ macro_rules! functions {
                     forget_caller: Some(unsafe {
                         mem::transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(forget_caller)
                     }),
+                    // SAFETY: as above.
+                    defer: Some(unsafe { mem::transmute::<*mut c_void, Defer>(defer) }),
                 })
             }
         }
@@ -303,7 +312,11 @@ impl Basics for Called {
     }
 
     fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-        sys::handle_signal(self.functions.sigaction, signal, handler, flags).map_err(Failure::from)
+        match self.functions.defer {
+            Some(defer) => handle_deferred(defer, signal, handler, flags),
+            None => sys::handle_signal(self.functions.sigaction, signal, handler, flags)
+                .map_err(Failure::from),
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use umsg::sysv::{self, Entry, MsgInfo, Until};
 use umsg::{Limits, Namespace};
 
 use super::{Answer, Backend, Change, Id, Info, Status};
-use crate::backend::{Basics, Failure, handle_deferred, set_limits};
+use crate::backend::{Basics, Failure, defer, handle_deferred, set_limits};
 use crate::errno::Errno;
 use crate::sys::{self, Credentials, User};
 
@@ -68,7 +68,7 @@ impl Basics for Native {
     }
 
     fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
-        handle_deferred(signal, handler, flags)
+        handle_deferred(defer, signal, handler, flags)
     }
 }
 

@@ -1,0 +1,62 @@
+//! Handlers that tell the library that they run: the library and the C library have no other way to learn of each of them.
+
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Answer, Failure};
+use crate::sys;
+
+/// `umsg_defer_signal`, or a function of Rust in its place.
+pub(crate) type Defer = unsafe extern "C" fn(c_int, *const c_void, *mut c_void) -> c_int;
+
+/// The functions of the installed handlers, by signal.
+static HANDLERS: [Functions; 65] = [const { Functions::none() }; 65];
+
+struct Functions {
+    /// A [`Defer`].
+    defer: AtomicUsize,
+    /// A function of the type of `handle_signal`'s.
+    handler: AtomicUsize,
+}
+
+impl Functions {
+    const fn none() -> Functions {
+        Functions {
+            defer: AtomicUsize::new(0),
+            handler: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// Enters a case's handler, if it may interrupt the library now.
+extern "C" fn enter(signal: c_int, info: *const c_void, context: *mut c_void) {
+    let Functions { defer, handler } = &HANDLERS[signal as usize];
+    let defer = defer.load(Ordering::Acquire);
+    // SAFETY: stored by `handle_deferred`, before it installed this handler for the signal.
+    let defer = unsafe { std::mem::transmute::<usize, Defer>(defer) };
+    // SAFETY: these are the arguments that the kernel gave to this handler.
+    if unsafe { defer(signal, info, context) } != 0 {
+        return;
+    }
+    let handler = handler.load(Ordering::Acquire);
+    // SAFETY: as above.
+    let handler = unsafe { std::mem::transmute::<usize, extern "C" fn(i32)>(handler) };
+    handler(signal);
+}
+
+/// `sigaction`: a handler that is deferred while the library must not be interrupted.
+pub(crate) fn handle_deferred(
+    defer: Defer,
+    signal: i32,
+    handler: extern "C" fn(i32),
+    flags: i32,
+) -> Answer<()> {
+    let functions = &HANDLERS[signal as usize];
+    functions.defer.store(defer as usize, Ordering::Release);
+    functions.handler.store(handler as usize, Ordering::Release);
+    // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
+    let entrance =
+        unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
+    let flags = flags | libc::SA_SIGINFO;
+    sys::handle_signal(libc::sigaction, signal, entrance, flags).map_err(Failure::from)
+}
