@@ -49,3 +49,10 @@ def test_the_examples_of_the_guide_run(namespace: str) -> None:
     examples = doctest.DocTestParser().get_doctest(text, {"umsg": umsg}, page.name, None, None)
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert result.failed == 0 and result.attempted > 10
+
+
+def test_the_example_of_the_readme_runs(namespace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    readme = Path(__file__).parents[2] / "README.md"
+    (program,) = re.findall(r"^```python\n(.*?)^```", readme.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile(program, str(readme), "exec"), {})
+    assert capsys.readouterr().out == "b'an urgent one' 9\n"
