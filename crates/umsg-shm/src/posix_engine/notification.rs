@@ -21,8 +21,12 @@
 //! another process raises a signal only if the registered process consents to it ([`crate::consent`]). A process with write
 //! access to the segment therefore can't have a signal sent to a process that is not registered.
 
-use super::{DeferredWakes, Engine, NOTICE, Refused};
-use crate::consent::{self, Asked, Shown};
+mod registration;
+
+pub use registration::{Claim, Outcome, RegisterError};
+
+use super::{DeferredWakes, Engine, NOTICE};
+use crate::consent::{self, Asked};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::deferred_wakes::Fired;
@@ -30,7 +34,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{SLICE, STOPPED};
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::notice::{
-    ARMED, FIRED, NOT_ASKED, NOTICES, RAISING, STATE, armed, fired, raising,
+    FIRED, NOT_ASKED, NOTICES, RAISING, STATE, armed, fired,
 };
 use crate::posix_engine::segment::{MORE_NOTICES, Notice, Ring};
 use crate::sync::{Ordering, fence};
@@ -90,36 +94,6 @@ pub struct Registered {
     pub birth: u64,
     /// The word of the record.
     pub(crate) word: u32,
-}
-
-/// A request to register: how the process is notified.
-pub struct Claim {
-    pub what: What,
-    pub signal: u32,
-    pub ticket: u64,
-    /// The place of the process's consent to the signal.
-    pub shown: Shown,
-}
-
-/// The reason why a process could not register.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RegisterError {
-    /// Another process is registered.
-    Busy,
-    /// All records belong to living processes that were notified and have not run since.
-    NoRecord,
-    Refused(Refused),
-}
-
-/// The state of a process's own registration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// No message has come yet.
-    Armed,
-    /// A message of that process and user has fired the registration.
-    Fired { pid: u32, uid: u32 },
-    /// The registration was removed.
-    Gone,
 }
 
 impl Engine {
@@ -369,180 +343,6 @@ impl Engine {
     fn raise_own(&self, index: u32, notice: &Notice, word: u32) -> bool {
         self.raise_own
             .is_some_and(|raise_own| raise_own(self, index, notice, word))
-    }
-
-    /// Registers this process for the next message that comes to the empty queue. Returns the index of the record, and
-    /// its word.
-    pub fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), RegisterError> {
-        let mut outcome = Err(RegisterError::NoRecord);
-        let patience = Deadline::after(Duration::from_nanos(STOPPED));
-        liveness::register(self.segment());
-        self.with_receiver_lock(me, patience, |receiving, wakes| {
-            self.serve(receiving, wakes)?;
-            outcome = self.register_locked(receiving, me, claim, wakes);
-            Ok(())
-        })
-        .map_err(RegisterError::Refused)?;
-        outcome
-    }
-
-    fn register_locked(
-        &self,
-        receiving: ReceiverHeld<'_>,
-        me: &Thread,
-        claim: &Claim,
-        wakes: &mut DeferredWakes,
-    ) -> Result<(u32, u32), RegisterError> {
-        self.clear_dead_registration(receiving)?;
-        let (index, notice) = self.free_notice(receiving)?;
-        let birth = liveness::birth(self.segment(), || process::birth(me.pid()));
-        let means = (claim.what as u32, claim.signal);
-        notice.fill(
-            receiving,
-            (me.pid(), birth),
-            means,
-            claim.ticket,
-            claim.shown,
-        );
-        crash_point!(NOTICE_FILLED);
-        let registration = REGISTERED | (index * INDEX);
-        self.set_registration(receiving, registration | EMPTY);
-        // ATTENTION: as in `decide`. Messages that are there now came before the registration: a drain comes first.
-        fence(Ordering::SeqCst);
-        match self.stays_filled(receiving, wakes) {
-            Ok(false) => {}
-            Ok(true) => self.set_registration(receiving, registration),
-            Err(fault) => {
-                self.set_registration(receiving, 0);
-                return Err(RegisterError::Refused(fault.into()));
-            }
-        }
-        crash_point!(NOTICE_DECIDED);
-        // Last, because all processes see it: from now on, a message to the empty queue fires the registration.
-        let armed = notice.arm(receiving);
-        crash_point!(NOTICE_ARMED);
-        Ok((index, armed))
-    }
-
-    /// Frees an armed record whose process is dead. An error if the process lives.
-    fn clear_dead_registration(&self, _: ReceiverHeld<'_>) -> Result<(), RegisterError> {
-        for (_, notice) in self.notices() {
-            let word = notice.word();
-            if word & STATE != ARMED {
-                continue;
-            }
-            if !is_owner_dead(self.segment(), notice) {
-                return Err(RegisterError::Busy);
-            }
-            notice.free(word);
-        }
-        Ok(())
-    }
-
-    /// Finds a free record, or one of a dead process.
-    fn free_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
-        let state = |notice: &Notice| notice.word() & STATE;
-        // Acquire by the lock: the process that freed a record does not touch it any more.
-        let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
-        if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
-            return Ok(free);
-        }
-        if let Some(dead) = self
-            .notices()
-            .find(|(_, notice)| is_owner_dead(self.segment(), notice))
-        {
-            dead.1.free(dead.1.word());
-            return Ok(dead);
-        }
-        self.provide_notice(receiving)
-    }
-
-    /// Makes memory for more records real, and returns the first of them.
-    #[cold]
-    fn provide_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
-        let used = self.more_notices();
-        if used >= MORE_NOTICES {
-            return Err(RegisterError::NoRecord);
-        }
-        let more = self
-            .segment()
-            .populate_notices(used as u32)
-            .map_err(|fault| RegisterError::Refused(fault.into()))?;
-        let receiver = &self.segment().fixed().receiver;
-        receiver.set_more_notices(receiving, more);
-        let index = (NOTICES + used) as u32;
-        let notice = self.notice(index).ok_or(RegisterError::NoRecord)?;
-        Ok((index, notice))
-    }
-
-    /// Withdraws a registration without the lock: senders notice by themselves. Returns false if the registration has ended already.
-    pub fn withdraw(&self, index: u32, armed: u32) -> bool {
-        let withdrawn = self.notice(index).is_some_and(|notice| notice.free(armed));
-        crash_point!(NOTICE_WITHDRAWN);
-        withdrawn
-    }
-
-    /// Returns the armed registration, even of a dead process.
-    pub fn registered(&self) -> Option<Registered> {
-        let mut all = self.registrations();
-        all.find_map(|(registered, is_notified)| (!is_notified).then_some(registered))
-    }
-
-    /// Iterates over all registrations; `true` marks a fired one.
-    pub fn registrations(&self) -> impl Iterator<Item = (Registered, bool)> {
-        self.notices().filter_map(|(index, notice)| {
-            let (word, (pid, birth)) = (notice.word(), notice.owner());
-            let registered = || Registered {
-                index,
-                what: What::of(notice),
-                signal: notice.means().1,
-                pid,
-                birth,
-                word,
-            };
-            match word & STATE {
-                ARMED => Some((registered(), false)),
-                FIRED => Some((registered(), true)),
-                _ => None,
-            }
-        })
-    }
-
-    /// Returns the state of this process's own registration.
-    pub fn outcome(&self, index: u32, armed: u32) -> Outcome {
-        let Some(notice) = self.notice(index) else {
-            return Outcome::Gone;
-        };
-        match notice.word() {
-            // The thread that raises the signal is about to free the record.
-            word if [armed, raising(armed)].contains(&word) => Outcome::Armed,
-            word if word == fired(armed) => {
-                let (pid, uid) = ask_for_user(notice);
-                Outcome::Fired { pid, uid }
-            }
-            _ => Outcome::Gone,
-        }
-    }
-
-    /// Frees the record after the process has handled it. The sender that fired it may wait for that.
-    pub fn acknowledge_notice(&self, index: u32, armed: u32) {
-        crash_point!(NOTICE_RAISED);
-        if let Some(notice) = self.notice(index) {
-            // A wake-up without need would wake the process's own thread, which sleeps on the word until the record is fired.
-            if notice.free_fired(fired(armed)) {
-                futex::wake(notice.futex(), i32::MAX);
-            }
-        }
-    }
-
-    /// Returns the futex on which the registered process sleeps, and its value until the registration is fired.
-    pub fn notice_word(&self, index: u32, armed: u32) -> Option<(&crate::sync::AtomicU32, u32)> {
-        let notice = self.notice(index)?;
-        let value = match notice.word() == raising(armed) {
-            true => raising(armed),
-            false => armed,
-        };
-        Some((notice.futex(), value))
     }
 
     /// Fires for a sender that died before it fired. Called at the end of a slice, when blocked threads check the queue.

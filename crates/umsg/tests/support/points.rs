@@ -32,7 +32,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("posix_engine/reserve.rs", &[Posix]),
     ("posix_engine/policy.rs", &[Posix]),
     ("posix_engine/transfer.rs", &[Posix]),
-    ("posix_engine/notification.rs", &[Posix]),
+    ("posix_engine/notification", &[Posix]),
     ("posix_engine/watch.rs", &[Posix]),
     ("posix_engine/segment/vacant.rs", &[Posix]),
     ("posix_engine/", &[Posix, Ring]),
