@@ -1,6 +1,7 @@
 //! Batches: several messages in one call.
 
-use super::queue::{Queue, Received};
+use super::queue::Queue;
+use super::receive::Received;
 use crate::error::{ReceiveError, SendError};
 use crate::until::Until;
 use std::time::{Duration, SystemTime};

@@ -47,6 +47,7 @@ mod delay;
 mod diagnose;
 mod directory;
 mod existing;
+mod from_fd;
 mod history;
 mod known_file;
 mod lease;
@@ -57,10 +58,12 @@ mod peek;
 mod pollable;
 mod producer;
 mod queue;
+mod receive;
 mod receive_vec;
 mod recycle;
 mod redrive;
 mod reservation;
+mod send;
 #[allow(unsafe_code, reason = "C's structures, and threads with attributes")]
 pub mod sigevent;
 pub(crate) mod snapshot;
@@ -78,6 +81,8 @@ pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
 pub use existing::Existing;
+#[doc(hidden)]
+pub use from_fd::name_of_file;
 pub use history::{DeadReason, History};
 #[doc(hidden)]
 pub use known_file::{FileState, KnownFile};
@@ -88,9 +93,8 @@ pub use notify::{has_notifications, withdraw_notification, withdraw_notification
 pub use options::OpenOptions;
 pub use peek::Peeked;
 pub use producer::Producer;
-#[doc(hidden)]
-pub use queue::name_of_file;
-pub use queue::{Queue, Received};
+pub use queue::Queue;
+pub use receive::Received;
 pub use receive_vec::Message;
 #[doc(hidden)]
 pub use recycle::{begin_recycling, give_up};
