@@ -2,7 +2,8 @@
 
 use super::error::{ReceiveError, SendError};
 use super::permission::Access;
-use super::queue::{Heeds, Queue, Received};
+use super::queue::Queue;
+use super::receive::{Heeds, Received};
 use crate::until::Until;
 use std::time::Duration;
 use umsg_shm::sys::thread;

@@ -1,7 +1,8 @@
 //! Receiving a message in place.
 
 use super::error::ReceiveError;
-use super::queue::{Heeds, Queue};
+use super::queue::Queue;
+use super::receive::Heeds;
 use crate::error::Fault;
 use crate::lease::{Holder, Leasable};
 use crate::until::{Until, realtime};

@@ -1,7 +1,8 @@
 //! Peeking at messages without receiving them. System V itself has only MSG_COPY for this.
 
 use super::error::ReceiveError;
-use super::queue::{Heeds, Queue, Received};
+use super::queue::Queue;
+use super::receive::{Heeds, Received};
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::thread;

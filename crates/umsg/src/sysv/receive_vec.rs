@@ -1,7 +1,8 @@
 //! Receiving into a new vector.
 
 use super::error::ReceiveError;
-use super::queue::{Heeds, Queue};
+use super::queue::Queue;
+use super::receive::Heeds;
 use crate::until::realtime;
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;

@@ -4,7 +4,8 @@ mod format;
 
 use self::format::{MAJOR, MAJOR_WITH_STATES, RECORD_HEAD, Record, least_header, time};
 use super::error::ReceiveError;
-use super::queue::{Heeds, Queue};
+use super::queue::Queue;
+use super::receive::Heeds;
 use crate::posix::snapshot::read::Source;
 use crate::posix::snapshot::write::Sink;
 use crate::posix::{SnapshotError, SnapshotPart};
