@@ -72,6 +72,7 @@ const OTHER_FILES: &[&str] = &[
     "crash_pollable.rs",
     "doorbell_users.rs",
     "sysv_delivery.rs",
+    "sysv_delivery/end_of_stream.rs",
     "sysv_recycling.rs",
     "sysv_registry_crash.rs",
     "real_time.rs",

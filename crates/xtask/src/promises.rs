@@ -11,9 +11,10 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// The directories of tests, below the workspace.
-const PLACES: [&str; 22] = [
+const PLACES: [&str; 24] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",
+    "crates/umsg/tests/consent",
     "crates/umsg/tests/diagnosis",
     "crates/umsg/tests/last_close",
     "crates/umsg/tests/sandbox",
@@ -21,6 +22,7 @@ const PLACES: [&str; 22] = [
     "crates/umsg/tests/soak",
     "crates/umsg/tests/hostile",
     "crates/umsg/tests/signals",
+    "crates/umsg/tests/sysv_delivery",
     "crates/umsg/src/ring",
     "crates/umsg-shm/src/model/tests",
     "crates/umsg-shm/src/posix_engine",
