@@ -56,8 +56,8 @@ impl Described for umsg_mq_lease {
 /// umsg_mq_return(3), the death of the process, and the end of a time limit set by umsg_mq_lease_limit(3) return it to the head of its
 /// priority, and the next receiver gets it.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call
-/// does not wait, whatever the time.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does
+/// not wait, and ignores the time.
 ///
 /// Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
 /// fork(2) does not own its parent's leases.
@@ -113,8 +113,8 @@ pub unsafe extern "C" fn umsg_mq_lease(
 
 /// Removes a leased message for good.
 ///
-/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
-/// returns. The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
+/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
+/// The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 
 /// Returns a leased message to its queue.
 ///
-/// The message goes back to the head of its priority, and the next receiver gets it. The lease ends, whatever the call returns. The
+/// The message goes back to the head of its priority, and the next receiver gets it. The lease ends, even if the call fails. The
 /// exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 
 /// Returns a leased message to its queue for a later delivery.
 ///
-/// As umsg_mq_return(3), but receivers get the message not before `delay` nanoseconds have passed, whatever the queue's retry delay
+/// As umsg_mq_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's retry delay
 /// (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the
 /// dead-letter queue at once.
 ///

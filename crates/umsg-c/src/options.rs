@@ -63,7 +63,7 @@ pub struct umsg_mq_options {
 }
 
 /// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
-/// retry_delay_max) is the given one, whatever its max_messages and message_size.
+/// retry_delay_max) is the given one. Its max_messages and message_size may differ.
 pub const UMSG_EXISTING_MATCH_POLICY: c_int = 0;
 /// An existing queue is opened if its max_messages, its message_size and its policy are the given ones.
 pub const UMSG_EXISTING_MATCH: c_int = 1;

@@ -16,8 +16,8 @@ use crate::time;
 /// Receives a message.
 ///
 /// Takes the oldest of the messages of the highest priority out of the queue, copies its bytes to `msg_ptr` and, unless
-/// `msg_prio` is NULL, writes its priority there. `msg_len` is the room at `msg_ptr` in bytes and no less than the queue's
-/// message size, however short the message is; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
+/// `msg_prio` is NULL, writes its priority there. `msg_len` is the room at `msg_ptr` in bytes. It must be at least the queue's message size, even
+/// for short messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
 /// queue is empty, the call waits until a message comes; if the handle has `O_NONBLOCK`, it fails.
 ///
 /// The function is no cancellation point of pthread_cancel(3).
@@ -31,8 +31,8 @@ use crate::time;
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
-/// - `EFAULT`: `msg_ptr` or `msg_prio` is at an address that can't be written. As with the kernel's queues, the message is
-///   gone, unless it had no bytes.
+/// - `EFAULT`: `msg_ptr` or `msg_prio` is at an address that can't be written. As with the kernel's queues, the message is lost, except a message
+///   without bytes.
 /// - `EINTR`: a signal handler ran while the call waited.
 /// - `EMSGSIZE`: `msg_len` is less than the queue's message size.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.

@@ -16,7 +16,7 @@ use crate::time;
 /// `size` of the first place is no less than the queue's message size, so that there is at least one message.
 ///
 /// While the queue is empty, the call waits for one message, not for more. The wait ends at `abs_timeout`, a time of the clock
-/// `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does not wait, whatever the time. The places must not
+/// `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does not wait, and ignores the time. The places must not
 /// overlap. Other receivers wait while the call copies messages.
 ///
 /// # Return value

@@ -27,7 +27,7 @@ pub struct umsg_mq_reservation {
 
 /// A reservation and its queue, which stays open meanwhile.
 struct Reserved {
-    /// None after a call has taken the reservation out to end it. No call waits for this mutex.
+    /// None after a call has taken the reservation to end it. No call waits for this mutex.
     reservation: Mutex<Option<Reservation<'static>>>,
     len: usize,
     /// Dropped after the reservation.
@@ -49,8 +49,8 @@ struct Taken {
 /// arbitrary bytes, also of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
 /// meanwhile: the message follows the messages of its priority that were sent before the commit.
 ///
-/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call
-/// does not wait, whatever the time.
+/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the
+/// call does not wait, and ignores the time.
 ///
 /// Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
 /// by fork(2) does not own its parent's reservations.
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 
 /// Sends a message that was written in place.
 ///
-/// The message is the first `len` bytes of the reserved room, and `msg_prio` its priority. The reservation ends, whatever the call returns.
+/// The message is the first `len` bytes of the reserved room, and `msg_prio` its priority. The reservation ends, even if the call fails.
 /// The exceptions are `EFAULT`, `EINVAL` and `EMSGSIZE`. If the message was not sent, its room is free again.
 ///
 /// # Return value

@@ -123,7 +123,7 @@ pub unsafe extern "C" fn umsg_mq_send_after(
         len: msg_len,
         priority: msg_prio,
     };
-    // SAFETY: the caller promises that many readable bytes.
+    // SAFETY: the caller promises `len` readable bytes.
     answer(unsafe { call.run_after(Duration::from_nanos(delay), None) })
 }
 
@@ -206,7 +206,7 @@ pub unsafe extern "C" fn umsg_mq_send_at(
         let delay = due.map_or(Duration::MAX, |due| {
             due.duration_since(SystemTime::now()).unwrap_or_default()
         });
-        // SAFETY: the caller promises that many readable bytes.
+        // SAFETY: the caller promises `len` readable bytes.
         unsafe { call.run_after(delay, None) }
     };
     answer(send())

@@ -55,7 +55,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// Reads a snapshot from the descriptor `fd`, from the present offset, and creates the queue `name`, or with NULL the queue whose name was
 /// saved. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
 ///
-/// The queue has the attributes, the rules and the mode that were saved, whatever the umask. Each message keeps its priority,
+/// The queue gets the attributes, the rules and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
 /// its place, its sender's process id, the time when it was sent, and how often it came back from a lease. `options` are those
 /// of umsg_mq_open_with(3), or NULL; only `directory` and `waiting` of them count.
 ///

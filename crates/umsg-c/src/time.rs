@@ -30,7 +30,7 @@ pub(crate) fn span(time: timespec) -> Result<Duration, Failure> {
     arguments::span(time).ok_or(Failure::BadTime)
 }
 
-/// Returns the end of a wait. As in mq_timedsend(3), a call on a handle with O_NONBLOCK does not wait, whatever the time.
+/// Returns the end of a wait. As in mq_timedsend(3), a call on a handle with O_NONBLOCK does not wait, and ignores the time.
 pub(crate) fn until(deadline: Option<SystemTime>, open: &Open) -> Until {
     match deadline {
         _ if open.nonblocking.get() => Until::Now,

@@ -80,7 +80,7 @@ fn under_valgrind(name: &str) {
         output: &format!("{name}-valgrind"),
         options: &["-std=c11"],
     });
-    // To look for leaks valgrind reads whatever is mapped, and makes it real memory by that: gigabytes of a System V queue.
+    // valgrind's search for leaks reads all mapped pages, and so makes them real memory: gigabytes of a System V queue.
     // And a thread that ends with its process, as the one that waits for notifications, is a possible leak to it.
     // The sanitizers find the leaks of these programs.
     let leaks = match name {
@@ -119,7 +119,7 @@ programs! {
     exhaustion: in_c11 in_c11;
 }
 
-// valgrind makes a handler's context of its own, whose signal mask, by which a signal is put off, it does not take over.
+// valgrind gives a handler its own copy of the context, and ignores changes of the signal mask in it. Deferring a signal needs such a change.
 programs! {
     handlers: in_c99 in_c99, in_c11 in_c11, with_sanitizers sanitized;
 }
@@ -138,7 +138,7 @@ fn cpp_takes_the_headers() {
     }
 }
 
-/// The program as it is, on the kernel's queues: what it expects is what POSIX queues do.
+/// The unchanged program, on the kernel's queues: its expectations are those of POSIX queues.
 #[test]
 fn an_ordinary_posix_program_works_with_the_kernel() {
     if !Path::new("/proc/sys/fs/mqueue").exists() {

@@ -1,4 +1,5 @@
-//! The name that a program has last looked for in vain. A program that waits for a queue opens the same name again and again, and all but
+//! The last name that a program has looked for and that no queue has. A program that waits for a queue opens the same name again and again, and all
+//! but
 //! the last of these openings fail: they compare the directory in place of looking for the name ([`umsg::posix::Directory`]).
 //!
 //! | the opening of a missing name | does |
@@ -32,11 +33,11 @@ struct Absent {
 pub(crate) enum Known {
     /// No queue has the name.
     Absent,
-    /// The caller has to look for it, and tells if it finds nothing, with the directory before that.
+    /// The caller has to search for the name. If it finds no queue, it reports the state of the directory before the search.
     Nothing(Option<Directory>),
 }
 
-/// Returns what is known of a name without its slash.
+/// Returns the present knowledge of a name without its slash.
 pub(crate) fn known(namespace: &Namespace, name: &[u8]) -> Known {
     // Relaxed: a hint.
     if !IS_ANY.load(Ordering::Relaxed) {
@@ -56,12 +57,12 @@ fn known_of_last(namespace: &Namespace, name: &[u8]) -> Option<Known> {
             absent.directory = Some(then);
             Some(Known::Absent)
         }
-        // Directories that change all the time would be inspected in vain each time.
+        // If a directory changes all the time, an inspection never saves a call.
         Some(_) => None,
     }
 }
 
-/// Notes that no queue has the name, with the directory before the look.
+/// Notes that no queue has the name, with the state of the directory before the search.
 #[cold]
 pub(crate) fn note(name: &[u8], directory: Option<Directory>) {
     let Ok(mut last) = LAST.try_lock() else {

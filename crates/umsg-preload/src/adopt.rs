@@ -52,7 +52,7 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
         return Ok(None);
     };
     signals::announce();
-    // That may have entered all inherited descriptors, and this one with them.
+    // The entering of all inherited descriptors may have entered this descriptor, too.
     if process::owns_table()
         && let Some(held) = table::hold(number)
     {

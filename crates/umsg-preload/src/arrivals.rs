@@ -21,16 +21,16 @@ use crate::{errno, fd, ours, process, start, table};
 /// Numbers below this are tried one by one: /proc makes an inode for each descriptor that it lists, which takes ten times as long.
 const FEW: c_int = 16;
 
-/// Set once the program has no descriptor that was inherited and not looked at. The unit tests inherit none.
+/// Set once all inherited descriptors have been inspected. The unit tests inherit none.
 #[unsafe(link_section = ".data.umsg")]
 static COMPLETE: AtomicBool = AtomicBool::new(cfg!(test));
 
-/// A bit for each number that was looked at and is not a queue's.
+/// A bit for each number that was inspected and is not a queue's.
 #[unsafe(link_section = ".data.umsg")]
 static SEEN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 
 thread_local! {
-    /// Set while the thread looks at all descriptors. The numbers that it asks for meanwhile are the library's own.
+    /// Set while the thread inspects all descriptors. The descriptors that it opens meanwhile are the library's own.
     static LOOKING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -74,8 +74,8 @@ fn look(number: c_int) {
     }
 }
 
-/// Enters the queues that the program was started with. Returns false if that is not done: in a vfork child, which has no table, and
-/// within a look of the same thread.
+/// Enters the queues that the program was started with. Returns false if that is not done: in a vfork child, which has no table, and within an
+/// inspection by the same thread.
 pub(crate) fn look_at_all() -> bool {
     if COMPLETE.load(Ordering::Acquire) {
         return true;
@@ -83,7 +83,7 @@ pub(crate) fn look_at_all() -> bool {
     if LOOKING.get() || !process::owns_table() {
         return false;
     }
-    // Two threads may look at the same time: each goes on only when all queues are entered.
+    // Two threads may inspect the descriptors at the same time: each goes on only when all queues are entered.
     let before = errno::get();
     LOOKING.set(true);
     roomy(enter_inherited);

@@ -10,14 +10,14 @@
 //! |---|---|
 //! | the exported names, a subject a file | `hooks` |
 //! | the libc functions behind them, and the search for them | `next`, `chain` |
-//! | descriptor → queue | `table`, for what it doesn't know `adopt` and `arrivals`, and `ours` for when to trust it |
+//! | descriptor → queue | `table`; `adopt` and `arrivals` for descriptors that the table lacks; `ours` decides whether an entry is still right |
 //! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
 //! | closed queues that stay mapped; queues that are removed and created again; a name that is looked for again | `kept`, `vacated`, `absent` |
-//! | what they are polled by; descriptors of our own | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
-//! | whose table it is, after fork and vfork | `process` |
+//! | the descriptors by which they are polled; the library's own descriptors | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
+//! | the process that owns the table, after fork and vfork | `process` |
 //! | whether calls block | `blocking` |
-//! | what /proc says of System V queues | `procfs` |
-//! | handlers that use queues | `signals`, and what the program wants of them, `wanted` |
+//! | files of /proc on System V queues | `procfs` |
+//! | handlers that use queues; the dispositions that the program has asked for | `signals`; `wanted` |
 //! | ending threads that are blocked | `cancellation` |
 //! | memory that is not from the program's malloc | `memory` |
 //!

@@ -66,7 +66,7 @@ impl Fresh {
     /// Takes a block of `size` bytes, a power of two, aligned to its size or a page.
     fn take(&self, size: usize) -> Option<*mut u8> {
         let (align, size) = (size.min(PAGE) as u64, size as u64);
-        // Relaxed, here and below: the word is the whole message. A chunk has zeroes, whichever thread has mapped it.
+        // Relaxed, here and below: the word is the whole message. A chunk has zeroes; another thread may have mapped it.
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let (address, length) = (word & ((1 << LENGTH) - 1), word >> LENGTH);

@@ -17,7 +17,8 @@ use libc::{
 
 use crate::errno;
 
-/// The address of a function, which is looked up once. It does not have its name, which would be a pointer to be relocated at each start.
+/// The address of a function, which is looked up once. The structure has no pointer to the name, because the loader would have to relocate this
+/// pointer at each start.
 pub(crate) struct Symbol {
     /// Null before the look-up, [`Symbol::ABSENT`] after one that found nothing.
     address: AtomicPtr<c_void>,
@@ -48,7 +49,7 @@ impl Symbol {
     #[cold]
     fn look_up(&self, name: &CStr) -> *mut c_void {
         let found = crate::chain::find(name).unwrap_or_else(|| {
-            // SAFETY: RTLD_NEXT and a NUL-terminated name are what dlsym asks for.
+            // SAFETY: dlsym asks for RTLD_NEXT and a NUL-terminated name.
             unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
         });
         let address = if found.is_null() {

@@ -24,7 +24,7 @@ const WRITABLE: c_short = libc::POLLOUT | libc::POLLWRNORM;
 /// Copies of this many entries fit on the stack.
 const FEW: usize = 64;
 
-/// No process may have more descriptors, nor poll more (unless fs.nr_open is raised).
+/// A process can't have or poll more descriptors, except if fs.nr_open is raised.
 const MOST: nfds_t = 1 << 20;
 
 /// The interval at which queues are checked whose doorbells can't be opened.

@@ -169,8 +169,7 @@ fn installed(signal: c_int) -> Option<libc::sigaction> {
 pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Before> {
     let wanted = wanted(signal).filter(|_| gives_way(signal, action.sa_sigaction))?;
     let before = before(signal);
-    // Relaxed: a handler runs in whichever thread the signal reaches; the kernel's own bookkeeping of the handler is the
-    // order between this and its first run.
+    // Relaxed: a handler may run in any thread. The kernel stores the handler before it runs it, and so orders this store before the first run.
     wanted.handler.store(action.sa_sigaction, Ordering::Relaxed);
     wanted.flags.store(action.sa_flags, Ordering::Relaxed);
     wanted

@@ -113,7 +113,7 @@ fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
     TABLE.get(fd as u32 as usize)
 }
 
-/// Returns whether the table has an entry for a descriptor. The first question about a number looks at an inherited descriptor.
+/// Returns whether the table has an entry for a descriptor. The first query for a number inspects an inherited descriptor.
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
     arrivals::look_once(fd);

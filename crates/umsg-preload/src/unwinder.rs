@@ -35,7 +35,7 @@ macro_rules! symbol {
     };
 }
 
-/// Jumps to the function at a place of the list, and looks it up before if it is the first call.
+/// Jumps to the function at a place of the list. The first call looks the function up.
 #[cfg(target_arch = "x86_64")]
 macro_rules! jump {
     () => {
@@ -64,7 +64,7 @@ macro_rules! jump {
     };
 }
 
-/// Jumps to the function at a place of the list, and looks it up before if it is the first call.
+/// Jumps to the function at a place of the list. The first call looks the function up.
 #[cfg(target_arch = "aarch64")]
 macro_rules! jump {
     () => {
@@ -200,7 +200,7 @@ mod tests {
     #[test]
     fn a_stack_is_walked_as_by_the_unwinder_itself() {
         let mut walks = Vec::new();
-        // The first walk looks the functions up, the second has them.
+        // The first walk looks the functions up. The second walk finds them in the list.
         for _ in 0..2 {
             walks.push(frames_by(umsg_test_Unwind_Backtrace, through_our_names));
         }

@@ -26,8 +26,8 @@ use crate::{kept, process};
 /// The number of names that are remembered.
 const MOST: usize = 8;
 
-/// Hashes of the names of queues that this process has removed; 0 for none. Two names of one hash only have a queue of one created for
-/// later use in vain.
+/// Hashes of the names of queues that this process has removed; 0 for none. If two names have one hash, the only harm is that a segment is kept for
+/// a name that the program does not use.
 static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 /// The place of the next name.

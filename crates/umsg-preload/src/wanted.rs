@@ -149,8 +149,8 @@ pub(crate) fn before(signal: c_int) -> Before {
     })
 }
 
-/// Returns the remembered action of a signal, between two turns. A child made by a bare clone may wait in vain for the turn of a thread that
-/// it does not have, so the wait is limited.
+/// Returns the remembered action of a signal, between two turns. A child made by a bare clone may wait for the turn of a thread that exists in its
+/// parent only, so the wait is limited.
 pub(crate) fn settled(signal: c_int) -> Before {
     let mut waited = 0;
     loop {

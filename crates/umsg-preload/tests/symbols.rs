@@ -1,4 +1,4 @@
-//! Checks the names that the drop-in exports, and that programs reach them however they were linked or load what uses queues.
+//! Checks the names that the drop-in exports, and that programs reach them with each way of linking, and of loading a library that uses queues.
 
 mod support;
 

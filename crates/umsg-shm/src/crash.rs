@@ -158,7 +158,7 @@ points! {
     BELL_BEGUN;
     /// A doorbell was rung, the segment does not record it: the repair shows the present level.
     BELL_RUNG;
-    /// A doorbell shows a level that the operation has not reached yet: a poller checks in vain, and repairs the doorbell.
+    /// A doorbell shows a level that the operation has not reached yet: a poller finds no such level, and repairs the doorbell.
     BELL_FORETOLD;
     /// A doorbell shows the present level, the lock is held.
     BELL_SETTLED;
@@ -184,7 +184,7 @@ points! {
     PRODUCER_COUNTED;
     /// The last producer has ended, the queue is open: the next receiver closes it.
     PRODUCER_ENDED;
-    /// The wake word is armed, its receiver does not wait yet: the ring has lost its owner, and a sender rings in vain.
+    /// The wake word is armed, its receiver does not wait yet: the ring has lost its owner, and a sender's wake-up reaches no receiver.
     RING_ARMED;
     /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper checks at its next slice.
     RING_DUE;
@@ -348,9 +348,9 @@ points! {
     MSG_DELAY_NOTED;
     /// The message is delayed, the counts are not: the repair counts it.
     MSG_DELAYED;
-    /// A delayed message is due and marked, its record says that it is delayed: a later look delivers it.
+    /// A delayed message is due and marked, and its record still says that it is delayed: a later call delivers it.
     MSG_DUE;
-    /// The queue is closed for sending, its waiters were not woken: they look at the end of their slice.
+    /// The queue is closed for sending, and its waiters were not woken: they check the queue at the end of their slice.
     MSG_CLOSED;
     /// The queue is open for sending again, the lock is held.
     MSG_REOPENED;

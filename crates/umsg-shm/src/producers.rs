@@ -29,7 +29,7 @@ pub(crate) struct ProducerRecord {
     pub(crate) pid: Guarded32,
     /// The number of its guards.
     pub(crate) guards: Guarded32,
-    /// Its birth, which distinguishes it from other processes with the same id.
+    /// The birth of the process, which distinguishes it from other processes with the same id.
     pub(crate) birth: Guarded64,
 }
 

@@ -38,7 +38,7 @@ fn open(directory: &Path, name: &str) -> Result<Queue, Box<dyn Error>> {
     Ok(options.namespace(&namespace).open(name)?)
 }
 
-/// Starts the workers, gives them jobs, kills one, and counts what was done.
+/// Starts the workers, gives them jobs, kills one, and counts the jobs that were done.
 fn supervise() -> Result<(), Box<dyn Error>> {
     let directory = tempfile::Builder::new()
         .prefix("umsg-work-")

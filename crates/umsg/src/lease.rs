@@ -11,7 +11,7 @@ use umsg_shm::leases::{InPlace, LeaseHandle};
 use umsg_shm::sys::clock;
 use umsg_shm::waiters::wait::Refused;
 
-/// A queue that leases messages. Its engine implements what a lease needs.
+/// A queue that leases messages. Its engine implements the operations of a lease.
 pub trait Leasable {
     /// The priority of a POSIX message, or the type of a System V message.
     type Key: Copy + Debug;
@@ -245,7 +245,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
     /// queue.send(b"resize image 7", 3)?;
     /// let lease = queue.receive_lease()?;
     /// lease.limit(std::time::Duration::from_millis(1))?;
-    /// // Another process gets the message, however long this one takes.
+    /// // Another process gets the message after the limit.
     /// let again = queue.receive_lease()?;
     /// assert_eq!(again.deliveries(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

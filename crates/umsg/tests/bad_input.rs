@@ -42,7 +42,7 @@ fn create(namespace: &Namespace, name: &str) -> Result<Queue, OpenError> {
         .open(name)
 }
 
-/// Opening fails the same way with and without O_CREAT; with O_EXCL the queue exists, whatever it is.
+/// Opening fails the same way with and without O_CREAT; with O_EXCL, an entry of any kind counts as an existing queue.
 #[track_caller]
 fn refused(place: &Place, name: &str) -> OpenError {
     let error = create(&place.namespace, name).expect_err("a bad queue was opened with O_CREAT");
@@ -59,7 +59,7 @@ fn refused(place: &Place, name: &str) -> OpenError {
     again
 }
 
-/// Writes `bytes` at `offset` of the queue's file, sees the queue refused, writes back what was there and receives.
+/// Writes `bytes` at `offset` of the queue's file, checks that the queue is refused, restores the old bytes and receives.
 #[track_caller]
 fn refused_with_header(offset: u64, bytes: &[u8]) -> OpenError {
     let (place, path) = place_with_queue();

@@ -67,7 +67,7 @@ fn take(set: &libc::sigset_t, told: &Told) {
     }
 }
 
-/// Registers whenever it is not registered, and takes its signals.
+/// Registers again after each notification, and takes its signals.
 fn keep_registered(queue: &Queue, told: &Told) -> i32 {
     let set = block(counted());
     while told.is_over.load(SeqCst) == 0 {

@@ -1,9 +1,9 @@
-//! A real SIGKILL at every named point of the code, and what must hold afterwards.
+//! A real SIGKILL at every named point of the code, and the checks afterwards.
 //!
 //! A scenario is the work of a victim until its death. Meanwhile a bystander has the queue open, and may be blocked in it. After the death a
-//! newcomer opens the queue and uses it. Then it is judged: how long any process stalled, whether every message whose send returned was
-//! delivered once, whether the order held, and whether the queue still takes exactly as many messages as it should, in the same memory,
-//! however often that was done to it.
+//! newcomer opens the queue and uses it. Then the test checks the longest stall of any process, that every message whose send returned was
+//! delivered once, the order of messages, and the capacity of the queue: exactly as many messages as before, in the same memory, even after many
+//! rounds.
 
 #[path = "crash_points/mod.rs"]
 mod parts;

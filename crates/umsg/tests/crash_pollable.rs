@@ -320,7 +320,7 @@ fn dies_sysv(place: &Place, point: &str, work: fn(&sysv::Queue)) {
     child.expect(Exit::Signal(libc::SIGKILL), point);
 }
 
-/// There is one doorbell, and it shows what others send.
+/// There is one doorbell, and it shows the messages of other processes.
 fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
     let descriptor = queue.pollable().unwrap();
     assert_eq!(place.poll_fifos().len(), 1, "{point}");

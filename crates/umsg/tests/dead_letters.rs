@@ -143,7 +143,7 @@ fn a_name_that_another_user_has_taken_since_gets_no_messages() {
         return;
     };
     let later = |place: &Everybodys| posix::unlink_in(&place.namespace, "/later").unwrap();
-    // Neither roots queue a strangers messages, nor a strangers queue those of the owner.
+    // Root's queue gets no messages of another user, and the queue of another user gets none of the owner's.
     for (owner, next, receiver) in [(STRANGER, 0, 0), (VICTIM, STRANGER, VICTIM)] {
         as_user(owner, "the owner", || {
             let mut options = place.options(0o666);

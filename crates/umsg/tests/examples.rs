@@ -88,7 +88,7 @@ impl Drop for Server {
 /// Requests pages, each by a separate connection. Returns curl's output with the headers. None without curl.
 fn curl(arguments: &[&str], url: &str) -> Option<String> {
     let mut curl = Command::new("curl");
-    // Neither the user's settings nor a proxy has a say.
+    // The user's settings and a proxy have no effect.
     curl.args(["-q", "--noproxy", "*", "--silent", "--show-error", "--fail"]);
     curl.args(["--max-time", "60", "--include"]);
     match curl.args(arguments).arg(url).output() {

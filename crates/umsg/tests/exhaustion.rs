@@ -290,7 +290,7 @@ fn receivers_without_memory_to_wait_with_wait_all_the_same() {
     });
 }
 
-/// Writes words to a file, has `look` find what follows from them, and writes back what was there.
+/// Writes words to a file, has `look` find the consequences, and restores the old words.
 fn with_words<const N: usize>(file: &Path, words: [(u64, u32); N], look: impl FnOnce()) {
     let file = std::fs::File::options().read(true).write(true).open(file);
     let file = file.unwrap();

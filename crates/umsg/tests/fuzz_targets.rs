@@ -1,4 +1,4 @@
-//! The fuzz targets, on as many inputs as take a second each: so that they stay what can be built, and what holds.
+//! The fuzz targets, each for a second: so the targets still build, and their checks still hold.
 //! `cargo xtask fuzz` runs them with a fuzzer.
 
 #[path = "../../../fuzz/src/lib.rs"]

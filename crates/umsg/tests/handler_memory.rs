@@ -146,7 +146,7 @@ fn a_call_of_a_handler_starts_no_helper_and_the_next_call_does() {
     let descriptor = queue.pollable().unwrap();
     let delay = Duration::from_millis(100);
     place.open("/q").send_after(b"later", 0, delay).unwrap();
-    // SAFETY: the handler does what a handler may, and the signal goes to this thread.
+    // SAFETY: the handler makes only calls that are permitted in handlers, and the signal goes to this thread.
     unsafe {
         let handler = receive as extern "C" fn(libc::c_int);
         libc::signal(libc::SIGUSR1, handler as libc::sighandler_t);

@@ -57,7 +57,7 @@ fn holder(user: u32, hold: impl FnOnce()) -> Child {
     child
 }
 
-/// Waits for processes that must not wait for what `holder` holds. It is killed before any complaint: a process that waits for it can't be.
+/// Waits for processes that must not wait for the locks of `holder`. It is killed before any complaint: a process that waits for it can't be.
 fn expect_to_go_on(mut holder: Child, users: Vec<(u32, Child)>) {
     let mut stuck = String::new();
     for (user, mut child) in users {

@@ -1,4 +1,4 @@
-//! Queues that are removed when the last process closes them: the last of handles, threads and processes, however they end.
+//! Queues that are removed when their last handle, thread or process ends in any way.
 //! No process is ever left with a queue that others do not find under its name. The tests take turns, because a forked child
 //! of one test has the queue of another test open.
 
@@ -43,7 +43,7 @@ fn open(place: &Place) -> Result<Queue, OpenError> {
     options(place).open("/q")
 }
 
-/// A look that neither keeps nor removes it.
+/// An inspection, which neither keeps nor removes it.
 fn look(place: &Place) -> Result<Queue, OpenError> {
     options(place).counted(false).open("/q")
 }
@@ -126,7 +126,7 @@ fn a_forked_child_that_has_closed_a_queue_which_its_parent_polls_does_not_keep_i
     let place = Place::in_turn();
     let told = Shared::<Told>::new();
     let first = create(&place);
-    // Others may open the queue's file, so a thread passes on what they do.
+    // Other users may open the queue's file, so a thread passes on their sends and receives.
     let everybodys = Permissions::from_mode(0o666);
     std::fs::set_permissions(place.path().join("mq/q/queue"), everybodys).unwrap();
     let mut queue = Some(open(&place).unwrap());

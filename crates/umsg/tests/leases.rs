@@ -402,7 +402,7 @@ fn holder<T>(place: &Place, hold: impl FnOnce(&Queue) -> T) -> Child {
     child
 }
 
-/// Waits for a message as a program with an event loop does: a wake-up may be in vain.
+/// Waits for a message as a program with an event loop does: a wake-up may bring no message.
 fn polled(queue: &Queue, descriptor: BorrowedFd<'_>) -> Vec<u8> {
     loop {
         assert!(is_ready_within(STUCK, descriptor, PollFlags::IN), "asleep");

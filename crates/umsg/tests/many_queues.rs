@@ -1,5 +1,5 @@
-//! Queues and rings that are made, used and removed without number: nothing grows with them, neither in the namespace nor in the
-//! process. `UMSG_MANY_QUEUES=1000000` makes a million of each kind.
+//! Queues and rings that are made, used and removed in large numbers: neither the namespace nor the process grows. `UMSG_MANY_QUEUES=1000000` makes
+//! a million of each kind.
 
 mod support;
 

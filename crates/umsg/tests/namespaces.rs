@@ -45,7 +45,7 @@ struct Ledger {
     next: AtomicU64,
     ready: AtomicU64,
     over: AtomicU64,
-    /// Calls that failed with an error that means neither full nor empty.
+    /// Calls that failed with another error than "full" or "empty".
     wrong: AtomicU64,
     sent: [AtomicU32; MESSAGES],
     received: [AtomicU32; MESSAGES],

@@ -99,7 +99,7 @@ fn a_full_queue_fails_where_others_wait() {
 #[test]
 fn what_is_too_old_is_not_delivered_and_makes_room() {
     let place = Place::new();
-    // Longer than a busy machine takes for what follows.
+    // Longer than a busy machine takes for the following calls.
     let time_to_live = Duration::from_secs(2);
     let queue = queue(&place, |options| {
         options.time_to_live(time_to_live);

@@ -1,5 +1,5 @@
 //! The limits of a process (setrlimit(2)): the size of files, descriptors, address space, threads. Each is an error of the
-//! call that needs more, and the error names the limit. Nothing is lost, and the failed call frees what it had taken.
+//! call that needs more, and the error names the limit. Nothing is lost, and the failed call frees all memory and descriptors that it had taken.
 
 mod support;
 
@@ -14,7 +14,7 @@ use umsg::Namespace;
 use umsg::posix::{Notify, NotifyError};
 use umsg_testkit::users::{NOBODY, become_user};
 
-/// Sends and receives some messages, short and long, and waits in vain.
+/// Sends and receives some messages, short and long, and waits until a time-out.
 fn use_it<F: Face>(line: &mut F) {
     for number in 0..20_u8 {
         line.send(0, &vec![number; 200 * usize::from(number)])

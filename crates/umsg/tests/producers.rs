@@ -1,4 +1,4 @@
-//! The end of the last producer, in whatever way, closes a queue for sending, and no other end does.
+//! Any end of the last producer closes a queue for sending. The ends of the other producers do not.
 
 mod support;
 

@@ -75,7 +75,7 @@ const CASES: [Case; 5] = [
             place.open("/q").send_timeout(b"held", 0, time).unwrap_err();
         },
         wait: |place| {
-            // The queue stays full: the lock is what the call waits for with its priority.
+            // The queue stays full: the call waits for the lock with its priority.
             let time = Duration::from_secs(2);
             let _ = place.open("/q").send_timeout(b"waits", 0, time);
         },

@@ -49,7 +49,7 @@ impl Own {
         Own { queue, state }
     }
 
-    /// A queue of which nothing but the segment is left.
+    /// A queue of which only the segment is left.
     fn vacant(place: &Place) -> Own {
         let own = Own::create(place);
         assert!(own.queue.is_sole() && own.vacate(place));

@@ -1,4 +1,4 @@
-//! Dead letters have a history, and go back to their source: each once, whatever happens to the process that sends them.
+//! Dead letters have a history, and return to their source: each exactly once, even if the process that sends them is killed.
 
 mod support;
 
@@ -409,7 +409,7 @@ fn a_killed_process_that_sends_back_loses_no_message_and_doubles_none() {
                 0
             });
             victim.expect(Exit::Signal(libc::SIGKILL), point);
-            // The next call ends what the dead process began, even if it sends nothing, and to another queue.
+            // The next call completes the move of the dead process, even if the call sends nothing or sends to another queue.
             let none = dead.redrive(&Redrive::new().id(u64::MAX)).unwrap();
             assert_eq!(none.messages, 0);
             let target = place.open(if round == 0 { "/jobs" } else { "/other" });
@@ -524,7 +524,7 @@ fn processes_killed_at_random_while_they_send_back_lose_nothing() {
             victim.signal(libc::SIGKILL);
             victim.expect(Exit::Signal(libc::SIGKILL), "killed");
         }
-        // The next processes take up what the dead ones held.
+        // The next processes take the messages that the dead ones held.
         dead.redrive(&Redrive::new().id(u64::MAX)).unwrap();
         let is_settled = || {
             if let Ok(lease) = queue.try_receive_lease() {

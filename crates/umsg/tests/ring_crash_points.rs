@@ -1,6 +1,7 @@
-//! A real SIGKILL at every named point of a ring, and what must hold afterwards.
+//! A real SIGKILL at every named point of a ring, and the checks afterwards.
 //!
-//! A sender dies: what it had sent is there, in order and whole, and at most one more send of it; a bystander's messages are all
+//! A sender dies: all messages of its finished sends are there, in order and whole, and at most one further message of it; a bystander's messages
+//! are all
 //! there; no process is held up; a newcomer sends; and the ring takes exactly as many messages as it should. The owner dies:
 //! each sender gets an error, also a sender that was waiting for room; another process makes a ring of that name, and nothing is left behind.
 

@@ -26,7 +26,7 @@ enum Step {
     },
     Receive,
     Drain,
-    /// Waits for what may be there, without sleeping.
+    /// Waits, without sleeping, for messages that are there already.
     Wait(u64),
     Enable,
     /// From now on only these senders are let in.

@@ -330,7 +330,7 @@ fn kill_at_random<K: Kind>(seed: u64) {
                 kind.repair();
                 0
             });
-            // The first repair has no time, however quick it is.
+            // The first repair has no time to finish.
             let time = random.below(12_000) * round.min(1);
             std::thread::sleep(Duration::from_micros(time));
             repairer.signal(libc::SIGKILL);
@@ -393,7 +393,7 @@ fn linger() {
     unsafe { libc::raise(libc::SIGKILL) };
 }
 
-/// Two at once, of which one is killed at a point: the other one does not take what that leaves for whole.
+/// Two repairs at once, one of which is killed at a point: the other repair does not take the half-repaired queue for whole.
 fn kill_one_of_two<K: Kind>(seed: u64) {
     let mut random = Random::new(seed);
     let (mut half_made, mut followed) = (0, 0);
@@ -449,8 +449,8 @@ fn kill<K: Kind>() {
     kill_one_of_two::<K>(support::now());
 }
 
-/// Messages in each of which slots the last one comes first, then one in a sender's hands: what has no place in the order yet does not move
-/// those that have.
+/// The messages of each slot come in reverse order, then a message that its sender still holds. A message without a place in the order does not
+/// move the others.
 #[test]
 fn a_repair_that_is_killed_while_it_numbers_leaves_messages_in_their_order_beside_a_blocked_sender()
 {

@@ -20,7 +20,7 @@ static SENT: AtomicU64 = AtomicU64::new(0);
 static RECEIVED: AtomicU64 = AtomicU64::new(0);
 static WRONG: AtomicBool = AtomicBool::new(false);
 
-/// Sends one message and receives one, whatever the interrupted thread is doing.
+/// Sends one message and receives one, at any point of the interrupted thread.
 extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: these are the arguments that the kernel gave to this handler.
     if unsafe { umsg::signals::defer(signal, info, context.cast()) } {

@@ -42,14 +42,14 @@ unsafe impl GlobalAlloc for Noting {
 #[global_allocator]
 static ALLOCATOR: Noting = Noting;
 
-/// The largest block that reading asks for, and what comes of it.
+/// The largest block of memory that reading asks for, and the result of reading.
 fn largest(bytes: &[u8]) -> (usize, Result<Snapshot, SnapshotError>) {
     LARGEST.set(0);
     let snapshot = Snapshot::read(&mut &bytes[..]);
     (LARGEST.get(), snapshot)
 }
 
-/// Room for bytes to come, and for what has come at most twice, as a vector grows.
+/// Room for the following bytes, and at most twice the bytes that were read, as a vector grows.
 const STEP: usize = 64 << 10;
 
 #[test]

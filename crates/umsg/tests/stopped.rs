@@ -32,8 +32,8 @@ fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce())
     owner.expect(Exit::Code(0), "the owner that was stopped");
 }
 
-/// Returns the error of the call, which has to arrive after `time` and not much later. Each try has a new thread: a thread that has waited
-/// in vain waits less the next time.
+/// Returns the error of the call, which has to arrive after `time` and not much later. Each try has a new thread: a thread whose wait has timed out
+/// waits less the next time.
 fn returns_after<E: Send>(
     what: &str,
     time: Duration,

@@ -1,10 +1,10 @@
-//! A real SIGKILL at every named point of the engine of System V queues, and what must hold afterwards: as
-//! tests/crash_points.rs does it for POSIX queues.
+//! A real SIGKILL at every named point of the engine of System V queues, and the checks afterwards, as tests/crash_points.rs has them for POSIX
+//! queues.
 //!
 //! A victim works on a queue until it dies at a point. A bystander has the queue open, and may be blocked in it. After the
-//! death a newcomer opens the queue and uses it. Then it is judged: how long any process stalled, whether every message
-//! whose send returned was delivered once, whether they came in order of arrival, whether the counts are right, and
-//! whether the queue takes exactly as many messages as it should, in the same memory, however often that was done to it.
+//! death a newcomer opens the queue and uses it. Then the test checks the longest stall of any process, that every message whose send returned was
+//! delivered once, the order of arrival, the counts, and the capacity of the queue: exactly as many messages as before, in the same memory, even
+//! after many rounds.
 
 #[path = "sysv_crash_points/mod.rs"]
 mod parts;

@@ -316,7 +316,7 @@ fn a_poller_learns_that_the_holder_of_a_lease_was_killed() {
     }
 }
 
-/// Waits for a message as a program with an event loop does: a wake-up may be in vain.
+/// Waits for a message as a program with an event loop does: a wake-up may bring no message.
 fn polled(queue: &Queue, descriptor: BorrowedFd<'_>) -> Vec<u8> {
     loop {
         assert!(is_ready_within(STUCK, descriptor, PollFlags::IN), "asleep");

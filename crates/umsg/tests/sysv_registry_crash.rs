@@ -1,5 +1,5 @@
-//! A real SIGKILL at every step of making, changing and removing a System V queue, and what others find afterwards: the dead
-//! process's user, and strangers that may not remove its files.
+//! A real SIGKILL at every step of making, changing and removing a System V queue, and the view of other processes afterwards: those of the same
+//! user, and those of users that may not remove its files.
 
 mod support;
 

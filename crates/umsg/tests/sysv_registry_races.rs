@@ -442,7 +442,7 @@ fn a_child_that_is_forked_while_the_lock_is_held_does_not_keep_it() {
     });
 }
 
-/// Makes, finds, uses and removes queues of a few keys; whatever it meets has to make sense.
+/// Makes, finds, uses and removes queues of a few keys; each result has to be a possible one.
 fn live(place: &Place, seed: u64, mut goes_on: impl FnMut() -> bool) {
     let mut random = Random::new(seed);
     while goes_on() {

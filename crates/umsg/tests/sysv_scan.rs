@@ -1,4 +1,4 @@
-//! Sums and lists of System V queues, asked for again and again: what is kept between the calls is never out of date.
+//! Sums and lists of System V queues, asked for again and again: the data that a process keeps between the calls are never out of date.
 
 mod support;
 
@@ -138,8 +138,7 @@ fn sums_of_an_unchanged_namespace_are_known_until_a_change() {
     });
 }
 
-/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. `kept` returns what it
-/// knows.
+/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. `kept` returns its knowledge.
 fn informed(case: impl FnOnce(&Place, &dyn Fn() -> Option<i32>)) {
     alone(|place| {
         // SAFETY: the process has one thread.

@@ -198,7 +198,7 @@ fn files_that_are_truncated_and_lengthened_at_random_crash_and_hang_no_process()
     println!("{rounds} rounds of 20 cuts among 4 processes");
 }
 
-/// Sends and receives with calls that must end in time, whatever they answer.
+/// Sends and receives with calls that must end in time, with any result.
 fn work(queue: &Queue, number: u64, time: Duration) {
     let mut random = Random::new(number);
     let mut buffer = vec![0; 20_000];

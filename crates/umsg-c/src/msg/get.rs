@@ -10,8 +10,8 @@ use crate::error::answer;
 ///
 /// `key` is a `key_t`, as ftok(3) makes them. `msgflg` is 0, to find a queue, or has these bits, which are those of `<sys/msg.h>`:
 ///
-/// - `IPC_CREAT`: create the queue if there is none of this key. The lowest nine bits of `msgflg` are its permission bits,
-///   whatever the umask: read is to receive, write to send.
+/// - `IPC_CREAT`: create the queue if there is none of this key. The lowest nine bits of `msgflg` are its permission bits; the umask does not
+///   change them. Read permission allows receiving, and write permission sending.
 /// - `IPC_EXCL`: with `IPC_CREAT`, fail if there is a queue of this key.
 ///
 /// With the key `IPC_PRIVATE`, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the

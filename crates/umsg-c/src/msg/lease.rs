@@ -114,8 +114,8 @@ pub unsafe extern "C" fn umsg_msg_lease(
 
 /// Removes a leased message of a System V queue for good.
 ///
-/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
-/// returns. The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
+/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
+/// The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 
 /// Returns a leased message to its System V queue.
 ///
-/// The message goes back to its place in the queue, and the next receiver gets it. The lease ends, whatever the call returns. The exceptions
+/// The message goes back to its place in the queue, and the next receiver gets it. The lease ends, even if the call fails. The exceptions
 /// are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
 
 /// Returns a leased message of a System V queue for a later delivery.
 ///
-/// As umsg_msg_return(3), but receivers get the message not before `delay` nanoseconds have passed, whatever the queue's retry delay
+/// As umsg_msg_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's retry delay
 /// (umsg_msgget_with(3)). Other messages are not delayed.
 ///
 /// # Return value

@@ -27,7 +27,7 @@ use std::time::SystemTime;
 use libc::{IPC_NOWAIT, c_int};
 use umsg::sysv::Until;
 
-/// The deadline of a call. With IPC_NOWAIT the call does not wait, whatever the time.
+/// The deadline of a call. With IPC_NOWAIT the call does not wait, and ignores the time.
 fn until(flags: c_int, deadline: Option<SystemTime>) -> Until {
     match deadline {
         _ if flags & IPC_NOWAIT != 0 => Until::Now,

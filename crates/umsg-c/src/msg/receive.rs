@@ -25,7 +25,7 @@ use crate::time;
 /// - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
 ///
 /// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. If several calls wait for
-/// the same message, the call that has waited longest gets it. Receiving by type costs the same however many other messages wait.
+/// the same message, the call that has waited longest gets it. The number of other messages does not change the cost of receiving by type.
 ///
 /// A message that is longer than `msgsz` stays in the queue and the call fails; with `MSG_NOERROR` it is received, and its rest
 /// is lost. With `MSG_COPY` and `IPC_NOWAIT`, `msgtyp` is a number in order of arrival, from 0, and the message is copied and stays;

@@ -39,7 +39,7 @@ use umsg::ring::Until;
 use self::send::UMSG_RING_NOWAIT;
 use crate::error::Failure;
 
-/// The deadline of a call. With UMSG_RING_NOWAIT the call does not wait, whatever the time.
+/// The deadline of a call. With UMSG_RING_NOWAIT the call does not wait, and ignores the time.
 fn until(flags: c_int, deadline: Option<SystemTime>) -> Result<Until, Failure> {
     match (flags, deadline) {
         (UMSG_RING_NOWAIT, _) => Ok(Until::Now),

@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A limit of this process's from now on; what it was. */
+/* Sets a limit of this process, and returns the previous one. */
 static rlim_t limited(int resource, rlim_t soft)
 {
     struct rlimit limit;

@@ -1,6 +1,6 @@
 //! mq_notify: the process is notified when a message arrives at the empty queue.
 //!
-//! A child of vfork(2) shares its parent's memory, and registers or withdraws its parent. A look at the process id would keep it from that,
+//! A child of vfork(2) shares its parent's memory, and registers or withdraws its parent. A check of the process id would keep it from that,
 //! and take as long as the rest of the call. POSIX permits such a child no call but exec and _exit.
 
 use std::ffi::c_int;

@@ -137,7 +137,8 @@ impl Call {
         match adopt::adopt_queue(self.fd)? {
             // SAFETY: by this function's contract.
             Some(held) => unsafe { self.send_to(held, deadline) },
-            // SAFETY: by this function's contract. A queue of the kernel's, or no queue: the kernel will tell.
+            // SAFETY: by this function's contract. The descriptor belongs to a queue of the kernel, or to no queue: the kernel returns the right
+            // error.
             None => unsafe {
                 let outcome = next::mq_timedsend(
                     self.fd,

@@ -194,7 +194,7 @@ mod tests {
         ];
         // SAFETY: the first part is the array, the second is refused.
         assert_eq!(unsafe { copy(b"abcde", &parts) }, 2);
-        // SAFETY: the only part is refused.
+        // SAFETY: the call has one part, which the function refuses.
         assert_eq!(unsafe { copy(b"abcde", &parts[1..]) }, -1);
         // SAFETY: as above.
         assert_eq!(unsafe { copy(b"", &parts[1..]) }, 0);

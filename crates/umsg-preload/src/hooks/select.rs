@@ -295,7 +295,7 @@ fn ones(word: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// More than a million microseconds are seconds. `None` for an invalid time.
+/// Each million microseconds counts as a second. `None` for an invalid time.
 fn duration_of(time: timeval) -> Option<Duration> {
     let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
     seconds.checked_add(Duration::from_micros(u64::try_from(time.tv_usec).ok()?))

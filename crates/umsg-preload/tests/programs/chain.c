@@ -1,4 +1,4 @@
-/* Another preloaded library that stands in front of libc, and says what passed through it. */
+/* Another preloaded library in front of libc, which reports the calls that passed through it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Uses a file and a queue, and asks the other preloaded library what it saw. */
+/* Uses a file and a queue, and asks the other preloaded library for the calls that it saw. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-/* What a queue's descriptor is to functions that know nothing of queues. */
+/* The behaviour of a queue's descriptor in functions for files. */
 #include "check.h"
 #include <sys/mman.h>
 #include <sys/uio.h>

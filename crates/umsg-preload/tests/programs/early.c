@@ -1,4 +1,4 @@
-/* A library whose constructor runs before the drop-in's, and does there what a program does later. */
+/* A library whose constructor runs before the drop-in's, and makes the calls that a program makes later. */
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <mqueue.h>

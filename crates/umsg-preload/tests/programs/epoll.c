@@ -1,4 +1,4 @@
-/* Queues' descriptors in epoll: levels, edges, and what becomes of a registration. */
+/* Queues' descriptors in epoll: levels, edges, and the ends of registrations. */
 #include "check.h"
 #include "cancelled.h"
 #include <poll.h>
@@ -397,7 +397,7 @@ static int free_descriptors(void) {
     return count;
 }
 
-/* What the library opens for itself is not in the way: neither of the lowest numbers, nor of a program that closes all. */
+/* The library's own descriptors leave the lowest numbers free, and survive a program that closes all descriptors. */
 CASE(a_program_that_closes_everything_else_keeps_polling) {
     closefrom(3);
     start(2);

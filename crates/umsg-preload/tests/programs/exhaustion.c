@@ -4,7 +4,7 @@
 #include <sys/msg.h>
 #include <sys/resource.h>
 
-/* A limit of this process's from now on; what it was. */
+/* Sets a limit of this process, and returns the previous one. */
 static rlim_t limited(int resource, rlim_t soft) {
     struct rlimit limit;
     EXPECT(getrlimit(resource, &limit) == 0);

@@ -1,4 +1,4 @@
-/* Compiled with _FORTIFY_SOURCE, calls what that puts in place of mq_open, read, pread, readlink, poll and ppoll. */
+/* Compiled with _FORTIFY_SOURCE, calls the functions that the compiler then takes for mq_open, read, pread, readlink, poll and ppoll. */
 #include "check.h"
 #include <poll.h>
 

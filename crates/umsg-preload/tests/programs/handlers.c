@@ -310,7 +310,7 @@ CASE(a_bus_error_that_is_the_programs_own_reaches_its_handler) {
     EXPECT(!"beyond the end of a file");
 }
 
-/* What a child does with a queue of its own. */
+/* The calls of a child on a queue of its own. */
 static int ending(void (*work)(void)) {
     int status;
     pid_t child = fork();
@@ -349,7 +349,7 @@ CASE(a_queue_whose_file_is_cut_short_is_an_error) {
     EXPECT(runs == 0);
 }
 
-/* What a program does that has had no queue so far. */
+/* The calls of a program that has had no queue so far. */
 CASE(the_first_open_of_a_program) {
     mqd_t first = mq_open(getenv("QUEUE"), O_RDWR | O_NONBLOCK);
     struct mq_attr attributes;
@@ -419,7 +419,7 @@ CASE(a_vfork_child_that_opens_a_queue_leaves_its_parent_guarded) {
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADMSG);
 }
 
-/* What keeps a call waiting, until the handler of SIGALRM takes it away 0.1 s later. */
+/* The state in which a call waits. The handler of SIGALRM ends this state 0.1 s later. */
 static volatile unsigned *held_word;
 static int held_file = -1;
 

@@ -1,4 +1,4 @@
-/* What the programs use and musl 1.2.3 lacks. Descriptors are closed one by one, as a program for musl closes them. */
+/* Functions that the programs use and musl 1.2.3 lacks. Descriptors are closed one by one, as a program for musl closes them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>

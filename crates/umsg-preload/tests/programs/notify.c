@@ -55,7 +55,7 @@ static void drain(mqd_t queue) {
     while (count(queue)) receive_one(queue);
 }
 
-/* What read() says. */
+/* The result of read(). */
 static void expect_registered(mqd_t queue, int how, int signal, int pid) {
     char text[100] = "", expected[100];
     lseek(queue, 0, SEEK_SET);
@@ -464,7 +464,7 @@ CASE(a_stopped_process_finds_the_signal_when_it_goes_on) {
     EXPECT(waitpid(child, &status, 0) == child && WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR1);
 }
 
-/* What a thread of SIGEV_THREAD finds. */
+/* The observations of a thread of SIGEV_THREAD. */
 static atomic_int called, in_thread;
 static pthread_t main_thread;
 static size_t stack_size;
@@ -541,7 +541,7 @@ CASE(a_thread_has_the_attributes_asked_for) {
 static mqd_t again_queue;
 static atomic_int received;
 
-/* As programs do it: register again, then take what is there. */
+/* As programs do it: register again, then receive all messages. */
 static void receive_all(union sigval value) {
     struct sigevent event = by_thread(receive_all, value.sival_ptr, NULL);
     mq_notify(again_queue, &event);
@@ -626,7 +626,7 @@ CASE(threads_are_started_in_a_forked_child) {
     wait_for_calls(1);
 }
 
-/* glibc's thread of the parent takes what is the child's. */
+/* glibc's thread of the parent takes the child's notification. */
 CASE(threads_are_started_in_a_child_of_a_process_that_had_some) {
     mqd_t queue = create(O_RDWR, 4);
     struct sigevent event = by_thread(inquire, &event, NULL);

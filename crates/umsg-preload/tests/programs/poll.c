@@ -21,7 +21,7 @@ static void receive_one(mqd_t queue) {
     EXPECT(mq_receive(queue, buffer, 16, NULL) >= 0);
 }
 
-/* What poll says at once, with a time-out of zero and with one that does not matter. */
+/* The immediate result of poll, with a time-out of zero and with a long one. */
 static short ready(int descriptor, short events) {
     struct pollfd one = {descriptor, events, -1}, again = {descriptor, events, -1};
     int found = poll(&one, 1, 0);
@@ -572,7 +572,7 @@ static long take_until_told_to_stop(mqd_t queue, int set) {
     return received;
 }
 
-/* What the parent had polled before, and what it had registered, is the child's too. */
+/* The child inherits the doorbells and the registrations of its parent. */
 CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
     enum { MESSAGES = 2000, WAYS = 4 };
     for (int way = 0; way < WAYS; way++) {
@@ -618,7 +618,7 @@ CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
     }
 }
 
-/* What the library has at numbers that the program wants it does without. */
+/* If the program takes the number of a descriptor of the library, the library goes on without that descriptor. */
 static void take_numbers(int file) {
     for (int number = 400; number < 900; number++) {
         EXPECT(dup2(file, number) == number);

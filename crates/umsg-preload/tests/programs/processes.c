@@ -48,7 +48,7 @@ CASE(a_grandchild_of_a_bare_fork_shares_the_descriptor) {
     EXPECT(count(queue) == 3);
 }
 
-/* What a program does that is started with an open queue: run by the two cases below. */
+/* The calls of a program that is started with an open queue; the two cases below run it. */
 CASE(use_inherited) {
     mqd_t queue = atoi(getenv("QUEUE"));
     char text[100];

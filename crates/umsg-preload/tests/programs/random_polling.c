@@ -1,4 +1,4 @@
-/* Random operations on queues, their descriptors and epoll sets: `random_polling SEED COUNT` prints what each is answered. The same seed
+/* Random operations on queues, their descriptors and epoll sets: `random_polling SEED COUNT` prints the answer to each. The same seed
  * makes the same operations, on the kernel's queues and on umsg's. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -102,7 +102,7 @@ static void do_one(long step, int is_child) {
     case 1: close_or_duplicate(); break;
     case 2: case 3: case 4: send_or_receive(); break;
     case 5: poll_all(); break;
-    /* What a child registers itself is gone with it, unless its parent had a doorbell by then. */
+    /* The registrations of a child end with the child, except if its parent had a doorbell by then. */
     case 6: case 7: if (!is_child) change_set(step); break;
     case 8: ask_set(); break;
     case 9: unlink_queue(); break;

@@ -90,7 +90,7 @@ CASE(each_queue_is_new) {
     }
 }
 
-/* A queue of this name that exists: attributes, and what it is opened for. */
+/* An existing queue of this name: its attributes, and the access with which it is opened. */
 static mqd_t make_as(int flags, mode_t mode, long depth, long size) {
     struct mq_attr attributes = {.mq_maxmsg = depth, .mq_msgsize = size};
     mqd_t queue = mq_open(name(), flags | O_CREAT, mode, &attributes);
@@ -186,7 +186,7 @@ CASE(a_forked_child_makes_queues_of_its_own) {
     expect_text(queue, "child");
     take_away(queue);
     warm_up();
-    /* The child finds what its parent keeps for the next queue. */
+    /* The child finds the segment that its parent keeps for the next queue. */
     pid_t pid = fork();
     if (pid == 0) {
         EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);

@@ -183,7 +183,7 @@ static void send_and_receive_typed(void) {
     msgrcv(id, &message, sizeof message.bytes, 0, IPC_NOWAIT);
 }
 
-/* What comes after a peer was killed that did the same, many times. */
+/* The calls after the death of a peer that made the same calls, many times. */
 static void after_kills(const char *name, void (*work)(void)) {
     int most = 0;
     for (int kills = 0; kills < 60; kills++) {

@@ -10,7 +10,7 @@ struct letter {
     unsigned long sender, number;
 };
 
-/* What one of the three has sent and received. */
+/* The messages that one of the three has sent and received. */
 struct tally {
     unsigned long sent, received[SENDERS], sums[SENDERS];
 };

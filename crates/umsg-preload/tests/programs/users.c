@@ -141,7 +141,7 @@ static void send_one(void) {
     EXPECT(queue >= 0 && mq_send(queue, "x", 1, 0) == 0);
 }
 
-/* Mode 0622: anybody sends, and only the owner receives; 0666: others receive what others sent. */
+/* Mode 0622: all users send, and only the owner receives; 0666: users receive messages of other users. */
 static void wait_for_a_stranger(void) {
     char buffer[16];
     mqd_t queue = mq_open(queue_name, O_RDONLY);

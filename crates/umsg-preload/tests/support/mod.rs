@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
-/// Returns the time that a program may run before it counts as stuck: beyond what it was asked to take.
+/// Returns the time after which a program counts as stuck; it is longer than the time that the test asked for.
 fn patience() -> Duration {
     let asked = std::env::var("UMSG_SIGNAL_SECONDS").ok();
     let asked = asked.and_then(|seconds| seconds.parse().ok()).unwrap_or(0);
@@ -78,7 +78,7 @@ pub fn finish(command: &mut Command) -> Output {
     run::finish_within(command, patience())
 }
 
-/// Runs a program that must succeed, and returns what it wrote.
+/// Runs a program that must succeed, and returns its output.
 pub fn succeed(command: &mut Command) -> String {
     run::succeed_within(command, patience())
 }
@@ -101,8 +101,7 @@ pub fn holds_on_umsg(program: &str, case: &str) {
     succeed(namespace.command(compile(program)).arg(case));
 }
 
-/// Runs one case of a program of cases on the kernel's queues, if there are any, and then on umsg's: what the test expects is
-/// what the kernel does.
+/// Runs one case of a program of cases on the kernel's queues, if the system has them, and then on umsg's: the test expects the kernel's behaviour.
 pub fn holds_on_both(program: &str, case: &str) {
     if kernel_has_queues() {
         succeed(Command::new(compile(program)).arg(case));
@@ -118,7 +117,7 @@ macro_rules! cases_on_both {
     };
 }
 
-/// As [`cases_on_both`], for what only umsg can do or what only matters to it.
+/// As [`cases_on_both`], for cases that only umsg supports or that matter only for umsg.
 #[macro_export]
 macro_rules! cases_on_umsg {
     ($program:literal: $($case:ident),* $(,)?) => {

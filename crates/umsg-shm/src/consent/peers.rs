@@ -112,7 +112,7 @@ pub(crate) fn raise(asked: &Asked, sender: (u32, u32)) -> bool {
     match met.raise(asked, sender) {
         Ok(is_raised) => is_raised,
         Err(_) => {
-            // It has ended, or this process may not signal it any more.
+            // The process has ended, or this process may not signal it any more.
             *place = None;
             false
         }
@@ -145,7 +145,7 @@ impl Met {
 
     /// The helper thread, unless the program has closed its descriptor.
     fn helper(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: the descriptor with this number, whichever it is now, is only inspected before it is known.
+        // SAFETY: any descriptor may have this number now. Until it is known, it is only inspected.
         let helper = unsafe { BorrowedFd::borrow_raw(self.helper) };
         let is_still = fstat(helper).is_ok_and(|now| (now.st_dev, now.st_ino) == self.file);
         is_still.then_some(helper)
@@ -171,7 +171,7 @@ impl Drop for Met {
 /// Finds the consents of a process that is registered, for its next notification. The caller holds no lock.
 ///
 /// # Blocking
-/// Never: no file is asked that another process could serve.
+/// Never: the function reads no file that another process serves.
 #[cold]
 pub fn meet(asked: &Asked) {
     if asked.shown.place == 0 || asked.pid == thread::current().pid() || cfg!(miri) {

@@ -340,8 +340,9 @@ impl Doorbell {
         }
     }
 
-    /// Runs `lack` from time to time, for a helper that keeps the time. `lack` returns whether processes poll without a helper, and shows these what to
-    /// look for. Returns the next time. The pauses double. After no process was found, there is no next time: later pollers have a helper from the
+    /// Runs `lack` from time to time, for a helper that keeps the time. `lack` returns whether processes poll without a helper, and shows these
+    /// processes the events to look for. Returns the next time. The pauses double. After no process was found, there is no next time: later pollers
+    /// have a helper from the
     /// beginning.
     pub(crate) fn look_for_lack(&self, now: u64, lack: impl FnOnce() -> bool) -> u64 {
         // Relaxed: read and written by one helper, under the queue's lock.

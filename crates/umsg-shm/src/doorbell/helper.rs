@@ -74,7 +74,8 @@ impl Feed {
 
 /// A queue that a helper serves: it has its own mapping, which stays when a handle is closed.
 pub(crate) trait Hears: Send + Sync {
-    /// Does what is due. Returns the time of the next look, as a reading of the monotonic clock in nanoseconds; [`u64::MAX`] for never.
+    /// Takes the steps that are due. Returns the time of the next check, as a reading of the monotonic clock in nanoseconds; [`u64::MAX`] for
+    /// never.
     fn pass_time(&self) -> u64;
     /// Shows the level. Returns the value to sleep on; None if the lock could not be taken.
     fn hear(&self, feed: &Feed) -> Option<u32>;
@@ -93,7 +94,7 @@ struct Entry {
     watch: Arc<Watch>,
     /// The value of the word until the helper is called.
     value: u32,
-    /// The time of the next look, which needs no call; [`u64::MAX`] for never.
+    /// The time of the next check, which needs no call; [`u64::MAX`] for never.
     look_at: u64,
     /// The lock could not be taken: the helper tries again.
     is_late: bool,
@@ -301,13 +302,13 @@ impl Service {
         })
     }
 
-    /// Shows the present level, or looks at the time.
+    /// Shows the present level, or checks the time.
     fn serve(mut self) {
         let Some(watch) = &self.watch else { return };
         match &watch.feed {
             Some(feed) => self.heard = watch.queue.hear(feed),
             None => {
-                // Acquire: the look comes after the calls before it.
+                // Acquire: this check sees the effects of the calls before it.
                 self.heard = Some(watch.queue.calls().load(Ordering::Acquire));
                 self.look_at = watch.queue.pass_time();
             }
@@ -351,7 +352,7 @@ impl Helper {
         }
     }
 
-    /// Serves the called entries and those that are due, and collects the words to sleep on. Returns their number, and the time of the next look.
+    /// Serves the called entries and those that are due, and collects the words to sleep on. Returns their number, and the time of the next check.
     fn look(&'static self, words: &mut [(*mut u32, u32)]) -> (usize, u64) {
         let (mut len, mut look_at) = (1, u64::MAX);
         let Some(table) = existing() else {

@@ -1,4 +1,4 @@
-//! The doorbell: a descriptor that shows an event loop what a queue in memory is ready for.
+//! The doorbell: a descriptor that shows an event loop whether a queue in memory is ready for a receive or a send.
 //!
 //! The doorbell is a FIFO that the processes of one user share. The kernel itself notifies all pollers, including processes that received the
 //! descriptor and know nothing of queues.
@@ -60,7 +60,7 @@ pub(crate) const FULL: u32 = 4;
 pub(crate) const LEVELS: u32 = 1;
 /// A process wants an edge after each send and receive while the queue has messages.
 pub(crate) const MESSAGES: u32 = 2;
-/// The same while the queue has room.
+/// A process wants an edge after each send and receive while the queue has room.
 pub(crate) const ROOM: u32 = 4;
 
 /// A helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. The call clears the flag.
@@ -74,12 +74,12 @@ pub(crate) const MESSAGES_LATER: u32 = 1;
 pub(crate) const ROOM_LATER: u32 = 2;
 
 /// The level shows a message until a call finds none: time or a death may bring messages from now on, and processes poll without a helper that
-/// looks. The call that finds none starts the helper of its process.
+/// checks the queue. The call that finds none starts the helper of its process.
 pub(crate) const LOOK_FOR_MESSAGES: u32 = 32;
 /// The same for room.
 pub(crate) const LOOK_FOR_ROOM: u32 = 64;
 
-/// The helpers that keep the time look once a slice, because a process holds a message or room and may die.
+/// The helpers that keep the time check the queue once a slice, because a process holds a message or room and may die.
 pub(crate) const SLICES: u32 = 128;
 
 /// Returns whether a helper was called after it read `value` in [`Words::calls`].

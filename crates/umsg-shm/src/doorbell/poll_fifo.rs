@@ -122,7 +122,7 @@ impl PollFifo<'_> {
         file_lock::is_forbidden(self.file(), Lock::Exclusive).unwrap_or(false)
     }
 
-    /// Sets the number of packets, whatever the FIFO holds.
+    /// Sets the number of packets. The FIFO may hold any number before.
     pub(crate) fn hold(&self, packets: u32) {
         self.adjust(packets);
         // Other processes may have written longer packets, or changed the size.

@@ -253,7 +253,7 @@ impl Ringer<'_> {
         self.words.rung_on.get() == cpu::current() as u32 + 1
     }
 
-    /// Shows the present level after a death under the lock, whatever the FIFO holds.
+    /// Shows the present level after a death under the lock. The FIFO may hold any number of packets before.
     pub(crate) fn mend(&self, _: ReceiverHeld<'_>, now: Level) {
         self.hold(now, true);
     }
@@ -385,23 +385,23 @@ impl Ringer<'_> {
         }
     }
 
-    /// Calls the helpers that keep the time: the next time at which they have to look may have changed.
+    /// Calls the helpers that keep the time: the time of their next check may have changed.
     pub(crate) fn call_timekeepers(&self, _: ReceiverHeld<'_>) {
         if self.watched.get() != 0 {
             self.call(0);
         }
     }
 
-    /// Makes the helpers that keep the time look once a slice, from now on.
+    /// Makes the helpers that keep the time check the queue once a slice, from now on.
     pub(crate) fn ask_for_slices(&self, receiving: ReceiverHeld<'_>) {
         if self.watched.get() & SLICES == 0 {
-            // A process that dies in between has called. The helper that looks sets the flag.
+            // A process that dies in between has called. The helper that checks the queue sets the flag.
             self.call_timekeepers(receiving);
             self.note_slices(receiving, true);
         }
     }
 
-    /// Notes whether the helpers that keep the time look once a slice.
+    /// Notes whether the helpers that keep the time check the queue once a slice.
     pub(crate) fn note_slices(&self, _: ReceiverHeld<'_>, are: bool) {
         match self.watched.get() {
             0 => {}
@@ -420,7 +420,7 @@ impl Ringer<'_> {
             }
     }
 
-    /// Shows processes that poll without a helper what time or a death may bring. `now` is the level before.
+    /// Shows processes that poll without a helper the events that time or a death may bring. `now` is the level before.
     pub(crate) fn ask_to_look(&self, receiving: ReceiverHeld<'_>, later: u32, now: Level) {
         let flags = later * LOOK_FOR_MESSAGES;
         let [messages, room] = looks_for(flags);
@@ -428,13 +428,13 @@ impl Ringer<'_> {
         self.watched.set(self.watched.get() | flags);
     }
 
-    /// Adds what processes without a helper are shown to a queue's numbers of messages and of room.
+    /// Adds the events that processes without a helper are shown to a queue's numbers of messages and of room.
     pub(crate) fn with_looks(&self, messages: u64, room: u64) -> Level {
         let looks = looks_for(self.watched.get()).map(u64::from);
         Level::new(messages.max(looks[0]), room.max(looks[1]))
     }
 
-    /// Shows processes without a helper nothing more, because a call has looked.
+    /// Ends the level for processes without a helper, because a call has checked the queue.
     pub(crate) fn has_looked(&self, _: ReceiverHeld<'_>) {
         let flags = LOOK_FOR_MESSAGES | LOOK_FOR_ROOM;
         self.watched.set(self.watched.get() & !flags);

@@ -84,7 +84,8 @@ pub(crate) trait Watched {
     /// Returns the changes that the death of a holder may bring at present.
     fn held(&self, receiving: ReceiverHeld<'_>) -> u32;
 
-    /// Returns whether time or a death alone may bring pollers messages, room or the end: then a helper looks for each process that polls.
+    /// Returns whether time or a death alone may bring pollers messages, room or the end: then a helper checks the queue for each process that
+    /// polls.
     fn needs_time(&self) -> bool {
         self.keeps_time() || self.later() != 0
     }
@@ -110,13 +111,13 @@ pub(crate) trait Watched {
         self.set_later(receiving, new);
     }
 
-    /// Notes what is held when a process begins to poll. Returns whether the process needs a helper that keeps the time.
+    /// Notes the held messages and reservations when a process begins to poll. Returns whether the process needs a helper that keeps the time.
     fn begin_to_watch(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.note_later(receiving, self.held(receiving));
         self.needs_time()
     }
 
-    /// Returns whether the helper that looks now has to look once a slice, because a holder may die. Otherwise the next holder calls it.
+    /// Returns whether the present helper has to check the queue once a slice, because a holder may die. Otherwise the next holder calls it.
     fn needs_slices(&self, receiving: ReceiverHeld<'_>) -> bool {
         let is_held = self.held(receiving) != 0;
         self.ringer().note_slices(receiving, is_held);
@@ -176,10 +177,10 @@ mod polled {
             change: impl FnOnce(ReceiverHeld<'_>) -> T,
         ) -> io::Result<T>;
 
-        /// Returns the time of the monotonic clock, in nanoseconds, at which a look finds a message due or a time limit over; [`u64::MAX`] for never.
+        /// Returns the time of the monotonic clock, in nanoseconds, at which a message becomes due or a time limit ends; [`u64::MAX`] for never.
         fn next_due(&self) -> u64;
 
-        /// Does what is due, and returns the time of the monotonic clock, in nanoseconds, at which the next step may be due;
+        /// Takes the steps that are due, and returns the time of the monotonic clock, in nanoseconds, at which the next step may be due;
         /// [`u64::MAX`] for never.
         fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64>;
 
@@ -221,7 +222,8 @@ mod polled {
             }
         }
 
-        /// Returns when a helper that keeps the time has to look next, on the monotonic clock in nanoseconds; [`u64::MAX`] for never. `is_left`
+        /// Returns the time of the next check by a helper that keeps the time, on the monotonic clock in nanoseconds; [`u64::MAX`] for never.
+        /// `is_left`
         /// says whether the end of a producer may end the stream.
         fn next_look(&self, receiving: ReceiverHeld<'_>, is_left: bool) -> u64 {
             let now = clock::monotonic();
@@ -233,8 +235,8 @@ mod polled {
                 .min(self.look_for_lack(receiving, now))
         }
 
-        /// Shows processes that still poll without a helper what they have to look for. Another process may have looked before they ran. Returns when
-        /// to do so next.
+        /// Shows processes that still poll without a helper the events to look for. Another process may have checked the queue before they ran.
+        /// Returns the time of the next such call.
         fn look_for_lack(&self, receiving: ReceiverHeld<'_>, now: u64) -> u64 {
             if self.keeps_time() {
                 return u64::MAX;
@@ -270,7 +272,7 @@ mod polled {
             let now = clock::monotonic();
             let deadline = Deadline::Monotonic(now + helper::PATIENCE);
             match self.look_at_time(thread::current(), deadline) {
-                // The coarse clock, which decides what is due, may lag.
+                // The coarse clock, which decides whether a message is due, may lag.
                 Ok(at) => at.max(now + helper::PATIENCE / 10),
                 Err(Errno::INVAL | Errno::BADMSG) => u64::MAX,
                 Err(_) => now + helper::PATIENCE,

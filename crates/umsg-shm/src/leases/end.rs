@@ -23,7 +23,7 @@ impl LeaseRoots {
         due != 0 && due <= now
     }
 
-    /// Returns the reading of the monotonic clock, in nanoseconds, at which a look at the leases finds the next one over; [`u64::MAX`] for none.
+    /// Returns the reading of the monotonic clock, in nanoseconds, at which the next lease ends; [`u64::MAX`] for none.
     #[cfg(not(loom))]
     pub(crate) fn next_look(&self) -> u64 {
         // Relaxed: as above.
@@ -35,7 +35,7 @@ impl LeaseRoots {
 
     /// Returns the changes that time or a death alone may bring, as far as they are noted.
     pub(crate) fn later(&self) -> u32 {
-        // Relaxed: under the lock; elsewhere a hint to look at the time.
+        // Relaxed: under the lock; elsewhere a hint to read the clock.
         self.later.load(Ordering::Relaxed)
     }
 

@@ -253,7 +253,7 @@ impl Lock {
 
     /// Sets WAITERS in a held lock, which tells the owner to wake a thread. Returns false if the word has changed.
     pub(super) fn add_waiters(&self, word: u64) -> bool {
-        // Release: the owner finds what `sleep_inherited` has stored.
+        // Release: the owner sees the words that `sleep_inherited` has stored.
         let (success, failure) = (Ordering::Release, Ordering::Relaxed);
         let marked = with_low(word, word as u32 | WAITERS);
         let added = self.word.compare_exchange(word, marked, success, failure);

@@ -14,7 +14,7 @@ const KEEP_TIME: u32 = 1 << 31;
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
-    /// The threads of the first `among` nodes are woken. The flag [`KEEP_TIME`] is beside the number, so that one look tells whether there is
+    /// The threads of the first `among` nodes are woken. The flag [`KEEP_TIME`] is beside the number, so that one read shows whether there is
     /// anything to do.
     among: u32,
     fired: Option<Fired>,

@@ -88,7 +88,7 @@ impl Liveness for Memory {
         self.file.is_private()
     }
 
-    /// The address of the locks, which would show this, is not known here.
+    /// The address of the locks would show this, but is unknown here.
     fn is_plain(&self) -> bool {
         false
     }

@@ -1,8 +1,8 @@
 //! Death at a crash point; and the turnstile, which lets every order of such points be tried.
 //!
-//! Of the accesses to a word loom remembers the last one only. A thread that reads a word and then stores to it, as
-//! every owner of a cursor does, thereby hides from loom that its store competes with what others have read before,
-//! and an order is never tried. So the threads of a model touch one more word at each step of theirs: relaxed, which
+//! Of the accesses to a word loom remembers the last one only. Each owner of a cursor reads a word and then stores to it. This read hides from loom
+//! that the store competes with earlier reads of other threads. So loom omits one order. So the threads of a model touch one more word at each step
+//! of theirs: relaxed, which
 //! orders nothing for the model's memory, but makes loom try the steps in every order.
 
 use super::thread;

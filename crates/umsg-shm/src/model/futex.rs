@@ -142,7 +142,7 @@ pub(super) fn lie_down(tid: u32, address: usize, timed: bool) {
         world.pass_time();
         !world.overslept.contains(&tid)
     });
-    // No other process ran since the look at the word: a process that takes us off the list finds us parked.
+    // No other process ran since the read of the word: a process that takes this thread off the list finds it parked.
     if parks {
         loom::thread::park();
     }

@@ -30,7 +30,7 @@ pub fn wait_for_owner(word: &AtomicU32, _: Deadline) -> Result<(), NotTaken> {
                 tid if tid == me.tid() => return Err(NotTaken::Own),
                 _ if now & WAITERS == 0 && word.replace(now, now | WAITERS).is_err() => continue,
                 tid if world::has_died(tid) => return Err(NotTaken::NoThread),
-                // No other process ran since the look at the word: it dies later.
+                // No other process ran since the read of the word: the owner dies later.
                 _ => break,
             }
         }

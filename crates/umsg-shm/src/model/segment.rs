@@ -44,8 +44,8 @@ fn some<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Segment {
-    /// A queue of up to `max_messages`, with `slots` in circulation and the shortest ring that holds them (of 2
-    /// entries at least): what `segment::create` does.
+    /// A queue of up to `max_messages`, with `slots` in circulation and the shortest ring that holds them (of 2 entries at least), as
+    /// `segment::create` makes it.
     pub fn new(max_messages: usize, slots: usize) -> Segment {
         let layout = Layout::new(max_messages, 8);
         let segment = Segment {
@@ -63,7 +63,7 @@ impl Segment {
             cells: some(layout.slots),
             links: some(layout.slots),
         };
-        // Backwards, so that an entry that was never written is not right by chance.
+        // In reverse order, so that an entry that was never written has the right value in no case.
         for slot in 0..slots {
             segment.ring[slot].store((slots - 1 - slot) as u32, Ordering::Relaxed);
         }
@@ -80,7 +80,7 @@ impl Segment {
         self.policy = policy;
     }
 
-    /// It has no place.
+    /// A model's segment has no place.
     pub fn namespace(&self) -> Option<&()> {
         None
     }

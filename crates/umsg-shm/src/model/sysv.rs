@@ -74,7 +74,7 @@ impl Segment {
         segment
     }
 
-    /// It has no place.
+    /// A model's segment has no place.
     pub fn namespace(&self) -> Option<&()> {
         None
     }

@@ -264,7 +264,7 @@ pub fn is_process_stopped(_pid: u32) -> bool {
     false
 }
 
-/// One user.
+/// All processes of a model belong to one user.
 pub fn real_user(_pid: u32) -> u32 {
     0
 }

@@ -10,7 +10,7 @@ pub fn monotonic() -> u64 {
     thread::with_current(|me| me.map_or(thread::BEGINNING, |me| me.now.get()))
 }
 
-/// The same.
+/// The same clock.
 pub fn monotonic_coarse() -> u64 {
     monotonic()
 }

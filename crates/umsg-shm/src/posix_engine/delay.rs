@@ -5,7 +5,7 @@
 //! messages held, a sender, and a blocked receiver, which sleeps until the first message is due at most.
 //!
 //! A returned message goes back to its place in its priority. A message that was sent for a later time takes its place behind the messages
-//! of its priority that were sent until then, and before those that are sent later: a send stores what is due before it publishes its own
+//! of its priority that were sent until then, and before those that are sent later: a send stores all due messages before it publishes its own
 //! message. While a message is delayed, the bit `DELAYED` of the attention word asks senders to look at the time. A send tests this bit
 //! together with the bits of pollers and of a closed queue, so a queue without delayed messages pays nothing. The bit needs no second lock,
 //! unlike the others: a send that begins after the due time begins long after the store to the bit.
@@ -60,12 +60,12 @@ impl Engine {
         self.segment().fixed().leases.limit(record, until);
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) != 0 {
-            // A receiver that sleeps for a whole slice computes its sleep anew.
+            // A receiver that sleeps for a whole slice computes its sleep again.
             wakes.add_everybody(waiters.usable());
         }
     }
 
-    /// Sets the bit that asks senders to look at the time, as long as a message is delayed.
+    /// Sets the bit that asks senders to read the clock, as long as a message is delayed.
     pub(super) fn note_delayed(&self, receiving: ReceiverHeld<'_>) {
         // Relaxed: under the receiver lock.
         let delayed = self

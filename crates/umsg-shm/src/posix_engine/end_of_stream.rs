@@ -110,7 +110,7 @@ impl Engine {
     pub(super) fn refusal(&self, end: End) -> Refused {
         match end {
             End::Abandoned if self.is_send_closed() => Refused::Closed,
-            // A sender of a ring that gets a time-out looks for the reason.
+            // A sender of a ring finds the reason after a time-out.
             end => end.refused(Refused::TimedOut),
         }
     }

@@ -260,7 +260,7 @@ mod tests {
             lower in prop::collection::btree_set(0..50_u16, 1..6),
             word in any::<u32>(),
         ) {
-            // The highest priority always has messages. So does each lower one, whatever the state was.
+            // The highest priority always has messages. So does each lower one, in any previous state.
             let in_use: Vec<usize> = lower.iter().map(|&priority| priority.into()).chain([60]).collect();
             let below = |priority| in_use.iter().rev().copied().find(|&lower| lower < priority);
             let mut turn = Turn::of_word(word);

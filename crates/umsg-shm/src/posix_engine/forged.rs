@@ -1,4 +1,4 @@
-//! Forged words: whatever a peer writes in a segment, every call with a deadline ends, and none crashes.
+//! Forged words: a peer may write anything in a segment; each call with a deadline still ends, and no call crashes.
 
 use super::{Engine, Refused};
 use crate::fault::Fault;

@@ -31,7 +31,7 @@ impl Engine {
         self.holds_any() || self.policy().time_to_live != 0
     }
 
-    /// Returns whether it is time to look at the holders and at expired messages.
+    /// Returns whether it is time to check the holders and expired messages.
     #[inline(always)]
     pub(super) fn may_reclaim(&self) -> bool {
         self.can_expire() && self.is_reclaim_due()

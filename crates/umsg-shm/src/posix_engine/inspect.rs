@@ -58,7 +58,7 @@ pub struct Seen {
     pub pid: u32,
     /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
     pub sent_at: u64,
-    /// The same clock when the time to live began: at the send, or when the message became due for which it was sent.
+    /// A reading of the same clock at the beginning of the time to live: at the send, or for a delayed message when it became due.
     pub lives_since: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,

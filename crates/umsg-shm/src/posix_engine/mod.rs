@@ -103,7 +103,7 @@ pub type Refused = waiters::wait::Refused<NoSlot>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSlot;
 
-/// A queue as the engine sees it. The engine is POSIX only in what the priority of a message means.
+/// A queue as the engine sees it. Only the meaning of a message's priority is special to POSIX.
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,

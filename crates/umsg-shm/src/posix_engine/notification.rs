@@ -251,7 +251,7 @@ impl Engine {
         self.set_registration(receiving, 0);
     }
 
-    /// Returns what to ask of the process of a record: whether it consents to its signal. None if there is nothing to ask, or
+    /// Returns the question to the process of a record: whether it consents to its signal. None if there is nothing to ask, or
     /// the process is this one.
     fn asked(&self, notice: &Notice) -> Option<Asked> {
         let (pid, _) = notice.owner();
@@ -318,7 +318,7 @@ impl Engine {
     }
 
     /// Waits until the fired registrations of this process are raised, after it received a message. In the kernel, the
-    /// signal is pending before its message can be received. A later signal would interrupt what the process does next.
+    /// signal is pending before its message can be received. A later signal would interrupt the next call of the process.
     #[cfg(not(loom))]
     #[cold]
     pub fn raise_fired(&self, me: &Thread) {
@@ -360,7 +360,7 @@ impl Engine {
     /// Finds the armed registration again after the death of a lock owner. Whether the queue was empty meanwhile is
     /// unknown: a superfluous notification is better than a missing one.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
-        // Nor is it known whether a signal was raised: its process raises it, at the end of its slice.
+        // It is also unknown whether the signal was raised. The process itself raises the signal, at the end of its slice.
         for (_, notice) in self.notices() {
             let word = notice.word();
             if word & STATE == RAISING {

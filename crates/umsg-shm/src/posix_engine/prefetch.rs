@@ -8,8 +8,8 @@
 //!    9           8      8      5                              2
 //! ```
 //!
-//! All of this is a guess: other processes receive as well, and messages of higher priority arrive. A wrong guess costs one
-//! line fetched in vain.
+//! All of this is a guess: other processes receive as well, and messages of higher priority arrive. A wrong guess costs one superfluous fetch of a
+//! line.
 
 use crate::posix_engine::Priorities;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

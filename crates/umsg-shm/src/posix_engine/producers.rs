@@ -23,7 +23,7 @@ impl Engine {
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             self.check_producers(receiving, me, wakes)?;
             if self.policy().close_with_producers {
-                // Before the record: a producer that dies in between leaves a record that senders look at.
+                // Before the record: a producer that dies in between leaves a record that senders check.
                 self.set_attention(receiving, COUNTED, COUNTED);
             }
             let producers = &self.segment().fixed().producers;
@@ -45,7 +45,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether all producers of an open queue have died: the next call that looks closes it.
+    /// Returns whether all producers of an open queue have died. The next call that checks this closes the queue.
     pub fn has_lost_producers(&self, me: &Thread) -> bool {
         let is_left = self.with_receiver_lock(me, Deadline::Passed, |receiving, _| {
             Ok(self.is_left(receiving))

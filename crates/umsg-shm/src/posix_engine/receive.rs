@@ -250,7 +250,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether the receiver must look under the lock although it sees no message. Reasons are a dead lock owner, an
+    /// Returns whether the receiver must check under the lock although it sees no message. Reasons are a dead lock owner, an
     /// offer to a dead or stopped receiver, and leases that may end.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0

@@ -1,4 +1,4 @@
-//! Repairs: the next owner of a lock restores what the dead owner left.
+//! Repairs: the next owner of a lock restores the data of the dead owner.
 //!
 //! A repair trusts the cursors of the ring, the stamps and marks of the cells, and the words of the nodes. It rebuilds
 //! everything else. A repair may be killed at any point: the lock is orphaned again, and the next owner starts over.
@@ -48,7 +48,7 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
         None => {}
     }
     sender.see_freed(sending, freed);
-    // KEPT: the next sender looks whether there is room, and whether a thread waits for it.
+    // KEPT: the next sender checks whether there is room, and whether a thread waits for it.
     sender.keep_room(sending, segment.layout().max_messages);
     if sender.is_arena_broken(sending) {
         arena::rebuild(segment, sending)?;
@@ -92,7 +92,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     Ok(())
 }
 
-/// Completes or ends every lease and reservation, and notes their slots. A lease record outranks whatever else names its slot.
+/// Completes or ends every lease and reservation, and notes their slots. A lease record takes precedence over all other places that name its slot.
 fn survey_holds(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -192,7 +192,7 @@ fn settle_nodes(
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
             }
-            // It is the turn of a batch: if its thread lives, the thread tries by itself.
+            // A batch has its turn: if the thread of the batch lives, this thread tries by itself.
             (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
                 node.list.set(List::None as u32)
             }

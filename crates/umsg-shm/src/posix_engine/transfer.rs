@@ -65,7 +65,7 @@ impl Origin {
         }
     }
 
-    /// Returns what an arrival keeps of the origin.
+    /// Returns the part of the origin that an arrival keeps.
     fn known(self) -> Origin {
         Origin {
             queue: self.queue & QUEUE,
@@ -80,7 +80,7 @@ pub struct Departure {
     pub handle: LeaseHandle,
     /// Another mover died at it: the message may have arrived.
     pub was_left: bool,
-    /// Its history, as far as this queue knows it. The caller adds the name of the source.
+    /// The history of the message, as far as this queue knows it. The caller adds the name of the source.
     pub history: History,
 }
 

@@ -228,7 +228,7 @@ impl Engine {
         let drained = fixed.receiver.drained_hint();
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
         let armed = wait_flags.arm(threshold, how);
-        // ATTENTION: the wake word, then `sent`; pairs with the barrier between a send and its look at the wait flags.
+        // ATTENTION: the wake word, then `sent`; pairs with the barrier between a send and its read of the wait flags.
         fence(Ordering::SeqCst);
         if self.holds(me, count) {
             self.silence();
@@ -244,7 +244,7 @@ impl Engine {
         is_armed
     }
 
-    /// Ends the turn. For the receiver, which looks for messages itself.
+    /// Ends the turn. For the receiver, which checks for messages itself.
     fn silence(&self) {
         self.segment().fixed().wait_flags.silence();
     }
@@ -275,7 +275,7 @@ impl Engine {
     /// itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
-        // The messages were added under the lock under which the receiver looks.
+        // The messages were added under the lock that the receiver takes for its check.
         self.ring(self.segment().fixed().wait_flags.wake_word());
     }
 

@@ -188,7 +188,7 @@ impl Engine {
         })
     }
 
-    /// Looks as a helper that keeps the time, in a model. Returns whether it has to look once a slice.
+    /// Checks the queue as a helper that keeps the time, in a model. Returns whether it has to check once a slice.
     #[cfg(loom)]
     pub(crate) fn look_for_holders(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {

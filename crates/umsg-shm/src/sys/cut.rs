@@ -97,8 +97,8 @@ impl Range {
     /// Replaces the page at an address with a page of zeroes. Returns false without memory for it.
     fn mend(&self, address: usize) -> bool {
         let page = address / PAGE * PAGE;
-        // SAFETY: the page belongs to a mapping of ours, which consists of atomics and bytes: zeroes are as valid as what was
-        // there. It stays mapped while it is replaced, because the thread that touched it is still using it.
+        // SAFETY: the page belongs to a mapping of ours, which consists of atomics and bytes: zeroes are as valid as the previous contents. It
+        // stays mapped while it is replaced, because the thread that touched it is still using it.
         let replaced = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::with_exposed_provenance_mut(page),

@@ -12,7 +12,7 @@ pub(crate) enum NotTaken {
     Own,
     /// The word names a thread that does not exist.
     NoThread,
-    /// The kernel has no such futexes, a sandbox refuses them, or the word contradicts what the kernel knows of its waiters.
+    /// The kernel has no such futexes, a sandbox refuses them, or the word contradicts the kernel's own list of its waiters.
     Refused,
 }
 

@@ -70,7 +70,7 @@ impl Sighting {
         self.given
             .store(reserved_descriptors::given(), Ordering::Relaxed);
         self.at.store(now, Ordering::Relaxed);
-        // SAFETY: the descriptor with this number, whichever it is now, is only inspected.
+        // SAFETY: any descriptor may have this number now; it is only inspected.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
         let is_still = fstat(file).is_ok_and(|stat| {
             stat.st_dev == self.device.load(Ordering::Relaxed)

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 /// The words of the process that forked last. Relaxed throughout: a child has one thread, and threads that fork at the same time write the
 /// same, or times that are microseconds apart.
 struct Parent {
-    /// Its process id; 0 if the rest is unknown.
+    /// The process id of the parent; 0 if the rest is unknown.
     pid: AtomicU64,
     here: AtomicU64,
     ahead: AtomicU64,
@@ -74,7 +74,7 @@ fn is_as_learned(own: u64, now: [i64; 2]) -> bool {
     LEARNED.0.load(Ordering::Relaxed) == own && are_near(now, &LEARNED.1)
 }
 
-/// Returns the time namespace of this process, if it was learned with the PID namespace: one look into /proc less.
+/// Returns the time namespace of this process, if it was read with the PID namespace, which saves a read of /proc.
 pub(super) fn time_namespace() -> Option<u64> {
     let time = home::known()? >> 32;
     (time != 0 && is_as_learned(own_number(), distances())).then_some(time)
@@ -191,7 +191,7 @@ mod tests {
         (0..100).any(|_| test())
     }
 
-    /// Computes what a process knows of itself, from /proc.
+    /// Computes the process's knowledge of itself from /proc.
     fn know() -> Option<(u64, u64)> {
         keep();
         home::known().zip(clock::known_ahead())
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_child_of_a_process_that_knows_nothing_takes_over_nothing() {
-        // A fork wipes what the test process knows.
+        // A fork wipes this knowledge of the test process.
         let knows_nothing = || home::known().is_none();
         let inherits_nothing = || knows_nothing() && in_known_child(|| inherited().is_none());
         assert!(in_child(inherits_nothing));

@@ -215,7 +215,7 @@ mod real {
         u64::from(stat.birth as u32) | program(&stat) << 32 | u64::from(home) << 48
     }
 
-    /// Returns the number that identifies a process's program: 0 for unknown, as for those of other users.
+    /// Returns the number that identifies a process's program: 0 for unknown, as for processes of other users.
     fn program(stat: &Stat) -> u64 {
         match stat.stack {
             0 => 0,
@@ -336,7 +336,7 @@ mod real {
 
     fn queue_to_self(signal: i32, value: usize, sender: u32, uid: u32) -> libc::c_long {
         let info = MessageInfo::new(signal, value, sender, uid);
-        // SAFETY: the kernel reads 128 bytes of siginfo, which is how long it is; the process is the caller's own.
+        // SAFETY: the kernel reads 128 bytes of siginfo, the length of the structure; the process is the caller's own.
         unsafe {
             libc::syscall(
                 libc::SYS_rt_sigqueueinfo,

@@ -153,10 +153,10 @@ impl Stack {
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), LEN, access, flags) }.ok()?;
         let stack = Stack(base);
-        // SAFETY: the first page of what was mapped just now, which nothing uses.
+        // SAFETY: the first page of the new mapping, which nothing uses.
         unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) }.ok()?;
         let id = register_stack(base, base.wrapping_byte_add(LEN - 1));
-        // SAFETY: within what was mapped just now, aligned as a page is, and no other process's.
+        // SAFETY: within the new mapping, which only this process has, and aligned to a page.
         unsafe { stack.label().write(id) };
         Some(stack)
     }
@@ -190,7 +190,7 @@ impl Drop for Stack {
         if kept.is_err() {
             // SAFETY: written by `map`; no process uses the stack any more.
             deregister_stack(unsafe { self.label().read() });
-            // SAFETY: what `map` has mapped.
+            // SAFETY: the mapping that `map` has made.
             let _ = unsafe { rustix::mm::munmap(self.0, LEN) };
         }
     }

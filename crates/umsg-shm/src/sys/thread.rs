@@ -429,7 +429,7 @@ pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
         return true;
     }
     match birth_of(pid, tid) {
-        // It may have ended meanwhile.
+        // The thread may have ended meanwhile.
         0 => !exists(),
         now => birth != 0 && now != birth,
     }

@@ -1,6 +1,7 @@
 //! Tells whether a thread has a real-time policy; the answer is remembered for some waits.
 //!
-//! The kernel answers in a system call, and only after a thread has waited for a lock in vain. A real-time thread therefore keeps a positive answer for
+//! The answer takes a system call, which is made only after a thread has waited for a lock without success. A real-time thread therefore keeps a
+//! positive answer for
 //! its next waits: it then lends its priority without asking again, and spins for a shorter time. If its policy changes meanwhile, it joins the
 //! line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
 

@@ -5,7 +5,7 @@
 //! receiver, which sleeps at most until the first message is due.
 //!
 //! A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due: a send
-//! delivers what is due before it numbers its own message. So a due message is behind the messages that were sent until then, and before
+//! delivers all due messages before it numbers its own message. So a due message is behind the messages that were sent until then, and before
 //! those that are sent later.
 
 use super::segment::Choice;

@@ -224,7 +224,7 @@ impl Engine {
             && self.fixed().delivery.producers.had_any(receiving)
     }
 
-    /// Returns whether all producers of an open queue have died: the next call that looks closes it.
+    /// Returns whether all producers of an open queue have died: the next call that checks this closes it.
     pub fn has_lost_producers(&self, me: &Thread) -> bool {
         let is_left = self.with_lock(me, Deadline::Passed, |receiving, _| {
             Ok(self.may_be_left(receiving) && {

@@ -190,7 +190,7 @@ impl Engine {
         }
     }
 
-    /// Takes nodes whose slots hold no message off their lists. Their receivers look at the queue again, and their senders send again.
+    /// Takes nodes whose slots hold no message off their lists. Their receivers check the queue again, and their senders send again.
     fn dismiss_corrupt_nodes(&self, receiving: ReceiverHeld<'_>) {
         let mut seen = BTreeSet::new();
         for (index, node) in self.waiters().all() {

@@ -29,11 +29,11 @@ pub struct Hold {
 pub enum HoldKind {
     /// The message was received and may come back.
     Leased,
-    /// It is being written.
+    /// The message is being written.
     Reserved,
     /// The message is on its way to the dead-letter queue.
     SetAside,
-    /// It is delivered later.
+    /// The message is delivered later.
     Delayed,
     /// The message is a dead letter that a process sends back to its source.
     Redriven,

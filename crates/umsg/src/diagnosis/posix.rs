@@ -225,7 +225,7 @@ impl Subject for Segment {
     }
 }
 
-/// Checks the header, and returns what follows from the header. None if the header is corrupted.
+/// Checks the header, and returns the values that follow from it. None if the header is corrupted.
 fn header(file: BorrowedFd<'_>, findings: &mut Findings) -> Result<Option<Layout>, OpenError> {
     let beginning = Beginning::read(file)?;
     beginning.check_kind(MAGIC, VERSION, LAYOUT_HASH, findings)?;

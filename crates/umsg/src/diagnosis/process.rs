@@ -26,7 +26,7 @@ pub struct Process {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Life {
-    /// It runs, or sleeps.
+    /// The process runs, or sleeps.
     Alive,
     /// The process is stopped, by a signal or a debugger, and may continue.
     Stopped,

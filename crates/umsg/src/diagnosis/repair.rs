@@ -165,7 +165,7 @@ impl Repaired {
         examine: impl Fn() -> Result<Diagnosis, OpenError>,
         forget_damage: impl Fn() -> bool,
     ) -> Result<(), OpenError> {
-        // Another process that rebuilds the queue keeps the mark, and may be done by the next look.
+        // Another process that rebuilds the queue keeps the mark, and may be done by the next check.
         for _ in 0..2 {
             let mut problems = self.after.problems.iter();
             let is_clean = problems.all(|problem| problem.finding.is_none());

@@ -1,5 +1,5 @@
-//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. A repair relies on them. So a wrong value here is corruption, whichever
-//! process died.
+//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. A repair relies on them. So a wrong value here is corruption; the death of a
+//! process can't cause it.
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
@@ -101,7 +101,7 @@ fn geometry(segment: &Segment, findings: &mut Findings) -> Option<u32> {
     Some(slots)
 }
 
-/// Checks each entry of the ring: it names a slot that is nowhere else. The slots from `drained` to `sent` hold messages.
+/// Checks that each entry of the ring names a slot that is in no other place. The slots from `drained` to `sent` hold messages.
 pub(super) fn check(
     segment: &Segment,
     cursors: Cursors,

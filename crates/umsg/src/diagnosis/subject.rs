@@ -24,7 +24,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     type Layout: Copy;
     type Engine: Salvage;
 
-    /// Checks the header, and returns what follows from the header. None if the header is corrupted.
+    /// Checks the header, and returns the values that follow from it. None if the header is corrupted.
     ///
     /// # Errors
     /// `NotAQueue`, `OtherVersion`.

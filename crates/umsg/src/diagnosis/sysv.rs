@@ -222,7 +222,7 @@ impl Subject for Segment {
     }
 }
 
-/// Checks the header, and says what follows from it. None if nothing does.
+/// Checks the header, and returns the values that follow from it. None if nothing does.
 fn header(
     file: BorrowedFd<'_>,
     link: IdAndKey,

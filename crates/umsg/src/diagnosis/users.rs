@@ -11,7 +11,7 @@ use std::time::Duration;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::map::{Mapping, PAGE};
 
-/// The number of looks at a thread before it counts as no user of the queue: a program might open and close the queue between two looks.
+/// The number of checks of a thread before it counts as no user of the queue: a program might open and close the queue between two checks.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -45,7 +45,7 @@ impl Users {
     }
 
     /// As [`have`](Self::have), for a thread that a lock names as long as `is_named` returns true. Returns false only if the thread's
-    /// process does not map the file at any of several looks.
+    /// process does not map the file in any of several checks.
     pub(super) fn have_for_a_while(&self, tid: u32, is_named: impl Fn() -> bool) -> Option<bool> {
         for look in 0..LOOKS {
             if look != 0 {

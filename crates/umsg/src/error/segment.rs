@@ -46,7 +46,7 @@ pub enum SegmentError {
     CallRefused {
         /// The system call.
         call: &'static str,
-        /// Its error.
+        /// The error of the call.
         error: io::Error,
     },
     /// The errno of the cause: this process can't make its life file. Processes of several PID or time namespaces use the
@@ -58,7 +58,7 @@ pub enum SegmentError {
     Unregistered {
         /// The system call that failed.
         call: &'static str,
-        /// Its error.
+        /// The error of the call.
         error: io::Error,
     },
     /// Another error of the system.
@@ -66,7 +66,7 @@ pub enum SegmentError {
     System {
         /// The system call.
         call: &'static str,
-        /// Its error.
+        /// The error of the call.
         error: io::Error,
     },
 }

@@ -1,9 +1,10 @@
 //! The count of changes of a namespace's System V queues and of its limits, in a page that processes map.
 //!
-//! A process that keeps what it has read of a namespace ([`crate::sysv`], `scan.rs`) compares the directory and the record by lstat(2)
-//! before it uses that again, which takes ten times as long as the kernel's IPC_INFO. The count tells by a load that there was no change:
+//! A process that keeps data of a namespace ([`crate::sysv`], `scan.rs`) compares the directory and the record by lstat(2)
+//! before it uses the data again. This comparison takes ten times as long as the kernel's IPC_INFO. The count tells by a load that there was no
+//! change:
 //!
-//! | a process that changes a queue's name or the limits | a process that uses what it has kept |
+//! | a process that changes a queue's name or the limits | a process that uses kept data |
 //! |---|---|
 //! | the change, by a system call | load the count (Acquire) |
 //! | add one to the count (Release) | the same as at the last comparison, not long ago? then use it |
@@ -12,8 +13,8 @@
 //! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file
 //! that is replaced), leave the count as it is. So a count is believed for [`BELIEVED`] only.
 //!
-//! The file `.changes` has a page; its first word is the count, which may overflow. It belongs to the owner of the directory, who alone may
-//! open it, besides root. Where other users may make files in the namespace, there is no count: they could set it back.
+//! The file `.changes` has a page; its first word is the count, which may overflow. It belongs to the owner of the directory. Only this owner and
+//! root may open it. Where other users may make files in the namespace, there is no count: they could set it back.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -47,7 +48,7 @@ const AGAIN: u64 = 1_000_000_000;
 /// The count that was used last; None while there is none.
 static LAST: Mutex<Option<Arc<Changes>>> = Mutex::new(None);
 
-/// The time before which a reader does not look for a count.
+/// The time before which a reader does not search for a count.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// A comparison with the files of a namespace, which need none for a while unless the count changes.
@@ -72,7 +73,7 @@ impl Watch {
         })
     }
 
-    /// Returns whether what was compared is believed to be unchanged.
+    /// Returns whether the files that were compared are believed to be unchanged.
     pub(crate) fn holds(&self, namespace: &Namespace) -> bool {
         self.changes.count() == Some(self.count)
             // A child in another time namespace may have an earlier clock.
@@ -205,7 +206,7 @@ impl Namespace {
             return Some(changes);
         }
         let now = clock::monotonic_coarse();
-        // Relaxed: two threads may look at the same time.
+        // Relaxed: two threads may search at the same time.
         if now < NOT_BEFORE.load(Ordering::Relaxed) {
             return None;
         }

@@ -141,7 +141,7 @@ impl Directory {
         }
     }
 
-    /// Gives the directory these permission bits, whatever they were.
+    /// Gives the directory these permission bits.
     pub(super) fn set_mode(&mut self, mode: u32) -> Result<(), NamespaceError> {
         // fchmod refuses an O_PATH descriptor; the link in /proc leads to the same directory.
         let chmod = |d: &Directory| fs::chmod(d.link(), Mode::from_raw_mode(mode));

@@ -285,7 +285,7 @@ mod tests {
         namespace.set_limits(&Limits::default()).unwrap();
         namespace.begin_count_of_changes();
         let began = std::time::Instant::now();
-        // A count is believed for 10 ms, and another test may hold what is remembered.
+        // A count is believed for 10 ms, and another test may hold the lock of the remembered count.
         loop {
             let read = namespace.limits().unwrap();
             let watched = namespace.limits_since(any_time);

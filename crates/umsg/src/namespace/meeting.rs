@@ -168,7 +168,7 @@ impl Meeting<'_> {
         let (at, path) = directory.locate(self.mark);
         match fs::mkdirat(at, &path, Mode::RWXU) {
             Ok(()) | Err(Errno::EXIST) => Ok(true),
-            // It was removed meanwhile.
+            // The directory was removed meanwhile.
             Err(Errno::NOENT) => Ok(false),
             Err(e) => Err(NamespaceError::changing("mkdir", lowest, e)),
         }

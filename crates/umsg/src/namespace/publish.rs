@@ -88,8 +88,8 @@ impl Unpublished {
             mode,
             present_mode: mode,
         };
-        // The kernel has applied the umask, which can't be read without a race. The mode is remembered and replaced by 0600, so that the
-        // creator can open the file again whatever the mode grants.
+        // The kernel has applied the umask, which can't be read without a race. The mode is remembered and replaced by 0600, so that the creator
+        // can open the file again even if the mode grants no access.
         let stat = fs::fstat(new.file()).map_err(|e| FileError::of("fstat", e))?;
         new.mode = permissions(&stat);
         new.present_mode = new.mode;
@@ -107,7 +107,7 @@ impl Unpublished {
         self.mode
     }
 
-    /// The same file through another open description, FD_CLOEXEC set. Before publication the mode does not restrict it.
+    /// The same file through another open description, FD_CLOEXEC set. Before publication the mode does not restrict this description.
     ///
     /// # Errors
     /// `TooManyFiles`, `System`; `Namespace(NoProc)` if /proc is missing.
@@ -121,7 +121,7 @@ impl Unpublished {
         reopen(self.file(), flags).map_err(reopen_error)
     }
 
-    /// Gives the file its mode (whatever the umask) and its name, and returns it. The name is the commit.
+    /// Gives the file its mode, which the umask does not change, and its name, and returns it. The name is the commit.
     ///
     /// # Errors
     /// `AlreadyExists`: another queue has the name, this one never was. `Denied`, `NoSpace`, `NoMemory`, `System`.

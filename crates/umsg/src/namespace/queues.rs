@@ -333,7 +333,7 @@ fn entries_of(tmpfs_directory: &fs::Stat) -> u64 {
     u64::try_from(tmpfs_directory.st_size).unwrap_or(0) / TMPFS_ENTRY
 }
 
-/// Returns the result of lstat(2) for the file of a POSIX queue, whichever of the two forms the queue has.
+/// Returns the result of lstat(2) for the file of a POSIX queue, of either of the two forms.
 pub(super) fn file_of_queue(queues: &Directory, name: &OsStr) -> Option<fs::Stat> {
     let (at, path) = queues.locate(name);
     let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -229,7 +229,7 @@ fn admitted(
 /// A missing /proc is reported here, because later calls would report wrong permissions. Other errors are reported by the call that needs
 /// the directory.
 ///
-/// The link is read and not followed: a look into the directory of a new process has the kernel make inodes, for several microseconds.
+/// The link is read and not followed: a read of the directory of a new process has the kernel make inodes, for several microseconds.
 /// In a /proc of a PID namespace without the process, the link leads nowhere.
 fn check_proc() -> Result<(), NamespaceError> {
     let mut number = [MaybeUninit::uninit(); 16];

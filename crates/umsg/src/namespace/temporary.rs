@@ -1,4 +1,4 @@
-//! Temporary names, and the sweep that removes what dead makers left.
+//! Temporary names, and the sweep that removes the files of dead makers.
 //!
 //! A name is `.tmp-NS-PID-START-N`: the inode number of the maker's PID namespace, its process id and start time in clock ticks (field 22
 //! of /proc/PID/stat), and a counter. These values suffice to prove a creator dead. A process that can't be proved dead counts as living.
@@ -37,7 +37,7 @@ impl TemporaryName {
         OsStr::new(&self.0)
     }
 
-    /// Removes the temporary file, or the temporary directory of a queue. Returns whether it was removed. Later sweeps remove what remains.
+    /// Removes the temporary file, or the temporary directory of a queue. Returns whether it was removed. Later sweeps remove the rest.
     pub(super) fn remove(&self, directory: &Directory) -> bool {
         let (at, path) = directory.locate(self.path());
         match fs::unlinkat(at, &path, AtFlags::empty()) {

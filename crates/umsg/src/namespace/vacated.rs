@@ -33,7 +33,7 @@ use umsg_shm::posix_engine::segment::{self, Seen, Taken};
 /// The mode of these files: no other user has ever had one open.
 const PRIVATE: u32 = 0o600;
 
-/// The number of entries of a directory that a process looks at for what dead processes left.
+/// The number of entries of a directory in which a process looks for segments of dead processes.
 const SWEPT: usize = 256;
 
 /// The state of a name.
@@ -154,8 +154,7 @@ impl Namespace {
     }
 
     /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. Only processes
-    /// of the caller's PID namespace are known to be dead. A process that is wrongly taken for dead loses nothing but the use of the
-    /// segment.
+    /// of the caller's PID namespace are known to be dead. A process that is wrongly taken for dead loses only the use of the segment.
     pub(crate) fn remove_vacant_of_dead(&self) -> Result<(), NamespaceError> {
         let queues = self.queues()?;
         let mut names = Vec::new();

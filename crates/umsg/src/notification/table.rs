@@ -34,7 +34,7 @@ pub(super) struct Entry {
     pub(super) ticket: u64,
     /// Device and inode of the queue.
     pub(super) identity: (u64, u64),
-    /// Keeps the segment mapped, whatever becomes of the queue's handle.
+    /// Keeps the segment mapped after the queue's handle is dropped.
     pub(super) engine: Arc<Engine>,
     pub(super) stage: Stage,
     pub(super) deed: Deed,

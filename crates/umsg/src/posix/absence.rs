@@ -20,7 +20,7 @@ impl Directory {
     #[doc(hidden)]
     #[must_use]
     pub fn look(namespace: &Namespace) -> Option<Directory> {
-        // Before the look: a change after the look has this time or a later one.
+        // Before the check: a change after the check has this time or a later one.
         let now = clock::realtime_coarse();
         let stamp = namespace.queues_stamp()?;
         Some(Directory {
@@ -29,7 +29,7 @@ impl Directory {
         })
     }
 
-    /// Returns whether the directory has not changed between both looks, this one the earlier one.
+    /// Returns whether the directory is unchanged between this check and a later one.
     #[doc(hidden)]
     #[must_use]
     pub fn is_unchanged_in(&self, later: &Directory) -> bool {

@@ -34,7 +34,7 @@ pub(super) fn is_granted(access: Access, mode: u32, stat: &Stat) -> bool {
     wanted & !granted == 0 || is_privileged(access)
 }
 
-/// Returns whether the file system has decided what [`is_granted`] would ask, so that no system call is needed. `stat` is the state of a
+/// Returns whether the file system has answered the question of [`is_granted`] already, so that no system call is needed. `stat` is the state of a
 /// file that the caller has opened with this access.
 ///
 /// | mode of the queue | why the access is granted |

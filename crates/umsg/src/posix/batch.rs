@@ -363,7 +363,7 @@ impl Queue {
     /// number: at least one, unless `received` is empty.
     ///
     /// The call stores the messages in `buffer` without gaps, and the length of each in `received`. Messages that do not fit stay in the
-    /// queue. The buffer must have room for the queue's message size, however short the messages are.
+    /// queue. The buffer must have room for the queue's message size, even for short messages.
     ///
     /// # Blocking
     /// While the queue is empty, as [`receive`](Self::receive). With one message or more the call does not wait for others.

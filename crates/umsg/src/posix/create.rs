@@ -27,7 +27,7 @@ impl OpenOptions {
         self.publish(unnamed, name)
     }
 
-    /// Creates a queue of this mode, whatever the umask, and fills the queue before naming it. No process sees a half-filled queue. If
+    /// Creates a queue of this mode, which the umask does not change, and fills the queue before naming it. No process sees a half-filled queue. If
     /// filling fails or the process dies, there is no queue.
     pub(super) fn create_filled<E: From<OpenError>>(
         &self,

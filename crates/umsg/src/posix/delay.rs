@@ -309,7 +309,7 @@ impl Queue {
 }
 
 impl Lease<'_> {
-    /// Returns the message to the queue for a delivery after `delay` at the earliest, whatever the queue's
+    /// Returns the message to the queue for a delivery after `delay` at the earliest. This delay replaces the queue's
     /// [`retry_delay`](super::OpenOptions::retry_delay). Other messages are not delayed. A message that was delivered as often as the queue
     /// allows goes to the dead-letter queue at once.
     ///

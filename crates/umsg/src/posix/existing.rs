@@ -1,4 +1,4 @@
-//! Opening a queue that exists: what happens if its attributes or its policy differ from the options.
+//! Opening an existing queue whose attributes or policy may differ from the options.
 
 use super::options::OpenOptions;
 use super::queue::Queue;

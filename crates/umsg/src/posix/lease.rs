@@ -150,7 +150,7 @@ impl Queue {
     /// [`receive_lease`](Self::receive_lease).
     ///
     /// # If the process dies
-    /// As for [`receive_lease`](Self::receive_lease): the lease belongs to the process, in whatever thread it is. If only the thread ends,
+    /// As for [`receive_lease`](Self::receive_lease). The lease belongs to the process, not to the thread. If only the thread ends,
     /// the lease stays open until it is dropped; a lease that is leaked keeps its message until the process ends.
     pub fn receive_lease_owned(
         self: &Arc<Self>,
@@ -252,7 +252,7 @@ impl Lease<'_> {
         Ok(history.map(|(id, history)| History::of(id, &history)))
     }
 
-    /// Converts what the engine read from the leased message.
+    /// Converts the engine's record of the leased message.
     fn read<T>(&self, read: Result<Option<T>, Refused>) -> Result<T, LeaseError> {
         match read {
             Ok(Some(read)) => Ok(read),

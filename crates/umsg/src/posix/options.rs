@@ -160,7 +160,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets what happens if a queue of the name exists and differs from these options. By default a policy that was set and differs
+    /// Sets the result of opening an existing queue that differs from these options. By default a policy that was set and differs
     /// is an error, and the queue's own capacity and message size count, as in mq_open(3).
     ///
     /// ```
@@ -282,8 +282,8 @@ impl OpenOptions {
     /// Sets the time to live of messages in a created queue. A receiver that finds an older message drops it, or moves it to the
     /// [dead-letter queue](Self::dead_letter). Zero, the default, is no limit. Until a receiver finds them, expired messages
     /// count as queued. The time begins with the send, and for a message that is [sent for a later time](super::Queue::send_after) when that
-    /// message is due. A message that is returned keeps its age, also while it is delayed. A message that is sent back from the dead-letter
-    /// queue begins anew.
+    /// message is due. A message that is returned keeps its age, also while it is delayed. The deliveries of a message that is sent back from the
+    /// dead-letter queue count from 0 again.
     ///
     /// The age is measured on a clock that no process can set, accurate to a few milliseconds. It does not include the time that
     /// the machine is suspended.
@@ -426,7 +426,7 @@ impl OpenOptions {
     }
 
     /// Sets whether a created queue is closed for sending, as by [`close_send`](super::Queue::close_send), when its last
-    /// [producer](super::Queue::producer) ends, in whatever way. A queue that had no producer yet stays open. By default producers are
+    /// [producer](super::Queue::producer) ends, even by a kill. A queue that had no producer yet stays open. By default producers are
     /// not counted.
     ///
     /// ```
@@ -501,8 +501,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets what happens when a queue with [`remove_on_last_close`](Self::remove_on_last_close) is opened that no process has open any
-    /// more. By default the queue is removed and not found. With `false` the queue is opened, for example to list the queues that would be
+    /// Sets the result of opening a queue with [`remove_on_last_close`](Self::remove_on_last_close) that no process has open any more. By default
+    /// the queue is removed and not found. With `false` the queue is opened, for example to list the queues that would be
     /// removed.
     ///
     /// ```

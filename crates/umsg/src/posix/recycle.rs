@@ -142,8 +142,8 @@ pub fn give_up(namespace: &Namespace, name: &OsStr) {
     }
 }
 
-/// Prepares a process that uses segments again: the namespace counts the changes of its limits from now on, which then need no look for each
-/// queue. Removes the files of some queues that processes have removed and that died since.
+/// Prepares a process that uses segments again: the namespace counts the changes of its limits from now on, which then need no check for each
+/// queue. Removes the files of some queues that were removed by processes which have died since.
 #[doc(hidden)]
 pub fn begin_recycling(namespace: &Namespace) {
     namespace.begin_count_of_changes();

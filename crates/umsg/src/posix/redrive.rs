@@ -61,7 +61,7 @@ impl Redrive {
         Redrive::default()
     }
 
-    /// Sends the messages to this queue of the same namespace, wherever they come from.
+    /// Sends the messages to this queue of the same namespace, instead of the queues that they come from.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

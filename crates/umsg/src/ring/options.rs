@@ -195,7 +195,7 @@ impl Options {
     ) -> Result<Ring, RingError> {
         required::check_for_rings().map_err(OpenError::from)?;
         let name = QueueName::parse(name.as_ref()).map_err(|error| match error {
-            // A ring can be looked up by a bare slash, but not made.
+            // A bare slash is valid for looking a ring up, but not for creating one.
             NameError::NotFound => OpenError::InvalidName,
             other => other.into(),
         })?;
@@ -259,7 +259,7 @@ fn name_owner(segment: &Segment) {
     segment.fixed().ownership.name_owner(me.pid(), birth);
 }
 
-/// Returns the mode of the file: a user who may send has to map the file for reading and writing.
+/// Returns the mode of the file: a user with permission to send has to map the file for reading and writing.
 fn file_mode(mode: u32) -> u32 {
     ((mode >> 1 & 0o111) * 6) | 0o600
 }

@@ -179,7 +179,7 @@ impl OpenOptions {
     }
 
     /// Sets whether a created queue is closed for sending, as by [`close_send`](super::Queue::close_send), when its last
-    /// [producer](super::Queue::producer) ends, in whatever way. A queue that had no producer yet stays open. By default producers are
+    /// [producer](super::Queue::producer) ends, even by a kill. A queue that had no producer yet stays open. By default producers are
     /// not counted. An existing queue that differs is refused.
     ///
     /// ```

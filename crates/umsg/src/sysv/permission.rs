@@ -125,7 +125,7 @@ pub(super) fn caller() -> (Uid, Gid) {
 /// The number of calls of [`forget_caller`].
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 
-/// A process's identity: what was learned with one is not valid with another.
+/// A process's identity: a judgement for one identity is not valid for another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Caller {
     /// The effective user.
@@ -198,7 +198,7 @@ impl Judged {
             .filter(|access| rights.grant(*access as u32))
             .fold(0, |granted, access| granted | access as u64);
         let is_closed = (stamp >> 32) as u32 & CLOSED != 0;
-        // Each send to a queue that the death of a producer may close looks at the producers.
+        // Each send to a queue that the death of a producer may close checks the producers.
         let has_producers = Policy::read(&fixed.delivery).close_with_producers;
         if granted & Access::Write as u64 != 0 && !is_closed && !has_producers {
             granted |= Access::Send as u64;

@@ -161,7 +161,7 @@ impl Scan {
         }
     }
 
-    /// Returns the highest index, and looks at the files where the names do not tell.
+    /// Returns the highest index. Inspects the files if the names do not suffice.
     pub(super) fn find_highest_index(&self, files: &mut Files) -> Result<u32, OpenError> {
         for known in self.queues.iter().rev() {
             if !known.link.varies || known.entry(files)?.is_some() {

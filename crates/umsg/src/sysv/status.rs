@@ -12,7 +12,7 @@ use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::{Counts, Engine};
 
-/// Read permission of every class: what IPC_STAT asks for.
+/// Read permission of any class, which IPC_STAT asks for.
 pub(super) const TO_LOOK: u32 = 0o444;
 
 /// The status of a queue, apart from its messages.

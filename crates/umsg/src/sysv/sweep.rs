@@ -20,7 +20,7 @@ const SHORT: Duration = Duration::from_millis(100);
 /// The segments of removed queues that a sweep takes away, of those that processes keep for their next queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacant {
-    /// Those of processes that have ended.
+    /// Queues of processes that have ended.
     OfTheDead,
     /// All: the names, the index or the room are needed.
     Any,

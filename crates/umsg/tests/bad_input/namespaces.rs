@@ -1,4 +1,4 @@
-//! Modes and namespaces that keep a process out, or ought to.
+//! Modes and namespaces that keep a process out, or should.
 
 use super::*;
 use umsg_testkit::users::{NOBODY, become_user, is_root};

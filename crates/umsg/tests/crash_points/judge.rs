@@ -11,7 +11,7 @@ use std::time::Duration;
 use umsg::posix::SendError;
 
 impl Stage<'_> {
-    /// Makes all processes notice that dead receivers are dead, and takes out what was offered to them.
+    /// Makes all processes notice that dead receivers are dead, and receives the messages that were offered to them.
     fn take_offers_back(&self, what: &str) {
         let mut actor = self.worker(OBSERVER);
         let is_done = wait_until(STALL, || {

@@ -106,7 +106,7 @@ fn other_thread(pid: u32) -> Option<u32> {
 fn a_lock_is_left_to_a_thread_whose_process_has_the_queue_open() {
     for kind in KINDS {
         let patient = Patient::new(kind);
-        // It has what its parent has open.
+        // It has the open descriptors of its parent.
         let user = Child::run(|| {
             std::thread::spawn(|| std::thread::sleep(LONG));
             std::thread::sleep(LONG);

@@ -145,7 +145,7 @@ impl Image {
     }
 }
 
-/// A word, how many bytes it has, and what to write there.
+/// A word, its length in bytes, and the value to write.
 type Poke = (usize, usize, u64);
 
 /// The cases, each once.

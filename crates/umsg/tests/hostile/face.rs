@@ -32,7 +32,7 @@ pub trait Face {
     fn look_in(&self, place: &Place, watch: Watch<'_>);
     /// Returns the doctor's result on the remaining queue; `None` if there is no readable queue any more.
     fn cure(&self, place: &Place) -> Option<Repaired>;
-    /// Takes out what there is, sends and receives: fails if a call does.
+    /// Receives all messages, sends one and receives it; fails if a call fails.
     fn expect_to_work(&self, place: &Place);
     /// After the attack, in another process: removes the attacked object, creates it again, and checks that it works.
     fn remake(&self, place: &Place);
@@ -138,7 +138,7 @@ pub fn time(random: &mut Random) -> Duration {
     Duration::from_micros(random.below(5000))
 }
 
-/// Polls without waiting; what that says is the attacker's to decide.
+/// Polls without waiting; the attacker can forge the result.
 pub fn look_at_doorbell(descriptor: BorrowedFd<'_>) {
     let flags = PollFlags::IN | PollFlags::OUT;
     let mut polled = [PollFd::from_borrowed_fd(descriptor, flags)];

@@ -30,7 +30,7 @@ pub struct Vandal<'a> {
     /// The file's words, where it is mapped.
     words: Option<&'static [AtomicU32]>,
     len: usize,
-    /// The pages that were not empty when the attack began, and what was in them.
+    /// The pages that were not empty when the attack began, and their contents.
     pristine: Vec<(usize, Vec<u8>)>,
     /// Processes that live.
     pids: Vec<u32>,
@@ -203,7 +203,7 @@ impl<'a> Vandal<'a> {
 
     fn read(&self, offset: usize) -> u32 {
         match self.words {
-            // Relaxed: what others may be writing.
+            // Relaxed: other threads may be writing these words.
             Some(words) => words[offset / 4].load(Relaxed),
             None => {
                 let mut bytes = [0; 4];

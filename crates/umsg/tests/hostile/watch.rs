@@ -145,7 +145,7 @@ impl<'a> Watch<'a> {
         self.timed(ATTACK, call)
     }
 
-    /// As [`end`](Self::end), of what can't fail.
+    /// As [`end`](Self::end), for a call that can't fail.
     #[track_caller]
     pub fn let_go(&self, call: impl FnOnce()) {
         self.end(|| {

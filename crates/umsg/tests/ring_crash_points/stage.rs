@@ -1,4 +1,4 @@
-//! The death of a sender, and perhaps of a process that repairs after it, and what must hold then.
+//! The death of a sender, and perhaps of a process that repairs after it, and the checks afterwards.
 
 use super::NAME;
 use super::judge::Judge;

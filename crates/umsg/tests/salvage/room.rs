@@ -1,4 +1,4 @@
-//! The room that a repair needs: none that the queue has already, and what becomes of one that there is no room for.
+//! The memory that a repair needs: none for parts that are real memory already; and repairs that fail for want of memory.
 
 use super::*;
 use umsg::QueueError;

@@ -119,7 +119,7 @@ fn repair_beside_a_timed_sender(time: Duration, what: &str) -> Option<(Place, Qu
         i32::from(!matches!(sent, Err(SendError::TimedOut)))
     });
     let is_blocked = wait_until(time, || blocked(&place) == 1);
-    // The sender began to wait after `begun`: half of its time is left for what follows.
+    // The sender began to wait after `begun`: half of its time is left for the following calls.
     let repaired = (is_blocked && begun.elapsed() < time / 2).then(|| {
         scribble(&place, what);
         repair(&place)

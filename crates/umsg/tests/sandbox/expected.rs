@@ -1,4 +1,4 @@
-//! The expected results of the matrix: which paths fail where a system call is refused, with whatever errno.
+//! The expected results of the matrix: the paths that fail if a system call is refused, with any errno.
 
 /// The result of a path where a system call is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

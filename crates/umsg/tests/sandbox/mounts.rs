@@ -18,7 +18,7 @@ use umsg::posix::{NotifyError, OpenOptions, Queue};
 use umsg::{Namespace, NamespaceError, sysv};
 use umsg_testkit::users::{NOBODY, become_user};
 
-/// Changes what this process sees at a path. Source: mount(2).
+/// Changes the file that this process sees at a path. Source: mount(2).
 fn mount(
     source: Option<&CStr>,
     at: &CStr,
@@ -42,7 +42,7 @@ fn mount(
 /// A mount namespace of this process's own. In a child.
 fn unshare_mounts() -> bool {
     let flags = libc::MS_REC | libc::MS_PRIVATE;
-    // SAFETY: changes what this process sees.
+    // SAFETY: changes only the files that this process sees.
     unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 && mount(None, c"/", None, flags, c"") }
 }
 

@@ -354,7 +354,7 @@ impl Soak {
     }
 }
 
-/// Returns whether a queue has no message, in whichever state. A message that was offered to a dead receiver comes back when its node is inspected.
+/// Returns whether a queue has no message in any state. A message that was offered to a dead receiver comes back when its node is inspected.
 fn is_empty(queue: &Queue) -> bool {
     let status = queue.status();
     let now = &status.attributes;

@@ -54,7 +54,7 @@ pub trait Kind: Sync + Sized {
     fn put(worker: &mut Self::Worker<'_>, how: How, message: (u16, usize)) -> bool;
     /// Receives one message, of a random wish if there is one; whether it came.
     fn take(worker: &mut Self::Worker<'_>, how: How, random: Option<&mut Random>) -> bool;
-    /// Sends what waiting receivers of all wishes get, dead receivers too.
+    /// Sends messages for waiting receivers of all selections, dead receivers included.
     fn offer_to_all(worker: &mut Self::Worker<'_>);
 
     /// Sends without a record and without memory from malloc.

@@ -155,7 +155,7 @@ impl Soak {
         }
     }
 
-    /// Owns the ring for a while, mostly until the end. Nothing of what was passed on may be left then.
+    /// Owns the ring for a while, mostly until the end. No passed descriptor may be left then.
     fn own(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
         if let Some(mut ring) = self.make(random) {
             self.receive(&mut ring, tool, part, random);

@@ -61,7 +61,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Forks; the child does `work` and exits with what that returns, without running any destructor.
+    /// Forks; the child does `work` and exits with the result, without running any destructor.
     pub fn run(work: impl FnOnce() -> i32) -> Child {
         Child::begin(false, work)
     }

@@ -1,4 +1,4 @@
-//! POSIX queues, System V queues and rings, seen as what they have in common: for tests that hold for all three.
+//! The common operations of POSIX queues, System V queues and rings, for tests that hold for all three.
 
 use std::time::Duration;
 use umsg::ring::{self, Post, Ring, Sender, Until};

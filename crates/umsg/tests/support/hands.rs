@@ -25,7 +25,7 @@ pub struct Hand {
 // SAFETY: only the process that has made itself the owner touches the bytes, or a process that has seen the owner dead.
 unsafe impl Sync for Hand {}
 
-/// Room for what one receive copies.
+/// Room for the message of one receive.
 pub struct Room<'a> {
     hand: Option<&'a Hand>,
     /// In its place, if it is too long.

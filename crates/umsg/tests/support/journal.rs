@@ -1,7 +1,7 @@
 //! The record of every message, in memory that a killed process leaves behind.
 //!
-//! A message is its number (4 bytes) and a pattern that follows from it. What its sender notes before and after the
-//! call, and what its receiver notes, is enough to judge at the end: nothing lost, nothing twice, nothing mangled.
+//! A message is its number (4 bytes) and a pattern that follows from it. The notes of the sender before and after the call, and the notes of the
+//! receiver, suffice for the judgement at the end: no message is lost, repeated or changed.
 
 use super::hands::{HANDS, Hand};
 use super::now;
@@ -62,7 +62,7 @@ pub struct Role {
     pub done_at: AtomicU64,
     /// The start of a call that is still going on; 0 for none.
     pub begun_at: AtomicU64,
-    /// The time by which that call has to return, whichever process is stopped; 0 for a call without a limit.
+    /// The time by which that call has to return, even while a process is stopped; 0 for a call without a limit.
     pub due_at: AtomicU64,
     /// The first call that returned after [`Journal::mark`].
     pub first_after_mark: AtomicU64,
@@ -149,7 +149,7 @@ pub enum Deed {
     Fork,
     /// A child was made that runs another program.
     Spawn,
-    /// A process ran another program itself, whatever its threads were doing.
+    /// A process ran another program itself, at any point of its threads.
     Exec,
     /// A process was made more urgent than others, or less.
     Urgent,

@@ -22,7 +22,7 @@ pub const REPAIRER: usize = 4;
 /// The maximum time that others may stall after a death: a slice of 100 ms twice. In the median of the rounds at a point they
 /// do not for longer.
 pub const GOAL: Duration = Duration::from_millis(200);
-/// The limit of every stall, however busy the machine is.
+/// The limit on every stall, even on a busy machine.
 pub const STALL: Duration = Duration::from_secs(1);
 /// Nothing in these tests takes as long.
 pub const STUCK: Duration = Duration::from_secs(10);
@@ -200,7 +200,7 @@ impl Figures {
         self.stalls.push(std::mem::take(&mut self.stall));
     }
 
-    /// Fails unless in most of the rounds since the last judgement no process stalled for too long. On a busy machine processes
+    /// Fails if processes stalled for too long in half or more of the rounds since the last judgement. On a busy machine processes
     /// stall in many of them: then there are more rounds.
     pub fn judge_stalls(&mut self, what: &str, mut again: impl FnMut(&mut Figures)) {
         let goal = GOAL.as_nanos() as u64;

@@ -94,7 +94,7 @@ pub fn remount(at: &Path, options: &str) {
     assert_eq!(result, 0, "remount");
 }
 
-/// A file that takes what its file system has left, up to so many bytes; gone when dropped.
+/// A file that takes the free space of its file system, except this number of bytes. Dropping it removes the file.
 pub struct Ballast(PathBuf);
 
 impl Ballast {

@@ -42,8 +42,8 @@ impl Stage<'_> {
         assert!(!rest.damaged, "{what}: marked as damaged");
     }
 
-    /// Makes all processes notice that waiters are dead, and takes out what was offered to them: it is back after a
-    /// slice. How many messages are missing.
+    /// Makes all processes notice that waiters are dead, and receives the messages that were offered to them; these are back after a slice. How
+    /// many messages are missing.
     fn settle(&self, losses: usize, what: &str) -> usize {
         let mut clerk = self.worker(OBSERVER);
         let is_done = wait_until(STALL, || {
@@ -61,7 +61,7 @@ impl Stage<'_> {
         self.journal.missing(what)
     }
 
-    /// The queue counted what was in it.
+    /// The queue's counts were right.
     fn check_counts(&self, left: &[usize], counted: (u64, u64), types: &[(i64, u32)], what: &str) {
         let record = |&number: &usize| &self.journal.messages[number];
         let bytes = left
@@ -80,8 +80,8 @@ impl Stage<'_> {
         );
     }
 
-    /// Checks that the messages of a queue at rest came in order of arrival: each sender's in its order, and all processes's
-    /// after what was there before.
+    /// Checks that the messages of a queue at rest came in order of arrival: those of each sender in its order, and all of them behind the older
+    /// messages.
     fn check_arrivals(&self, numbers: &[usize], prefilled: usize, what: &str) {
         let sender = |number: usize| self.journal.messages[number].sender.load(SeqCst);
         for (index, &one) in numbers.iter().enumerate() {

@@ -1,8 +1,8 @@
-//! Batches: all of a batch or nothing, whichever thread reads, dies or waits.
+//! Batches: each thread sees all of a batch or nothing, even if threads die or wait meanwhile.
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | the first message is stamped first, or a look at the ring trusts a later stamp | part of a batch is seen |
+//! | the first message is stamped first, or a read of the ring trusts a later stamp | part of a batch is seen |
 //! | the repair does not take the later stamps back, or counts one message of a batch that was sent | messages that were never sent, or a lost one |
 //! | the cursor moves by an even number | bytes are counted wrongly |
 //! | the room for a blocked batch is not kept, or its turn ends without serving those behind it | it waits without end |

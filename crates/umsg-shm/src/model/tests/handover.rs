@@ -2,9 +2,9 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | no barrier between the stamp and the flag, or between the flag and the stamps; no second look | a deadlock |
+//! | no barrier between the stamp and the flag, or between the flag and the stamps; no second check | a deadlock |
 //! | the sender does not serve, or does not wake; a receive admits no blocked sender, or does not wake it | a deadlock |
-//! | the end of a wait does not ask what was settled | a message is lost, or sent twice |
+//! | the end of a wait does not read the outcome of its node | a message is lost, or sent twice |
 //! | a newcomer is served before waiters | it steals a message |
 
 use super::stage::{LATER, Message, Queue, SOON, Slices, alive, explore};

@@ -31,7 +31,7 @@ const OTHER_CALLER: u32 = 3;
 enum Fifo {
     /// The private FIFO of the poller's process. The caller's process rings no FIFO.
     Private,
-    /// The shared one, which the callers can't ring.
+    /// The shared doorbell, which the callers can't ring.
     Shared,
 }
 
@@ -117,7 +117,7 @@ fn of_two_callers_at_once_none_is_overslept() {
     for fifo in [Fifo::Private, Fifo::Shared] {
         explore("helper: two callers", 2, Slices::Endless, move || {
             let (queue, feed, value) = helped(2, fifo);
-            // Both have been shown when there is no room any more.
+            // The helper has shown both messages when there is no room any more.
             let helper = helper(&queue, feed, value, Slices::Endless, |(_, room)| !room);
             let callers = [CALLER, OTHER_CALLER].map(|tid| send(&queue, tid));
             alive(helper);
@@ -206,7 +206,7 @@ fn a_helper_that_goes_to_sleep_and_the_holder_of_a_lease_see_each_other() {
     explore("helper: a holder", 3, Slices::Endless, || {
         let (queue, helper) = timed(Slices::Endless);
         let holder = queue.spawn(CALLER, |queue, me| {
-            // The first lease may end before the helper looks. The second one stays.
+            // The first lease may end before the helper checks the queue. The second lease stays.
             let (_, lease) = queue.lease(me, Deadline::Passed).unwrap();
             queue.engine().give_back(me, &lease).unwrap();
             queue.lease(me, Deadline::Passed).unwrap();

@@ -5,8 +5,8 @@
 //! | a lease's message is taken before the record names its holder; a repair does not count the records | a message is lost |
 //! | a repair leaves a leased message in the queue, or takes an offer for the node's that was leased | a message comes twice |
 //! | a repair keeps the record of a message that was committed | it is not delivered |
-//! | a commit does not drain the ring first | it passes what was sent before |
-//! | a reservation does not correct what senders have seen of the room | two share the last place |
+//! | a commit does not drain the ring first | its message overtakes earlier messages |
+//! | a reservation does not correct the room that senders have seen | two messages share the last place |
 //! | a commit or a return does not serve, an acknowledgement admits no blocked sender | a deadlock |
 //! | the slot of a dead reservation is not freed | a slot is lost |
 //! | a blocked thread does not check for dead holders | no thread makes progress |
@@ -80,7 +80,7 @@ fn a_reservation_and_a_send_share_the_room() {
             let room = queue.reserve(me, 2, Deadline::Passed);
             if let Ok(room) = &room {
                 assert_eq!(queue.engine().counts().reserved, 1);
-                // Others are refused meanwhile.
+                // Other sends are refused meanwhile.
                 assert!(queue.engine().counts().messages <= 1);
                 assert_eq!(queue.engine().commit(me, room, 8, 0), Ok(true));
             }

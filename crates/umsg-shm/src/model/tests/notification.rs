@@ -411,7 +411,7 @@ fn the_process_raises_the_signal_that_a_dead_sender_was_raising() {
             assert!(thread::join(sender).is_none());
             let raised = alive(owner);
             assert_eq!(raised, 1);
-            // It is raised twice only if the sender died in between.
+            // The signal is raised twice only if the sender died in between.
             assert_eq!(
                 world::signals(),
                 u32::from(point == Point::NOTICE_SIGNALLED)

@@ -51,7 +51,7 @@ fn an_opener_has_the_queue_of_before_or_the_next_one_or_none() {
                     return;
                 };
                 assert!((1..=3).contains(&number), "{number}");
-                // It stays this process's queue.
+                // The queue remains this process's queue.
                 assert_eq!(segment.number.get(), number);
             })
         };

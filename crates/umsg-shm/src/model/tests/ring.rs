@@ -3,7 +3,7 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | no barrier between the wake word and the look behind it, or no look; the sender does not look at the wake word | a deadlock |
-//! | the wake word is rung one message too early, or by each message | a wait is woken in vain |
+//! | the wake word is rung one message too early, or by each message | a wait is woken without need |
 //! | a batch that had to wait for its turn does not ring | a deadlock |
 
 use super::ring_stage::Ring;

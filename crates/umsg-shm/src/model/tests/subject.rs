@@ -36,7 +36,7 @@ pub(super) trait Subject: Clone + 'static {
         by: Deadline,
     ) -> Result<Self::Message, Refused<Self::Own>>;
 
-    /// Lets so much time pass for all processes that it is worth looking at the holders again.
+    /// Lets enough time pass for all processes that calls check the holders again.
     fn let_holders_be_looked_at(&self);
 
     /// Checks an empty queue that no process uses any more: the queue works, each slot is in exactly one place, and the counts are right.

@@ -1,4 +1,4 @@
-//! System V queues: all of a batch or nothing, whichever thread reads, dies or waits.
+//! System V queues: each thread sees all of a batch or nothing, even if threads die or wait meanwhile.
 //!
 //! | a defect | its effect here |
 //! |---|---|

@@ -5,7 +5,7 @@
 //! | a change or a removal does not tell waiters, or does not wake them | a deadlock |
 //! | a waiter is served by the rights under which it was admitted | a message for a process that may not receive, or from one that may not send |
 //! | a call looks at the rights before it has the lock, and not again | the same |
-//! | an interrupted call does not ask what was settled | a message is lost, or sent twice |
+//! | an interrupted call does not read the outcome of its node | a message is lost, or sent twice |
 
 use super::stage::{LATER, Slices, alive, explore};
 use super::subject::Subject;

@@ -4,8 +4,8 @@
 //! |---|---|
 //! | no fence between the mark of a sleeper and the check of the word, or between the word and the check for sleepers | a deadlock |
 //! | the sender does not offer, or does not wake; a receive admits no blocked sender | a deadlock |
-//! | the end of a wait does not ask what was settled | a message is lost, or sent twice |
-//! | what was offered in vain is not put back | a message is lost |
+//! | the end of a wait does not read the outcome of its node | a message is lost, or sent twice |
+//! | an offered message that was not accepted is not put back | a message is lost |
 
 use super::stage::{LATER, SOON, Slices, alive, explore};
 use super::subject::{Subject, optional};

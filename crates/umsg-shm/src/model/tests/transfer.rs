@@ -1,4 +1,5 @@
-//! Moves between two queues: a message is in one of them, whichever step its mover dies at, and whoever moves or receives meanwhile.
+//! Moves between two queues: a message is in exactly one of them, even if its mover dies at any step and other threads move or receive messages
+//! meanwhile.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -53,7 +54,7 @@ impl Pair {
         pair
     }
 
-    /// Moves what is set aside to the other queue.
+    /// Moves the messages that are set aside to the other queue.
     fn move_all(&self, me: &Thread) {
         let engine = self.source.engine();
         while let Some(departure) = engine.begin_to_move(me, Deadline::Never).unwrap() {
@@ -76,7 +77,7 @@ impl Pair {
         }
     }
 
-    /// Ends what dead processes began, and sends all messages with a history back to the source.
+    /// Completes the moves of dead processes, and sends all messages with a history back to the source.
     fn redrive_all(&self, me: &Thread) {
         let engine = self.other.engine();
         let target = self.source.engine();

@@ -23,7 +23,7 @@
 //! | a repair ends the loan before it has repaired the senders' side, or does not begin again | a slot is lost, or a message |
 //! | a repair counts an offer or an admission as done before it is | a message is lost, or comes twice |
 //! | a repair of the receivers' side looks at slots that a sender may be filling | a race on the cell |
-//! | what two dead senders announced is believed | a lower priority comes first |
+//! | a receiver believes the announcement of two dead senders | a lower priority comes first |
 
 use super::batch::{receive_batch, send_batch};
 use super::ring_stage::{OWNER, Ring};

@@ -1,6 +1,6 @@
 //! Polling: the level that a queue's doorbell shows while other threads send, receive, begin to poll, and die.
 //!
-//! The doorbell shows the true level at the end. It shows each possible operation, whichever process died. A process that sees an operation
+//! The doorbell shows the true level at the end. It shows each possible operation after the death of any process. A process that sees an operation
 //! as possible, and does not wait, can do it.
 //!
 //! | a defect | its effect here |
@@ -121,7 +121,7 @@ fn begins_beside_a_lease(queue: impl Polled) {
     let lessee = queue.spawn(1, |queue, me| queue.lease_one(me));
     let needs_time = queue.direct(Polled::begin_to_poll);
     alive(lessee);
-    // Without a helper, the process is told to look.
+    // Without a helper, the level asks the process to check the queue.
     assert!(needs_time || shows(&queue).0);
 }
 

@@ -258,8 +258,8 @@ impl Engine {
 /// In `offered_at`: no process has checked yet whether the thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
-/// Returns whether the thread for which room is kept died without the kernel's mark: before it named its node, or during its look at the
-/// queue after a slice. Asks the system once a slice.
+/// Returns whether the thread for which room is kept died without the kernel's mark: before it named its node, or during its check of the queue
+/// after a slice. Asks the system once a slice.
 fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
     if asked != NEVER && !waiters::is_over(asked, SLICE, now) {

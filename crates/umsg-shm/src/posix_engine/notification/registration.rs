@@ -1,4 +1,4 @@
-//! The registration of a process: registering, withdrawing, and what the process asks about its own record.
+//! The registration of a process: registering, withdrawing, and the queries of the process about its own record.
 
 use super::{EMPTY, INDEX, REGISTERED, Registered, What, ask_for_user, is_owner_dead};
 use crate::consent::Shown;

@@ -1,4 +1,4 @@
-//! The plain case: what a receiver sees before it has the lock counts only if it still holds under the lock.
+//! The plain case: a receiver's observation before the lock counts only if it is still true under the lock.
 
 use super::{Engine, Refused, Sighted};
 use crate::lock::tokens::ReceiverHeld;
@@ -23,7 +23,7 @@ fn receive(engine: &Engine) -> Result<u8, Refused> {
     taken.map(|_| buffer[0])
 }
 
-/// Does what the plain case does under the lock, which no other thread takes here.
+/// Takes the steps of the plain case under the lock, which no other thread takes here.
 fn take(engine: &Engine, sighted: &Sighted<'_>) -> Option<u8> {
     let mut buffer = [0; 8];
     let taken = engine.take_sighted(ReceiverHeld::in_test(), sighted, &mut buffer);

@@ -1,7 +1,7 @@
 //! Salvage: rebuilds a corrupt queue from its intact messages. For `umsg doctor --repair` only.
 //!
-//! A repair after a death ([`crate::posix_engine::recover`]) trusts cursors, stamps and lists. A salvage trusts only
-//! what each cell says of its own message, as far as that is possible. It rebuilds everything else:
+//! A repair after a death ([`crate::posix_engine::recover`]) trusts cursors, stamps and lists. As far as possible, a salvage trusts only each
+//! cell's own words about its message. It rebuilds everything else:
 //!
 //! | the message of a slot is | if its cell is valid and | result |
 //! |---|---|---|

@@ -54,7 +54,7 @@ impl Fixed {
         self.sender.restart(sending, first);
         self.receiver.restart(first);
         self.sender.move_cursor(sending, first);
-        // The next sender looks for itself whether there is room.
+        // The next sender checks by itself whether there is room.
         self.sender.keep_room(sending, max);
         self.move_free_end(both, first.wrapping_add(free));
     }

@@ -9,7 +9,7 @@
 //! memory when the first message of a slot needs them: a queue without dead letters has none.
 //!
 //! Every process that may use the queue can write these words. A reader bounds the length of the name and interprets unknown numbers as [`Reason::Unknown`].
-//! No process sends a message to a queue because a history names that queue: `umsg`'s `posix/redrive.rs` says what else must hold.
+//! No process sends a message to a queue because a history names that queue: `posix/redrive.rs` in `umsg` lists the other conditions.
 
 use crate::sync::{Guarded32, Guarded64};
 

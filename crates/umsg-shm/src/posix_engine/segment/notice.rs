@@ -63,7 +63,7 @@ impl Notice {
     /// Asks the process that frees a fired record to wake the caller. Returns the value of the futex on which the caller sleeps, or None if
     /// the word is no longer `fired`.
     pub(crate) fn ask_for_wake(&self, fired: u32) -> Option<u32> {
-        // Acquire on failure: the caller sees what the process did before it freed the record. Relaxed on success: nothing is read.
+        // Acquire on failure: the caller sees the writes of the process before it freed the record. Relaxed on success: nothing is read.
         let found =
             self.word
                 .compare_exchange(fired, fired | WAITED, Ordering::Relaxed, Ordering::Acquire);
@@ -131,7 +131,7 @@ impl Notice {
             true => armed & !STATE,
             false => fired(armed),
         };
-        // It fails if a process that does not hold the lock has overwritten the word.
+        // The exchange fails if a process that does not hold the lock has overwritten the word.
         self.change(raising(armed), after);
     }
 

@@ -1,4 +1,4 @@
-//! The receivers' side: how far the ring is drained, what the store holds, and the roots of the waiters' lists.
+//! The receivers' side: the position up to which the ring is drained, the contents of the store, and the roots of the waiters' lists.
 
 use super::Links;
 use crate::doorbell::{Doorbell, Ringer, Words};

@@ -51,7 +51,7 @@ impl WaitFlags {
         armed
     }
 
-    /// Ends the turn. For the receiver, which looks for messages itself.
+    /// Ends the turn. For the receiver, which checks for messages itself.
     pub(crate) fn silence(&self) {
         // Relaxed: a sender that sees the silent word does nothing. A sender that saw the armed word rings without effect.
         self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
@@ -79,8 +79,8 @@ impl WaitFlags {
     #[must_use]
     pub(crate) fn take_ring(&self, wake_word: u32) -> bool {
         let silent = wake_word & !(ARMED | POLLED);
-        // Release: pairs with the acquire in `arm`. The message needs none: the receiver looks for it behind the fence of its
-        // next arming. Relaxed: a sender that fails does nothing more.
+        // Release: pairs with the acquire in `arm`. The message needs none: the receiver checks for it behind the fence of its next arming.
+        // Relaxed: a sender that fails does nothing more.
         self.wake_word
             .compare_exchange(wake_word, silent, Ordering::Release, Ordering::Relaxed)
             .is_ok()

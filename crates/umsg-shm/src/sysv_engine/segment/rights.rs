@@ -199,7 +199,7 @@ impl Rights {
                     Ordering::Relaxed,
                 )
                 .is_ok();
-        // Release: GENERATION. A reader that finds a word of the next queue finds this state, or a later one, when it looks again.
+        // Release: GENERATION. A reader that finds a word of the next queue finds this state, or a later one, when it reads the state again.
         fence(Ordering::Release);
         is_vacated
     }

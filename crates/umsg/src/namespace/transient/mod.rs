@@ -18,7 +18,7 @@
 //!
 //! A process that opens the queue takes a shared flock(2) on its own descriptor of the file, and maps the file through this descriptor. The
 //! lock belongs to the open file description, and the mapping keeps the description. So the lock outlasts the descriptor, and forked
-//! children share it. The lock ends with munmap, with exec, or with the process, however the process dies.
+//! children share it. The lock ends with munmap, with exec, or with any end of the process.
 //!
 //! | the directory | the file's lock | is due | |
 //! |---|---|---|---|

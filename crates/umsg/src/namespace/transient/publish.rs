@@ -19,8 +19,8 @@ use umsg_shm::sys::stack::nap;
 
 /// The time that a process waits for another process that creates or removes a queue of the name.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The number of looks at a directory that is not empty and has no queue in it: other processes may have made a queue and
-/// removed it between two looks.
+/// The number of checks of a directory that is not empty and has no queue in it: other processes may have made a queue and removed it between two
+/// checks.
 const LOOKS: u32 = 1000;
 
 /// A wait for another process that creates or removes a queue of the name. That takes the time between two system calls, unless the process
@@ -42,7 +42,7 @@ impl Patience {
         now < end
     }
 
-    /// Counts a look at an entry that changes without a wait. Returns false after enough looks.
+    /// Counts a check of an entry that changes without a wait. Returns false after enough checks.
     fn look_again(&mut self) -> bool {
         self.looks += 1;
         self.looks < LOOKS

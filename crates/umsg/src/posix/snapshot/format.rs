@@ -26,12 +26,12 @@ const SEND_CLOSED: u32 = 4;
 pub(crate) const START: usize = 16;
 /// Length of a header without names, and of the longest header that is read.
 pub(super) const LEAST_HEADER: usize = 80;
-/// Length of what version 3 has behind the names: flags, fair_priorities, and both retry delays.
+/// Length of the fields that version 3 has behind the names: flags, fair_priorities, and both retry delays.
 const STATES: usize = 24;
 pub(super) const LONGEST_HEADER: usize = 65_536;
 /// Length of the head of a message's record, and of the longest head that is read.
 pub(super) const RECORD_HEAD: usize = 24;
-/// The same of version 3, which has the delay of a message.
+/// The length of the same part in version 3, which has the delay of a message.
 const RECORD_HEAD_WITH_DELAY: usize = RECORD_HEAD + 8;
 pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
 /// Length of a history, the last field of the head. Every record of a snapshot has one if one message has a history.
@@ -104,7 +104,7 @@ impl Header {
         send_closed || delays || policy.close_with_producers || policy.fair_priorities != 0
     }
 
-    /// Encodes what stands behind the names.
+    /// Encodes the fields behind the names.
     fn states(&self) -> Vec<u8> {
         let policy = &self.policy;
         let flags = [

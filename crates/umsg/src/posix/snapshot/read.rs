@@ -17,7 +17,7 @@ const STEP: usize = 1 << 16;
 impl Snapshot {
     /// Reads a snapshot, to the end of the input.
     ///
-    /// Memory is allocated in proportion to the bytes read, whatever length the input claims.
+    /// Memory is allocated in proportion to the bytes read, not to the length that the input claims.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -9,8 +9,8 @@ use umsg_shm::posix_engine::{Seen, SeenHistory};
 use umsg_shm::sys::{clock, thread};
 
 impl Snapshot {
-    /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Only the access and the
-    /// namespace of the options count; the mode is the snapshot's, whatever the umask. Each message keeps its priority, its
+    /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Only the access and the namespace of the options
+    /// count. The mode is the snapshot's, which the umask does not change. Each message keeps its priority, its
     /// place, its sender's process id, the time of its send, the number of leases after which it came back, and its history. A delayed
     /// message is due after the time that was left when the snapshot was taken. The queue is closed for sending if it was.
     ///
@@ -134,7 +134,7 @@ impl Queue {
             .map_err(|refused| self.send_error(refused).into())
     }
 
-    /// Closes a queue that has no name yet, whatever its access.
+    /// Closes a queue that has no name yet, with any access.
     fn close_saved(&self) -> Result<(), RestoreError> {
         let closed = self.engine.close_send(thread::current());
         closed.map_err(|refused| self.send_error(refused))?;

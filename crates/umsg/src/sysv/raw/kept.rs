@@ -28,8 +28,7 @@ pub(super) fn is_wanted() -> bool {
     IS_WANTED.load(Ordering::Relaxed)
 }
 
-/// Makes a queue of a kept segment, and attaches to it. With `may_compare`, files may be looked at, and a segment that can't be used is
-/// given up.
+/// Makes a queue of a kept segment, and attaches to it. With `may_compare`, the call may inspect files, and gives up a segment that can't be used.
 pub(super) fn revive(key: i32, flags: i32, may_compare: bool) -> Option<i32> {
     let is_creation = key == PRIVATE || flags & libc::IPC_CREAT != 0;
     if !is_wanted() || !is_creation || flags & 0o777 != PRIVATE_MODE as i32 {

@@ -65,7 +65,7 @@ pub(super) fn encode(info: &SnapshotInfo) -> Vec<u8> {
     bytes
 }
 
-/// Encodes what version 4 has behind the fields of version 2.
+/// Encodes the fields that version 4 has behind those of version 2.
 fn states(info: &SnapshotInfo) -> Vec<u8> {
     let flags = [
         (info.close_with_last_producer, CLOSE_WITH_LAST_PRODUCER),

@@ -45,7 +45,7 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>
                 let played =
                     AssertUnwindSafe(|| work.play(tool, Part { role, thread }, &mut random));
                 if catch_unwind(played).is_err() {
-                    // SAFETY: ends the process, whatever the other threads do: it has failed.
+                    // SAFETY: ends the process with all its threads, because the process has failed.
                     unsafe { libc::_exit(PANICKED) };
                 }
             };
@@ -129,8 +129,8 @@ fn stand_the_storm(scene: &'static Scene, restarts: bool) {
     }
 }
 
-/// The occasional actions of a thread between two calls: it forks children, which use the queue as they inherit it; runs another program; or
-/// has its process become another program, wherever its other threads are.
+/// The occasional actions of a thread between two calls: it forks children, which use the queue as they inherit it; runs another program; or has
+/// its process become another program, at any point of its other threads.
 pub fn commotion<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Random) {
     if work.spares(part.role) {
         return;

@@ -58,7 +58,7 @@ impl Figures {
         self.deeds[deed as usize]
     }
 
-    /// Names and numbers, for programs. What leaks fails the test: there is none where there are figures.
+    /// Names and numbers, for programs. A leak fails the test, so a run with figures has none.
     fn rows(&self) -> [(&'static str, u64); 24] {
         [
             ("rounds", self.rounds),
@@ -88,7 +88,7 @@ impl Figures {
         ]
     }
 
-    /// As a JSON object, with what was soaked and the seed.
+    /// As a JSON object, with the kind of queue and the seed.
     pub fn json(&self, what: &str, seed: u64) -> String {
         let rows = self
             .rows()

@@ -8,7 +8,7 @@ pub struct Leaks {
     descriptors: Descriptors,
 }
 
-/// Numbers, and what they are of.
+/// Counts, and the names of the counted things.
 type Descriptors = BTreeMap<u32, PathBuf>;
 
 /// The library has its own descriptors there, while there is room.

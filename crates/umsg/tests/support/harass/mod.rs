@@ -8,9 +8,9 @@
 //!                                                                                  programs, become another program themselves
 //! ```
 //!
-//! The [`Work`] does the steps of each worker: there is one for each face. The [`Journal`] has what all processes did, in
-//! memory that the dead leave behind. The supervisor fails if a process gets no further for a second in which no process was
-//! stopped, or if a call is not back a second after it was due, whichever process is stopped.
+//! The [`Work`] does the steps of each worker: there is one for each face. The [`Journal`] has the acts of all processes, in memory that outlives
+//! them. The supervisor fails if a process gets no further for a second in which no process was
+//! stopped, or if a call returns more than a second after its limit, even while a process is stopped.
 
 mod aim;
 mod calm;
@@ -83,7 +83,7 @@ pub trait Work: Sync + Sized {
     fn threads(&self, _role: usize) -> usize {
         THREADS
     }
-    /// Returns whether processes of this role are spared what would end them, and make none themselves.
+    /// Returns whether processes of this role are never ended, and never end others.
     fn spares(&self, _role: usize) -> bool {
         false
     }

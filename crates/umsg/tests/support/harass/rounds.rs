@@ -22,7 +22,7 @@ pub fn soak<W: Work>(what: &'static str, soaks: u32, new: impl Fn() -> W) {
     rounds.finish();
 }
 
-/// The time that is left, and what was seen.
+/// The time that is left, and the observations.
 struct Rounds {
     what: &'static str,
     begun: Instant,
@@ -69,7 +69,7 @@ impl Rounds {
         }
     }
 
-    /// Says what came of all; `UMSG_SOAK_JSON` asks for it in the form for programs as well.
+    /// Prints the result; `UMSG_SOAK_JSON` asks for it in the form for programs as well.
     fn finish(&self) {
         eprintln!("soak, {}: {}", self.what, self.all);
         if std::env::var_os("UMSG_SOAK_JSON").is_some() {

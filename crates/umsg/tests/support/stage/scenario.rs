@@ -13,7 +13,7 @@ pub struct Scenario<K: Kind> {
     pub nudge: Nudge,
     /// The minimum number of times that the victim passes each point.
     pub passes: u32,
-    /// A queue is used for one round only: what happens once in its life.
+    /// Each round has a new queue, for steps that happen once in the life of a queue.
     pub fresh: bool,
     /// The victim waits until its time is over, which on a busy machine may be before it waits.
     pub timed: bool,
