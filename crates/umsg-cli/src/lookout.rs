@@ -1,6 +1,6 @@
 //! A thread that interrupts a wait that has become pointless, for example because the queue was removed.
 //!
-//! The command waits in one call, however long it lasts: it keeps its place in the wait queue, and `umsg who` shows the whole time. The
+//! The command waits in one call: it keeps its place in the wait queue, and `umsg who` shows the whole time. The
 //! interruption is SIGURG, repeated until the call ends: a signal can arrive just before the thread sleeps.
 
 use std::io;

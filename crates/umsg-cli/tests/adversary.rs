@@ -1,6 +1,7 @@
 //! Tests the powers of another user over a namespace: a table of subjects, objects and operations.
 //!
-//! The objects are found by a walk through a namespace in use, and the names that do not exist yet by a look at what the victims make. Each operation
+//! The objects are found by a walk through a namespace in use, and the names that do not exist yet by watching the victims create files. Each
+//! operation
 //! must be refused unless the modes grant it, and must leave the victims unharmed: two processes of another user and two of root go on with
 //! everything that they do (send, receive, wait, poll, notify, create, open, remove, list, diagnose), each step within a bound. They do without the
 //! one queue that the modes grant the adversary something of, or without the one name that it was the first to use.

@@ -209,7 +209,7 @@ fn a_call_that_finds_neither_room_nor_messages_reports_the_stopped_owner() {
         site.umsg(&["recv", "/q", "--timeout", "50ms"]).text(),
         "here\n"
     );
-    // No owner is right, whichever process is stopped.
+    // Any stopped process is a wrong owner here.
     let none = site.umsg(&["recv", "/q", "--timeout", "50ms"]);
     none.fails(3, &["timed out waiting for a message"]);
     site.scribble("mq/q", SENDER_LOCK, &[0; 4]);

@@ -1,4 +1,4 @@
-//! The command at the limits of its process: which it was, and what helps.
+//! The command at the limits of its process: its errors name the limit and the remedy.
 
 mod support;
 

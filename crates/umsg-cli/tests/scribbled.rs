@@ -1,4 +1,4 @@
-//! Queues whose files a process has overwritten: listed, reported and removed, whatever bytes they hold.
+//! Queues whose files a process has overwritten with any bytes: the commands list, report and remove them.
 
 mod support;
 

@@ -20,8 +20,8 @@ use crate::place;
 /// A queue that was created with --close-with-last-producer is also closed when its last producer ends or dies. A producer is a
 /// process that runs `umsg send --producer`, or a program that declares itself a producer.
 ///
-/// Closing a queue needs permission to send. msgsnd and msgrcv ignore that a System V queue is closed, because the kernel's queues
-/// can't be closed. This command can't close rings: only the owner of a ring closes it.
+/// Closing a queue needs permission to send. msgsnd and msgrcv ignore the close of a System V queue, because the kernel's queues can't be closed.
+/// This command can't close rings: only the owner of a ring closes it.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

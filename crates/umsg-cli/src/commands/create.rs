@@ -28,8 +28,8 @@ use crate::{place, streams, values};
 /// fails if the queue exists.
 ///
 /// --on-full sets the queue's overflow policy. --ttl, --max-deliveries and --dead-letter set how long the queue keeps messages,
-/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. Its "set aside" is the number of
-/// messages that wait for room in the dead-letter queue.
+/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. The count "set aside" is the number of messages that
+/// wait for room in the dead-letter queue.
 ///
 /// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities
 /// wait. With --priorities fair:N, the lower priorities together get one of every N + 1 deliveries.

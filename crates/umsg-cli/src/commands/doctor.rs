@@ -17,7 +17,7 @@ use crate::names::Name;
 use crate::output::{self, Format, json, json_doctor, text};
 use crate::{place, progress, rights, streams};
 
-/// Diagnose queues and rings: what is wrong, and what to do
+/// Find the problems of queues and rings, and show their remedies
 ///
 /// The report shows the owners of the locks, and whether they are alive, stopped or dead. The report shows blocked processes,
 /// their waiting times, and the messages that they wait for. The report shows leases, reservations, registrations for

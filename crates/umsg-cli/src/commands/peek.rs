@@ -28,7 +28,7 @@ const PREVIEW: usize = 60;
 /// --id`. A message has an ID from its first delivery on, or earlier if the queue sorts it by priority; before that, ID is "-". Messages of
 /// System V queues have no ID. SENDER is a process id. SENT is the time since the call that
 /// sent the message, also for a message that was sent for a later time. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
-/// Leased messages that are not yet acknowledged, and delayed messages, are not shown; a line on standard error counts them.
+/// The command omits delayed messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
 ///
 /// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due, in the order in which they
 /// become due. DUE is the time until then.

@@ -72,7 +72,7 @@ pub struct Redrive {
     /// List or send only dead letters that come from this queue
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     from: Option<Name>,
-    /// Send to this queue, wherever the dead letters come from; with --all, --first, --count or --id
+    /// Send to this queue instead of the queues that the dead letters come from; with --all, --first, --count or --id
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     to: Option<Name>,
     #[command(flatten)]

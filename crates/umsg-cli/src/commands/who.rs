@@ -23,20 +23,20 @@ use crate::output::{self, Format, json, text, time};
 use crate::place;
 use crate::users::{File, Users};
 
-/// Show the processes that have a queue or ring open, and what they wait for
+/// Show the processes that have a queue or ring open, and their waits
 ///
 /// OPEN is "mapped" if the process has the queue in its memory. If the program runs under `umsg run`, OPEN shows the descriptors
 /// instead. WAITS shows the threads that wait to receive or to send, with the time since the longest of these calls began. HOLDS
 /// shows the leased messages that the process has not acknowledged, and its reservations. HOLDS contains "producer" for a process
 /// that counts as a producer of a queue with --close-with-last-producer: the queue stays open while this process lives.
 ///
-/// Only root sees which queues the processes of other users have open. For all other users of this command, OPEN
-/// of such a process is "?", and the list has the process only if it waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
+/// Only root sees which queues the processes of other users have open. For all other users, OPEN of such a process is "?". The list then has the
+/// process only if the process waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
 ///
 /// For a process of another PID namespace, PID is its process id in that namespace. Its user and command line are unknown.
 ///
-/// If the kernel or another namespace has a queue of the same name, too, a line on standard error says so: a program that seems to use
-/// this queue may use the other one.
+/// If the kernel or another namespace has a queue of the same name, too, a line on standard error names that place: a program that seems to use
+/// this queue may use the other queue.
 ///
 /// WAITS is "-" while a process is between two calls, for example in a loop of receives with a time-out.
 #[derive(Args, Debug)]
@@ -66,7 +66,7 @@ struct Report {
 #[derive(Serialize, Default)]
 struct Entry {
     pid: u32,
-    /// It may live in another PID namespace, which `pid` belongs to.
+    /// The process may live in another PID namespace, which `pid` belongs to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     elsewhere: bool,
     uid: Option<u32>,

@@ -79,7 +79,7 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// None if there are none.
+    /// None if there are no dead letters.
     pub fn of(letters: &[posix::History]) -> Option<DeadLetters> {
         let mut of = DeadLetters::default();
         for letter in letters {

@@ -73,7 +73,7 @@ struct ProcessEntry {
     program: Option<String>,
     /// alive, stopped or dead.
     life: &'static str,
-    /// It may live in another PID namespace, which the numbers belong to.
+    /// The process may live in another PID namespace, which the numbers belong to.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     elsewhere: bool,
 }

@@ -84,7 +84,7 @@ fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// A name with placeholders for what differs from process to process.
+/// A name with placeholders for the parts that differ from process to process.
 fn generalised(path: &str, pids: &[u32]) -> String {
     let index = path.strip_prefix("msg/");
     if index.is_some_and(|index| index.parse::<u32>().is_ok()) {
@@ -110,7 +110,7 @@ pub fn expand(name: &str, pids: &[u32]) -> Vec<String> {
     }
 }
 
-/// Removes what was planted, whatever it is. The victims may have been able to already.
+/// Removes the planted entry, of any kind. The victims may have been able to already.
 pub fn remove(path: &Path) {
     let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     let _ = match is_directory {

@@ -131,7 +131,7 @@ fn type_of(meta: &Metadata) -> &'static str {
     }
 }
 
-/// All entries, the namespace itself first. What goes away meanwhile is left out.
+/// All entries, the namespace itself first. Entries that vanish meanwhile are omitted.
 pub fn walk(space: &Path) -> Vec<Entry> {
     let meta = space.symlink_metadata().unwrap();
     let parent = space.parent().unwrap().symlink_metadata().unwrap();

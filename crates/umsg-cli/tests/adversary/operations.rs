@@ -213,7 +213,7 @@ pub const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// The entries that an adversary makes at a free name. None but the entry itself may be spoiled by it.
+/// The entries that an adversary makes at a free name. It may spoil the entry itself, and nothing else.
 pub const PLANTS: &[(&str, Act)] = &[
     ("an empty file", |path, _| {
         make_file(path)?;

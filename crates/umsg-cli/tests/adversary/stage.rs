@@ -1,4 +1,4 @@
-//! A namespace of all users, its victims at work, and what they go through in each cell of the table.
+//! A namespace of all users, its victims at work, and their steps in each cell of the table.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -24,7 +24,7 @@ pub const VICTIM: User = User {
     uid: 30_001,
     gid: 30_001,
 };
-/// Another user, who has only the access of the bits for others.
+/// Another user, with only the access of the bits for others.
 pub const STRANGER: User = User {
     name: "stranger",
     uid: 30_002,
@@ -155,7 +155,7 @@ impl Stage {
         })
     }
 
-    /// A directory for what an adversary makes: everybody's, of the same file system.
+    /// A directory for the files of an adversary: writable for all users, in the same file system.
     pub fn own(&self) -> PathBuf {
         let own = self.base.path().join("own");
         let _ = fs::remove_dir_all(&own);
@@ -342,7 +342,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-/// Checks that a command ended by itself, whatever it complained of.
+/// Checks that a command ended by itself; it may have reported an error.
 fn ended(outcome: &Outcome, what: &str) -> Result<(), String> {
     let ended = outcome.code.is_some_and(|code| code < 100);
     ended

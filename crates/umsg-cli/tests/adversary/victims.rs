@@ -1,4 +1,4 @@
-//! The victims: what they have in a namespace, and everything that they do with it.
+//! The victims: their objects in a namespace, and all their operations on these objects.
 //!
 //! A place is the path of an object in the namespace, such as `mq/v-private`; for a System V queue it is that of its label.
 

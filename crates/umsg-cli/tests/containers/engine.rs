@@ -34,7 +34,7 @@ const DEFAULT_CAPABILITIES: u64 = 0x0000_0000_a804_25fb;
 const OF_THE_MACHINE: [&str; 7] = ["usr", "bin", "sbin", "lib", "lib32", "lib64", "etc"];
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// What `examples/containers/Dockerfile` makes: the files of `cargo xtask dist` below `/usr/local`, and the environment.
+/// The image of `examples/containers/Dockerfile`: the files of `cargo xtask dist` below `/usr/local`, and the environment.
 pub struct Image {
     directory: TempDir,
     pub environment: Vec<(String, String)>,
@@ -273,7 +273,8 @@ impl Container {
 /// Waits for the container's first process, and ends as that process does. Its death ends the container.
 fn supervise(container: i32) -> ! {
     let mut status = 0;
-    // SAFETY: closes what the container's process has inherited, too: above all the pipe on which the test waits for exec. Then waits for a
+    // SAFETY: also closes the descriptors that the container's process has inherited, above all the pipe on which the test waits for exec. Then
+    // waits for a
     // child of this process, and ends without a return to the code of the test.
     unsafe {
         libc::close_range(0, u32::MAX, 0);

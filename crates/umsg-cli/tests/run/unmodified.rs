@@ -102,7 +102,7 @@ fn a_program_waits_in_the_mode_given_to_umsg_run() {
         let outcome = finish(site.command(&run).env("UMSG_PRELOAD", &library), b"");
         outcome.text().parse().unwrap()
     };
-    // A spinner uses what CPU time it gets in that second; a sleeper wakes up ten times.
+    // A spinner uses all CPU time that it gets in that second; a sleeper wakes up ten times.
     let (blocking, spinning) = (cpu_time("blocking"), cpu_time("spinning"));
     assert!(spinning > 3 * blocking, "{spinning} µs, {blocking} µs");
 }

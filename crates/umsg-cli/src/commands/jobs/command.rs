@@ -59,7 +59,7 @@ impl Trouble {
     }
 }
 
-/// The command can't be started, whatever the message is.
+/// The command can't be started, for any message.
 pub struct Broken {
     pub code: Code,
     pub why: String,

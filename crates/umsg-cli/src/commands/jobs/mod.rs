@@ -44,7 +44,7 @@ pub struct Plan<'a> {
     pub count: Option<u64>,
     /// Ends when the queue is empty.
     pub all: bool,
-    /// A message whose command failed returns at once, not at the end.
+    /// If a message's command fails, the message returns at once, not at the end.
     pub follow: bool,
     /// The delay of messages that return; None for the queue's own.
     pub retry_delay: Option<RetryDelay>,
@@ -106,7 +106,7 @@ impl fmt::Display for Which {
 }
 
 impl Summary {
-    /// The line for people, who get the queue's name as they gave it.
+    /// The line for people; it has the queue's name as it was given.
     pub fn line(&self, name: &str) -> String {
         let (done, back) = (self.acknowledged, self.returned);
         format!(
@@ -166,7 +166,7 @@ pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary
         failures: std::mem::take(&mut *lock(&crew.failures)),
     };
     let outcome = match outcome {
-        // That messages came back is worse than that no further one came.
+        // Returned messages count as the worse result, before a time-out without a further message.
         Err(failure) if returned > 0 && failure.is_of_no_message() => {
             Err(Failure::Reported(Code::Failed))
         }
@@ -330,7 +330,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Counts a message that returned, and tells of it. `what` says where the message is now.
+    /// Counts a message that returned, and tells of it. `what` names the present place of the message.
     fn note(&self, which: Which, trouble: Trouble, what: &str) {
         // Relaxed: a count.
         self.returned.fetch_add(1, Ordering::Relaxed);
