@@ -60,7 +60,7 @@ fn make(home: &Home, how: u8) -> Queue {
     options.open(NAME).expect("a new queue")
 }
 
-/// Opens what somebody has left there, and uses it.
+/// Opens the existing queue of this name, and uses it.
 pub(crate) fn use_what_is_there(home: &Home, input: &mut Input<'_>) {
     let mut options = OpenOptions::new();
     options.read(true).write(true).namespace(&home.namespace);

@@ -35,7 +35,7 @@ pub(crate) fn make(home: &Home) -> Ring {
     options.create_in(&home.namespace, NAME).expect("a ring")
 }
 
-/// Opens what somebody has left there, and sends.
+/// Opens the existing ring of this name, and sends.
 pub(crate) fn use_what_is_there(home: &Home) {
     if let Ok(sender) = Sender::open_in(&home.namespace, NAME) {
         let _ = sender.try_send(&Post::new(1));

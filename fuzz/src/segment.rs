@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// Bytes in which nearly every word steers something.
 const FIXED: u64 = 3072;
-/// A lock that names a living owner is waited for: a second each, which is not what is looked for.
+/// Each lock that names a living owner costs a wait of a second, which would find nothing here.
 const OWNER: u32 = 0x3fff_ffff;
 
 /// A file that its users have mapped.

@@ -1,4 +1,4 @@
-//! Reading snapshots, and restoring what can be read.
+//! Reading snapshots, and restoring the valid ones.
 
 use super::home::Home;
 use super::input::Input;

@@ -33,7 +33,7 @@ pub fn run(home: &Home, data: &[u8]) {
     clear(home);
 }
 
-/// Removes all System V queues, by hand: what the input made of them may not be one.
+/// Removes all System V queues, by hand: the input may have made some of them invalid.
 pub(crate) fn clear(home: &Home) {
     for entry in std::fs::read_dir(home.path("msg")).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -55,7 +55,7 @@ pub(crate) fn make(home: &Home) -> (Queue, PathBuf) {
     (queue, path)
 }
 
-/// Opens what somebody has left there, and uses it.
+/// Opens the existing queue of this name, and uses it.
 pub(crate) fn use_what_is_there(home: &Home, input: &mut Input<'_>) {
     let mut options = OpenOptions::new();
     options.namespace(&home.namespace);

@@ -29,7 +29,7 @@ def faster_fifo_queue() -> Any:
 
 
 Make = Callable[[], Any]
-# The name, what makes the queue, and the number of objects in a round: of a put and a get, and of a stream.
+# The name, the function that makes the queue, and the number of objects in a round: of a put and a get, and of a stream.
 CANDIDATES: list[tuple[str, Make, int, int]] = [
     ("umsg Queue", umsg.multiprocessing.Queue, 20_000, 50_000),
     ("umsg SimpleQueue", umsg.multiprocessing.SimpleQueue, 20_000, 50_000),

@@ -151,7 +151,7 @@ def of_faster_fifo() -> Callable[[int], None]:
     return of_object(faster_fifo.Queue())
 
 
-# The name, what makes it, and how often it runs in a round.
+# The name, the function that makes it, and the number of its runs in a round.
 CANDIDATES: list[tuple[str, Callable[[], Callable[[int], float | None]], int]] = [
     ("umsg", of_umsg, 100_000),
     ("umsg, System V", of_sysv, 100_000),

@@ -20,7 +20,7 @@ enum Held {
 /// >>> list(queue)
 /// [b'the only one']
 ///
-/// The end of the last producer, in whatever way its process ends, closes a queue with `close_with_last_producer`.
+/// The end of the last producer closes a queue with `close_with_last_producer`, even if its process is killed.
 #[pyclass(frozen, weakref, module = "umsg")]
 pub struct Producer {
     /// None after `close`.

@@ -113,7 +113,7 @@ impl Wait {
 /// and looks for signals in between. At the end of a piece it gives up its place among the waiters: therefore the pieces grow.
 const PIECES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
-/// What a call does after the handlers of a signal that has interrupted it.
+/// The next step of a call after the handlers of a signal that has interrupted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterSignal {
     /// It waits for the rest of its time: PEP 475.
@@ -138,7 +138,7 @@ pub fn blocking<T: Send, E: Failure + Send>(
     blocking_until_signal(py, wait, AfterSignal::Continue, call)
 }
 
-/// Runs a call as [`blocking`] does. `after` says what follows the handlers of a signal.
+/// Runs a call as [`blocking`] does. `after` is the next step after the handlers of a signal.
 pub fn blocking_until_signal<T: Send, E: Failure + Send>(
     py: Python<'_>,
     wait: Wait,

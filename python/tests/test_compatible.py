@@ -1,4 +1,4 @@
-"""umsg.posix_ipc and umsg.sysv_ipc: the tests of the original packages, a comparison with them, and what is particular to umsg.
+"""umsg.posix_ipc and umsg.sysv_ipc: the tests of the original packages, a comparison with them, and the differences of umsg.
 
 `UMSG_TEST_ORIGINALS` is a directory with the source distributions of posix_ipc and sysv_ipc, from which both are installed. With
 `UMSG_TEST_ORIGINALS=none` the tests that need them are skipped.

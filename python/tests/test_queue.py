@@ -1,4 +1,4 @@
-"""POSIX queues: what each call does."""
+"""POSIX queues: the result of each call."""
 
 from __future__ import annotations
 

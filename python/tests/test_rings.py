@@ -1,4 +1,4 @@
-"""Rings: what each call does."""
+"""Rings: the result of each call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""System V queues: what each call does."""
+"""System V queues: the result of each call."""
 
 from __future__ import annotations
 

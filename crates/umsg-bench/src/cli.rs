@@ -84,7 +84,7 @@ pub struct Cli {
     minutes: u64,
 }
 
-/// The other tasks of the program.
+/// Tasks of the program other than suites.
 #[derive(Subcommand, Debug)]
 pub enum Task {
     /// Make a page or a document from figures that --json has kept
@@ -119,7 +119,7 @@ impl Cli {
         self.suite.map(Suite::expand).unwrap_or_default()
     }
 
-    /// Returns whether tables are printed: not where programs read.
+    /// Returns whether tables are printed. They are omitted if programs read the output.
     pub fn tables(&self) -> bool {
         self.json
             .as_ref()

@@ -17,7 +17,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     };
     // SAFETY: `time` is a timespec of our own that the call may write, and stays zero if there is no such clock.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
-    // Both are non-negative for these clocks.
+    // Seconds and nanoseconds are non-negative for these clocks.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 

@@ -1,4 +1,4 @@
-//! The other load on the machine: its share is missing in the figures, so it is reported.
+//! The load of other programs on the machine: it takes time from the measured programs, so the report shows it.
 
 use std::fs;
 use std::mem;

@@ -142,7 +142,7 @@ fn measure(
                 let seated = machine::pin_to(cpus);
                 start.wait();
                 if let Err(failure) = seated.and_then(|()| work(&member)) {
-                    // The other processes may wait for this one for ever.
+                    // The other processes may wait for this process for ever.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }

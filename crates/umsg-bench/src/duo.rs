@@ -15,7 +15,7 @@ const BARRIER_SPINS: u32 = 1000;
 pub enum Places {
     /// Each on its own CPU.
     Apart(usize, usize),
-    /// Both processes on one CPU.
+    /// The two processes run on one CPU.
     Together(usize),
     /// The scheduler chooses among two CPUs.
     Anywhere(usize, usize),

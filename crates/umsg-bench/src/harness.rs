@@ -43,7 +43,7 @@ pub struct Plan {
     pub allowance: Allowance,
     /// A directory for the files of peers. The supervisor removes it.
     pub scratch: Scratch,
-    /// The file of the drop-in, or why there is no column for it.
+    /// The file of the drop-in, or the reason why it has no column.
     pub dropin: Result<PathBuf, Failure>,
 }
 

@@ -15,10 +15,10 @@ pub struct Cpus {
 }
 
 impl Cpus {
-    /// Both, for a suite that needs two.
+    /// Returns two CPUs, for a suite that needs two.
     ///
     /// # Errors
-    /// If there is one only.
+    /// If the process has only one CPU.
     pub fn two(&self, suite: &str) -> Result<[usize; 2], Failure> {
         let missing = || format!("{suite} needs two CPUs, and one is all that we may use");
         let second = self.second.ok_or_else(|| Failure::new(missing()))?;
@@ -39,7 +39,7 @@ impl Cpus {
         Ok(Self { first, second })
     }
 
-    /// The one or two of them.
+    /// The CPUs: one or two.
     pub fn both(self) -> Vec<usize> {
         [Some(self.first), self.second]
             .into_iter()

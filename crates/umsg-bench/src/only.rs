@@ -5,7 +5,7 @@ use std::cell::Cell;
 use crate::failure::Failure;
 use crate::suite::Suite;
 
-/// The suites whose rows are measured one by one. The other suites take several rows from one measurement.
+/// The suites that can measure single rows. The other suites take several rows from one measurement.
 const SUITES: [Suite; 6] = [
     Suite::Stream,
     Suite::Batch,

@@ -140,7 +140,7 @@ mod tests {
             f64::from(Suite::Mqueue.seconds(true) + Suite::Ring.seconds(true))
         );
         progress.at.set(1);
-        // The first took no measurable time.
+        // The first suite took no measurable time.
         assert!(progress.seconds_left() < 1.0);
     }
 }

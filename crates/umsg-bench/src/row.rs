@@ -62,7 +62,7 @@ impl Verdict {
         })
     }
 
-    /// Both of them.
+    /// Combines two verdicts: the worse one counts.
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
             (Self::Missed, _) | (_, Self::Missed) => Self::Missed,
@@ -71,7 +71,7 @@ impl Verdict {
         }
     }
 
-    /// As it is printed.
+    /// The figure as text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Met => "met",

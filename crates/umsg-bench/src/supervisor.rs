@@ -149,7 +149,7 @@ pub fn reap(child: libc::pid_t, flags: i32) -> Option<i32> {
     (reaped == child).then_some(status)
 }
 
-/// Waits for all that the worker left: they die with it, so this ends.
+/// Waits for the remaining processes of the worker. The wait ends, because they die with the worker.
 fn reap_everyone() {
     // SAFETY: no status is asked for; -1 means any child.
     while unsafe { libc::waitpid(-1, ptr::null_mut(), 0) } > 0 {}

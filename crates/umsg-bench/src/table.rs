@@ -92,7 +92,7 @@ fn letter(index: usize) -> String {
     }
 }
 
-/// About three digits that matter, thousands apart.
+/// A number with about three significant digits, and commas between thousands.
 pub fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),

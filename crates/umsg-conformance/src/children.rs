@@ -175,7 +175,7 @@ pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
 
 /// A result that a child can hand to its parent.
 pub trait Carried: Sized {
-    /// As bytes: at least one.
+    /// The number as bytes, at least one byte.
     fn encode(&self) -> Vec<u8>;
     /// From these bytes.
     fn decode(bytes: &[u8]) -> Self;

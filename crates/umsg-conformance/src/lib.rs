@@ -1,6 +1,6 @@
 //! One set of cases for the kernel, the library, the C library and the drop-in.
 //!
-//! Whatever the kernel's `mq_*` calls do on this machine is right; this crate checks that umsg does it too, in
+//! The behaviour of the kernel's `mq_*` calls on this machine is right by definition; this crate checks that umsg has it, too, in
 //! five ways:
 //!
 //! - [`cases`]: sentences about one behaviour each, written once and run on every [`backend`]

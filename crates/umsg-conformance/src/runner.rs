@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use crate::backend::{Basics, Family, Kind};
 use crate::sys::{self, End, Forked};
 
-/// A case: a function that panics if the behaviour is not as its name says.
+/// A case: a function that panics if the behaviour differs from its name.
 pub type Case<F> = fn(&<F as Family>::Site);
 
 /// The time that a case may take before it counts as hung.
@@ -66,7 +66,7 @@ fn report(tag: Tag, text: &[u8]) {
     let _ = sys::write_record(fd, &record);
 }
 
-/// Says that this queue may come into being.
+/// Notes that the case may create this queue.
 pub(crate) fn announce(queue: &[u8]) {
     report(Tag::Queue, queue);
 }

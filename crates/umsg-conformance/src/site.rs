@@ -101,7 +101,7 @@ impl Site {
         self.announced(format!("{start:x<width$}", width = length + 1))
     }
 
-    /// A name of choice; the queue is removed when the case has ended.
+    /// Enters a name that the case chose; its queue is removed at the end of the case.
     pub fn announced(&self, name: impl Into<Vec<u8>>) -> CString {
         let name = CString::new(name).expect("no NUL in a name");
         runner::announce(name.to_bytes());

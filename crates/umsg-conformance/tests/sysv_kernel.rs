@@ -1,4 +1,4 @@
-//! The cases of System V queues against the kernel: whatever it does is right, and every case has to say just that.
+//! The cases of System V queues against the kernel: its behaviour is right by definition, and each case has to expect exactly that behaviour.
 
 use umsg_conformance::backend::Kind;
 

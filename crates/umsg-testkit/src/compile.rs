@@ -42,7 +42,7 @@ impl Compile {
         }
     }
 
-    /// Adds the warnings that the project's own programs must not cause, and what a debugger needs.
+    /// Adds the warnings that the project's own programs must not cause, and the data that a debugger needs.
     #[must_use]
     pub fn strict(self) -> Compile {
         self.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1"])

@@ -35,8 +35,8 @@ const OTHERS: [&str; 9] = [
     "waiters::",
 ];
 
-/// Left out there: what tests of rings are about that Miri has not (passing descriptors and polling them, names, a runtime), and
-/// thousands of types in plain memory.
+/// Omitted there: tests of rings that need facilities which Miri lacks (passing descriptors and polling them, names, a runtime), and thousands of
+/// types in plain memory.
 const BEYOND: [&str; 5] = [
     "descriptor",
     "named",

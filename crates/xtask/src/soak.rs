@@ -28,7 +28,7 @@ pub const BUILD: &str = "building the soak";
 impl Face {
     const ALL: [Face; 3] = [Face::Posix, Face::Sysv, Face::Ring];
 
-    /// Its module of the test program.
+    /// The module of the test program for this face.
     pub fn module(self) -> &'static str {
         match self {
             Face::Posix => "posix",

@@ -215,7 +215,7 @@ fn compare_all(
 ) -> Result<()> {
     compare_both(workspace, profile, operations, steps)?;
     let mut lives = lives(workspace, profile, operations);
-    // The same histories each time; `cargo xtask compare --lives` tries new ones.
+    // The histories are the same each time; `cargo xtask compare --lives` tries new ones.
     lives.args(["--seed", "101"]);
     steps.run(COMPARISON_LIVES, &mut lives)
 }

@@ -1,4 +1,4 @@
-//! What a ring holds and how it is set up.
+//! The contents and the options of a ring.
 
 use crate::wait::stamp;
 use pyo3::prelude::*;

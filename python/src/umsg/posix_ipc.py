@@ -393,7 +393,7 @@ class MessageQueue:
 
     @property
     def block(self) -> bool:
-        """False if a send to the full queue or a receive from the empty queue fails at once with BusyError, whatever its time-out."""
+        """False if a send to the full queue or a receive from the empty queue fails at once with BusyError and ignores its time-out."""
         if self._queue.closed:
             raise ExistentialError("The queue does not exist")
         return self._block

@@ -193,7 +193,7 @@ def _open(key: int, flags: int, mode: int) -> SysVQueue:
 
 
 def _check_access(queue: SysVQueue, mode: int) -> None:
-    """Raises an exception if the permission bits of a queue refuse what `mode` asks for, as ipcperms() of the kernel does."""
+    """Raises an exception if the permission bits of a queue refuse the access that `mode` asks for, as ipcperms() of the kernel does."""
     user = os.geteuid()
     if user == 0:
         return

@@ -81,7 +81,7 @@ impl Allowance {
         Ok(allowed)
     }
 
-    /// Returns the reason why the queue is no deeper, for a note.
+    /// Returns the reason for the limited depth of the queue, for a note.
     pub fn describe(&self, depth: u32) -> String {
         let read = |name: &str| {
             let text = fs::read_to_string(format!("/proc/sys/fs/mqueue/{name}"));

@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// In one line.
+    /// Describes the machine in one line.
     pub fn summary(&self) -> String {
         let kind = if self.virtual_machine {
             "virtual CPUs"

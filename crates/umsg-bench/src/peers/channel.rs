@@ -35,7 +35,7 @@ impl Peer for Crossbeam {
 
 type Message = [u8; SIZE];
 
-/// Both ends, of which each thread takes a copy.
+/// The two ends; each thread takes a copy of its end.
 pub struct Channel {
     sender: channel::Sender<Message>,
     receiver: channel::Receiver<Message>,

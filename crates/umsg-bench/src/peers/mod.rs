@@ -61,7 +61,7 @@ impl Way {
 /// The capabilities of the peer: other operations are not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
-    /// Has calls that do not wait, and that it makes sense to repeat.
+    /// True if the peer has calls that do not wait, and repeating them makes sense.
     pub polls: bool,
     /// Carries bytes, not only wake-ups.
     pub carries: bool,
@@ -100,7 +100,7 @@ pub trait Peer {
     }
 }
 
-/// One way through it.
+/// One direction of a link.
 pub trait Link: Sync {
     type Sender<'a>: Sender
     where

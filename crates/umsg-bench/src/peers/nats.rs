@@ -158,7 +158,7 @@ impl Link for Channel {
 struct Connection {
     runtime: Runtime,
     client: Client,
-    /// The one subject that it receives from, if any.
+    /// The subject that the connection receives from, if any.
     messages: Option<Subscriber>,
 }
 

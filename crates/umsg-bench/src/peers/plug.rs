@@ -167,7 +167,7 @@ fn with_reason(
     Ok(made)
 }
 
-/// A queue of it.
+/// A queue of the peer.
 pub struct Queue {
     peer: &'static str,
     functions: Functions,

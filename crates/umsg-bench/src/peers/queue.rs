@@ -58,7 +58,7 @@ impl<Q: MessageQueue + Sync> Peer for Queues<Q> {
     }
 }
 
-/// One of these queues, in the process that forked.
+/// A queue of a peer, in the process that forked.
 pub struct Queue<Q>(Q);
 
 impl<Q: MessageQueue + Sync> Link for Queue<Q> {

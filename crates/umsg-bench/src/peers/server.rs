@@ -62,7 +62,7 @@ impl Server {
         })
     }
 
-    /// Tries until it answers.
+    /// Tries until the server answers.
     pub fn wait_for<T>(
         &mut self,
         mut attempt: impl FnMut(u32) -> Result<T, Failure>,

@@ -40,7 +40,7 @@ impl Scale {
         match self {
             Self::Log => {
                 let (below, above) = (round_below(low), round_above(high));
-                // One value alone needs some room, too.
+                // A scale with a single value needs some room, too.
                 if below < above {
                     (below, above)
                 } else {

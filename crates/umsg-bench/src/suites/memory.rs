@@ -71,7 +71,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// Room for 65,536 messages of 8 KB: 512 MB, if all of it were used.
+/// Room for 65,536 messages of 8 KB; full, it takes 512 MB.
 const DECLARED: Spec = Spec {
     depth: 65_536,
     message_size: 8_192,

@@ -24,7 +24,7 @@ const DEPTH: u32 = 10;
 /// Nanoseconds of a round trip of 64 bytes while both spin: the goal.
 const SPINNING_GOAL: f64 = 600.0;
 
-/// umsg asleep may take 1.05 times the kernel's time, which is this ratio.
+/// With sleeping processes, umsg may take 1.05 times the kernel's time, which gives this ratio.
 const ASLEEP_GOAL: f64 = 1.0 / 1.05;
 
 /// Round trips before anything is measured.

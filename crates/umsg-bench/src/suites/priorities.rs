@@ -1,4 +1,4 @@
-//! The orders of priorities that the test published in 2012 sends in.
+//! The orders of priorities in which the test published in 2012 sends.
 
 /// The value of POSIX's MQ_PRIO_MAX on Linux.
 const PRIORITIES: u32 = 32_768;

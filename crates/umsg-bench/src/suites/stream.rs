@@ -160,7 +160,7 @@ fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
     Ok(row)
 }
 
-/// The best of the rows that begin so, for any setting, meets the goal.
+/// The goal is met if the best of the rows whose names begin with this text meets it, for any setting.
 pub(super) fn judge_best(rows: &mut [Row], begins: &str, goal: f64) {
     let rate = |row: &Row| row.umsg.unwrap_or(0.0);
     let rows = rows.iter_mut().filter(|row| row.row.starts_with(begins));

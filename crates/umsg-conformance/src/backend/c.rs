@@ -249,7 +249,7 @@ impl Backend for C {
     }
 
     fn send_null(&self, fd: Fd, length: usize, priority: u32) -> Answer<()> {
-        // SAFETY: null is no place to read from; the case tests this.
+        // SAFETY: the case tests that a read from null fails.
         nothing(unsafe {
             (self.functions.umsg_mq_send)(self.handle(fd), ptr::null(), length, priority)
         })

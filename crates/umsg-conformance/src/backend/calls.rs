@@ -181,24 +181,24 @@ impl Basics for Called {
 impl Backend for Called {
     fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let attributes = attributes.map(|&given| mq_attr::from(given));
-        // SAFETY: as said above.
+        // SAFETY: as above.
         answer(unsafe {
             (self.calls.mq_open)(name.as_ptr(), flags, mode, pointer(attributes.as_ref()))
         })
     }
 
     fn close(&self, fd: Fd) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.mq_close)(fd) })
     }
 
     fn unlink(&self, name: &CStr) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.mq_unlink)(name.as_ptr()) })
     }
 
     fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe {
             (self.calls.mq_send)(fd, message.as_ptr().cast(), message.len(), priority)
         })
@@ -206,7 +206,7 @@ impl Backend for Called {
 
     fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()> {
         let deadline = pointer(deadline);
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe {
             (self.calls.mq_timedsend)(
                 fd,
@@ -220,7 +220,7 @@ impl Backend for Called {
 
     fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)> {
         let mut priority = 0;
-        // SAFETY: as said above.
+        // SAFETY: as above.
         let length = unsafe {
             (self.calls.mq_receive)(fd, buffer.as_mut_ptr().cast(), buffer.len(), &mut priority)
         };
@@ -230,7 +230,7 @@ impl Backend for Called {
     fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)> {
         let (mut priority, deadline) = (0, pointer(deadline));
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: as said above.
+        // SAFETY: as above.
         let length =
             unsafe { (self.calls.mq_timedreceive)(fd, start, length, &mut priority, deadline) };
         Ok((answer(length)? as usize, priority))
@@ -238,13 +238,13 @@ impl Backend for Called {
 
     fn receive_ignoring_priority(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: as said above.
+        // SAFETY: as above.
         let length = unsafe { (self.calls.mq_receive)(fd, start, length, ptr::null_mut()) };
         Ok(answer(length)? as usize)
     }
 
     fn send_null(&self, fd: Fd, length: usize, priority: u32) -> Answer<()> {
-        // SAFETY: null is no place to read from; the case tests this.
+        // SAFETY: the case tests that a read from null fails.
         nothing(unsafe { (self.calls.mq_send)(fd, ptr::null(), length, priority) })
     }
 
@@ -257,14 +257,14 @@ impl Backend for Called {
 
     fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
         let mut old = mq_attr::from(Attributes::default());
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.mq_setattr)(fd, ptr::null(), &mut old) })?;
         Ok(old.into())
     }
 
     fn attributes(&self, fd: Fd) -> Answer<Attributes> {
         let mut attr = mq_attr::from(Attributes::default());
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.mq_getattr)(fd, &mut attr) })?;
         Ok(attr.into())
     }
@@ -274,14 +274,14 @@ impl Backend for Called {
             mq_attr::from(*attributes),
             mq_attr::from(Attributes::default()),
         );
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.mq_setattr)(fd, &attr, &mut old) })?;
         Ok(old.into())
     }
 
     fn set_attributes_only(&self, fd: Fd, attributes: &Attributes) -> Answer<()> {
         let attr = mq_attr::from(*attributes);
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.mq_setattr)(fd, &attr, ptr::null_mut()) })
     }
 
@@ -300,42 +300,42 @@ impl Backend for Called {
     }
 
     fn dup(&self, fd: Fd) -> Answer<Fd> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         answer(unsafe { (self.calls.dup)(fd) })
     }
 
     fn close_descriptor(&self, fd: Fd) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.close)(fd) })
     }
 
     fn close_range(&self, first: u32, last: u32, flags: i32) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.close_range)(first, last, flags) })
     }
 
     fn dup2(&self, fd: Fd, onto: Fd) -> Answer<Fd> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         answer(unsafe { (self.calls.dup2)(fd, onto) })
     }
 
     fn dup3(&self, fd: Fd, onto: Fd, flags: i32) -> Answer<Fd> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         answer(unsafe { (self.calls.dup3)(fd, onto, flags) })
     }
 
     fn fcntl(&self, fd: Fd, command: i32, argument: i32) -> Answer<i32> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         answer(unsafe { (self.calls.fcntl)(fd, command, argument) })
     }
 
     fn status(&self, fd: Fd) -> Answer<Status> {
         let mut status = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.fstat)(fd, status.as_mut_ptr()) })?;
         // SAFETY: filled by a call that succeeded.
         let status = unsafe { status.assume_init() };
-        // Its type depends on the architecture.
+        // The type of this field depends on the architecture.
         #[allow(clippy::unnecessary_cast)]
         let links = status.st_nlink as u64;
         Ok(Status {
@@ -348,7 +348,7 @@ impl Backend for Called {
     }
 
     fn read(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         Ok(
             answer(unsafe { (self.calls.read)(fd, buffer.as_mut_ptr().cast(), buffer.len()) })?
                 as usize,
@@ -356,40 +356,40 @@ impl Backend for Called {
     }
 
     fn read_at(&self, fd: Fd, buffer: &mut [u8], offset: i64) -> Answer<usize> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         let length =
             unsafe { (self.calls.pread)(fd, buffer.as_mut_ptr().cast(), buffer.len(), offset) };
         Ok(answer(length)? as usize)
     }
 
     fn write(&self, fd: Fd, bytes: &[u8]) -> Answer<usize> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         Ok(answer(unsafe { (self.calls.write)(fd, bytes.as_ptr().cast(), bytes.len()) })? as usize)
     }
 
     fn seek(&self, fd: Fd, offset: i64, whence: i32) -> Answer<i64> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         answer(unsafe { (self.calls.lseek)(fd, offset, whence) })
     }
 
     fn sync(&self, fd: Fd) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.fsync)(fd) })
     }
 
     fn change_mode(&self, fd: Fd, mode: u32) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.fchmod)(fd, mode) })
     }
 
     fn change_owner(&self, fd: Fd, uid: u32, gid: u32) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.fchown)(fd, uid, gid) })
     }
 
     fn read_link(&self, path: &CStr) -> Answer<Vec<u8>> {
         let mut target = vec![0; 4096];
-        // SAFETY: as said above.
+        // SAFETY: as above.
         let length = unsafe {
             (self.calls.readlink)(path.as_ptr(), target.as_mut_ptr().cast(), target.len())
         };
@@ -399,7 +399,7 @@ impl Backend for Called {
 
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         let (start, count) = (descriptors.as_mut_ptr(), descriptors.len());
-        // SAFETY: as said above.
+        // SAFETY: as above.
         Ok(answer(unsafe { (self.calls.poll)(start, count as libc::nfds_t, timeout) })? as usize)
     }
 
@@ -409,14 +409,14 @@ impl Backend for Called {
             tv_usec: 0,
         };
         let others = ptr::null_mut();
-        // SAFETY: as said above.
+        // SAFETY: as above.
         let count = unsafe { (self.calls.select)(below, readable, writable, others, &mut now) };
         Ok(answer(count)? as usize)
     }
 
     fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
         let mut event = control.event;
-        // SAFETY: as said above.
+        // SAFETY: as above.
         nothing(unsafe { (self.calls.epoll_ctl)(control.set, control.operation, fd, &mut event) })
     }
 

@@ -306,7 +306,7 @@ pub trait Backend: Basics {
     fn map(&self, fd: Fd) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// Sets how many queues there can be, where that can be done for this process or namespace alone.
+    /// Sets the limit on the number of queues, if the system has a limit for this process or namespace alone.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         match self.namespace() {
             Some(namespace) => set_limits(namespace, |limits| limits.max_queues = max_queues),
@@ -355,7 +355,7 @@ pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
     /// Makes a backend. `directory` is the namespace of those that have one.
     ///
     /// # Errors
-    /// What prevents it, as a sentence.
+    /// The obstacle, as a sentence.
     fn make(kind: &Kind<Self>, directory: &Path) -> Result<Box<Self::Backend>, String>;
 
     /// A place for a case, in the process that runs it. `helper` is a program that uses queues after an exec.
@@ -415,7 +415,7 @@ pub enum Kind<F: Family = Posix> {
 }
 
 impl<F: Family> Kind<F> {
-    /// Returns whether it keeps its queues in a directory, and not in the kernel.
+    /// Returns whether the backend keeps its queues in a directory, not in the kernel.
     pub fn needs_directory(&self) -> bool {
         !matches!(self, Kind::Kernel | Kind::Flawed(_))
     }
@@ -435,7 +435,7 @@ impl<F: Family> Kind<F> {
     /// Makes the backend. `directory` is the namespace of those that have one.
     ///
     /// # Errors
-    /// What prevents it, as a sentence.
+    /// The obstacle, as a sentence.
     pub fn make(&self, directory: &Path) -> Result<Box<F::Backend>, String> {
         F::make(self, directory)
     }

@@ -128,7 +128,7 @@ impl Native {
     }
 }
 
-/// The point in time of a timespec, if it is one.
+/// The point in time of a valid timespec.
 fn until(deadline: AbsTime) -> Answer<Until> {
     const NO_TIME: Failure = Failure::Unsupported("a SystemTime is always a point in time");
     let Some(deadline) = deadline else {

@@ -89,7 +89,7 @@ fn a_newcomer_does_not_take_the_message_of_a_blocked_receiver(site: &Site) {
     }
 }
 
-/// A child blocked in this.
+/// A child that is blocked in this call.
 pub(super) fn blocked<'a, T: Carried>(site: &'a Site, work: impl FnOnce() -> T) -> Child<'a, T> {
     let child = site.child(work);
     child.wait_until_blocked();

@@ -334,7 +334,7 @@ fn a_descriptor_sent_through_a_socket_shares_the_flag(site: &Site) {
     assert_eq!(queue.receive(), Ok(message("x", 1)));
     copied.set_nonblocking(true);
     assert!(queue.is_nonblocking());
-    // One that this process has never opened.
+    // A queue that this process has never opened.
     let sent = site.child(|| {
         let other = site.queue(1, 8);
         let copy = sys::through_a_socket(other.fd())?;

@@ -29,7 +29,7 @@ subject! { $ notification, notification_cases:
     read_shows_the_registered_process
 }
 
-/// One of the real-time signals: each that is raised is pending.
+/// A real-time signal: the kernel keeps each raised one pending.
 const SIGNAL: i32 = 40;
 
 fn event(notify: i32, signal: i32, value: usize) -> libc::sigevent {

@@ -50,7 +50,7 @@ pub struct Assignment<N, C> {
 }
 
 impl<N: Clone, C: Copy> Assignment<N, C> {
-    /// These names and this history.
+    /// The names of the queues, and the history.
     pub fn new(names: &N, steps: &[Step<C>]) -> Assignment<N, C> {
         Assignment {
             names: names.clone(),

@@ -124,7 +124,7 @@ pub trait Comparable: Family {
     /// Returns the generator of histories for these two sides.
     ///
     /// # Errors
-    /// Why there can be none.
+    /// The reason why these sides allow no history.
     fn histories(seed: u64, sides: &[Setup<Self>; 2]) -> Result<Self::Histories, String>;
 
     /// Removes the remains of a history, in a process that uses the backend. `words` belong to the workers.

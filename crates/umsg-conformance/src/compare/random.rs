@@ -29,7 +29,7 @@ impl Random {
         self.below(100) < percent
     }
 
-    /// One of these.
+    /// Returns one of the given values.
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }

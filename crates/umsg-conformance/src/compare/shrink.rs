@@ -1,4 +1,4 @@
-//! Cuts a history that shows a difference down to a short one that still does.
+//! Cuts a history that shows a difference down to a short history that still shows it.
 
 use std::time::{Duration, Instant};
 

@@ -16,7 +16,7 @@ use crate::sys::{self, Forked};
 
 /// The parts of a side, for every history.
 pub struct Setup<F: Comparable> {
-    /// Its kind.
+    /// The kind of the side.
     pub kind: Kind<F>,
     /// The backend of the workers; or, if they are another program, the backend for the same queues in this process.
     pub backend: Box<F::Backend>,

@@ -56,7 +56,7 @@ pub struct Worker<'a, F: Comparable> {
 extern "C" fn nothing(_: i32) {}
 
 impl<'a, F: Comparable> Worker<'a, F> {
-    /// The first worker of a side, at home in a process that is its own.
+    /// The first worker of a side, in a process of its own.
     pub fn first(shared: &'a Shared<'a, F>) -> Worker<'a, F> {
         sys::umask(0o022);
         sys::set_disposition(libc::SIGCHLD, libc::SIG_IGN);

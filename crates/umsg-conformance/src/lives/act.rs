@@ -24,7 +24,7 @@ pub enum Waits {
     Long,
     /// For a few milliseconds.
     Briefly,
-    /// Its deadline has passed.
+    /// The deadline has passed.
     Not,
 }
 
@@ -211,7 +211,7 @@ impl Act {
 pub struct Step {
     /// The process.
     pub process: usize,
-    /// Its action, or the event that concerns it.
+    /// The action of the process, or an event that concerns it.
     pub act: Act,
 }
 

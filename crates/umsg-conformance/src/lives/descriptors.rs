@@ -231,7 +231,7 @@ impl Descriptors {
         numbers.retain(|_, descriptor| !descriptor.close_on_exec);
         let mut anew = BTreeMap::new();
         for descriptor in numbers.values_mut() {
-            // Each number is found by itself.
+            // The new program attaches to the queue of each number separately.
             let attachment = anew.len() as u32;
             anew.insert(attachment, descriptor.attachment);
             descriptor.attachment = self.last + 1 + attachment;
@@ -274,7 +274,7 @@ impl Descriptors {
     /// A process has ended.
     pub fn ended(&mut self, process: usize) {
         self.processes[process] = Process::default();
-        // The kernel ends the registrations of a process with it.
+        // The kernel ends the registrations of a process with the process.
         for of in [&mut self.registrants, &mut self.kept_over_exec] {
             of.retain(|_, &mut of| of != process);
         }

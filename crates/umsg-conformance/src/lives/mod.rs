@@ -65,7 +65,7 @@ pub struct Config<'a> {
 pub struct Summary {
     /// Operations that both sides performed.
     pub operations: u64,
-    /// Histories that they belonged to.
+    /// The number of histories with these operations.
     pub histories: u64,
     /// Operations that blocked.
     pub blocked: u64,

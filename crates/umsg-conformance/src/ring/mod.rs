@@ -16,8 +16,8 @@
 //! | close | the descriptor is closed | the ring is dropped |
 //!
 //! To post to a ring that is gone is EBADF for io_uring, where a descriptor names it, and EPIPE for umsg; it counts as the same.
-//! To wait on a ring that is disabled is EBADFD for io_uring; umsg waits until a process has enabled it and posted, and in vain
-//! here. Everything else has to be the same number. io_uring waits for no more completions than its queue has room for, so no more
+//! To wait on a ring that is disabled is EBADFD for io_uring; umsg waits until a process has enabled it and posted, which does not happen here.
+//! Everything else has to be the same number. io_uring waits for no more completions than its queue has room for, so no more
 //! are asked for.
 
 mod generate;
@@ -130,7 +130,7 @@ pub struct Difference {
     pub step: usize,
     /// The operation.
     pub operation: Operation,
-    /// The answers of the two.
+    /// The answers of the two sides.
     pub answers: [Answer; 2],
 }
 

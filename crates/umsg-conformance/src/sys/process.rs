@@ -69,7 +69,7 @@ pub fn die_with_parent() {
 /// The end of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It returned this status.
+    /// The child returned this status.
     Exit(i32),
     /// This signal killed it.
     Signal(i32),

@@ -21,7 +21,7 @@ pub struct User {
 }
 
 impl User {
-    /// User nobody, who only has the permissions of the class "others".
+    /// The user nobody, with only the permissions of the class "others".
     pub const NOBODY: User = User::of(65534, 65534, None);
     /// Another unprivileged user, of another group.
     pub const SOMEBODY: User = User::of(65533, 65533, None);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# fakeroot over System V queues: its library, preloaded beside the drop-in, asks a daemon who owns what, through two queues. Without
+# fakeroot over System V queues: its library, preloaded beside the drop-in, asks a daemon for the owners of files, through two queues. Without
 # root it has nobody to ask. Prints the archive's list of owners.
 set -eu
 directory=$(mktemp -d)

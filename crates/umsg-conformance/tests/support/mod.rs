@@ -27,7 +27,7 @@ pub struct Ran {
 #[derive(Clone, Copy)]
 pub enum Kernel {
     Open,
-    /// It may make none, so what works is proved to work on umsg.
+    /// It may create no queue of the kernel, so a program that works has used umsg.
     Barred,
 }
 
@@ -138,8 +138,8 @@ pub fn python_with(module: &str) -> Option<(PathBuf, String)> {
     None
 }
 
-/// The source of a package of PyPI with its tests: what `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE` names, or fetched by
-/// pip.
+/// The source of a package of PyPI with its tests: the directory that `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE` names, or a source that pip
+/// fetches.
 pub fn source_of(package: &str, python: &Path, version: &str) -> Option<PathBuf> {
     let variable = format!("UMSG_{}_SOURCE", package.to_uppercase());
     if let Some(source) = std::env::var_os(variable) {

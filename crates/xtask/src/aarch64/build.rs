@@ -1,4 +1,4 @@
-//! Builds what runs on the machine.
+//! Builds the programs that run on the machine.
 
 use std::collections::BTreeSet;
 use std::fs;

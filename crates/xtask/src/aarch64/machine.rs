@@ -1,4 +1,4 @@
-//! The emulated machine: its start, what it prints, and its end.
+//! The emulated machine: its start, its output, and its end.
 
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -166,7 +166,7 @@ struct Running {
 }
 
 impl Session<'_> {
-    /// Reads what the machine prints, to its end.
+    /// Reads the output of the machine, to its end.
     fn follow(&mut self, lines: &Receiver<Vec<u8>>) -> Result<()> {
         loop {
             interrupt::check()?;

@@ -1,8 +1,8 @@
 //! `cargo xtask aarch64`: tests on an emulated aarch64 machine.
 //!
 //! QEMU emulates a machine with two cores. It runs a kernel of Debian with a file system in memory: the cross-built test programs, the drop-in, the
-//! C library, C programs compiled beforehand, glibc, and BusyBox. All files of the build have the paths that they have here, so a test finds what
-//! it finds on the machine where it was built.
+//! C library, C programs compiled beforehand, glibc, and BusyBox. All files of the build have the same paths as here, so a test finds the same
+//! files as on the machine where it was built.
 //!
 //! ```text
 //! target/aarch64-machine/debian/vmlinuz, busybox    fetched once
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Emulation by user-mode QEMU is not possible: it refuses set_robust_list(2), without which umsg refuses to work.
-//! The emulated cores access memory in the strong order of the processor below. Orderings are what the models under loom check.
+//! The emulated cores access memory in the strong order of the processor below. The models under loom check orderings.
 
 mod build;
 mod fetch;

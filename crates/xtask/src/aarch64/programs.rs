@@ -89,7 +89,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Those whose names contain the filter, all, or those for CI.
+    /// The programs whose names contain the filter, all programs, or the programs for CI.
     pub fn new(workspace: &Workspace, filter: Option<&str>, is_full: bool) -> Result<Self> {
         let mut names = all(workspace)?;
         match filter {

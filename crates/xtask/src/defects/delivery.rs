@@ -1,5 +1,5 @@
-//! Defects in what becomes of messages that are not received at once: dead letters and redrives, delays, fair priorities, the end of a stream
-//! and its producers.
+//! Defects in the treatment of messages that are not received at once: dead letters and redrives, delays, fair priorities, the end of a stream and
+//! its producers.
 
 use super::list::{By, Defect};
 use crate::soak::Face;

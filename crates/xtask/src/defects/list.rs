@@ -28,9 +28,9 @@ impl fmt::Display for By {
 /// The planted mistake.
 pub struct Defect {
     pub name: &'static str,
-    /// Its effect.
+    /// The effect of the defect.
     pub what: &'static str,
-    /// The part that has to notice it.
+    /// The part that has to notice the defect.
     pub by: By,
     /// Below `crates`.
     pub file: &'static str,

@@ -1,8 +1,8 @@
 /*
  * rate DEPTH SECONDS
  *
- * Sends messages of 64 bytes from one process to another through a queue of DEPTH messages for SECONDS, by nothing but
- * the calls of <mqueue.h>, and prints: messages, seconds, seconds of CPU time of both processes.
+ * Sends messages of 64 bytes from one process to another through a queue of DEPTH messages for SECONDS, with the calls of <mqueue.h> only, and
+ * prints: messages, seconds, seconds of CPU time of both processes.
  */
 #define _GNU_SOURCE
 #include <mqueue.h>
@@ -25,7 +25,7 @@ struct message {
 /* The number of the message that says: no more. */
 #define END UINT64_MAX
 
-/* What the receiver tells the sender at the end. */
+/* The receiver's report to the sender at the end. */
 struct result {
 	uint64_t received;
 	double end;

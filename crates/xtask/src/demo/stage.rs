@@ -25,7 +25,7 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Copies the programs to a place from which an unprivileged user can run them, whichever user owns the checkout.
+    /// Copies the programs to a place from which an unprivileged user can run them. The checkout may belong to another user.
     pub fn new(workspace: &Workspace) -> Result<Self> {
         let root = geteuid().is_root();
         let directory = tempfile::Builder::new()

@@ -18,7 +18,7 @@ const DOCUMENTATION_TESTS: &str = "crates/umsg/src/lib.rs";
 /// Languages of blocks that show something and are no program.
 const SHOWN: [&str; 2] = ["", "text"];
 
-/// Describes what the table of contents and the checks leave out.
+/// Describes the documents that the table of contents omits, and the programs that no check runs.
 pub fn missing(workspace: &Workspace, pages: &[Page]) -> Result<Vec<String>> {
     let summary = pages.iter().find(|page| page.path == Path::new(SUMMARY));
     let summary = summary.ok_or_else(|| Failure::new(format!("{SUMMARY} is missing")))?;

@@ -77,7 +77,7 @@ impl Room {
         self.directory.path().join(name)
     }
 
-    /// Runs a page's commands; returns a sentence for each that does not do what the page says.
+    /// Runs a page's commands; returns a sentence for each command whose result differs from the page.
     pub fn run(&self, page: &Page) -> Result<Vec<String>> {
         let session = Session::of(page)?;
         let name = page.path.display();
@@ -112,7 +112,7 @@ impl Room {
         Ok(faults)
     }
 
-    /// Runs the script of a session to its end, or kills it; returns what it printed beside its steps.
+    /// Runs the script of a session to its end, or kills it; returns its output outside of its steps.
     fn perform(&self, session: &Session, place: &Path) -> Result<String> {
         let script = place.join("script");
         write(&script, &session.script)?;
@@ -169,7 +169,7 @@ impl Room {
 
 const NOT_RUN: &str = "not run to its end";
 
-/// Returns the line of a command that did not do what the page says, and the reason.
+/// Returns the line of a command whose result differs from the page, and the reason.
 fn fault(step: &Step, number: usize, place: &Path) -> Option<(usize, String)> {
     let read = |ending| fs::read_to_string(place.join(format!("{number}.{ending}")));
     let printed = read("out").unwrap_or_default();

@@ -13,7 +13,7 @@ pub const NOT_RUN: &str = "not run:";
 const RUN: &str = "run\n";
 const NEEDS: &str = "needs:";
 
-/// The script of a page, and what its steps have to do.
+/// The script of a page, and the expected results of its steps.
 pub struct Session {
     pub script: String,
     pub steps: Vec<Step>,

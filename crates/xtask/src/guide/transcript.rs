@@ -1,4 +1,4 @@
-//! Whether a command has printed what the page shows.
+//! Compares the output of a command with the page.
 //!
 //! Runs of spaces are equal, because the widths of columns depend on their contents. Three kinds of words may differ: process ids, which the
 //! page shows with five digits or more; times that have passed, such as `3s ago` or `1.2ms`; dates and times of day. A line `...` stands for

@@ -129,7 +129,8 @@ pub fn shared_library(workspace: &Workspace, directory: &Path) -> Result<Vec<Str
     if text(workspace.command("musl-gcc").arg("--version")).is_err() {
         return Err(missing("musl-gcc", "musl-tools"));
     }
-    // The target asks for libgcc_s, which Alpine has and musl-gcc has not. The library needs of it only what libgcc.a and libgcc_eh.a have.
+    // The target asks for libgcc_s, which Alpine has and musl-gcc has not. The library needs only those functions of it that libgcc.a and
+    // libgcc_eh.a have.
     let directory: PathBuf = directory.join("libgcc");
     fs::create_dir_all(&directory).context(directory.display())?;
     let script = directory.join("libgcc_s.so");

@@ -49,7 +49,7 @@ pub fn make(
         (Build::usual(workspace)?, workspace.build_release())
     } else {
         let build = Build::new(workspace, "build", None)?;
-        // In one command, so that the crates share what they depend on.
+        // In one command, so that the crates share their dependencies.
         let command = build.of(&["umsg-cli", "umsg-preload", "umsg-c"]);
         (build, command)
     };
@@ -99,7 +99,7 @@ impl<'a> Packages<'a> {
         self.workspace.root.join("packaging").join(file)
     }
 
-    /// The command, the drop-in, and what belongs to them.
+    /// The command, the drop-in, and their documentation.
     fn command(&self, build: &Build) -> Result<Tree> {
         let tree = self.tree("umsg")?;
         let umsg = build.file("umsg");
@@ -130,7 +130,7 @@ impl<'a> Packages<'a> {
         Ok(tree)
     }
 
-    /// The shared library, and what programs are compiled with.
+    /// The shared library, and the files for compiling programs with it.
     fn c_library(&self, build: &Build) -> Result<(Tree, Tree)> {
         let all = self.tree("c")?;
         let layout = c::Layout {

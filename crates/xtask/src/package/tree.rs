@@ -40,7 +40,7 @@ impl Tree {
         self.put(to, &bytes, PROGRAM)
     }
 
-    /// Copies a program or library without what only a debugger reads.
+    /// Copies a program or library without the sections that only a debugger reads.
     pub fn stripped(&self, from: &Path, to: &str, option: &str) -> Result<()> {
         self.file(from, to)?;
         let path = self.root.join(to);

@@ -105,7 +105,7 @@ pub fn symbols_have_the_version(workspace: &Workspace) -> Result<Seen> {
     })
 }
 
-/// Makes the tag, and says what is left to do.
+/// Makes the tag, and prints the remaining steps.
 pub fn make_tag(workspace: &Workspace) -> Result<()> {
     let tag = format!("v{VERSION}");
     let message = format!("umsg {VERSION}");

@@ -1,6 +1,6 @@
 //! `cargo xtask release`: the checklist of a release, and its tag.
 //!
-//! A check is a function that looks at the checkout. Its result is what it saw, or what is missing and the remedy.
+//! A check is a function that looks at the checkout. Its result is an observation, or the missing thing and the remedy.
 
 mod changes;
 mod checkout;
@@ -30,9 +30,9 @@ pub struct Options {
 
 /// The result of a check.
 pub enum Seen {
-    /// The condition holds; what was seen.
+    /// The condition holds; the observation.
     Fine(String),
-    /// The condition does not hold; what is missing, and the remedy.
+    /// The condition does not hold; the missing thing, and the remedy.
     Missing(String),
     /// The check was not made, and why.
     Unchecked(String),

@@ -1,4 +1,5 @@
-//! The steps that a run will take, and the time that they need: the last time on this machine, or what their author measured.
+//! The steps that a run will take, and the time that each needs: its time in the last run on this machine, or else the time that its author
+//! measured.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -34,7 +34,7 @@ _IN_PLACE = 64
 
 
 class Options(NamedTuple):
-    """What a process needs to open a queue of another process, beside its name."""
+    """The data that a process needs to open a queue of another process, beside its name."""
 
     namespace: str
     message_size: int
@@ -68,7 +68,7 @@ def seconds(block: bool, timeout: float | None) -> float | None:
 
 
 class Channel(Generic[T]):
-    """What the queues have in common."""
+    """The common part of the queues."""
 
     def __init__(
         self,

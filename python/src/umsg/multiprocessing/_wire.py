@@ -57,7 +57,7 @@ Tools = tuple[Callable[[Any], None], Callable[[], None], list[bytes], list[memor
 
 
 def new_tools() -> Tools:
-    """Returns what pickles many objects, one after the other: dump and clear_memo of a pickler, the pieces that it writes, and the buffers."""
+    """Returns the means of pickling many objects, one after the other: dump and clear_memo of a pickler, the pieces that it writes, and the buffers."""
     pieces: list[bytes] = []
     keeper = _Keeper()
     pickler = pickle.Pickler(_File(pieces), 5, buffer_callback=keeper)

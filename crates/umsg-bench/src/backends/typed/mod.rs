@@ -13,7 +13,7 @@ pub use register::{prepare, sweep};
 use super::{Errno, Waiting};
 use crate::failure::Failure;
 
-/// Bytes of every message here. It is a number.
+/// The length of each message here, in bytes. The message is a number.
 pub const SIZE: u64 = size_of::<u64>() as u64;
 
 /// The bytes of all messages of a queue, unless more are requested: the kernel's limit for every process.
@@ -26,7 +26,7 @@ pub enum Want {
     Exactly(i64),
     /// The first of the lowest type that is not above this.
     Lowest(i64),
-    /// The first of any type but this.
+    /// The first message of another type.
     Except(i64),
 }
 

@@ -98,7 +98,7 @@ mod tests {
     use crate::backends::typed::kernel::KernelQueue;
     use crate::backends::typed::{DEFAULT_BYTES, TypedQueue as _};
 
-    /// One test, because the register is one.
+    /// One test for all, because there is only one register.
     #[test]
     fn a_queue_left_behind_is_removed_and_a_removed_one_leaves_nothing_behind() {
         prepare().unwrap();

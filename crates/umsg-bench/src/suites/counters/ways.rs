@@ -61,7 +61,7 @@ impl Lines {
     }
 }
 
-/// One line for all.
+/// One cache line for all threads.
 pub struct Shared(Lines);
 
 impl Way for Shared {

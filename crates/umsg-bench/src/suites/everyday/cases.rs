@@ -28,7 +28,7 @@ const MANY: usize = 1_024;
 /// Nanoseconds between two readings of the clock: long against the reading, short against a tick of the scheduler.
 const CHUNK: u64 = 20_000;
 
-/// Processes that the rows of a first operation start at least.
+/// The minimum number of processes that the rows of a first operation start.
 const FEWEST: usize = 5;
 
 /// Nanoseconds that a round of a notification takes, with its pause: for the number of rounds.

@@ -19,7 +19,7 @@ struct Case {
     name: &'static str,
     unit: &'static str,
     better: Better,
-    /// The ratio that is aimed at.
+    /// The goal for the ratio.
     goal: Option<f64>,
     /// True if `cargo xtask bench-check` compares the row.
     guarded: bool,

@@ -43,7 +43,7 @@ pub fn posix_beside_compile(setting: &Setting) -> Result<f64, Failure> {
 /// Returns the operations a second of real time.
 fn stress(setting: &Setting, stressor: &[&str]) -> Result<f64, Failure> {
     installed()?;
-    // The measurement itself has nice -20, which stress-ng is not to inherit.
+    // The measurement itself has nice -20, which stress-ng must not inherit.
     set_nice(0);
     machine::pin_to(&setting.cpus)?;
     let parent = std::process::id();

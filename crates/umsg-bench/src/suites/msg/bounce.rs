@@ -31,7 +31,7 @@ const LAST: u64 = u64::MAX;
 enum Cores {
     /// All threads on one core.
     Same,
-    /// The two of a pair on two.
+    /// The two threads of a pair, on two CPUs.
     Split,
 }
 
@@ -121,7 +121,7 @@ impl Workload for Bounce {
         let queue = Q::make(DEFAULT_BYTES)?;
         queue.set_waiting(self.waiting);
         crew::run(&self.seats, self.budget, |member| {
-            // 0 and 1 are a pair, 2 and 3, and so on.
+            // Threads 0 and 1 are a pair, 2 and 3 are the next pair, and so on.
             if member.index % 2 == 0 {
                 serve(&queue, member)
             } else {

@@ -1,4 +1,4 @@
-//! One sends, another receives, as fast as they can.
+//! One process sends, another receives, as fast as they can.
 
 use crate::backends::Spec;
 use crate::clock;

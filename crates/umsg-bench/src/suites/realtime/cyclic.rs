@@ -47,7 +47,7 @@ fn measure(setting: &Setting, cpus: [usize; 2]) -> Result<Vec<f64>, Failure> {
         let receiver = scope.spawn(|| receive(queue, cpus[1]));
         let sent = scope.spawn(|| send(queue, cpus[0], setting)).join();
         let received = receiver.join();
-        // Relaxed: the threads only have to see it at some time.
+        // Relaxed: it suffices that the threads see the word some time.
         over.store(true, Ordering::Relaxed);
         sent.map_err(|_| panicked())??;
         received.map_err(|_| panicked())?

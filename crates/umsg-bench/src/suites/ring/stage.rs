@@ -61,7 +61,7 @@ fn as_threads(members: Vec<Member<'_>>) -> Result<(), Failure> {
                 };
                 let done = machine::pin(member.cpu).and_then(|()| (member.work)(&meet));
                 if let Err(failure) = done {
-                    // The others may wait for this one without end.
+                    // The other processes may wait for this process without end.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }

@@ -30,7 +30,7 @@ pub enum Deadline {
     Soon(i64),
     /// In an hour.
     Distant,
-    /// One of the timespecs that are no point in time.
+    /// An invalid timespec.
     Invalid(usize),
 }
 
@@ -65,7 +65,7 @@ impl Deadline {
 /// A size, relative to the message size of the queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Size {
-    /// None.
+    /// No bytes.
     Zero,
     /// About this number of bytes, within the limit.
     Within(usize),

@@ -36,7 +36,7 @@ pub struct Bounds {
 /// The steps that were left out because of the kernel's limits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Unasked {
-    /// Queues deeper than its limit.
+    /// Queues with a depth above the kernel's limit.
     pub depth: u64,
     /// Messages longer than its limit.
     pub length: u64,

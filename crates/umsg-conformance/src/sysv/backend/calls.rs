@@ -121,7 +121,7 @@ pub enum Place {
 const PAGE: usize = 65536;
 
 impl Place {
-    /// Its address.
+    /// The address of a function.
     fn address(self) -> *mut c_void {
         match self {
             Place::Null => ptr::null_mut(),
@@ -359,7 +359,7 @@ impl Backend for Called {
         let mut status: msqid_ds = unsafe { mem::zeroed() };
         status.msg_perm.uid = change.uid;
         status.msg_perm.gid = change.gid;
-        // Its type depends on the architecture.
+        // The type of this field depends on the architecture.
         #[allow(clippy::unnecessary_cast)]
         {
             status.msg_perm.mode = change.mode as _;

@@ -14,7 +14,7 @@ pub const SLOTS: usize = 6;
 /// A queue, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Target {
-    /// The identifier in a slot: it stays there after a removal, to be used wrongly.
+    /// The identifier in a slot. It stays there after a removal, for calls with a stale identifier.
     Slot(usize),
     /// The index of the queue, which `MSG_STAT` takes.
     IndexOf(usize),

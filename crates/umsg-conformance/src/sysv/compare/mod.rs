@@ -10,8 +10,8 @@
 //! one is not root: such a creator does not try.
 //!
 //! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again, and those that keep waiting do so in
-//! the order in which they happened to run; and of several senders that find room at once, each may be first. So whoever else waits is
-//! interrupted before that, or after it.
+//! the order in which they happened to run; and of several senders that find room at once, each may be first. So other waiting calls are
+//! interrupted before that step or after it.
 
 mod call;
 mod generate;

@@ -55,7 +55,7 @@ impl<'a> Root<'a> {
         Self::of_archive(workspace, "debian-12", &kept, steps)
     }
 
-    /// An old Debian with nothing but what apt needs, made as [`debian`](Self::debian) makes its system. Old releases have no updates.
+    /// An old Debian with only the packages that apt needs, made as [`debian`](Self::debian) makes its system. Old releases have no updates.
     pub fn old_debian(workspace: &'a Workspace, release: &str, steps: &mut Steps) -> Result<Self> {
         let mut places = workspace.command("apt-get");
         let places = text(places.args(["indextargets", "--format", "$(REPO_URI)"]))?;
@@ -160,7 +160,7 @@ impl<'a> Root<'a> {
 impl Drop for Root<'_> {
     fn drop(&mut self) {
         let mut remove = self.in_namespace();
-        // The next run removes what is left.
+        // The next run removes the rest.
         let _ = remove.args(["rm", "-rf"]).arg(&self.directory).status();
     }
 }

@@ -47,7 +47,7 @@ impl Sender for channel::Sender<Message> {
 
 pub struct Taking {
     receiver: channel::Receiver<Message>,
-    /// A channel's receiver can't wait without taking.
+    /// A channel's receiver can't wait without receiving a message.
     first: Option<u64>,
 }
 
