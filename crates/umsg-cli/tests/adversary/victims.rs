@@ -3,6 +3,7 @@
 //! A place is the path of an object in the namespace, such as `mq/v-private`; for a System V queue it is that of its label.
 
 use std::fmt::Debug;
+use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
 use umsg::Namespace;
@@ -275,37 +276,39 @@ impl Keeper {
     }
 }
 
-/// Polls and receives until there is a message.
-fn receive_queue(place: &str, queue: &posix::Queue) -> Result<Vec<u8>, String> {
+/// Polls and receives until there is a message. `attempt` returns its length, or None while the queue is empty.
+fn receive_polled<'q>(
+    place: &str,
+    descriptor: impl Fn() -> Result<BorrowedFd<'q>, String>,
+    attempt: impl Fn(&mut [u8]) -> Result<Option<usize>, String>,
+) -> Result<Vec<u8>, String> {
     let end = Instant::now() + PATIENCE;
     let mut buffer = [0; 32];
     loop {
-        let descriptor = at(place, "pollable", queue.pollable())?;
         let left = end.saturating_duration_since(Instant::now());
-        if !readable_within(descriptor, left) {
+        if !readable_within(descriptor()?, left) {
             return Err(format!("{place}: never readable"));
         }
-        match queue.try_receive(&mut buffer) {
-            Err(posix::ReceiveError::Empty) => {}
-            other => return Ok(buffer[..at(place, "receive", other)?.len].to_vec()),
+        if let Some(len) = attempt(&mut buffer)? {
+            return Ok(buffer[..len].to_vec());
         }
     }
 }
 
+fn receive_queue(place: &str, queue: &posix::Queue) -> Result<Vec<u8>, String> {
+    let attempt = |buffer: &mut [u8]| match queue.try_receive(buffer) {
+        Err(posix::ReceiveError::Empty) => Ok(None),
+        other => Ok(Some(at(place, "receive", other)?.len)),
+    };
+    receive_polled(place, || at(place, "pollable", queue.pollable()), attempt)
+}
+
 fn receive_typed(place: &str, queue: &sysv::Queue) -> Result<Vec<u8>, String> {
-    let end = Instant::now() + PATIENCE;
-    let mut buffer = [0; 32];
-    loop {
-        let descriptor = at(place, "pollable", queue.pollable())?;
-        let left = end.saturating_duration_since(Instant::now());
-        if !readable_within(descriptor, left) {
-            return Err(format!("{place}: never readable"));
-        }
-        match queue.try_receive(Want::Any, &mut buffer) {
-            Err(sysv::ReceiveError::NoMessage) => {}
-            other => return Ok(buffer[..at(place, "receive", other)?.len].to_vec()),
-        }
-    }
+    let attempt = |buffer: &mut [u8]| match queue.try_receive(Want::Any, buffer) {
+        Err(sysv::ReceiveError::NoMessage) => Ok(None),
+        other => Ok(Some(at(place, "receive", other)?.len)),
+    };
+    receive_polled(place, || at(place, "pollable", queue.pollable()), attempt)
 }
 
 fn receive_ring(place: &str, ring: &mut Ring) -> Result<Vec<u8>, String> {

@@ -4,6 +4,14 @@
 use super::list::{By, Defect};
 use crate::soak::Face;
 
+/// The soak's words for a message that exists twice.
+const TWICE: &[&str] = &[
+    "was received 2 times",
+    "is in two queues",
+    "is twice in a queue",
+    "is in a queue",
+];
+
 pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "redrive-twice",
@@ -12,12 +20,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg/src/posix/redrive.rs",
         old: ".end_redrive(me, &handle, has_arrived)",
         new: ".end_redrive(me, &handle, has_arrived && false)",
-        finding: &[
-            "was received 2 times",
-            "is in two queues",
-            "is twice in a queue",
-            "is in a queue",
-        ],
+        finding: TWICE,
     },
     Defect {
         name: "dead-letter-twice",
@@ -26,12 +29,7 @@ pub const DEFECTS: &[Defect] = &[
         file: "umsg/src/posix/dead_letter.rs",
         old: "            if departure.was_left {\n",
         new: "            if departure.was_left && self.number == 0 {\n",
-        finding: &[
-            "was received 2 times",
-            "is in two queues",
-            "is twice in a queue",
-            "is in a queue",
-        ],
+        finding: TWICE,
     },
     Defect {
         name: "dead-letter-lost",
