@@ -25,55 +25,55 @@ macro_rules! points {
 points! {
     /// A slot is taken and filled; nothing is published: the message was never sent.
     SEND_FILLED;
-    /// The word that announces another priority is stored, the message is not: the message was never sent.
+    /// The word that announces another priority is stored, and the message is not: the message was never sent.
     SEND_RUN_CHANGED;
-    /// The stamp is stored, the cursor is not: the message was sent, the repair moves the cursor.
+    /// The stamp is stored, and the cursor is not: the message was sent, and the repair moves the cursor.
     SEND_PUBLISHED;
-    /// The cursor is stored, the lock is held: the message was sent.
+    /// The cursor is stored, and the lock is held: the message was sent.
     SEND_COUNTED;
-    /// The lock is dropped, waiting receivers were not served: they find the message at their next slice.
+    /// The lock is dropped, and waiting receivers were not served: they find the message at their next slice.
     SEND_UNSERVED;
-    /// The end of the batch is noted, nothing is filled: none of it was sent.
+    /// The end of the batch is noted, and no message is filled: no message was sent.
     BATCH_NOTED;
-    /// All messages are filled, all but the first are stamped: none was sent, the repair takes the stamps back.
+    /// All messages are filled, and all except the first are stamped: no message was sent, and the repair removes the stamps.
     BATCH_STAMPED;
-    /// The first message's stamp is stored, the cursor is not moved: all were sent, the repair moves the cursor.
+    /// The first message's stamp is stored, and the cursor is not moved: all messages were sent, and the repair moves the cursor.
     BATCH_PUBLISHED;
-    /// The cursor is one short of the end of the batch: all were sent, the repair moves it.
+    /// The cursor is one short of the end of the batch: all messages were sent, and the repair moves the cursor.
     BATCH_COUNTED;
-    /// The stamps of a batch that can't be sent are removed: none was sent.
+    /// The stamps of a batch that can't be sent are removed: no message was sent.
     BATCH_TAKEN_BACK;
-    /// The turn of a blocked batch has come, its thread was not woken: the thread checks by itself at its next slice.
+    /// The turn of a blocked batch has come, and its thread was not woken: the thread checks by itself at its next slice.
     BATCH_TURN;
-    /// The payload's block is split off, the slot does not name it yet: the block returns to the arena.
+    /// The payload's block is split off, and the slot does not name it yet: the block returns to the arena.
     ARENA_SPLIT;
     /// The slot names its block: it stays with the slot.
     ARENA_NAMED;
     /// The message is copied out; nothing is changed: it stays in the queue.
     RECEIVE_COPIED;
-    /// A slot that no process uses is written behind the free ones, not published: the repair frees it.
+    /// A slot that no process uses is written behind the free ones, and not published: the repair frees the slot.
     RECEIVE_RETURNED;
-    /// The message is taken from the ring, no list has its slot: received, the repair frees the slot.
+    /// The message is taken from the ring, and no list has its slot: the message was received, and the repair frees the slot.
     RECEIVE_TAKEN;
-    /// The message is taken from the store, no list has its slot: received, the repair frees the slot.
+    /// The message is taken from the store, and no list has its slot: the message was received, and the repair frees the slot.
     RECEIVE_UNSTORED;
-    /// The delivery of a message from the store is counted for the turns of lower priorities: received, the repair frees the slot.
+    /// The delivery of a message from the store is counted for the turns of lower priorities: the message was received, and the repair frees the slot.
     TURN_COUNTED;
-    /// Several messages are taken and their slots written behind the free ones: received, the repair frees the slots.
+    /// Several messages are taken, and their slots are written behind the free ones: the messages were received, and the repair frees the slots.
     RECEIVE_BATCH_TAKEN;
-    /// The slot is free, the counters do not show it: the repair counts again.
+    /// The slot is free, and the counters do not show it: the repair counts again.
     RECEIVE_FREED;
-    /// A blocked sender's message was admitted, the sender not woken: it checks by itself at its next slice.
+    /// A blocked sender's message was admitted, and the sender was not woken: the sender checks by itself at its next slice.
     RECEIVE_ADMITTED;
-    /// The slot is marked as stored, no list leads to it: the repair rebuilds the lists.
+    /// The slot is marked as stored, and no list leads to it: the repair rebuilds the lists.
     DRAIN_MARKED;
-    /// The slot is in its list and still in the ring: the repair takes it for one in the ring.
+    /// The slot is in its list and still in the ring: the repair treats it as a slot of the ring.
     DRAIN_LINKED;
-    /// A node is filled and in no list: it is free again.
+    /// A node is filled and in no list: the node is free again.
     WAIT_NODE_FILLED;
-    /// The node is in its list, the flag for senders is not set.
+    /// The node is in its list, and the flag for senders is not set.
     WAIT_LISTED;
-    /// The lock is dropped, the kernel does not know the node yet: it is recognised by its owner's start time.
+    /// The lock is dropped, and the kernel does not know the node yet: the start time of its owner shows that the owner is dead.
     WAIT_UNNAMED;
     /// The node is named to the kernel: the kernel marks it.
     WAIT_NAMED;
@@ -81,24 +81,24 @@ points! {
     WAIT_WOKEN;
     /// A message is noted in a waiter's node but not offered: it is still in the queue.
     SERVE_NOTED;
-    /// A message is offered and still in the queue too: the waiter owns the message.
+    /// A message is offered, and also still in the queue: the waiter owns the message.
     SERVE_OFFERED;
-    /// A message is offered and gone from the queue; the waiter was not woken.
+    /// A message is offered and has left the queue; the waiter was not woken.
     SERVE_TAKEN;
     /// A sender's message is accepted and not yet in the store: the repair stores it.
     ADMIT_ACCEPTED;
-    /// A record says that the message is leased, and it is still in the queue too: the lease owns the message.
+    /// A record says that the message is leased, and the message is also still in the queue: the lease owns the message.
     LEASE_HELD;
-    /// The message is leased and gone from the queue; the counts do not show it: the repair counts again.
+    /// The message is leased and has left the queue, and the counts do not show it: the repair counts again.
     LEASE_TAKEN;
-    /// A lease is acknowledged, no list has its slot: the repair frees the slot.
+    /// A lease is acknowledged, and no list has its slot: the repair frees the slot.
     LEASE_ENDED;
     /// A leased message is marked as stored, but its record is still leased: the record decides, and the message goes back, because
     /// its holder is dead.
     RETURN_MARKED;
-    /// A leased message is back in the store, receivers that wait for it were not served.
+    /// A leased message is back in the store, and receivers that wait for it were not served.
     RETURN_ENDED;
-    /// A message is set aside, and may still be in the queue too or be counted as leased: the repair counts again.
+    /// A message is set aside, and may also still be in the queue or be counted as leased: the repair counts again.
     ASIDE_HELD;
     /// A message that is set aside is being sent to the dead-letter queue: another process sends it again.
     MOVE_BEGUN;
@@ -108,35 +108,37 @@ points! {
     ARRIVE_NOTED;
     /// A moved message has arrived and is marked as stored, but is in no list: the repair stores it, and no process sends it again.
     ARRIVE_MARKED;
-    /// A moved message has arrived, receivers that wait for it were not served; its source still has it: the next mover ends that.
+    /// A moved message has arrived, receivers that wait for it were not served, and its source still has it: the next mover removes it from the
+    /// source.
     ARRIVE_ENDED;
-    /// A message that has arrived elsewhere has lost its record, no list has its slot: the repair frees the slot.
+    /// A message that has arrived elsewhere has lost its record, and no list has its slot: the repair frees the slot.
     DEPART_ENDED;
-    /// A message has left its source, its arrival is still recorded: the next mover from there ends the record.
+    /// A message has left its source, and its arrival is still recorded: the next mover from this source ends the record.
     MOVE_ENDED;
     /// A dead letter that is to be sent back is held, and is in the queue, too: the record decides.
     REDRIVE_HELD;
     /// A dead letter is held to be sent back: the next redrive puts it back or completes the move.
     REDRIVE_BEGUN;
-    /// A dead letter that was not sent back is marked as stored, its record still says that it is: the next redrive puts it back.
+    /// A dead letter that was not sent back is marked as stored, and its record still says that it is being sent: the next redrive puts it back.
     REDRIVE_RETURNED;
-    /// A message is delayed, the counts do not show it: the repair counts again.
+    /// A message is delayed, and the counts do not show it: the repair counts again.
     DELAY_HELD;
-    /// A message that is due is marked as stored, its record still says delayed: it is, and the next receiver delivers it.
+    /// A message that is due is marked as stored, and its record still says that it is delayed: the record decides, and the next receiver delivers
+    /// the message.
     DUE_MARKED;
     /// A slot for a reservation is taken off the free ones: the repair frees it.
     RESERVE_SLOT_TAKEN;
     /// A slot is reserved and not counted: the repair counts, and the room comes back, because its holder is dead.
     RESERVE_HELD;
-    /// A reserved message is marked as stored: it is sent, the repair ends the reservation.
+    /// A reserved message is marked as stored: it is sent, and the repair ends the reservation.
     COMMIT_MARKED;
-    /// A reserved message is in the store, receivers that wait for it were not served.
+    /// A reserved message is in the store, and receivers that wait for it were not served.
     COMMIT_ENDED;
-    /// A reservation has ended, no list has its slot: the repair frees the slot.
+    /// A reservation has ended, and no list has its slot: the repair frees the slot.
     CANCEL_ENDED;
     /// A slot for a blocked sender's message is taken off the free ones: the repair frees it.
     PARK_SLOT_TAKEN;
-    /// The blocked sender's message is written, no node names it: never sent, the repair frees the slot.
+    /// The blocked sender's message is written, and no node names it: the message was never sent, and the repair frees the slot.
     PARK_FILLED;
     /// A thread is the first in line of the threads that lend a lock's owner their priority: the kernel or the next thread replaces it.
     INHERIT_FIRST;
@@ -144,9 +146,9 @@ points! {
     INHERIT_NAMED;
     /// The owner has unlocked the lock and woken only the first thread in line: the kernel wakes a sleeper if the lock is free.
     INHERIT_HANDED_ON;
-    /// The sender lock is lent, nothing is changed.
+    /// The sender lock is lent, and no data is changed.
     GROW_LENT;
-    /// The ring is doubled, its size is not.
+    /// The entries of the ring are doubled, and its size is not changed.
     GROW_COPIED;
     /// The ring's size is doubled.
     GROW_DOUBLED;
@@ -156,61 +158,61 @@ points! {
     GROW_COUNTED;
     /// A process has announced a change of a doorbell and not made it: the repair shows the present level.
     BELL_BEGUN;
-    /// A doorbell was rung, the segment does not record it: the repair shows the present level.
+    /// A doorbell was rung, and the segment does not record it: the repair shows the present level.
     BELL_RUNG;
     /// A doorbell shows a level that the operation has not reached yet: a poller finds no such level, and repairs the doorbell.
     BELL_FORETOLD;
-    /// A doorbell shows the present level, the lock is held.
+    /// A doorbell shows the present level, and the lock is held.
     BELL_SETTLED;
-    /// A doorbell is made, no segment names it: the next process that makes a doorbell removes it.
+    /// A doorbell is made, and no segment names it: the next process that makes a doorbell removes it.
     BELL_MADE;
     /// The segment names a doorbell that no process rings.
     BELL_NAMED;
-    /// No process polls a doorbell that is to be rung: the sender that rings it finds out.
+    /// No process polls a doorbell that is to be rung: the sender that rings it notices this.
     BELL_WATCHED;
     /// A doorbell that no process polls is no longer rung, and still has its name.
     BELL_FORGOTTEN;
-    /// A doorbell that no process polls is in no segment, and has its name: the next process that makes one removes it.
+    /// A doorbell that no process polls is in no segment, and still has its name: the next process that makes a doorbell removes it.
     BELL_UNNAMED;
-    /// Helpers were called that still sleep: they check after a slice, and find the lock orphaned.
+    /// Helpers were called and still sleep: they check after a slice, and find the lock orphaned.
     BELL_CALLED;
-    /// The queue is closed for sending, waiters were not woken: they check at their next slice.
+    /// The queue is closed for sending, and waiters were not woken: they check at their next slice.
     SEND_CLOSED_SET;
-    /// The queue is open for sending again, the lock is held.
+    /// The queue is open for sending again, and the lock is held.
     SEND_REOPENED;
     /// A record names a producer, and no process has counted yet: the dead process does not count.
     PRODUCER_NAMED;
-    /// A process counts as a producer, the lock is held: the next receiver finds it dead.
+    /// A process counts as a producer, and the lock is held: the next receiver finds it dead.
     PRODUCER_COUNTED;
-    /// The last producer has ended, the queue is open: the next receiver closes it.
+    /// The last producer has ended, and the queue is open: the next receiver closes it.
     PRODUCER_ENDED;
-    /// The wake word is armed, its receiver does not wait yet: the ring has lost its owner, and a sender's wake-up reaches no receiver.
+    /// The wake word is armed, and its receiver does not wait yet: the ring has lost its owner, and a sender's wake-up reaches no receiver.
     RING_ARMED;
-    /// A sender is to ring and has not: the message was sent, the next sender rings, or a sleeper checks at its next slice.
+    /// A sender has to ring and has not rung: the message was sent, and the next sender rings, or a sleeper checks at its next slice.
     RING_DUE;
-    /// The wake word is silent, its receiver was not woken: the message was sent, a sleeper checks at its next slice.
+    /// The wake word is silent, and its receiver was not woken: the message was sent, and a sleeper checks at its next slice.
     RING_SILENCED;
-    /// The receiver's descriptor is readable, the wake word still armed: the next sender rings once more.
+    /// The receiver's descriptor is readable, and the wake word is still armed: the next sender rings once more.
     RING_PULLED;
-    /// A descriptor was passed, its message was not sent: the receiver keeps it, among the last thousand of them.
+    /// A descriptor was passed, and its message was not sent: the receiver keeps it, among the last thousand of them.
     RING_PASSED;
-    /// A dead owner's doorbell is removed, its ring has its name: the next process that makes a ring of that name removes the ring, too.
+    /// A dead owner's doorbell is removed, and its ring still has its name: the next process that makes a ring of that name removes the ring, too.
     RING_CLEARED;
-    /// A ring has its name and no doorbell: the ring of a dead owner.
+    /// A ring has its name and no doorbell: the ring has a dead owner.
     RING_NAMED;
-    /// A ring has its doorbell, the call that makes the ring has not returned: the ring of a dead owner.
+    /// A ring has its doorbell, and the call that makes the ring has not returned: the ring has a dead owner.
     RING_MADE;
-    /// The ring is enabled, the owner's call has not returned: the ring of a dead owner.
+    /// The ring is enabled, and the owner's call has not returned: the ring has a dead owner.
     RING_ENABLED;
-    /// Senders are refused, waiting senders were not woken: they check at their next slice.
+    /// Senders are refused, and waiting senders were not woken: they check at their next slice.
     RING_CLOSED;
-    /// A closed ring has lost its doorbell and has its name: the next process that makes a ring of that name removes the closed ring.
+    /// A closed ring has lost its doorbell and still has its name: the next process that makes a ring of that name removes the closed ring.
     RING_UNHUNG;
-    /// The file of a transient queue is found, and not locked: it is removed with the others.
+    /// The file of a transient queue is found, and not locked: the file is removed with the others.
     OPEN_FOUND;
-    /// A queue's file is made, has no contents and no name: it vanishes.
+    /// A queue's file is made, without contents and without a name: the file vanishes.
     CREATE_EMPTY;
-    /// A queue's file, which has no name, has a symbolic link that names its dead-letter queue: the file vanishes, a sweep removes the link.
+    /// A queue's file, which has no name, has a symbolic link that names its dead-letter queue: the file vanishes, and a sweep removes the link.
     CREATE_LABELLED;
     /// A queue's file has its contents and no name: it vanishes.
     CREATE_UNNAMED;
@@ -220,17 +222,17 @@ points! {
     CREATE_NAMED;
     /// A queue is removed, its segment is not cleared, and its file has the name: the next process that wants the name takes it.
     VACATE_REMOVED;
-    /// A removed queue's segment is cleared, and its file has the name: the same.
+    /// A removed queue's segment is cleared, and its file has the name: as for the point before.
     VACATE_CLEARED;
-    /// A removed queue's segment is filled in for the next queue, which does not exist yet: the same.
+    /// A removed queue's segment is filled in for the next queue, which does not exist yet: as for the point before.
     REVIVE_FILLED;
     /// A removed queue's creator can't use its segment again, and the file has the name: the next process that wants the name removes it.
     TAKE_GONE;
     /// A transient queue has no users, and the last user has not removed it: the next process that finds the queue removes it.
     TRANSIENT_LOCKED;
-    /// A transient queue is removed, its directory exists: a new queue of its name replaces the directory.
+    /// A transient queue is removed, and its directory exists: a new queue of its name replaces the directory.
     TRANSIENT_EMPTIED;
-    /// A System V queue's file is made, has no contents and no name: it vanishes.
+    /// A System V queue's file is made, without contents and without a name: the file vanishes.
     MSGGET_EMPTY;
     /// A System V queue's file has its contents and no name: it vanishes.
     MSGGET_FILLED;
@@ -240,9 +242,9 @@ points! {
     MSGGET_NUMBERED;
     /// The file has its key symlink: the queue exists.
     MSGGET_LABELLED;
-    /// A queue's file has the rights of before and after a change, its header those of before: nothing was changed.
+    /// A queue's file has the old and the new rights of a change, and its header has the old rights: the queue is unchanged.
     MSGCTL_HANDED_OVER;
-    /// A queue's file has the rights of before and after a change, its header those of after: it was changed.
+    /// A queue's file has the old and the new rights of a change, and its header has the new rights: the queue is changed.
     MSGCTL_APPLIED;
     /// A removed queue has lost its key symlink and has its index: the next process that needs the index removes the file.
     MSGCTL_UNLABELLED;
@@ -250,32 +252,32 @@ points! {
     NOTICE_FILLED;
     /// Senders are asked to report messages, but the registration is not valid yet: there is none, and the repair withdraws the request.
     NOTICE_DECIDED;
-    /// A process is registered, the lock is held: the registration belongs to the dead process, and the next process that registers removes
+    /// A process is registered, and the lock is held: the registration belongs to the dead process, and the next process that registers removes
     /// it.
     NOTICE_ARMED;
-    /// A registration is withdrawn, senders don't know it: the next sender finds out.
+    /// A registration is withdrawn, and senders don't know this: the next sender notices it.
     NOTICE_WITHDRAWN;
-    /// The sender that made the queue non-empty is noted, the registration is not fired: the repair fires it.
+    /// The sender that made the queue non-empty is noted, and the registration is not fired: the repair fires it.
     NOTICE_NOTED;
-    /// A registration of another process is being fired, its signal is not raised: the repair has that process raise it.
+    /// A registration of another process is being fired, and its signal is not raised: the repair has that process raise it.
     NOTICE_RAISING;
     /// The signal of another process is raised, and its registration not ended: the repair has that process raise it again.
     NOTICE_SIGNALLED;
-    /// A registration is fired, the queue still shows it: the repair corrects that, and the registered process checks by itself.
+    /// A registration is fired, and the queue still shows it as armed: the repair corrects this, and the registered process checks by itself.
     NOTICE_FIRED;
-    /// A registration is fired, its process was not woken: it checks by itself at its next slice.
+    /// A registration is fired, and its process was not woken: the process checks by itself at its next slice.
     NOTICE_UNTOLD;
-    /// A process has raised its signal and not recorded that: the sender that fired the registration finds the process dead.
+    /// A process has raised its signal and has not recorded this: the sender that fired the registration finds the process dead.
     NOTICE_RAISED;
-    /// The queue is removed, its segment is kept and not empty yet: the next process that wants the index, or the key, takes the names.
+    /// The queue is removed, and its segment is kept and not cleared yet: the next process that wants the index, or the key, takes the names.
     MSG_VACATED;
-    /// The queue is removed, its segment is empty: the same.
+    /// The queue is removed, and its segment is empty: as for the point before.
     MSG_EMPTIED;
-    /// A kept segment is taken from the process that keeps it, the names are there: the next process that needs them removes them.
+    /// A kept segment is taken from the process that keeps it, and the names still exist: the next process that needs the names removes them.
     MSG_TAKEN;
-    /// A kept segment is filled in for the next queue, which does not exist yet: the same.
+    /// A kept segment is filled in for the next queue, which does not exist yet: as for the point before.
     MSG_REFILLED;
-    /// The next queue of a kept segment exists, its lock has a dead owner: the next owner of the lock repairs it.
+    /// The next queue of a kept segment exists, and its lock has a dead owner: the next owner of the lock repairs it.
     MSG_REVIVED;
     /// A repair has found out which slots are in use.
     REPAIR_SURVEYED;
@@ -289,74 +291,75 @@ points! {
     SALVAGE_BEGUN;
     /// No lock or waiter refers to corrupted contents any more.
     SALVAGE_SURVEYED;
-    /// Overlapping blocks are dropped; a slot that had one of them still has a message by its mark.
+    /// Overlapping blocks are dropped; a slot that had such a block is still marked as having a message.
     SALVAGE_BLOCKS_LAID;
-    /// A message of the ring is marked as stored, and those that came after it are not.
+    /// A message of the ring is marked as stored, and the messages behind it are not.
     SALVAGE_MARKED;
-    /// A message has its new number, and those that come after it have their old ones.
+    /// A message has its new number, and the messages behind it have their old numbers.
     SALVAGE_RENUMBERED;
-    /// The messages that are kept have their places in the order; all else is as wrong as it was.
+    /// The messages that are kept have their places in the order; all other data are still corrupted.
     SALVAGE_NUMBERED;
     /// The messages of the ring are in the store, and the ring is being emptied.
     SALVAGE_EMPTIED;
-    /// Everything is rebuilt, the queue is still marked as being rebuilt.
+    /// Everything is rebuilt, and the queue is still marked as being rebuilt.
     SALVAGE_DONE;
-    /// A message is in a slot that no list has: it was never sent, the repair frees the slot.
+    /// A message is in a slot that no list has: the message was never sent, and the repair frees the slot.
     MSG_FILLED;
-    /// The message's number is stored, no receiver got it, no list leads to it: it is sent, the repair puts it into the order.
+    /// The message's number is stored, no receiver has the message, and no list leads to it: the message is sent, and the repair puts it into the
+    /// order.
     MSG_SENT;
-    /// The message is in the order, the counts do not show it: the repair counts again.
+    /// The message is in the order, and the counts do not show it: the repair counts again.
     MSG_LINKED;
-    /// Some messages of a batch are filled and have numbers beyond those that count: none was sent.
+    /// Some messages of a batch are filled and have numbers beyond the last valid number: no message was sent.
     MSG_BATCH_FILLED;
-    /// The last number of a batch is stored: all are sent, the repair puts them into the order.
+    /// The last number of a batch is stored: all messages are sent, and the repair puts them into the order.
     MSG_BATCH_SENT;
-    /// A blocked sender's message is written, no waiter record names it: never sent, the repair frees the slot.
+    /// A blocked sender's message is written, and no waiter record names it: the message was never sent, and the repair frees the slot.
     MSG_PARKED;
-    /// A waiter record is filled and in no list: it is free again.
+    /// A waiter record is filled and in no list: the record is free again.
     MSG_CLAIMED;
     /// The waiter record is in its list, and the lock is held: the kernel does not know the node.
     MSG_LISTED;
     /// The node is named to the kernel: the kernel marks it.
     MSG_NAMED;
-    /// The waiter continues and has not checked its node: a message that it got goes back, a message that it sent is sent.
+    /// The waiter continues and has not checked its node: an offered message goes back, and an admitted message is sent.
     MSG_WOKEN;
     /// A message is noted in a waiter record and not offered: the message is still in the queue.
     MSG_NOTED;
     /// A message is offered, and no list or count shows it: the waiter owns the message.
     MSG_OFFERED;
-    /// The waiter has copied the message and not accepted it: it goes back to the queue.
+    /// The waiter has copied the message and not accepted it: the message goes back to the queue.
     MSG_TAKEN_UP;
     /// No list has the slot of an accepted message: the repair frees it.
     MSG_REAPED;
-    /// An offer was withdrawn, the message is in no list: the repair puts it into the order.
+    /// An offer was withdrawn, and the message is in no list: the repair puts it into the order.
     MSG_PUT_BACK;
     /// A blocked sender's message is accepted and has no number: the repair sends it.
     MSG_ADMITTED;
     /// The message is copied out; nothing is changed: it stays in the queue.
     MSG_COPIED;
-    /// The cell says that the message has ended, lists still lead to it: it is received, the repair rebuilds the lists.
+    /// The cell says that the message has ended, and lists still lead to it: the message is received, and the repair rebuilds the lists.
     MSG_ENDED;
-    /// A record says that the message is leased, and it is in the order too: the lease owns the message.
+    /// A record says that the message is leased, and the message is also in the order: the lease owns the message.
     MSG_LEASED;
-    /// The message of a lease has ended, its record has not: the repair ends the record.
+    /// The message of a lease has ended, and the record of the lease has not: the repair ends the record.
     MSG_ACKNOWLEDGED;
     /// A leased message is marked as returned, but its record is still leased: the record decides, and the message comes back,
     /// because its holder is dead.
     MSG_RETURNED;
-    /// The record of a message for later is stored, its cell is not queued: the message was never sent, the repair frees the record.
+    /// The record of a message for later is stored, and its cell is not queued: the message was never sent, and the repair frees the record.
     MSG_DELAY_NOTED;
-    /// The message is delayed, the counts are not: the repair counts it.
+    /// The message is delayed, and the counts do not show it: the repair counts the message.
     MSG_DELAYED;
     /// A delayed message is due and marked, and its record still says that it is delayed: a later call delivers it.
     MSG_DUE;
     /// The queue is closed for sending, and its waiters were not woken: they check the queue at the end of their slice.
     MSG_CLOSED;
-    /// The queue is open for sending again, the lock is held.
+    /// The queue is open for sending again, and the lock is held.
     MSG_REOPENED;
-    /// Rights have changed, waiters do not know: they notice at their next check.
+    /// Rights have changed, and waiters do not know it: they notice the change at their next check.
     MSG_CHANGED;
-    /// The queue is removed, waiters do not know: they find out at their next slice.
+    /// The queue is removed, and waiters do not know it: they notice the removal at their next slice.
     MSG_REMOVED;
     /// A repair has found out which slots are in use.
     MSG_SURVEYED;
