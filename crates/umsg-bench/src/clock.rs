@@ -26,7 +26,7 @@ pub fn cpu() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// As [`cpu`], and of the children that ended and were waited for, and of theirs.
+/// As [`cpu`], with the time of all children and grandchildren that ended and were waited for.
 pub fn cpu_with_children() -> u64 {
     // SAFETY: an all-zero rusage is one, which the call fills; RUSAGE_CHILDREN exists on every Linux.
     let children = unsafe {

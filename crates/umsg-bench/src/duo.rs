@@ -36,7 +36,7 @@ impl Places {
 pub struct Barrier(SharedWords);
 
 impl Barrier {
-    /// Waits until the other one is here too. Bounded by the deadline of the pair.
+    /// Waits until the other process waits here, too. The deadline of the pair bounds the wait.
     pub fn meet(&self) {
         self.0.increment(0);
         let mut spins = 0;
@@ -51,11 +51,10 @@ impl Barrier {
     }
 }
 
-/// Forks two processes and waits for both. Each is given the barrier, to be met
-/// once when it is ready.
+/// Forks two processes and waits for both. Each process gets the barrier, and has to meet it once when it is ready.
 ///
 /// # Errors
-/// If either fails, dies or outstays the deadline; the other one is then killed. None is left.
+/// If a process fails, dies or exceeds the deadline. The other process is then killed, and no process remains.
 pub fn run(
     places: Places,
     first: impl FnOnce(&Barrier) -> Result<(), Failure>,

@@ -27,8 +27,8 @@ impl SharedWords {
         if start == libc::MAP_FAILED {
             return Err(Failure::system("mmap"));
         }
-        // SAFETY: the mapping is page-aligned, holds `count` words, is zero (a valid AtomicU64),
-        // and lives until the drop of this value, the only one that hands out the slice.
+        // SAFETY: the mapping is page-aligned, holds `count` words, and is zero (a valid AtomicU64). It lives until the drop of this value, and
+        // only this value hands out the slice.
         let words = unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) };
         Ok(Self { words })
     }

@@ -38,7 +38,7 @@ pub enum Suite {
     Peers,
     /// All of the above
     All,
-    /// A row or a few of each, in half a minute: what `cargo xtask bench-check` compares
+    /// One or a few rows of each suite, in half a minute: the rows that `cargo xtask bench-check` compares
     Guard,
 }
 

@@ -229,7 +229,7 @@ unsafe fn selection(which: *const umsg_mq_redrive) -> Result<Redrive, Failure> {
             "the member `size` must be sizeof(struct umsg_mq_redrive)",
         ));
     }
-    // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
     let which: umsg_mq_redrive = unsafe { pointer::read_as_far_as_known(which, size)? };
     if which.reserved != 0 {
         return Err(Failure::Invalid("reserved must be 0"));

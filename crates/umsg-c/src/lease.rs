@@ -53,8 +53,8 @@ impl Described for umsg_mq_lease {
 ///
 /// As umsg_mq_receive(3), but copies nothing: `data` and `len` of `lease` are the address of the message in the queue's memory and its
 /// length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it.
-/// umsg_mq_return(3), the death of the process, and the end of a time limit set by umsg_mq_lease_limit(3) return it to the head of its
-/// priority, and the next receiver gets it.
+/// Three events return the message to the head of its priority: a call of umsg_mq_return(3), the death of the process, and the end of a time limit
+/// that umsg_mq_lease_limit(3) has set. The next receiver then gets the message.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does
 /// not wait, and ignores the time.

@@ -92,8 +92,7 @@ impl<M: Message> Messages<'_, M> {
         if message.len() == 0 {
             return (message, &[]);
         }
-        // SAFETY: the program promises that many bytes, which don't change; `check` saw that the address is none of the bad
-        // ones and that the length is at most a message's.
+        // SAFETY: the program promises `len` bytes, which don't change; `check` has refused bad addresses, and lengths above a message's.
         let bytes = unsafe { std::slice::from_raw_parts(message.data().cast(), message.len()) };
         (message, bytes)
     }

@@ -256,7 +256,7 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
             "the member `size` of the options must be sizeof(struct umsg_mq_options)",
         ));
     }
-    // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     let flags = UMSG_REMOVE_ON_LAST_CLOSE | UMSG_CLOSE_WITH_LAST_PRODUCER;
     if known.flags & !flags.cast_unsigned() != 0 {

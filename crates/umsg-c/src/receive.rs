@@ -15,8 +15,8 @@ use crate::time;
 
 /// Receives a message.
 ///
-/// Takes the oldest of the messages of the highest priority out of the queue, copies its bytes to `msg_ptr` and, unless
-/// `msg_prio` is NULL, writes its priority there. `msg_len` is the room at `msg_ptr` in bytes. It must be at least the queue's message size, even
+/// Takes the oldest message of the highest priority out of the queue, and copies its bytes to `msg_ptr`. If `msg_prio` is not NULL, writes the
+/// priority there. `msg_len` is the room at `msg_ptr` in bytes. It must be at least the queue's message size, even
 /// for short messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
 /// queue is empty, the call waits until a message comes; if the handle has `O_NONBLOCK`, it fails.
 ///

@@ -159,7 +159,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend_after(
         priority: msg_prio,
     };
     let delay = Duration::from_nanos(delay);
-    // SAFETY: the caller promises NULL or a readable timespec, and that many readable bytes.
+    // SAFETY: the caller promises NULL or a readable timespec, and `len` readable bytes.
     let sent =
         unsafe { time::deadline(abs_timeout).and_then(|until| call.run_after(delay, until)) };
     answer(sent)

@@ -13,10 +13,10 @@ use crate::pointer;
 
 /// Saves a queue in a file, as it is at one instant.
 ///
-/// Writes the queue's name, its attributes, its rules and all its messages to the descriptor `fd` of a file, a pipe or a socket, from the
-/// present offset. The queue is not changed. `umsg load` and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
-/// snapshot, so a truncated or altered one is refused. A message for a later delivery is saved with the time that is left, and a queue that
-/// is closed for sending is closed again when it is restored. Leased messages are not saved.
+/// Writes the queue's name, attributes, policy and messages to the descriptor `fd` of a file, a pipe or a socket, from the present offset. The
+/// queue is not changed. `umsg load` and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
+/// snapshot, so a truncated or altered one is refused. A message for a later delivery is saved with the time that is left. If the queue is closed
+/// for sending, the restored queue is closed, too. Leased messages are not saved.
 ///
 /// Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
 /// all of them.
@@ -55,7 +55,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// Reads a snapshot from the descriptor `fd`, from the present offset, and creates the queue `name`, or with NULL the queue whose name was
 /// saved. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
 ///
-/// The queue gets the attributes, the rules and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
+/// The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
 /// its place, its sender's process id, the time when it was sent, and how often it came back from a lease. `options` are those
 /// of umsg_mq_open_with(3), or NULL; only `directory` and `waiting` of them count.
 ///
@@ -147,7 +147,7 @@ struct Descriptor(c_int);
 
 impl Read for Descriptor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: the buffer has these many writable bytes; that the number is no descriptor is an error of the call.
+        // SAFETY: the buffer has this number of writable bytes; a number that is no descriptor makes the call fail.
         let read = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }

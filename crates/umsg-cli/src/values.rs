@@ -8,8 +8,8 @@ use jiff::{SpanRelativeTo, Timestamp};
 
 use crate::output::time;
 
-/// Parses a size or a count: digits, optionally followed by K, Ki or KiB (likewise M, G), which are powers of 1024, or by KB, MB or GB,
-/// which are powers of 1000, as in GNU programs.
+/// Parses a size or a count: digits, optionally followed by a unit. K, Ki and KiB (likewise M, G) are powers of 1024. KB, MB and GB are powers of
+/// 1000, as in GNU programs.
 pub fn size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let unit = match text[digits.len()..].to_ascii_lowercase().as_str() {

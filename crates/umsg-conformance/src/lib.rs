@@ -18,8 +18,8 @@
 //!   compare ──► worker ──────┘      └─► native    umsg::posix
 //! ```
 //!
-//! Every case and every history runs in separate child processes, so that descriptors, umask, user and signals belong to it alone, a crash
-//! is a failed test and not the end of the others, and a hang ends with a kill.
+//! Each case and each history runs in separate child processes, with descriptors, umask, user and signals of its own. So a crash fails only one
+//! test, and a hang ends with a kill.
 
 pub mod backend;
 #[macro_use]

@@ -6,8 +6,8 @@
 //!        └────── report pipe ◄──┴──────────────────────────────────────┘
 //! ```
 //!
-//! A record of the report says that a queue will be created (so that it can be removed in any case), that the case passed, that this backend
-//! does not support it, or that it failed. After the end of the case process, the rest of its group is killed.
+//! A record of the report has one of four meanings: the case will create a queue, which is then removed in any case; the case passed; this backend
+//! does not support it; or it failed. After the end of the case process, the rest of its group is killed.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;

@@ -1,10 +1,10 @@
-//! Descriptors from outside are entered in the table when they arrive, so that a program may read or query a queue's descriptor before it
-//! calls an mq_* function with it.
+//! Descriptors from outside are entered in the table when they arrive. So a program may read or query a queue's descriptor before its first mq_*
+//! call with it.
 //!
-//! The descriptors that the program was started with are looked at one by one, each when the program first uses its number in a function
-//! that the drop-in hooks. Programs that use no queue do not pay for a look at all numbers, which takes as long as a tenth of their start.
-//! All are looked at once the first is found that may be a queue, before the process first uses a queue, and for a number that has no bit
-//! below. No look follows: a number that came later is no inherited one.
+//! The descriptors that the program was started with are inspected one by one, each when the program first uses its number in a hooked function.
+//! Programs that use no queue do not pay for a look at all numbers, which takes as long as a tenth of their start.
+//! All are inspected in three cases: when the first is found that may be a queue, before the process first uses a queue, and for a number that has
+//! no bit below. No look follows: a number that came later is no inherited one.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -123,7 +123,7 @@ fn enter_inherited() {
     }
 }
 
-/// Returns the number of descriptors, which Linux 6.2 and later tell as the size of the directory; earlier ones tell 0.
+/// Returns the number of descriptors: the size of the directory since Linux 6.2, and 0 before.
 fn count() -> usize {
     rustix::fs::stat(LIST).map_or(0, |status| status.st_size as usize)
 }

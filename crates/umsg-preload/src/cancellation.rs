@@ -1,14 +1,14 @@
 //! Thread cancellation: mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked. So are
 //! poll and select, where libc's function, which they call, ends the thread: they never begin again.
 //!
-//! pthread_testcancel ends a cancelled thread by unwinding its stack, which must not happen through a frame of Rust. So the
-//! exported functions are a few instructions of assembly, made by [`cancellation_point`], that call it before they
-//! enter the Rust function proper, and when that returns [`BEGIN_AGAIN`]. Programs that never cancel a thread pay for reading
+//! pthread_testcancel ends a cancelled thread by unwinding its stack, which must not happen through a frame of Rust. So the exported functions are
+//! a few instructions of assembly, made by [`cancellation_point`]. They call it before they enter the Rust function proper, and when this function
+//! returns [`BEGIN_AGAIN`]. Programs that never cancel a thread pay for reading
 //! one word.
 //!
-//! A blocked thread is in the library. pthread_cancel marks it, and then has its call end; the Rust function, which has nothing left to
-//! do by then, returns `BEGIN_AGAIN`, and either the thread ends there or, with cancellation disabled, begins again with the arguments that the
-//! assembly has kept. No message is lost: only a call that has done nothing begins again. A call that a handler with
+//! A blocked thread is in the library. pthread_cancel marks it, and then has its call end; the Rust function, which has nothing left to do by then,
+//! returns `BEGIN_AGAIN`. Then the thread ends there. If cancellation is disabled, the thread begins again with the arguments that the assembly has
+//! kept. No message is lost: only a call that has done nothing begins again. A call that a handler with
 //! SA_RESTART has interrupted begins again in the same way.
 //!
 //! | blocking call | pthread_cancel |
@@ -21,8 +21,8 @@
 //!
 //! A thread may allow its end at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). During one of these calls it ends at cancellation points
 //! only: the assembly sets that type, and restores the thread's type after the call. Until the type is set, and after it is restored, only
-//! this assembly and libc run. A frame of Rust ends the program if it is unwound at an instruction that is no call, and the assembly says
-//! after each instruction where the caller's frame is.
+//! this assembly and libc run. If a frame of Rust is unwound at an instruction other than a call, the program ends. The assembly therefore
+//! describes the place of the caller's frame after each instruction.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -117,8 +117,8 @@ fn map(bytes: usize) -> Option<*mut u8> {
     mapped.ok().map(|address| address.cast())
 }
 
-// SAFETY: a block is handed out to one caller at a time (the stack's compare-and-swap), is large enough and aligned as
-// `class_of` says, or is a mapping, and stays until it is given back. Nothing here unwinds.
+// SAFETY: the stack's compare-and-swap hands a block out to one caller at a time. The block is a mapping, or large enough and aligned by
+// `class_of`, and stays until it is given back. Nothing here unwinds.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {

@@ -1,7 +1,8 @@
 //! Producers: processes that are counted, so that the end of the last one closes a queue for sending.
 //!
-//! A record names a process and counts its guards. A process that ends without giving its guards back is found dead by a sender, by a receiver
-//! that finds the queue empty, by a blocked process at the end of its slice, or by a poller's helper. These close the queue, as a call that
+//! A record names a process and counts its guards. A process may end without giving its guards back. Its death is noticed by a sender, by a
+//! receiver that finds the queue empty, by a blocked process at the end of its slice, or by a poller's helper. These close the queue, as a call
+//! that
 //! closes it does.
 //!
 //! | a record with | means | if the process dies |

@@ -113,8 +113,8 @@ mod real {
     ///
     /// `defer` asks the kernel for the handler's flags (one system call). If the handler was installed without SA_RESTART, a
     /// blocking call that it interrupted ends with `Interrupted` (EINTR), asleep or about to sleep. A call on a System V queue
-    /// ends with any flags. Without `defer`, or where the kernel or a sandbox has no futex_waitv(2), the call misses a handler
-    /// that runs just before the call falls asleep, and goes on.
+    /// ends with any flags. Without `defer`, or without futex_waitv(2), the call misses a handler that runs just before the call falls asleep, and
+    /// goes on.
     ///
     /// # Safety
     /// `info` and `context` are the arguments that the kernel gave to the running handler.

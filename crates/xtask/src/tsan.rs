@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 /// The component of the nightly toolchain: the standard library is built with the sanitizer, too.
 const COMPONENTS: [&str; 1] = ["rust-src"];
 
-/// The sanitizer; and system calls by libc's names, which it watches: memory that was unmapped and mapped again is other memory.
+/// The sanitizer, and system calls by libc's names. The sanitizer watches these calls, and so notices that memory was unmapped and mapped again.
 const FLAGS: &str = "-Zsanitizer=thread --cfg rustix_use_libc";
 
 /// Integration tests whose threads share their queues: the sanitizer does not know that two mappings of one file are the same memory.

@@ -90,8 +90,8 @@ pub trait Peer {
     /// The peer's version, and the way in which it is used here.
     fn about(&self) -> String;
 
-    /// A queue, a channel, a connection, for one sender and one receiver at a time, to which only its heirs have access, or processes that
-    /// know its name.
+    /// A queue, a channel or a connection, for one sender and one receiver at a time. Only forked children have access, or processes that know its
+    /// name.
     fn make(&self, spec: &Spec) -> Result<Self::Link, Failure>;
 
     /// CPU time that its server has taken so far, in nanoseconds.

@@ -1,7 +1,7 @@
 //! One process sends batches, another receives batches, as fast as they can; the kernel has only single messages.
 //!
-//! As in [`super::stream`]: each message carries its number at both ends, which the receiver checks, the rate is taken by
-//! the receiver and the CPU time by both, after a warm-up. The receiver asks for as many as the sender sends at once and
+//! As in [`super::stream`]: each message carries its number at both ends, and the receiver checks the numbers. After a warm-up, the receiver
+//! measures the rate, and both processes measure their CPU time. The receiver asks for as many as the sender sends at once and
 //! takes the messages that are there.
 
 use std::hint;

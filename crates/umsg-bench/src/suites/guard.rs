@@ -1,4 +1,4 @@
-//! A row or a few of most suites, in half a minute: what `cargo xtask bench-check` compares with the figures that were accepted last. The
+//! One or a few rows of most suites, in half a minute. `cargo xtask bench-check` compares these rows with the figures that were accepted last. The
 //! rows have the same names as in their own suites.
 
 use super::{batch, everyday, mqueue, msg, pingpong, poll, ring, stream};

@@ -1,9 +1,8 @@
 //! One process sends, another receives, as fast as they can.
 //!
-//! The sender stops when the time of the round is over and says so in its last message. Every message
-//! carries its number, which the receiver checks; every 256th also the time at which it was sent, for
-//! the latency at this rate. The rate is taken by the receiver, the CPU time by both, all after a
-//! warm-up.
+//! The sender stops when the time of the round is over and says so in its last message. Each message carries its number, which the receiver checks.
+//! Each 256th message also carries the time of its send, for the latency at this rate. After a warm-up, the receiver measures the rate, and both
+//! processes measure their CPU time.
 
 use super::duet::{LAST, LINE_NOTE, Letter, Mode, SIZES};
 use crate::backends::kernel::KernelQueue;

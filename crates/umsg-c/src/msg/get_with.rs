@@ -85,7 +85,7 @@ unsafe fn read(options: *const umsg_msg_options) -> Result<OpenOptions, Failure>
             "the member `size` of the options must be sizeof(struct umsg_msg_options)",
         ));
     }
-    // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     if known.flags & !UMSG_CLOSE_WITH_LAST_PRODUCER.cast_unsigned() != 0 {
         return Err(Failure::Invalid(

@@ -55,8 +55,8 @@ impl Described for umsg_msg_lease {
 ///
 /// As umsg_msgrcv(3), with `msgtyp`, and `MSG_EXCEPT` and `IPC_NOWAIT` in `msgflg`; but copies nothing: `data` and `len` of `lease` are the
 /// address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the queue's capacity
-/// until umsg_msg_acknowledge(3) removes it. umsg_msg_return(3), the death of the process, and the end of a time limit set by
-/// umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
+/// until umsg_msg_acknowledge(3) removes it. Three events return the message to its place in the queue: a call of umsg_msg_return(3), the death of
+/// the process, and the end of a time limit that umsg_msg_lease_limit(3) has set. The next receiver then gets the message.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
 ///

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_msg_peek(
         if room.size != 0 {
             pointer::check(room.data, "data")?;
         }
-        // No queue has that many.
+        // No queue has so many messages.
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         let seen = queue.look(n, 1, room.size).map_err(Refusal::from)?;
         let message = seen.first().ok_or(Failure::NoMessage)?;

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn umsg_msg_types(
                 messages,
                 reserved: 0,
             };
-            // SAFETY: the caller guarantees `n` writable members, and there are at most that many.
+            // SAFETY: the caller guarantees `n` writable members, and the loop writes at most `n`.
             unsafe { types.add(index).write(told) };
         }
         Ok(found.len().cast_signed())

@@ -183,6 +183,6 @@ unsafe fn read(options: *const umsg_ring_options) -> Result<Option<umsg_ring_opt
             "the member `size` of the options must be sizeof(struct umsg_ring_options)",
         ));
     }
-    // SAFETY: by this function's contract that many bytes are readable; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
     unsafe { pointer::read_as_far_as_known(options, size) }.map(Some)
 }

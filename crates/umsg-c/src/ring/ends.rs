@@ -73,8 +73,8 @@ pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_
 /// On success, a sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not to be trusted or is
-///   that of other containers; umsg_last_error(3) says which.
+/// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted or belongs to other
+///   containers; umsg_last_error(3) says which.
 /// - `EBADMSG`: the ring's file is corrupted.
 /// - `EFAULT`: `name` is at an address that can't be read.
 /// - `EINVAL`: `name` does not begin with a slash, or the file of this name is no ring or that of another version of umsg.

@@ -68,7 +68,7 @@ pub struct umsg_ring_status {
 pub struct umsg_ring_tag {
     /// Process id.
     pub pid: u32,
-    /// The sender's number, unlike that of any other sender of the ring.
+    /// The sender's number, unique among the senders of the ring.
     pub index: u32,
 }
 

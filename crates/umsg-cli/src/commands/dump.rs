@@ -23,11 +23,11 @@ use crate::{place, progress, streams};
 /// Save a queue's messages in a file, and leave them in the queue
 ///
 /// The file holds the queue's attributes and policies, and all messages as they were at one instant, with their priorities or
-/// types, senders and times. `umsg load` makes a queue from it. A message for a later delivery is saved with the time that is left, and a
-/// queue that is closed for sending is closed when it is loaded.
+/// types, senders and times. `umsg load` makes a queue from it. A message for a later delivery is saved with the time that is left. If the queue is
+/// closed for sending, the loaded queue is closed, too.
 ///
-/// The file does not hold leased messages that are not yet acknowledged, messages that are set aside for a dead-letter queue, or messages of
-/// a System V queue for a later delivery. A line on standard error reports them. The file appears whole or not at all, and only its owner can
+/// The file omits leased messages that are not yet acknowledged, and messages that are set aside for a dead-letter queue. For a System V queue, it
+/// also omits messages for a later delivery. A line on standard error reports them. The file appears whole or not at all, and only its owner can
 /// read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\

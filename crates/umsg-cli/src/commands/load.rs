@@ -194,7 +194,7 @@ impl Load {
     }
 }
 
-/// Reads a snapshot of either kind, which the major version tells apart.
+/// Reads a snapshot of either kind; the major version shows the kind.
 fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
     let mut start = Vec::new();
     from.by_ref()

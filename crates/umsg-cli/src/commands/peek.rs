@@ -30,8 +30,8 @@ const PREVIEW: usize = 60;
 /// sent the message, also for a message that was sent for a later time. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
 /// The command omits delayed messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
 ///
-/// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due, in the order in which they
-/// become due. DUE is the time until then.
+/// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due, the earliest first. DUE is the
+/// time until then.
 ///
 /// Characters that could control a terminal are escaped, and on a
 /// terminal long messages are cut.

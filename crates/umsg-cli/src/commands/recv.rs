@@ -31,8 +31,8 @@ use crate::values::{self, RetryDelay};
 /// this one.
 ///
 /// Programs that read the output can lose messages: a message that was printed has left the queue, even if the program dies
-/// before it has used the message. With --follow into a pipe, the command keeps each message until the program has read it from
-/// the pipe, so that the program can lose only the messages that it has read. --exec and --ack lose no message: they keep each message in the queue
+/// before it has used the message. With --follow into a pipe, the command keeps each message until the program has read it from the pipe. The
+/// program can then lose only messages that it has read. --exec and --ack lose no message: they keep each message in the queue
 /// until its work is done.
 ///
 /// With --exec, the command runs COMMAND for each message. The message is its standard input; `{}` in its arguments is replaced

@@ -102,7 +102,7 @@ struct BlockedEntry {
     messages: Option<u32>,
     bytes: Option<u64>,
     longest: Option<u64>,
-    /// any, exactly, except or lowest; and the type that it refers to.
+    /// The selection (any, exactly, except or lowest), and its type.
     want: Option<&'static str>,
     r#type: Option<i64>,
 }

@@ -47,8 +47,8 @@ macro_rules! functions {
                 Ok(Functions {
                     $($name: {
                         let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
-                        // SAFETY: the library promises the declaration that its header has for this name, with a
-                        // handle as a pointer that is a number here, and it is never unloaded.
+                        // SAFETY: the library promises the declaration that its header has for this name; a handle, which is a pointer, is a number
+                        // here. The library is never unloaded.
                         unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
                     },)*
                 })

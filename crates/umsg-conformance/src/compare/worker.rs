@@ -139,7 +139,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
     }
 }
 
-/// The bytes of the message that a step sends: no two alike, if they are long enough to differ.
+/// The bytes of the message that a step sends. The messages of two steps differ, if they are long enough.
 pub fn payload(number: u32, length: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length)
         .map(|at| (number as usize * 131 + at * 7 + at / 250) as u8)

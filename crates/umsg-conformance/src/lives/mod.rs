@@ -1,8 +1,8 @@
 //! Processes that live, on the kernel and under the drop-in in lockstep.
 //!
-//! The histories of [`crate::compare`] mainly make calls on queues. Here, processes fork from a process that uses queues, run another
-//! program that inherits descriptors, exit, are killed, pass descriptors on, reuse numbers, share epoll sets, and end the blocked calls of
-//! each other. One history uses POSIX and System V queues:
+//! The histories of [`crate::compare`] mainly make calls on queues. Here, processes fork from a process that uses queues, run another program that
+//! inherits descriptors, exit, and are killed. They also pass descriptors on, reuse numbers, share epoll sets, and end the blocked calls of each
+//! other. One history uses POSIX and System V queues:
 //!
 //! ```text
 //!   coordinator ──sockets──► p0 ─fork─► p1 ─exec─► p1   (kernel, in an IPC namespace of the history)

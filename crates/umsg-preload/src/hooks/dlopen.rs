@@ -1,8 +1,8 @@
 //! dlopen without RTLD_DEEPBIND.
 //!
 //! A library loaded with that flag searches itself and its dependencies before the preloaded library: mq_open would be libc's. PHP loads its
-//! extensions in this way. The hook only clears the flag. dlopen learns from its return address which library calls it (its RUNPATH, its
-//! namespace), so the hook enters it by a jump that keeps the caller's return address.
+//! extensions in this way. The hook only clears the flag. dlopen finds the calling library, with its RUNPATH and namespace, by the return address.
+//! So the hook enters dlopen by a jump that keeps the caller's return address.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;

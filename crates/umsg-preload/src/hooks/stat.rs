@@ -104,7 +104,7 @@ fn disguise(held: &Held, status: &mut stat) {
     status.st_mode = libc::S_IFREG | held.queue.mode();
     status.st_size = SIZE;
     status.st_blocks = 0;
-    // The type has 32 or 64 bits, as the architecture wants.
+    // The type has 32 or 64 bits, depending on the architecture.
     status.st_blksize = BLOCK.into();
 }
 

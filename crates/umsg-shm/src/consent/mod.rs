@@ -5,8 +5,8 @@
 //! kernel lets it look at that process's descriptors.
 //!
 //! The page alone proves nothing, because a process can hold a file that another process has made. So the process attests the file: its
-//! helper thread has a name with a slash, made of the file's inode number and birth time. Only a thread of the process itself can give a
-//! thread such a name, and the kernel gives none at exec(2), fork(2) or clone(2) that has a slash and was not there before.
+//! helper thread has a name with a slash, made of the file's inode number and birth time. Only a thread of the process itself can give a thread
+//! such a name. At exec(2), fork(2) and clone(2), the kernel gives a thread no new name with a slash.
 //!
 //! A sender raises the signal through a descriptor of that helper thread (PIDFD_THREAD, Linux 6.9). The thread ends with its process, and
 //! when the process runs another program. Then the kernel refuses the signal (ESRCH). It also checks at each signal whether the sender

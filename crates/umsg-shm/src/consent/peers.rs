@@ -230,7 +230,7 @@ fn find(asked: &Asked) -> Result<Met, Errno> {
     if !is_proc_ours()? || !exists::thread_of(pid, helper) {
         return Err(Errno::SRCH);
     }
-    // After the descriptor: the thread that it stands for is the one of that name, or has ended.
+    // After the descriptor is open: it stands for the thread of that name, or this thread has ended.
     let mut name = [0; NAME + 2];
     let comm = format_args!("/proc/{pid}/task/{helper}/comm\0");
     let name = stat::contents(comm, &mut name).ok_or(Errno::SRCH)?;

@@ -316,8 +316,8 @@ impl Doorbell {
         self.polled.load(Ordering::Relaxed) != NONE && self.lacks_time()
     }
 
-    /// Returns whether the calling thread may start a helper, which takes memory from malloc. A thread that masks a signal which a requesting thread did
-    /// not mask may be in the handler of that signal, and the handler may have interrupted malloc.
+    /// Returns whether the calling thread may start a helper, which takes memory from malloc. A thread may mask a signal that a requesting thread
+    /// did not mask. Such a thread may be in the handler of that signal, which may have interrupted malloc.
     pub(crate) fn may_start_helper(&self) -> bool {
         // Relaxed: as in `polled_after`.
         mask::current() & !self.masked.load(Ordering::Relaxed) == 0
@@ -435,7 +435,7 @@ impl Doorbell {
         self.open_poll_fifo(name, now)
     }
 
-    /// Returns the descriptor to its word after the ring.
+    /// Returns the descriptor to its word after ringing.
     pub(super) fn put_back(&self, place: u64) {
         let other = self.rung.swap(place, Ordering::AcqRel);
         if other != 0 {

@@ -17,8 +17,8 @@
 //! a death. If a process gets the exclusive lock, no process polls any more.
 //!
 //! A process can hold the FIFO's internal lock in the kernel for any time, and open(2), read(2) and write(2) of the FIFO then block. Therefore a
-//! process never opens, reads or writes a FIFO of another user. The FIFO's name begins with the inode number of the queue's file, which each process
-//! reads itself, so that a segment can't name the FIFO of another queue. Between users, a [`helper`] passes the level on.
+//! process never opens, reads or writes a FIFO of another user. The FIFO's name begins with the inode number of the queue's file. Each process
+//! reads this number itself, so a segment can't name the FIFO of another queue. Between users, a [`helper`] passes the level on.
 //!
 //! A hostile process can wake pollers for nothing, or leave them asleep, just as it can take their messages. It can't block other processes: no
 //! operation waits for the FIFO.

@@ -124,7 +124,7 @@ impl Engine {
         self.release_record(receiving, index, record)
     }
 
-    /// Ends a lease, and delivers its message again not before `until`, a reading of the monotonic clock in nanoseconds. False if the lease
+    /// Ends a lease, and delivers its message again at `until` at the earliest, a reading of the monotonic clock in nanoseconds. False if the lease
     /// has ended already.
     pub fn return_at(
         &self,

@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Wakes the receivers of a closed queue whose last message is gone for good.
+    /// Wakes the receivers of a closed queue whose last message has left it permanently.
     pub(super) fn wake_at_end(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) != 0 && self.is_at_end(receiving) {

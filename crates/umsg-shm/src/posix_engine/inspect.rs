@@ -62,7 +62,8 @@ pub struct Seen {
     pub lives_since: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
-    /// The machine's clock when the message is due, in nanoseconds. Of a queued message: when it was due, if it was sent for a later time; else 0.
+    /// The time of the machine's clock at which the message is due, in nanoseconds. For a queued message, the time at which it was due; 0 if it was
+    /// not sent for a later time.
     pub due: u64,
     /// The time until the message is due, in nanoseconds; 0 for a queued message.
     pub delay: u64,

@@ -271,8 +271,8 @@ impl Engine {
     /// Raises the signal of a registration in another process, if that process consents to it. True if the process has to
     /// raise the signal by itself.
     ///
-    /// The lock is held meanwhile. So a thread of the process that finds the message finds that the signal was raised, and
-    /// after the death of this thread the next holder of the lock has the process raise the signal. A thread that is stopped
+    /// The lock is held meanwhile. So if a thread of the process finds the message, the signal has been raised. After the death of this thread, the
+    /// next holder of the lock has the process raise the signal. A thread that is stopped
     /// here holds up the queue as at any other step under the lock.
     fn raise(
         &self,

@@ -135,7 +135,7 @@ impl Engine {
         self.drop_message(receiving, found)
     }
 
-    /// Removes a message from the queue for good.
+    /// Removes a message from the queue permanently.
     fn drop_message(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         self.take_undelivered(receiving, found)?;
         self.free_slot(receiving, found.slot);

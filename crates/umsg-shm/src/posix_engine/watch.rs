@@ -83,8 +83,8 @@ impl Engine {
         self.segment().fixed().wait_flags.attention() & (WATCHED | SEND_CLOSED) != 0
     }
 
-    /// Returns whether a send takes another way than the fast path, possibly because the death of a producer may close the queue, or because a
-    /// message is delayed.
+    /// Returns whether a send leaves the fast path, for example because the death of a producer may close the queue, or because a message is
+    /// delayed.
     #[inline(always)]
     pub(super) fn must_detour(&self) -> bool {
         let attention = self.segment().fixed().wait_flags.attention();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place for a value. It is not a `OnceLock`: if another thread fills one at a fork, the child would wait for that thread for ever.
+/// A place for a value. Not a `OnceLock`: if another thread fills a `OnceLock` at a fork, the child waits for that thread for ever.
 pub struct Published<T: 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Published<T> {

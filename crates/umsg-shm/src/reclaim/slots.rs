@@ -29,8 +29,8 @@ pub struct Slot<T: 'static> {
     thing: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: `thing` is written only by the thread that took the slot off the free list or retired it (one thread, by the lists'
-// compare-and-swap), and shared by reference in between; the thing itself may be sent and shared.
+// SAFETY: only the thread that took the slot off the free list, or retired it, writes `thing`: one thread, by the lists' compare-and-swap. In
+// between, threads share `thing` by reference; the thing itself may be sent and shared.
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
 // SAFETY: zero is a value of numbers, of a pointer and of an uninitialised cell; threads share it as above; it needs no drop.

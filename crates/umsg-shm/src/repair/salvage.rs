@@ -68,6 +68,6 @@ pub struct Real {
 pub struct Salvaged {
     /// The number of messages that are kept.
     pub kept: u64,
-    /// The number of messages that were corrupted, as far as the cells tell.
+    /// The number of messages that were corrupted, as far as the cells show.
     pub lost: u64,
 }

@@ -14,7 +14,8 @@ pub(crate) fn are_several() -> bool {
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
             // A process that may use several processors is the usual case, and costs one system call. For a thread that is bound to one
-            // processor, its number or the first process of the PID namespace mostly tell. libc reads a file of /sys instead.
+            // processor, the thread's processor number or the first process of the PID namespace mostly gives the answer. libc reads a file of /sys
+            // instead.
             let several_for = |process| {
                 rustix::thread::sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
             };

@@ -62,7 +62,7 @@ impl Depth {
         let signal = self.deferred.replace(0);
         let mask = self.mask.get();
         // SAFETY: `info` was filled in `put_off`. The signal is blocked at this point, so it stays pending until the
-        // mask is restored. The mask is a local of the kernel's size.
+        // mask is restored. The mask is a local variable with the kernel's size.
         unsafe {
             queue_again(signal, (*self.info.get()).as_ptr());
             libc::syscall(

@@ -290,7 +290,7 @@ mod real {
         }
     }
 
-    /// Opens a thread of any process: the descriptor never stands for another one. Needs Linux 6.9.
+    /// Opens a thread of any process: the descriptor never stands for another thread. Needs Linux 6.9.
     ///
     /// # Errors
     /// Those of pidfd_open(2): EINVAL before Linux 6.9.

@@ -31,8 +31,8 @@ mod real {
         }
 
         pub(super) fn slice(&self) -> &[T] {
-            // SAFETY: the mapping has room for at least `len` values, is zeroed or holds values that were written
-            // through the slice, is page-aligned, and lives as long as `self`, which it belongs to alone.
+            // SAFETY: the mapping is page-aligned and has room for at least `len` values. It is zeroed or holds values that were written through
+            // the slice. It lives as long as `self`, its only owner.
             unsafe { std::slice::from_raw_parts(self.map.base().cast(), self.len) }
         }
 

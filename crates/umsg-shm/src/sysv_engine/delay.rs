@@ -1,7 +1,7 @@
 //! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
 //!
 //! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). When it is due, a
-//! thread that checks the leases puts it into the order. Such a thread is in a receive or a send while messages are held, or is a blocked
+//! thread that checks the leases puts it into the order. Such a thread is in a receive or a send while messages are held. Or it is a blocked
 //! receiver, which sleeps at most until the first message is due.
 //!
 //! A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due: a send

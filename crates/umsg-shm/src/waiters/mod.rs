@@ -17,7 +17,7 @@
 //!
 //! The owner of the lock may write more than a message beside the node before it settles the node; the node's thread reads it after it sees the word.
 //! A process that takes an offer back may do so while the thread still reads. Therefore a thread that copies without the lock trusts its copy only
-//! after [`accept`] has succeeded. A node whose offer was taken back gets no new offer before its thread has enlisted again, so that a copy of one
+//! after [`accept`] has succeeded. If an offer was taken back, the node gets no new offer before its thread has enlisted again. So a copy of one
 //! message never passes for another.
 
 mod lists;

@@ -41,7 +41,7 @@ const SHORTEST: u32 = 2_000;
 const PAUSE: u32 = 64;
 const LONGEST_PAUSE: u32 = 1_024;
 /// The shortest trial spin, in nanoseconds. If the time between waits is shorter than the longest spin, the trial lasts a quarter longer than that
-/// time: only such a spin meets messages that come every 20 µs.
+/// time: a shorter spin would miss messages that come every 20 µs.
 const AGAIN: u32 = 5_000;
 /// The number of reads between two readings of the clock.
 const LOOKS: u32 = 16;

@@ -6,8 +6,8 @@
 //! - A yield that lasts longer than the system call alone has let another thread run. If it also ended the wait, both sides share the processor. Then
 //!   a sender first enlists, and yields afterwards: the receiver admits its message, too, so that each exchange of the processor moves two
 //!   messages.
-//! - A yield that lasts for hundreds of microseconds has let a third thread run for its time slice. The scheduler charges a thread that yields for the
-//!   rest of its own slice, so that even a load of the lowest priority gets most of the processor. Therefore a handle that finds such a load sleeps
+//! - A yield that lasts for hundreds of microseconds has let a third thread run for its time slice. The scheduler charges a yielding thread for the
+//!   rest of its own slice. So even a load of the lowest priority gets most of the processor. Therefore a handle that finds such a load sleeps
 //!   for a while without yields.
 
 use crate::sys::{clock, cpu};
@@ -143,7 +143,7 @@ impl Yielding {
         let since = self.since.load(Relaxed);
         self.since.store(RARE.min(since + 1), Relaxed);
         if timed == 0 {
-            // The coarse clock changes with each tick, and costs a fraction of the other one.
+            // The coarse clock changes with each tick, and costs a fraction of the exact clock.
             let begun = clock::monotonic_coarse();
             cpu::give_way();
             if clock::monotonic_coarse() != begun {

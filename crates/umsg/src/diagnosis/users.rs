@@ -1,8 +1,7 @@
 //! Finds out whether a thread's process has a queue's file mapped, as a process in a call on a queue has.
 //!
 //! If this is unknown, the file counts as mapped. A thread that dies, or runs another program, loses its mappings only after the kernel has
-//! marked its lock. So if a lock names a thread for a while, and the thread's process does not map the file during that time, the thread
-//! does not hold the lock.
+//! marked its lock. So a thread that a lock names for a while does not hold the lock if its process does not map the file during that time.
 
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;

@@ -139,7 +139,7 @@ mod tests {
             std::fs::write(path.join("main.c"), b"").unwrap();
         };
         for kind in KINDS {
-            // A file or a directory next to it, and one alone that no creator leaves.
+            // A file or a directory beside the entries of a namespace, and a single entry that no creator leaves.
             for (make, is_alone) in [
                 (empty, false),
                 (file, false),

@@ -160,8 +160,8 @@ impl Namespace {
         record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
     }
 
-    /// Returns the limits, if the record is the one that was read last, and has not changed since a time of the file system's clock: at most
-    /// one system call, and none as long as the count of changes tells that there was no change.
+    /// Returns the limits, if the record is the last one that was read, and has not changed since a time of the file system's clock. Makes at most
+    /// one system call, and none while the count of changes is the same.
     pub(crate) fn limits_since(&self, time: (i64, i64)) -> Option<Limits> {
         let mut last = WATCHED.try_lock().ok();
         let known = last.as_ref().and_then(|last| last.as_ref());

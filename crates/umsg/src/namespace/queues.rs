@@ -258,8 +258,8 @@ impl Namespace {
     }
 }
 
-/// Returns whether a directory that was just opened has fewer than `max_queues` POSIX queues. The size of a directory in a tmpfs mostly
-/// tells; otherwise all entries are read.
+/// Returns whether a directory that was just opened has fewer than `max_queues` POSIX queues. The size of a directory in a tmpfs mostly suffices;
+/// otherwise all entries are read.
 pub(super) fn has_room_for_a_queue(
     queues: &Directory,
     max_queues: u32,

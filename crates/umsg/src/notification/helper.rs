@@ -3,8 +3,8 @@
 //!
 //! A helper masks all signals, and lives as long as its process.
 //!
-//! A thread that registers need not wake a helper that sleeps on the same record already. Programs that register and unregister in turn
-//! mostly meet this case, because a helper sleeps on the record of a withdrawn registration until the end of its slice.
+//! A thread that registers need not wake a helper that sleeps on the same record already. Programs that register and unregister in turn mostly meet
+//! this case: a helper sleeps on the record of a withdrawn registration until the end of its slice.
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
 use super::{HELPER_SLICE, Notified, SETTLING, note_raised};

@@ -11,9 +11,9 @@ use umsg_shm::sys::thread;
 
 impl Queue {
     /// Sends a message that is delivered after `delay` at the earliest. Until then it counts for the queue's capacity,
-    /// [`Attributes::delayed`](super::Attributes::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due,
-    /// it takes its place behind the messages of its priority that were sent until then, and before those that are sent more than a few
-    /// milliseconds later. Its [time to live](super::OpenOptions::time_to_live) begins then. The time of its send, as in
+    /// [`Attributes::delayed`](super::Attributes::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due, it
+    /// takes its place behind the messages of its priority that were sent until then. Messages that are sent more than a few milliseconds later
+    /// come behind it. Its [time to live](super::OpenOptions::time_to_live) begins then. The time of its send, as in
     /// [`Peeked::sent`](super::Peeked::sent), stays that of this call. Source: none, the kernel's queues have no such call.
     ///
     /// A receiver that waits wakes up when the message is due. The delay is measured on a clock that no process can set, and that stops
@@ -390,7 +390,7 @@ mod tests {
         };
         std::thread::sleep(Duration::from_millis(20));
         let begin = clock::monotonic_coarse();
-        // 16 times a scan that takes 50 ns for each message.
+        // 16 times the time of a scan, which takes 50 ns for each message.
         assert!(look_after() >= begin + 16 * 50 * u64::from(MANY));
     }
 }

@@ -22,7 +22,7 @@ pub struct KnownFile {
     nonblocking: (bool, bool),
 }
 
-/// The size of a queue's file in bytes, and the properties that tell whether the system still grants the access that it granted before.
+/// The size of a queue's file in bytes, and the properties that show whether the system still grants the same access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileState {
     size: u64,

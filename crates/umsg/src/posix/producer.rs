@@ -18,7 +18,7 @@ use umsg_shm::sys::thread;
 /// A forked child does not count through its parent's producer; it makes its own. A producer that is leaked counts until its process ends.
 ///
 /// # If the process dies
-/// A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller within a tenth of a
+/// A receiver that finds the queue empty notices the death within some milliseconds. A blocked receiver or a poller notices it within a tenth of a
 /// second.
 #[derive(Debug)]
 #[must_use = "a producer that is dropped may end the stream"]

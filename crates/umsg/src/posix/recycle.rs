@@ -1,8 +1,8 @@
 //! Queues that a process makes of the segments of queues that it has removed, for the drop-in: without a new file, a mapping, fresh pages,
 //! and a change of a directory.
 //!
-//! A process that removes a queue which only it has ever opened leaves the file under its name, and marks the segment as one without
-//! a queue ([`Presence`](umsg_shm::posix_engine::segment::Presence)). The next queue of the same name and the same attributes is made of
+//! If a process removes a queue that no other process has opened, it leaves the file under its name, and marks the segment as vacant
+//! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). The next queue of the same name and the same attributes is made of
 //! it by another mark. All other processes treat the file as missing, and take it away if they want its name ([`crate::namespace`],
 //! `vacated.rs`).
 //!

@@ -14,8 +14,8 @@ impl Queue {
     /// leased or delayed, receivers wait, because it may be a message that they want. Pollers find the closed
     /// queue writable, and at the end of the stream also readable.
     ///
-    /// msgsnd(2) and msgrcv(2) of a program under `umsg run` and of [`raw`](super::raw) ignore that a queue is closed, because the
-    /// kernel's calls have no error for a closed queue: msgsnd sends, and msgrcv waits. Receivers of this type get such messages.
+    /// msgsnd(2) and msgrcv(2) under `umsg run`, and the calls of [`raw`](super::raw), ignore the close of a queue, because the kernel's calls have
+    /// no error for a closed queue: msgsnd sends, and msgrcv waits. Receivers of this type get such messages.
     ///
     /// The caller needs the permission to send.
     ///

@@ -13,7 +13,8 @@ use umsg_shm::sys::thread;
 impl Queue {
     /// Sends a message that is delivered after `delay` at the earliest. Until then it takes room in the queue,
     /// [`Status::delayed`](super::Status::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due, it takes
-    /// its place behind the messages that were sent until then, and before those that are sent more than a few milliseconds later. The time of
+    /// its place behind the messages that were sent until then. Messages that are sent more than a few milliseconds later come behind it. The time
+    /// of
     /// its send stays that of this call. Source: none, the kernel's queues have no such call.
     ///
     /// A receiver that waits, msgrcv(2) too, wakes up when the message is due. The delay is measured on a clock that no process can set, and

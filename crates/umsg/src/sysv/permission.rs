@@ -63,7 +63,7 @@ impl Rights {
         Rights::from(fixed.rights.permissions())
     }
 
-    /// The rights of a queue that can't be read, as far as its file tells.
+    /// The rights of a queue that can't be read, as far as its file shows them.
     pub(super) fn of_file(stat: &Stat) -> Rights {
         Rights {
             uid: stat.st_uid,

@@ -134,8 +134,8 @@ fn note_key(key: i32, id: i32) {
     }
 }
 
-/// Returns the identifier of a new queue, if it can be made of the segment of a queue that this process has removed, and no file has to be
-/// inspected. Unlike [`get`] it needs little stack.
+/// Returns the identifier of a new queue in the segment of a queue that this process has removed. None if there is no such segment, or a file has
+/// to be inspected. Unlike [`get`] it needs little stack.
 #[must_use]
 pub fn revived(key: i32, flags: i32) -> Option<i32> {
     kept::revive(key, flags, false)

@@ -266,7 +266,7 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
             };
         }
     }
-    // The header may be forged: the key symlinks tell to which queue the file belongs.
+    // The header may be forged: the key symlinks show the queue of the file.
     let link = key_symlink_with(files, id)?.ok_or(OpenError::NoSuchId)?;
     match behind(files, &link)? {
         Behind::Nothing => Err(OpenError::NoSuchId),

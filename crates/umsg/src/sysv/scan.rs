@@ -1,7 +1,7 @@
 //! The last scan of a namespace is kept, and used again as long as it is up to date.
 //!
-//! A scan reads the names in the directory of System V queues, and opens each queue for its header. A process that asks for sums or for a list
-//! again and again (ipcs in a loop, IPC_INFO before each message) would scan a thousand queues each time. So the last scan is kept:
+//! A scan reads the names in the directory of System V queues, and opens each queue for its header. Some processes ask for sums or for a list again
+//! and again: ipcs in a loop, or IPC_INFO before each message. They would scan a thousand queues each time. So the last scan is kept:
 //!
 //! | kept | used again | because |
 //! |---|---|---|
@@ -152,7 +152,7 @@ impl Scan {
         }
     }
 
-    /// Returns the highest index of a queue; 0 without a queue. None if the names do not tell: a segment that may be used again may hold no
+    /// Returns the highest index of a queue; 0 without a queue. None if the names do not suffice: a segment that may be used again may hold no
     /// queue now.
     pub(super) fn highest_index(&self) -> Option<u32> {
         match self.queues.last() {

@@ -52,7 +52,7 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
 /// `NotOwner` unless the caller is the owner of the file, or has CAP_SYS_ADMIN; `Open` (EINVAL) if no queue has the identifier.
 pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<(), ControlError> {
     let mut files = namespace.msg_files()?;
-    // The key symlink of the identifier tells which file belongs to it.
+    // The key symlink shows the file of the identifier.
     let named = key_symlink_with(&files, id)?.ok_or(OpenError::NoSuchId)?;
     let stat = files.stat(named.index)?.ok_or(OpenError::NoSuchId)?;
     if !Rights::of_file(&stat).are_the_callers() {

@@ -243,7 +243,7 @@ impl Artefact {
 
 /// The commands that build a group of crates: its libraries, its programs and the selected integration tests; then its unit tests, if any are selected.
 ///
-/// The first builds the drop-in and the C library together with tests, so that the engines get the features that they have in all of these, and are built once.
+/// The first builds the drop-in and the C library together with tests. So the engines get the same features for all of these, and are built once.
 fn commands(workspace: &Workspace, selection: &Selection, group: &[&str]) -> Vec<Command> {
     let mut names = BTreeSet::new();
     let mut build = cargo(workspace, &["build", "--lib", "--bins"], group);

@@ -36,7 +36,7 @@ fn first_table(document: &str) -> Option<&str> {
     Some(&document[from..][..len])
 }
 
-/// Day, machine, and how often: `2026-01-01: ... umsg 0.1.0. 174 rows, medians of 7 rounds that ...`.
+/// Day, machine, and number of rounds: `2026-01-01: ... umsg 0.1.0. 174 rows, medians of 7 rounds that ...`.
 fn origin(document: &str) -> Option<&str> {
     let is_dated = |line: &&str| line.starts_with("20") && line.contains(" rows, medians of ");
     let line = document.lines().find(is_dated)?;

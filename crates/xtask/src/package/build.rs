@@ -125,7 +125,7 @@ fn remap(workspace: &Workspace, directory: &Path) -> Result<Vec<OsString>> {
     Ok(pairs.into_iter().map(flag).collect())
 }
 
-/// The sources of the standard library, if they are installed, have in its compiled files the name of the compiler's commit.
+/// Returns the directory of the standard library's sources, and its name in the compiled files, which has the compiler's commit.
 fn standard_library(workspace: &Workspace) -> Result<(PathBuf, String)> {
     let rustc = || workspace.command("rustc");
     let sysroot = text(rustc().args(["--print", "sysroot"]))?;

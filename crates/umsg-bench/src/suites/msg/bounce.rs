@@ -149,7 +149,7 @@ fn bare_turns(workload: &Bounce) -> Result<Yield, Failure> {
     })
 }
 
-/// The type that this thread receives; its partner's differs in the last bit.
+/// The type that this thread receives; the type of its partner differs in the last bit.
 fn own_type(member: &Member<'_>) -> i64 {
     member.index as i64 + 2
 }

@@ -28,7 +28,7 @@ use super::SUITE;
 /// The depths, in turn: from the kernel's default, at which the sides often wait for each other, up to a depth at which they seldom do.
 pub const DEPTHS: [u32; 3] = [10, 128, 1024];
 
-/// Messages that each has done before any process is killed.
+/// The number of messages of each process before any process is killed.
 const WARM_UP: u64 = 64;
 
 /// Nanoseconds within which the two have to get going at first.

@@ -330,7 +330,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Counts a message that returned, and tells of it. `what` names the present place of the message.
+    /// Counts a message that returned, and reports it. `what` names the present place of the message.
     fn note(&self, which: Which, trouble: Trouble, what: &str) {
         // Relaxed: a count.
         self.returned.fetch_add(1, Ordering::Relaxed);

@@ -170,8 +170,8 @@ impl Generator {
         if character.polling > 0 && character.users {
             character.users = is_odd;
             character.open_to_all = is_odd;
-            // A set hears of another user's operations a little later. An answer of a set consumes edges, so no set is
-            // asked again; poll and select are.
+            // A set shows another user's operations a little later. An answer of a set consumes edges, so epoll_wait is not repeated. Calls of poll
+            // and select are repeated.
             character.sets &= !is_odd;
         }
     }

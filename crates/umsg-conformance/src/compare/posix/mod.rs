@@ -187,8 +187,8 @@ impl Comparable for Posix {
         matches!(call, Call::Open { .. }) && outcome == Outcome::Failed(Errno::EMFILE)
     }
 
-    // A signal to another user's process is raised by a thread of that process, and a thread of a process that polls passes on what
-    // other users have done.
+    // A thread of the registered process raises a signal for a message of another user. A thread of a polling process passes on the sends and
+    // receives of other users.
     fn may_come_late(call: Call, users: bool) -> bool {
         match call {
             Call::Notices => true,

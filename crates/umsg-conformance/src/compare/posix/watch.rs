@@ -1,8 +1,8 @@
 //! The epoll sets of a worker.
 //!
 //! A registration belongs to an open file, and a fork gives two processes the same open files. The drop-in registers a doorbell for the
-//! queue, which is opened by the first registration: processes that shared the queue before that have a doorbell each. So a queue that was
-//! shared is registered only where its doorbell was shared with it, and members of a set are changed by the process that made it.
+//! queue, which is opened by the first registration: processes that shared the queue before that have a doorbell each. So a shared queue is
+//! registered only in processes that share its doorbell, too. Only the process that made a set changes its members.
 
 use std::collections::HashMap;
 

@@ -5,9 +5,8 @@
 //! totals are not asked for.
 //!
 //! Two things differ by design, because queues are files: a user without any access to a queue can't map its memory, and so sees no counts
-//! of it. So only root asks for totals and for the status of an index, if the difference would show. And a queue that root has given away
-//! can be changed by its new owner, as its file can, but no longer by its creator, if that
-//! one is not root: such a creator does not try.
+//! of it. So only root asks for totals and for the status of an index, if the difference would show. The new owner can change a queue that root has
+//! given away, as it can change the queue's file. The creator can no longer change it, except root: such a creator does not try.
 //!
 //! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again, and those that keep waiting do so in
 //! the order in which they happened to run; and of several senders that find room at once, each may be first. So other waiting calls are

@@ -243,7 +243,7 @@ enum Act {
     GiveBack,
 }
 
-/// The fate of the message that the victim had in hand.
+/// The fate of the message that the victim held.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     There,

@@ -7,11 +7,11 @@
 //! | removed | no queue; only the creator changes the segment | the creator: sole; a process that wants the name: gone |
 //! | gone | no queue, for ever; the process that locks the file removes its name | nothing |
 //!
-//! If the creator dies, a sole queue becomes an ordinary one at the next opening, and a removed queue's file goes to a process that wants
-//! the name, or to a sweep. If the process dies that was to remove the name, the next process that wants the name does.
+//! If the creator dies, a sole queue becomes an ordinary queue at the next opening. The file of a removed queue is removed by a process that wants
+//! the name, or by a sweep. If the process dies that was to remove the name, the next process that wants the name does.
 //!
-//! The word holds the state below 2 bits and above them the number of queues that the segment has held, which tells a reader without a
-//! mapping that the queue has become another one meanwhile. A file keeps its name over all its queues. So an opener that was slow, and
+//! The lowest 2 bits of the word hold the state. The other bits hold the number of queues that the segment has held, so that a reader without a
+//! mapping notices another queue. A file keeps its name over all its queues. So an opener that was slow, and
 //! joins a later queue of the file, joins the queue that has the name.
 
 use crate::sync::{AtomicU64, Ordering};

@@ -100,7 +100,7 @@ fn publish_through(
         let ((from, old), (to, new)) = (queues.locate(temporary.path()), queues.locate(name));
         match fs::renameat(from, &old, to, &new) {
             Ok(()) => return Ok(()),
-            // The name is free, or was free at that moment. So the parent directory denies the creation to the caller.
+            // The name is free, or was free at the call. So the parent directory denies the creation to the caller.
             Err(error @ (Errno::ACCESS | Errno::PERM))
                 if !exists(queues, name) && !patience.look_again() =>
             {

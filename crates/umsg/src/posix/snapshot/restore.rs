@@ -10,8 +10,8 @@ use umsg_shm::sys::{clock, thread};
 
 impl Snapshot {
     /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Only the access and the namespace of the options
-    /// count. The mode is the snapshot's, which the umask does not change. Each message keeps its priority, its
-    /// place, its sender's process id, the time of its send, the number of leases after which it came back, and its history. A delayed
+    /// count. The mode is the snapshot's, which the umask does not change. Each message keeps its priority, place, history, time of sending,
+    /// process id of the sender, and number of failed leases. A delayed
     /// message is due after the time that was left when the snapshot was taken. The queue is closed for sending if it was.
     ///
     /// A queue holds more messages than its capacity if returned leases have filled it beyond that. The new queue may then hold

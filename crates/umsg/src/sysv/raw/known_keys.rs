@@ -1,7 +1,7 @@
 //! The keys that msgget found lately. So programs that call msgget before each message find their queue without a system call.
 //!
-//! An answer is used again for [`TRUST`], if the process is attached to the queue, and the queue's header still has the key and no mark of
-//! a removal. So a removal takes effect at once. After that time, the directory decides again, even if a process has overwritten the
+//! An answer is used again for [`TRUST`] under two conditions: the process is attached to the queue, and the queue's header still has the key and
+//! no mark of a removal. So a removal takes effect at once. After that time, the directory decides again, even if a process has overwritten the
 //! header.
 
 use super::super::permission::Access;

@@ -78,7 +78,7 @@ impl Receiver for Taking {
     fn wait(&mut self, _count: usize) -> Result<(), Failure> {
         while self.taken.is_empty() {
             let mut count = 0_u64;
-            // SAFETY: the eight bytes of a number of our own.
+            // SAFETY: the call uses the eight bytes of a local number.
             unsafe { libc::read(self.shared.bell.as_raw_fd(), (&raw mut count).cast(), 8) };
             let mut queue = self.shared.queue.lock().map_err(failure)?;
             std::mem::swap(&mut *queue, &mut self.taken);
