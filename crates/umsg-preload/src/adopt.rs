@@ -52,7 +52,7 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
         return Ok(None);
     };
     signals::announce();
-    // The entering of all inherited descriptors may have entered this descriptor, too.
+    // The call above may have entered this descriptor together with all inherited ones.
     if process::owns_table()
         && let Some(held) = table::hold(number)
     {

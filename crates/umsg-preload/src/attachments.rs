@@ -23,7 +23,7 @@ pub(crate) struct Attached {
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
     pub(crate) state: Option<FileState>,
-    /// The forks before the queue was opened, if this process has created it as one that it may use again; 0 otherwise. See
+    /// The forks before the queue was opened, if this process has created the queue and may use its segment again; 0 otherwise. See
     /// [`crate::vacated`].
     created: AtomicU64,
     /// True if the last close unmaps the queue: it was polled, or this process removed its name.
@@ -50,13 +50,13 @@ impl Attached {
         }
     }
 
-    /// Notes that this process has created the queue as one that it may use again.
+    /// Notes that this process has created the queue and may use its segment again.
     pub(crate) fn note_creation(&self, forks: Forks) {
         // Relaxed, here and below: the caller has the only descriptor, or none is left.
         self.created.store(forks.word(), Ordering::Relaxed);
     }
 
-    /// Returns the forks before this process created the queue as one that it may use again.
+    /// Returns the forks before this process created the queue, if this process may use its segment again.
     pub(crate) fn created(&self) -> Option<Forks> {
         match self.created.load(Ordering::Relaxed) {
             0 => None,

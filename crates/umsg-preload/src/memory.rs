@@ -263,7 +263,7 @@ mod tests {
         let work = |number: usize| {
             for round in 0..20_000 {
                 let layout = layout(16 + round % 100, 8);
-                // SAFETY: not of size zero, written within its size, given back with its layout.
+                // SAFETY: the block has a size above zero, is written within this size, and is given back with its layout.
                 unsafe {
                     let block = SHARED.alloc(layout).cast::<[usize; 2]>();
                     block.write([number, round]);

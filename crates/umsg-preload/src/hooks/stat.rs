@@ -61,7 +61,7 @@ pub unsafe extern "C" fn statx(
 /// Returns the descriptor that a call with a path refers to, or -1.
 ///
 /// # Safety
-/// `path` is NULL or a C string, of which one byte is read, and that only with AT_EMPTY_PATH.
+/// `path` is NULL or a C string. With AT_EMPTY_PATH, the function reads its first byte; otherwise it reads nothing.
 #[inline(always)]
 unsafe fn meant(directory: c_int, path: *const c_char, flags: c_int) -> c_int {
     // SAFETY: by this function's contract.

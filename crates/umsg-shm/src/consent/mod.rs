@@ -46,7 +46,7 @@ pub struct Shown {
     pub place: u32,
 }
 
-/// A registration as the queue's record describes it, and the queue. Any process that can write the queue can have written the rest.
+/// A registration as the queue's record describes it, and the queue. Any process with write access to the queue may have forged the record.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked {
     /// The device and the inode number of the queue's file.

@@ -107,7 +107,7 @@ const DOUBT: u64 = if cfg!(loom) { SLICE } else { 1_000_000 };
 /// The number of times that a waiter reads a contended lock before it sleeps.
 const SPINS: u32 = 100;
 
-/// The same for a thread with a real-time policy: the owner is likely to be a thread that it has interrupted on its own processor.
+/// The number of spins of a thread with a real-time policy: the owner is likely to be a thread that it has interrupted on its own processor.
 const URGENT_SPINS: u32 = 10;
 
 /// See the module.

@@ -31,7 +31,7 @@ pub struct Segment {
     cells: Arc<Vec<Cell>>,
 }
 
-/// The queue that a handle of the segment is one of.
+/// The queue to which a handle of the segment belongs.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Tenure {
     pub generation: Generation,

@@ -171,7 +171,7 @@ impl Engine {
             Ok(())
         })?;
         if has_freed {
-            // Behind the walk over the records: a message that expires while waiters are served gets one.
+            // After the walk over the records: if a message expires while waiters are served, it gets a record, too.
             self.settle_freed(receiving, wakes);
         }
         self.publish_counts(receiving);

@@ -119,7 +119,7 @@ pub struct Engine {
     doorbell: Doorbell,
     /// When this handle may ask again whether a producer lives.
     next_query: NextQuery,
-    /// The same before a send.
+    /// When this handle may ask, before a send, whether a producer lives.
     next_query_to_send: NextQuery,
     /// Device and inode of the file, for a queue with which processes register.
     #[cfg(not(loom))]

@@ -102,7 +102,7 @@ pub struct Engine {
     policy: Policy,
     /// When this handle may ask again whether a producer lives.
     next_query: NextQuery,
-    /// The same before a send.
+    /// When this handle may ask, before a send, whether a producer lives.
     next_query_to_send: NextQuery,
     /// Wakes waiters before the lock is released; for a measurement.
     wakes_inside: std::sync::atomic::AtomicBool,

@@ -90,7 +90,7 @@ mod tests {
     use std::os::fd::AsFd;
     use umsg_shm::sys::thread;
 
-    /// Also where a mapping's device is not the file's, as in some file systems of containers.
+    /// On some file systems of containers, the device of a mapping differs from the device of the file.
     #[test]
     fn the_processes_that_map_a_file_are_known_in_any_file_system() {
         for directory in ["/dev/shm".into(), std::env::temp_dir()] {

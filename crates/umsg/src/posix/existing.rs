@@ -15,7 +15,7 @@ use umsg_shm::posix_engine::segment::Policy;
 pub enum Existing {
     /// Every queue, with its own attributes and its own policy.
     Any,
-    /// A queue whose policy is the one that the options set. Capacity and message size may differ, as in mq_open(3).
+    /// A queue with the policy that the options set. Capacity and message size may differ, as in mq_open(3).
     #[default]
     MatchPolicy,
     /// A queue whose capacity, message size and policy are those that the options set.

@@ -30,7 +30,7 @@ use umsg_shm::posix_engine::segment::Policy;
 const PRIVATE: u32 = 0o600;
 
 impl OpenOptions {
-    /// Makes a new queue one that its creator may [`vacate`](Queue::vacate), if it can be one.
+    /// Lets the creator of a new queue [`vacate`](Queue::vacate) it later, if the queue meets the conditions.
     #[doc(hidden)]
     pub fn recyclable(&mut self, recyclable: bool) -> &mut Self {
         self.recyclable = recyclable;

@@ -31,7 +31,7 @@ const _: () = assert!(size_of::<Event>() <= size_of::<libc::sigevent>());
 /// # Safety
 /// `event` is readable. If it asks for a thread, its function is valid, and its attributes are initialised or NULL.
 pub unsafe fn wanted(event: *const libc::sigevent) -> Result<Notify, NotifyError> {
-    // SAFETY: readable by this function's contract, and no longer. Unaligned as the kernel accepts it.
+    // SAFETY: by this function's contract `event` is readable; only the members of `Event` are read. It may be unaligned, as for the kernel.
     let event = unsafe { event.cast::<Event>().read_unaligned() };
     match event.notify {
         libc::SIGEV_NONE => Ok(Notify::Nothing),

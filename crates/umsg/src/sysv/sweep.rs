@@ -22,7 +22,7 @@ const SHORT: Duration = Duration::from_millis(100);
 pub(super) enum Vacant {
     /// Queues of processes that have ended.
     OfTheDead,
-    /// All: the names, the index or the room are needed.
+    /// All vacant files, because the caller needs their names, an index or room.
     Any,
 }
 

@@ -140,7 +140,7 @@ fn a_message_that_the_dead_was_letting_in_is_sent_once_though_its_repairer_dies(
             let is_first_dead = dies(first, |me| queue.receive(me, Want::Any, Deadline::Passed));
             let victim = dies_receiving(&queue, second);
             assert_eq!(alive(sender), Ok(()));
-            // The first one has received the first message, dead or alive.
+            // The first receiver has received the first message, even if it died.
             queue.settle(&[victim.flatten()], &[(2, 6)]);
             is_first_dead && victim.is_none()
         });

@@ -16,7 +16,7 @@ pub const LEVEL1: usize = 1;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct ReceiverSide {
-    // -- first line: what each receive writes
+    // -- first line: the words that each receive writes
     /// The receiver lock.
     pub lock: Lock,
     /// The machine's clock at the last receive, in nanoseconds.
@@ -29,7 +29,7 @@ pub struct ReceiverSide {
     pub(super) stored: AtomicU64,
     /// The last read value of [`SenderSide::sent`](super::sender::SenderSide): prefetches reach up to this position.
     sent_seen: Guarded64,
-    // -- second line: what each receive reads, and a sender that finds no room; written when a thread blocks or holds a message
+    // -- second line: the words that each receive reads, and a sender that finds no room; written when a thread blocks or holds a message
     /// Third level of the priority bitmap.
     pub(super) level2: Guarded64,
     /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.

@@ -82,7 +82,7 @@ impl State {
         self.of_kind(VACANT)
     }
 
-    /// Returns whether there is no queue. A state that is none of the table is corrupted, and its queue exists.
+    /// Returns whether there is no queue. If the state is not in the table, it is corrupted, and the queue counts as existing.
     #[must_use]
     pub fn is_removed(self) -> bool {
         self.0 == REMOVED || self.vacant().is_some()
@@ -354,7 +354,7 @@ impl Rights {
     }
 }
 
-/// Returns whether the state is one of the module's table: that of a generation, or removed.
+/// Returns whether the state is in the module's table: the state of a generation, or removed.
 fn is_known(state: State) -> bool {
     state.live().is_some() || state.is_removed()
 }
