@@ -232,7 +232,7 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 
 /*
  * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
- * retry_delay_max) is the given one, whatever its max_messages and message_size.
+ * retry_delay_max) is the given one. Its max_messages and message_size may differ.
  */
 #define UMSG_EXISTING_MATCH_POLICY 0
 
@@ -519,9 +519,9 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
 /*
  * Receives a message.
  *
- * Takes the oldest of the messages of the highest priority out of the queue, copies its bytes to msg_ptr and, unless
- * msg_prio is NULL, writes its priority there. msg_len is the room at msg_ptr in bytes and no less than the queue's
- * message size, however short the message is; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
+ * Takes the oldest message of the highest priority out of the queue, and copies its bytes to msg_ptr. If msg_prio is not NULL, writes the
+ * priority there. msg_len is the room at msg_ptr in bytes. It must be at least the queue's message size, even
+ * for short messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
  * queue is empty, the call waits until a message comes; if the handle has O_NONBLOCK, it fails.
  *
  * The function is no cancellation point of pthread_cancel(3).
@@ -535,8 +535,8 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
- * - EFAULT: msg_ptr or msg_prio is at an address that can't be written. As with the kernel's queues, the message is
- *   gone, unless it had no bytes.
+ * - EFAULT: msg_ptr or msg_prio is at an address that can't be written. As with the kernel's queues, the message is lost, except a message
+ *   without bytes.
  * - EINTR: a signal handler ran while the call waited.
  * - EMSGSIZE: msg_len is less than the queue's message size.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
@@ -599,8 +599,8 @@ struct umsg_mq_message {
  * delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits. A waiting
  * batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call
- * does not wait, whatever the time. The messages must not change during the call.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does
+ * not wait, and ignores the time. The messages must not change during the call.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
@@ -637,16 +637,16 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * Sends the first of the n messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
  * first message; further messages that fit then follow as a second batch.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call
- * does not wait, whatever the time. The messages must not change during the call.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does
+ * not wait, and ignores the time. The messages must not change during the call.
  *
  * Return value:
  * On success, the number of messages sent, which is 0 only if n is 0. On error, -1
  * with errno set to indicate the error; no message was sent.
  *
  * Errors:
- * Those of umsg_mq_send_batch(3), but EAGAIN and ETIMEDOUT only if there is no room for the first message, and
- * EMSGSIZE only if a message is longer than the queue's message size. Each message is checked, also one for which there
+ * Those of umsg_mq_send_batch(3), with two differences. EAGAIN and ETIMEDOUT mean that there is no room for the first message. EMSGSIZE
+ * means that a message is longer than the queue's message size. Each message is checked, also one for which there
  * is no room.
  *
  * If the process dies:
@@ -670,7 +670,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * size of the first place is no less than the queue's message size, so that there is at least one message.
  *
  * While the queue is empty, the call waits for one message, not for more. The wait ends at abs_timeout, a time of the clock
- * CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does not wait, whatever the time. The places must not
+ * CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does not wait, and ignores the time. The places must not
  * overlap. Other receivers wait while the call copies messages.
  *
  * Return value:
@@ -812,8 +812,8 @@ struct umsg_mq_reservation {
  * arbitrary bytes, also of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
  * meanwhile: the message follows the messages of its priority that were sent before the commit.
  *
- * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call
- * does not wait, whatever the time.
+ * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the
+ * call does not wait, and ignores the time.
  *
  * Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
  * by fork(2) does not own its parent's reservations.
@@ -849,7 +849,7 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
 /*
  * Sends a message that was written in place.
  *
- * The message is the first len bytes of the reserved room, and msg_prio its priority. The reservation ends, whatever the call returns.
+ * The message is the first len bytes of the reserved room, and msg_prio its priority. The reservation ends, even if the call fails.
  * The exceptions are EFAULT, EINVAL and EMSGSIZE. If the message was not sent, its room is free again.
  *
  * Return value:
@@ -920,11 +920,11 @@ struct umsg_mq_lease {
  *
  * As umsg_mq_receive(3), but copies nothing: data and len of lease are the address of the message in the queue's memory and its
  * length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it.
- * umsg_mq_return(3), the death of the process, and the end of a time limit set by umsg_mq_lease_limit(3) return it to the head of its
- * priority, and the next receiver gets it.
+ * Three events return the message to the head of its priority: a call of umsg_mq_return(3), the death of the process, and the end of a time limit
+ * that umsg_mq_lease_limit(3) has set. The next receiver then gets the message.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call
- * does not wait, whatever the time.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does
+ * not wait, and ignores the time.
  *
  * Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
  * fork(2) does not own its parent's leases.
@@ -958,8 +958,8 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
 /*
  * Removes a leased message for good.
  *
- * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
- * returns. The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
+ * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
+ * The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -984,7 +984,7 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
 /*
  * Returns a leased message to its queue.
  *
- * The message goes back to the head of its priority, and the next receiver gets it. The lease ends, whatever the call returns. The
+ * The message goes back to the head of its priority, and the next receiver gets it. The lease ends, even if the call fails. The
  * exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
@@ -1009,7 +1009,7 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
 /*
  * Returns a leased message to its queue for a later delivery.
  *
- * As umsg_mq_return(3), but receivers get the message not before delay nanoseconds have passed, whatever the queue's retry delay
+ * As umsg_mq_return(3), but receivers get the message after delay nanoseconds at the earliest. This delay replaces the queue's retry delay
  * (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the
  * dead-letter queue at once.
  *
@@ -1410,10 +1410,10 @@ int umsg_mq_peek_delayed(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peek
 /*
  * Saves a queue in a file, as it is at one instant.
  *
- * Writes the queue's name, its attributes, its rules and all its messages to the descriptor fd of a file, a pipe or a socket, from the
- * present offset. The queue is not changed. umsg load and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
- * snapshot, so a truncated or altered one is refused. A message for a later delivery is saved with the time that is left, and a queue that
- * is closed for sending is closed again when it is restored. Leased messages are not saved.
+ * Writes the queue's name, attributes, policy and messages to the descriptor fd of a file, a pipe or a socket, from the present offset. The
+ * queue is not changed. umsg load and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
+ * snapshot, so a truncated or altered one is refused. A message for a later delivery is saved with the time that is left. If the queue is closed
+ * for sending, the restored queue is closed, too. Leased messages are not saved.
  *
  * Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
  * all of them.
@@ -1445,7 +1445,7 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
  * Reads a snapshot from the descriptor fd, from the present offset, and creates the queue name, or with NULL the queue whose name was
  * saved. oflag is the access mode of the handle: O_RDONLY, O_WRONLY or O_RDWR, with or without O_NONBLOCK.
  *
- * The queue has the attributes, the rules and the mode that were saved, whatever the umask. Each message keeps its priority,
+ * The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
  * its place, its sender's process id, the time when it was sent, and how often it came back from a lease. options are those
  * of umsg_mq_open_with(3), or NULL; only directory and waiting of them count.
  *
@@ -1658,8 +1658,8 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  *
  * key is a key_t, as ftok(3) makes them. msgflg is 0, to find a queue, or has these bits, which are those of <sys/msg.h>:
  *
- * - IPC_CREAT: create the queue if there is none of this key. The lowest nine bits of msgflg are its permission bits,
- *   whatever the umask: read is to receive, write to send.
+ * - IPC_CREAT: create the queue if there is none of this key. The lowest nine bits of msgflg are its permission bits; the umask does not
+ *   change them. Read permission allows receiving, and write permission sending.
  * - IPC_EXCL: with IPC_CREAT, fail if there is a queue of this key.
  *
  * With the key IPC_PRIVATE, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the
@@ -1969,7 +1969,7 @@ int umsg_msg_end_producing(int msqid);
  * - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
  *
  * If there is no such message, the call waits until one comes; with IPC_NOWAIT in msgflg it fails. If several calls wait for
- * the same message, the call that has waited longest gets it. Receiving by type costs the same however many other messages wait.
+ * the same message, the call that has waited longest gets it. The number of other messages does not change the cost of receiving by type.
  *
  * A message that is longer than msgsz stays in the queue and the call fails; with MSG_NOERROR it is received, and its rest
  * is lost. With MSG_COPY and IPC_NOWAIT, msgtyp is a number in order of arrival, from 0, and the message is copied and stays;
@@ -2207,8 +2207,8 @@ struct umsg_msg_lease {
  *
  * As umsg_msgrcv(3), with msgtyp, and MSG_EXCEPT and IPC_NOWAIT in msgflg; but copies nothing: data and len of lease are the
  * address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the queue's capacity
- * until umsg_msg_acknowledge(3) removes it. umsg_msg_return(3), the death of the process, and the end of a time limit set by
- * umsg_msg_lease_limit(3) return it to its place in the queue, and the next receiver gets it.
+ * until umsg_msg_acknowledge(3) removes it. Three events return the message to its place in the queue: a call of umsg_msg_return(3), the death of
+ * the process, and the end of a time limit that umsg_msg_lease_limit(3) has set. The next receiver then gets the message.
  *
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
  *
@@ -2247,8 +2247,8 @@ int umsg_msg_lease(int msqid,
 /*
  * Removes a leased message of a System V queue for good.
  *
- * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, whatever the call
- * returns. The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
+ * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
+ * The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2272,7 +2272,7 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
 /*
  * Returns a leased message to its System V queue.
  *
- * The message goes back to its place in the queue, and the next receiver gets it. The lease ends, whatever the call returns. The exceptions
+ * The message goes back to its place in the queue, and the next receiver gets it. The lease ends, even if the call fails. The exceptions
  * are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
@@ -2297,7 +2297,7 @@ int umsg_msg_return(struct umsg_msg_lease *lease);
 /*
  * Returns a leased message of a System V queue for a later delivery.
  *
- * As umsg_msg_return(3), but receivers get the message not before delay nanoseconds have passed, whatever the queue's retry delay
+ * As umsg_msg_return(3), but receivers get the message after delay nanoseconds at the earliest. This delay replaces the queue's retry delay
  * (umsg_msgget_with(3)). Other messages are not delayed.
  *
  * Return value:
@@ -2758,8 +2758,8 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
  * On success, a sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not to be trusted or is
- *   that of other containers; umsg_last_error(3) says which.
+ * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted or belongs to other
+ *   containers; umsg_last_error(3) says which.
  * - EBADMSG: the ring's file is corrupted.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
@@ -3542,7 +3542,7 @@ struct umsg_ring_status {
 struct umsg_ring_tag {
     /* Process id. */
     uint32_t pid;
-    /* The sender's number, unlike that of any other sender of the ring. */
+    /* The sender's number, unique among the senders of the ring. */
     uint32_t index;
 };
 
