@@ -1,6 +1,7 @@
 //! Arrays that grow by chunks and never move: for state that is read without a lock and must not be allocated by malloc.
 
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
@@ -10,9 +11,15 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// All-zero bytes are a value of the type, it can be used by several threads through `&T`, and it needs no drop.
 pub unsafe trait Zeroed: Sync {}
 
-/// `ROOTS` times `CHUNK` elements, all zero at first. A chunk is mapped at the first request to write one of its elements, and is never
-/// unmapped. A forked child has a copy, as of all private memory.
+/// `ROOTS` times `CHUNK` elements, all zero at first. The first chunk is part of the array, so that a process with few elements maps nothing
+/// for them, and a fork has no area of memory more to copy. A further chunk is mapped at the first request to write one of its elements, and
+/// is never unmapped. A forked child has a copy, as of all private memory.
+#[repr(C)]
 pub struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
+    /// One more than the highest index that was requested for writing. It lies in the page of the first elements.
+    end: AtomicUsize,
+    first: MaybeUninit<[T; CHUNK]>,
+    /// The chunks; the first word is unused.
     roots: [AtomicPtr<T>; ROOTS],
 }
 
@@ -23,16 +30,25 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Default for Chunks<T, CH
 }
 
 impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> {
-    /// An array without memory.
+    /// An array of zeroes.
     pub const fn new() -> Self {
         Chunks {
+            end: AtomicUsize::new(0),
+            first: MaybeUninit::zeroed(),
             roots: [const { AtomicPtr::new(std::ptr::null_mut()) }; ROOTS],
         }
     }
 
-    /// Returns an element, if its chunk is mapped.
+    /// Returns an element, if its chunk is mapped. The first chunk always is.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&T> {
+        // SAFETY: zeroes are a value of the elements (`Zeroed`), and each change was made through a reference to an element.
+        let first = unsafe { self.first.assume_init_ref() };
+        first.get(index).or_else(|| self.get_further(index))
+    }
+
+    #[inline(always)]
+    fn get_further(&self, index: usize) -> Option<&T> {
         // Acquire: pairs with the release in `grow`. The chunk is zeroed by the kernel, so it only orders the mapping.
         let chunk = self.roots.get(index / CHUNK)?.load(Ordering::Acquire);
         // SAFETY: a non-null chunk has CHUNK elements, was zeroed (valid by `Zeroed`) and is never unmapped.
@@ -41,6 +57,18 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
 
     /// Returns an element, and maps its chunk if necessary. Returns `None` beyond the end of the array, or without memory.
     pub fn get_or_grow(&self, index: usize) -> Option<&T> {
+        if index >= ROOTS * CHUNK {
+            return None;
+        }
+        // Relaxed: a thread that reads it too early has not seen the element, either. The first access to the page is a write: a read before
+        // would cost a page fault more.
+        let end = index + 1;
+        let first = self
+            .end
+            .compare_exchange(0, end, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err_and(|known| known < end) {
+            self.end.fetch_max(end, Ordering::Relaxed);
+        }
         match self.get(index) {
             None => self.grow(index / CHUNK).and_then(|()| self.get(index)),
             found => found,
@@ -71,12 +99,13 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         Some(())
     }
 
-    /// Returns the elements of mapped chunks from `first` to `last`, both included, with their indices.
+    /// Returns the elements from `first` to `last`, both included, with their indices. Leaves out those behind the highest one that was ever
+    /// requested for writing, and chunks of which none was.
     pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = (usize, &T)> {
-        let last = last.min(ROOTS * CHUNK - 1);
-        (first / CHUNK..=last / CHUNK)
-            .filter(|root| !self.roots[*root].load(Ordering::Relaxed).is_null())
-            .flat_map(move |root| first.max(root * CHUNK)..=last.min(root * CHUNK + CHUNK - 1))
+        let end = self.end.load(Ordering::Relaxed).min(last.saturating_add(1));
+        (first / CHUNK..end.div_ceil(CHUNK))
+            .filter(|root| *root == 0 || !self.roots[*root].load(Ordering::Relaxed).is_null())
+            .flat_map(move |root| first.max(root * CHUNK)..end.min(root * CHUNK + CHUNK))
             .filter_map(|index| Some((index, self.get(index)?)))
     }
 }
@@ -102,7 +131,8 @@ mod tests {
             0,
             "a neighbour in the same chunk"
         );
-        assert!(chunks.get(0).is_none(), "another chunk");
+        assert!(chunks.get(8).is_none(), "another chunk");
+        assert_eq!(chunks.get(0).unwrap().load(Relaxed), 0, "the first chunk");
     }
 
     #[test]
@@ -116,14 +146,16 @@ mod tests {
     #[test]
     fn a_range_leaves_out_what_was_never_wanted() {
         let chunks = Small::new();
-        chunks.get_or_grow(1);
         chunks.get_or_grow(9);
+        let seen = chunks.range(0, usize::MAX).map(|(index, _)| index);
+        assert_eq!(seen.collect::<Vec<_>>(), [0, 1, 2, 3, 8, 9]);
         let seen: Vec<usize> = chunks
             .range(2, usize::MAX)
             .map(|(index, _)| index)
             .collect();
-        assert_eq!(seen, [2, 3, 8, 9, 10, 11]);
+        assert_eq!(seen, [2, 3, 8, 9]);
         assert_eq!(chunks.range(20, 30).count(), 0);
         assert_eq!(chunks.range(3, 3).count(), 1);
+        assert_eq!(Small::new().range(0, 11).count(), 0, "nothing was wanted");
     }
 }

@@ -238,8 +238,12 @@ impl List {
     }
 
     fn pop<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
-        // Acquire: pairs with the release in `push`.
-        let mut head = self.head.load(Ordering::Acquire);
+        // Acquire: pairs with the release in `push`. A write of the same value in place of a read: the caller is about to write to the page,
+        // and a read before would cost a page fault more.
+        let mut head = self
+            .head
+            .compare_exchange(0, 0, Ordering::Acquire, Ordering::Acquire)
+            .unwrap_or_else(|head| head);
         loop {
             let slot = List::slot(slots, head as u32)?;
             // Stale if another thread took the slot; then the compare-and-swap fails.
