@@ -10,6 +10,8 @@ pub(crate) use real::{here, is_stray};
 #[cfg(not(loom))]
 mod real {
     use crate::sys::{parent, process};
+    use rustix::fs::{CWD, readlinkat_raw};
+    use std::mem::MaybeUninit;
     use std::sync::atomic::{AtomicU64, Ordering};
 
     /// The value of the process in which this line of forks first used the library, plus 1. 0 before the first use.
@@ -52,11 +54,44 @@ mod real {
         if cfg!(miri) {
             return 0;
         }
-        let inode = |path| rustix::fs::stat(path).map_or(0, |stat| stat.st_ino & 0xffff_ffff);
-        match inode("/proc/self/ns/pid") {
+        match inode_of("/proc/self/ns/pid") {
             0 => 0,
             // On a kernel without time namespaces, all processes share one clock.
-            pid => pid | inode("/proc/self/ns/time") << 32,
+            pid => pid | inode_of("/proc/self/ns/time") << 32,
+        }
+    }
+
+    /// Returns the lower half of the inode number of a namespace. 0 if /proc does not say.
+    fn inode_of(link: &str) -> u64 {
+        let inode = told_by(link);
+        let inode = inode.or_else(|| rustix::fs::stat(link).ok().map(|stat| stat.st_ino));
+        inode.map_or(0, |inode| inode & 0xffff_ffff)
+    }
+
+    /// Reads the number from the text of the link, such as `pid:[4026531836]`. stat(2), which a sandbox may permit in place of readlinkat(2),
+    /// has the kernel make the inode.
+    fn told_by(link: &str) -> Option<u64> {
+        let mut text = [MaybeUninit::uninit(); 32];
+        let (text, _) = readlinkat_raw(CWD, link, &mut text).ok()?;
+        let (_, number) = std::str::from_utf8(text).ok()?.split_once('[')?;
+        number.strip_suffix(']')?.parse().ok()
+    }
+
+    #[cfg(all(test, not(miri)))]
+    mod tests {
+        use super::*;
+
+        #[test]
+        fn the_links_tell_the_inodes_that_stat_tells() {
+            for link in ["/proc/self/ns/pid", "/proc/self/ns/time"] {
+                let inode = rustix::fs::stat(link).unwrap().st_ino;
+                assert_eq!(told_by(link), Some(inode), "{link}");
+                assert_eq!(inode_of(link), inode & 0xffff_ffff, "{link}");
+            }
+            for other in ["/proc/self/ns/none", "/proc/self/exe", "/proc/self"] {
+                assert_eq!(told_by(other), None, "{other}");
+            }
+            assert_eq!(inode_of("/proc/self/ns/none"), 0);
         }
     }
 }
