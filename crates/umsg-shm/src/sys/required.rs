@@ -23,7 +23,10 @@ pub const PAGES: &str = "mmap with pages of 4 KiB";
 /// # Errors
 /// The first call that is refused.
 pub(crate) fn check() -> Result<(), Refused> {
-    check_pages(rustix::param::page_size())?;
+    // Processors of this kind have pages of one size. libc's answer takes a page fault in each process.
+    if cfg!(not(target_arch = "x86_64")) {
+        check_pages(rustix::param::page_size())?;
+    }
     let refused = |call| move |errno| Refused { call, errno };
     thread::current()
         .can_be_marked()
