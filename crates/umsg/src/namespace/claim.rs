@@ -3,6 +3,7 @@
 //! | the record says | the directory is | the record |
 //! |---|---|---|
 //! | a home of this boot | any | stays |
+//! | a home | in a tmpfs, which does not outlive the boot | stays, and the number of the boot is not read |
 //! | no home, or one of an earlier boot | private, and the caller's (or the caller is root) | names the caller's |
 //! | no home, or one of an earlier boot | open to others, or not the caller's | stays: only root can write it, by `umsg setup` |
 //!
@@ -14,6 +15,7 @@ use super::error::NamespaceError;
 use super::home::{self, Home};
 use super::limits::Limits;
 use super::record::{self, Record};
+use umsg_shm::sys::extent::is_in_tmpfs;
 
 /// The number of attempts to read a record that other processes keep replacing.
 const ATTEMPTS: usize = 8;
@@ -24,22 +26,32 @@ const ATTEMPTS: usize = 8;
 /// Those of reading and writing the record.
 pub(super) fn admit(directory: &mut Directory, caller: u32) -> Result<(), NamespaceError> {
     let private = !directory.open_to_others() && directory.may_be_mended_by(caller);
-    settle(directory, private).map(drop)
+    settle(directory, private, outlives_boot(directory)).map(drop)
+}
+
+/// Returns whether a record in this directory may be one of an earlier boot.
+fn outlives_boot(directory: &Directory) -> bool {
+    let (at, _) = directory.locate("");
+    !directory.is_open() || is_in_tmpfs(at) != Ok(true)
 }
 
 /// Records the caller's home unless a home is recorded already. Replaces a record that a stranger planted. Returns whether it recorded the
 /// home. For root's `umsg setup`.
 pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
-    settle(directory, true)
+    settle(directory, true, true)
 }
 
 /// Reads the record. If it has no home of this boot, records the caller's home if the caller may, and reads the record again: of two
-/// writers, one prevails.
-fn settle(directory: &mut Directory, may_record: bool) -> Result<bool, NamespaceError> {
+/// writers, one prevails. A record that can't be of an earlier boot is of this one.
+fn settle(
+    directory: &mut Directory,
+    may_record: bool,
+    outlives_boot: bool,
+) -> Result<bool, NamespaceError> {
     let mut recorded = false;
     for _ in 0..ATTEMPTS {
         let record = record::read(directory)?;
-        if !may_record {
+        if !may_record || record.is_some() && !outlives_boot {
             break;
         }
         let boot = home::boot_id()?;
@@ -137,7 +149,8 @@ mod tests {
     fn a_home_of_an_earlier_boot_is_replaced_and_the_limits_stay() {
         let dir = TestDir::new();
         put(&dir, earlier_boot());
-        admit(&mut open(&dir), caller()).unwrap();
+        // As in a file system on a disk.
+        settle(&mut open(&dir), true, true).unwrap();
         let record = recorded(&dir).unwrap();
         assert_eq!(record.home, Home::of_caller().unwrap());
         assert_eq!(record.limits.max_queues, 5);
