@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use libc::mqd_t;
 use rustix::io::Errno;
 use umsg::Namespace;
-use umsg::posix::{KnownFile, OpenOptions};
+use umsg::posix::{KnownFile, OpenOptions, UnlinkError};
 use umsg_shm::reclaim::Link;
 
 use crate::absent::{self, Known};
@@ -189,6 +189,13 @@ pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
         keep(held);
     }
     vacated
+}
+
+/// Removes the name of a kept queue. Returns None if no queue of the name is kept, or if its file needs a look.
+pub(crate) fn unlink(namespace: &Namespace, name: &[u8]) -> Option<Result<(), UnlinkError>> {
+    let mut kept = KEPT.iter().filter_map(Held::of);
+    let kept = kept.find(|kept| &*kept.name == name)?;
+    umsg::posix::unlink_mapped(namespace, OsStr::from_bytes(name), &kept.queue)
 }
 
 /// Calls `visit` with each kept queue.

@@ -32,7 +32,9 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
         debug::explain("mq_unlink", name, &error);
         error.errno()
     })?;
-    match umsg::posix::unlink_in(namespace, OsStr::from_bytes(name)) {
+    let removed = kept::unlink(namespace, name)
+        .unwrap_or_else(|| umsg::posix::unlink_in(namespace, OsStr::from_bytes(name)));
+    match removed {
         Ok(()) => {
             kept::forget_removed(name);
             vacated::note_removal(name);

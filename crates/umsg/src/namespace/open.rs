@@ -146,15 +146,31 @@ impl Namespace {
     pub(crate) fn unlink_file_in(&self, kind: &str, name: &QueueName) -> Result<(), FileError> {
         let queues = self.queues_of(kind)?;
         close_other_names(&queues, name.as_os_str());
-        let (at, path) = queues.locate(name.as_os_str());
-        fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| match e {
-            // The directory denies it: for files of other users, a sticky directory returns EPERM.
-            Errno::ACCESS | Errno::ROFS => {
-                NamespaceError::changing("unlink", queues.path(), e).into()
-            }
-            _ => FileError::of("unlink", e),
-        })
+        unlink(&queues, name)
     }
+
+    /// Removes the name of the POSIX queue whose file has this device and inode number. Returns None, and removes nothing, if the name leads
+    /// to another file, if the file has several names, or if the directory can't be checked.
+    pub(crate) fn unlink_file_of(
+        &self,
+        name: &QueueName,
+        identity: (u64, u64),
+    ) -> Option<Result<(), FileError>> {
+        let queues = self.queues().ok()?;
+        let (at, path) = queues.locate(name.as_os_str());
+        let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+        let is_it = (stat.st_dev, stat.st_ino) == identity && stat.st_nlink == 1;
+        is_it.then(|| unlink(&queues, name))
+    }
+}
+
+fn unlink(queues: &Directory, name: &QueueName) -> Result<(), FileError> {
+    let (at, path) = queues.locate(name.as_os_str());
+    fs::unlinkat(at, &path, AtFlags::empty()).map_err(|e| match e {
+        // The directory denies it: for files of other users, a sticky directory returns EPERM.
+        Errno::ACCESS | Errno::ROFS => NamespaceError::changing("unlink", queues.path(), e).into(),
+        _ => FileError::of("unlink", e),
+    })
 }
 
 /// Opens a regular file in a directory; see [`Namespace::open_queue_file`].

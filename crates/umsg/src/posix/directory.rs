@@ -53,12 +53,33 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), U
     namespace
         .unlink_queue_file(&name)
         .inspect(|()| labelled.iter().for_each(Labelled::remove_label))
-        .map_err(|error| match error {
-            FileError::NotFound => UnlinkError::NotFound,
-            FileError::Denied => UnlinkError::PermissionDenied,
-            FileError::Namespace(error) => UnlinkError::Namespace(error),
-            other => UnlinkError::System(std::io::Error::from_raw_os_error(other.errno())),
-        })
+        .map_err(unlink_error)
+}
+
+fn unlink_error(error: FileError) -> UnlinkError {
+    match error {
+        FileError::NotFound => UnlinkError::NotFound,
+        FileError::Denied => UnlinkError::PermissionDenied,
+        FileError::Namespace(error) => UnlinkError::Namespace(error),
+        other => UnlinkError::System(std::io::Error::from_raw_os_error(other.errno())),
+    }
+}
+
+/// Removes the name of a queue that this process has mapped, as [`unlink_in`] does, without opening its file. Returns None if the file needs
+/// a look: the name leads to another file, the queue has a dead-letter queue, or its creator may use its segment again.
+#[doc(hidden)]
+pub fn unlink_mapped(
+    namespace: &Namespace,
+    name: &OsStr,
+    queue: &Queue,
+) -> Option<Result<(), UnlinkError>> {
+    let name = QueueName::parse(name).ok()?;
+    let segment = queue.engine.segment();
+    let is_plain = segment.policy().label == 0
+        && !segment.policy().remove_on_last_close
+        && segment.fixed().header.presence.look().is_ordinary();
+    let removed = is_plain.then(|| namespace.unlink_file_of(&name, queue.identity()))??;
+    Some(removed.map_err(unlink_error))
 }
 
 /// A queue of a namespace.
@@ -165,5 +186,84 @@ impl<'a> Labelled<'a> {
         if is_gone {
             self.namespace.remove_label(self.label);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    struct Place {
+        dir: TempDir,
+        namespace: Namespace,
+    }
+
+    impl Place {
+        fn new() -> Place {
+            let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+            let namespace = Namespace::at(dir.path()).unwrap();
+            Place { dir, namespace }
+        }
+
+        fn file(&self, name: &str) -> std::path::PathBuf {
+            self.dir.path().join("mq").join(name)
+        }
+
+        fn names(&self) -> Vec<String> {
+            let entries = std::fs::read_dir(self.dir.path().join("mq")).unwrap();
+            let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<_> = names.collect();
+            names.sort_unstable();
+            names
+        }
+    }
+
+    fn create(namespace: &Namespace, name: &str, dead_letter: Option<&str>) -> Queue {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).exclusive(true);
+        if let Some(name) = dead_letter {
+            options.dead_letter(name).max_deliveries(1);
+        }
+        options.namespace(namespace).open(name).unwrap()
+    }
+
+    #[test]
+    fn a_mapped_queue_is_removed_by_its_name() {
+        let place = Place::new();
+        let namespace = &place.namespace;
+        let queue = create(namespace, "/q", None);
+        let unlink = || unlink_mapped(namespace, OsStr::new("/q"), &queue);
+        assert!(matches!(unlink(), Some(Ok(()))));
+        assert_eq!(place.names(), Vec::<String>::new());
+        assert!(unlink().is_none(), "the name is free");
+        queue.send(b"open handles go on", 0).unwrap();
+    }
+
+    #[test]
+    fn a_name_that_leads_to_another_queue_by_now_is_left() {
+        let place = Place::new();
+        let namespace = &place.namespace;
+        let first = create(namespace, "/q", None);
+        unlink_in(namespace, "/q").unwrap();
+        create(namespace, "/q", None);
+        assert!(unlink_mapped(namespace, OsStr::new("/q"), &first).is_none());
+        assert_eq!(place.names(), ["q"]);
+    }
+
+    #[test]
+    fn a_queue_with_a_second_name_a_dead_letter_queue_or_a_kept_segment_needs_a_look() {
+        let place = Place::new();
+        let namespace = &place.namespace;
+        let labelled = create(namespace, "/labelled", Some("/dead"));
+        let twice = create(namespace, "/twice", None);
+        std::fs::hard_link(place.file("twice"), place.file("second")).unwrap();
+        let sole = create(namespace, "/sole", None);
+        sole.engine.segment().fixed().header.presence.begin_sole();
+        for (name, queue) in [("/labelled", labelled), ("/twice", twice), ("/sole", sole)] {
+            assert!(unlink_mapped(namespace, OsStr::new(name), &queue).is_none());
+        }
+        let left = ["dead", "labelled", "second", "sole", "twice"];
+        assert_eq!(place.names(), left);
     }
 }

@@ -79,6 +79,8 @@ pub use absence::Directory;
 pub use batch::{Incoming, Outgoing};
 pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
+#[doc(hidden)]
+pub use directory::unlink_mapped;
 pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
 pub use existing::Existing;
 #[doc(hidden)]
