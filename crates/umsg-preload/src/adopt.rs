@@ -52,12 +52,6 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
         return Ok(None);
     };
     signals::announce();
-    // The call above may have entered this descriptor together with all inherited ones.
-    if process::owns_table()
-        && let Some(held) = table::hold(number)
-    {
-        return Ok(Some(held));
-    }
     match Queue::from_fd(descriptor) {
         Ok(queue) => hold_new(descriptor, number, Attached::new(queue, &name)).map(Some),
         // The latter two: it was closed meanwhile, in another thread.

@@ -1,10 +1,12 @@
 //! Descriptors from outside are entered in the table when they arrive. So a program may read or query a queue's descriptor before its first mq_*
 //! call with it.
 //!
-//! The descriptors that the program was started with are inspected one by one, each when the program first uses its number in a hooked function.
-//! Programs that use no queue do not pay for a look at all numbers, which takes as long as a tenth of their start.
-//! All are inspected in three cases: when the first is found that may be a queue, before the process first uses a queue, and for a number that has
-//! no bit below. No look follows: a number that came later is no inherited one.
+//! The descriptors that the program was started with are looked at one by one, each when the program first uses its number in a function
+//! that the drop-in hooks. A look at all numbers takes as long as a tenth of a program's start, and as long as creating a queue with the
+//! kernel. So all are looked at only once the first is found that may be a queue, and for a number that has no bit below. No look follows.
+//!
+//! A number that came later is no inherited one. The number of a queue that the process opens is marked as seen. The library's own
+//! descriptors close on exec, and inherited ones do not: a look in one thread leaves out the files that another thread is opening.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -13,6 +15,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use rustix::fs::{FileType, Mode, OFlags, RawDir, SeekFrom, Stat};
+use rustix::io::FdFlags;
 use umsg_shm::sys::stack::roomy;
 
 use crate::adopt::adopt;
@@ -32,6 +35,15 @@ static SEEN: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
 thread_local! {
     /// Set while the thread inspects all descriptors. The descriptors that it opens meanwhile are the library's own.
     static LOOKING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks a number as seen: a descriptor that the program had inherited under it is closed.
+pub(crate) fn note_later(number: c_int) {
+    if are_expected()
+        && let Some((word, bit)) = seen(number)
+    {
+        word.fetch_or(bit, Ordering::Relaxed);
+    }
 }
 
 /// Looks at a descriptor, if the program may have inherited it and no call has asked for it before.
@@ -65,17 +77,26 @@ fn look(number: c_int) {
     if number < 0 || LOOKING.get() || !start::is_done() || !process::owns_table() {
         return;
     }
-    let status = fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok());
     match seen(number) {
-        Some((word, bit)) if !status.is_some_and(|status| may_be_queue(&status)) => {
+        Some((word, bit)) if !may_be_inherited_queue(number) => {
             word.fetch_or(bit, Ordering::Relaxed);
         }
         _ => _ = look_at_all(),
     }
 }
 
-/// Enters the queues that the program was started with. Returns false if that is not done: in a vfork child, which has no table, and within an
-/// inspection by the same thread.
+/// Returns whether a descriptor may be one that the program has inherited, of a queue's file. The library's own files close on exec: their
+/// closes come here, too.
+fn may_be_inherited_queue(number: c_int) -> bool {
+    status(number).is_some_and(|status| may_be_queue(&status)) && stays_on_exec(number)
+}
+
+fn status(number: c_int) -> Option<Stat> {
+    fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok())
+}
+
+/// Enters the queues that the program was started with. Returns false if that is not done: in a vfork child, which has no table, and
+/// within a look of the same thread.
 pub(crate) fn look_at_all() -> bool {
     if COMPLETE.load(Ordering::Acquire) {
         return true;
@@ -145,11 +166,17 @@ fn look_at_listed(directory: impl AsFd) -> usize {
 
 /// Enters a descriptor, if it is a queue's. Returns whether it is open.
 fn look_at(number: c_int) -> bool {
-    let status = fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok());
-    if status.is_some_and(|status| may_be_queue(&status)) {
+    let status = status(number);
+    if status.is_some_and(|status| may_be_queue(&status)) && stays_on_exec(number) {
         received(number);
     }
     status.is_some()
+}
+
+fn stays_on_exec(number: c_int) -> bool {
+    fd::borrow(number)
+        .and_then(|descriptor| rustix::io::fcntl_getfd(descriptor).ok())
+        .is_some_and(|flags| !flags.contains(FdFlags::CLOEXEC))
 }
 
 /// Returns whether a file may be a whole queue: a regular file of whole pages.

@@ -23,7 +23,7 @@ use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 use umsg_shm::sys::mask;
 
 use crate::wanted::{ALL, Before, SIGNALS, Turn, before, settled, wanted};
-use crate::{arrivals, errno, next, process};
+use crate::{errno, next, process};
 
 /// A handler that the program installed, called with the arguments of SA_SIGINFO. A handler without SA_SIGINFO ignores the further
 /// arguments.
@@ -58,7 +58,7 @@ fn flags_of(signal: c_int) -> c_int {
 /// Flags that differ between the program's request and the kernel's action.
 const OURS: c_int = libc::SA_SIGINFO | libc::SA_RESETHAND;
 
-/// Makes the library call [`begin`] before each mapping of a queue, and has the inherited queues entered before it opens files of its own.
+/// Makes the library call [`begin`] before each mapping of a queue.
 #[inline(always)]
 pub(crate) fn announce() {
     // Acquire and release: a thread that skips the announcement sees it. Otherwise it might map a queue without the handler.
@@ -70,9 +70,7 @@ pub(crate) fn announce() {
 #[cold]
 fn announce_slow() {
     umsg::signals::guard_mappings(begin);
-    if arrivals::look_at_all() {
-        ANNOUNCED.store(true, Ordering::Release);
-    }
+    ANNOUNCED.store(true, Ordering::Release);
 }
 
 /// Takes the place of the handlers that are installed by now, and from now on.

@@ -129,6 +129,7 @@ pub(crate) fn hold(fd: c_int) -> Option<Held> {
 /// Enters a descriptor. The entry takes over the word's count. A previous entry is stale, and is dropped. If the number is beyond the
 /// table, the count is given back.
 pub(crate) fn enter(fd: c_int, word: Word) {
+    arrivals::note_later(fd);
     match TABLE.get_or_grow(fd as u32 as usize) {
         Some(entry) => entry.put(word),
         None => word.release(),

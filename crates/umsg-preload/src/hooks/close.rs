@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_uint};
 
 use umsg_shm::sys::reserved_descriptors;
 
-use crate::{errno, fd, kept, next, ours, process, table};
+use crate::{arrivals, errno, fd, kept, next, ours, process, table};
 
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -78,6 +78,10 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let known = (libc::CLOSE_RANGE_CLOEXEC | libc::CLOSE_RANGE_UNSHARE).cast_signed();
     let closes = flags & !known == 0 && flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
     let mut first = first;
+    if flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0 {
+        // Afterwards the descriptors would not look like inherited ones.
+        arrivals::look_at_all();
+    }
     if closes && first <= last {
         forget_between(first, last);
         while let Some(ours) = reserved_descriptors::first_between(first, last) {
@@ -113,6 +117,10 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
 }
 
 fn forget_between(first: c_uint, last: c_uint) {
+    if umsg::posix::has_notifications() {
+        // The close of an inherited descriptor ends a registration, too.
+        arrivals::look_at_all();
+    }
     let mut known = table::known_between(first, last).peekable();
     if known.peek().is_some() && process::owns_table() {
         known

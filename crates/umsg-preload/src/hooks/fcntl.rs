@@ -7,7 +7,7 @@ use umsg_shm::sys::reserved_descriptors;
 use super::dup::{enter_duplicate, share};
 use crate::table::ACCESS_MODE;
 use crate::table::{self, Held};
-use crate::{errno, fd, next, ours};
+use crate::{arrivals, errno, fd, next, ours};
 
 /// The kernel's O_LARGEFILE, which open(2) sets on every file and libc calls 0.
 const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
@@ -18,6 +18,7 @@ const LARGEFILE: c_int = if cfg!(target_arch = "aarch64") {
 
 /// Requests of ioctl, of which the kernel reads the lower half. Their type depends on the libc.
 const FIONBIO: u32 = libc::FIONBIO as u32;
+const FIOCLEX: u32 = libc::FIOCLEX as u32;
 const FIONCLEX: u32 = libc::FIONCLEX as u32;
 
 /// Flags of the opening of the segment's file, which a queue's descriptor does not have.
@@ -48,6 +49,11 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     // SAFETY: the caller's promises to libc's ioctl are handed on.
     let call = || unsafe { next::ioctl(fd, request, argument) };
     match request as u32 {
+        FIOCLEX => {
+            // Afterwards the descriptor would not look like an inherited one.
+            arrivals::look_once(fd);
+            call()
+        }
         FIONBIO if table::knows(fd) => change_flags(fd, call),
         FIONCLEX if table::knows(fd) => {
             share(fd);

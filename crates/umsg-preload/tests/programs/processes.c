@@ -2,6 +2,7 @@
 #include "check.h"
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -93,6 +94,40 @@ CASE(select_inherited_in_a_child) {
     expect_success(child);
 }
 
+/* The program has used a queue of its own before. */
+CASE(use_inherited_after_another) {
+    struct mq_attr attributes = {.mq_maxmsg = 1, .mq_msgsize = 1};
+    mqd_t other = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, &attributes);
+    EXPECT(other >= 0 && mq_send(other, "x", 1, 0) == 0 && mq_close(other) == 0);
+    int queue = atoi(getenv("QUEUE"));
+    struct pollfd one = {queue, POLLIN, 0};
+    EXPECT(poll(&one, 1, 0) == 1 && one.revents == POLLIN);
+    expect_message(queue, "before");
+    EXPECT(poll(&one, 1, 0) == 0);
+}
+
+/* The program marks the descriptor before any other call. */
+CASE(mark_inherited) {
+    int queue = atoi(getenv("QUEUE")), is_range = !strcmp(getenv("MARK"), "range");
+    EXPECT((is_range ? close_range(3, ~0U, CLOSE_RANGE_CLOEXEC) : ioctl(queue, FIOCLEX)) == 0);
+    EXPECT(fcntl(queue, F_GETFD) == FD_CLOEXEC);
+    struct pollfd one = {queue, POLLIN, 0};
+    EXPECT(poll(&one, 1, 0) == 0);
+    struct stat status;
+    EXPECT(fstat(queue, &status) == 0 && status.st_size == 80);
+}
+
+/* A close of an inherited descriptor, which no call has named before, ends the registration with its queue. */
+CASE(close_inherited_unseen) {
+    unsigned number = atoi(getenv("QUEUE"));
+    mqd_t queue = mq_open(getenv("NAME"), O_RDWR);
+    struct sigevent silent = {.sigev_notify = SIGEV_NONE};
+    EXPECT(queue >= 0 && mq_notify(queue, &silent) == 0);
+    EXPECT_ERRNO(mq_notify(queue, &silent), EBUSY);
+    EXPECT(close_range(number, number, 0) == 0);
+    EXPECT(mq_notify(queue, &silent) == 0);
+}
+
 /* A query changes no open file description. */
 CASE(query_inherited) {
     struct stat status;
@@ -155,6 +190,27 @@ CASE(a_queue_that_survives_exec_is_selected_by_a_child) {
     mqd_t queue = create(O_RDWR, 4);
     EXPECT(fcntl(queue, F_SETFD, 0) == 0);
     expect_success(start("select_inherited_in_a_child", queue));
+}
+
+CASE(a_queue_that_survives_exec_is_known_beside_another) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(mq_send(queue, "before", 6, 0) == 0 && fcntl(queue, F_SETFD, 0) == 0);
+    expect_success(start("use_inherited_after_another", queue));
+}
+
+CASE(a_queue_that_survives_exec_is_known_after_it_was_marked) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(fcntl(queue, F_SETFD, 0) == 0);
+    for (int i = 0; i < 2; i++) {
+        EXPECT(setenv("MARK", i ? "range" : "ioctl", 1) == 0);
+        expect_success(start("mark_inherited", queue));
+    }
+}
+
+CASE(the_close_of_an_inherited_descriptor_ends_a_registration) {
+    mqd_t queue = create(O_RDWR, 4);
+    EXPECT(fcntl(queue, F_SETFD, 0) == 0 && setenv("NAME", name(), 1) == 0);
+    expect_success(start("close_inherited_unseen", queue));
 }
 
 CASE(several_descriptors_survive_exec) {
