@@ -2,9 +2,13 @@
 //! section of the library (`umsg::signals::defer`).
 //!
 //! The drop-in remembers the program's handlers (`wanted`), and installs its own handler in the kernel in their place. A query for a handler
-//! returns the program's. This begins before the process first maps a queue, with the handlers that are installed by then. Signals that an
-//! instruction raises itself are left alone, because they can't wait. The exception is SIGBUS, which a truncated queue file raises. The
-//! drop-in's handler repairs that, whether or not the program has a handler, and passes other signals on.
+//! returns the program's. This begins before the process first maps a queue, with the handlers that are installed by then: those that the
+//! program has installed by a function of libc. Signals that an instruction raises itself are left alone, because they can't wait. The
+//! exception is SIGBUS, which a truncated queue file raises. The drop-in's handler repairs that, whether or not the program has a handler,
+//! and passes other signals on.
+//!
+//! Runtimes that make system calls without libc (that of Go) handle SIGBUS, too. A handler of SIGBUS that no function of libc has installed
+//! shows such a runtime. Then the kernel is asked for the handler of each signal.
 //!
 //! The library learns of handlers and of their SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when the
 //! handler ran.
@@ -12,18 +16,18 @@
 //! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
 //! only one signal can be put off. The mask that the program asked for is set before its handler runs.
 //!
-//! Handlers of libc itself, and those installed by a bare system call, are not seen. If one of these uses a queue
+//! Handlers of libc itself, and other handlers installed by a bare system call, are not seen. If one of these uses a queue
 //! inside a critical section of the same queue, the call fails with EDEADLK.
 
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use libc::{sighandler_t, siginfo_t, sigset_t, ucontext_t};
 
 use umsg_shm::sys::mask;
 
 use crate::wanted::{ALL, Before, SIGNALS, Turn, before, settled, wanted};
-use crate::{errno, next, process};
+use crate::{errno, next, process, start};
 
 /// A handler that the program installed, called with the arguments of SA_SIGINFO. A handler without SA_SIGINFO ignores the further
 /// arguments.
@@ -37,6 +41,10 @@ static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
 /// True if our handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
+
+/// The signals for which the program has perhaps installed a handler by a function of libc: a bit each, the lowest for signal 1.
+#[unsafe(link_section = ".data.umsg")]
+static INSTALLED: AtomicU64 = AtomicU64::new(0);
 
 /// True if the kernel's flags of a handler may differ from the remembered ones.
 static FLAGS_CHANGE: AtomicBool = AtomicBool::new(false);
@@ -88,26 +96,54 @@ fn begin_slow() {
         take_place(libc::SIGBUS);
         return;
     }
-    let is_first = !BEGUN.swap(true, Ordering::Relaxed);
+    // SeqCst: pairs with `note_installation`.
+    let is_first = !BEGUN.swap(true, Ordering::SeqCst);
     // Each thread that maps a queue while another thread installs the handler also installs it: no thread may touch a mapping without the
     // handler.
     take_place(libc::SIGBUS);
     GUARDED.store(true, Ordering::Release);
     if is_first {
-        // Masked once: three system calls a signal less, in each process that uses a queue.
-        let mask = mask::set(ALL);
-        for signal in 1..SIGNALS as c_int {
-            let _turn = Turn::take_while_masked(signal);
-            replace(signal);
+        let signals = candidates();
+        if signals != 0 {
+            // Masked once: three system calls a signal less.
+            let mask = mask::set(ALL);
+            for signal in (1..SIGNALS as c_int).filter(|signal| signals & bit(*signal) != 0) {
+                let _turn = Turn::take_while_masked(signal);
+                replace(signal);
+            }
+            mask::set(mask);
         }
-        mask::set(mask);
         umsg::signals::all_handlers_defer();
+    }
+}
+
+/// The signals that may have a handler, after the handler of SIGBUS was replaced.
+fn candidates() -> u64 {
+    let installed = INSTALLED.load(Ordering::SeqCst);
+    let is_bus_unknown =
+        installed & bit(libc::SIGBUS) == 0 && before(libc::SIGBUS).handler != libc::SIG_DFL;
+    match is_bus_unknown || !start::saw_all() {
+        true => u64::MAX,
+        false => installed,
+    }
+}
+
+fn bit(signal: c_int) -> u64 {
+    1 << (signal - 1)
+}
+
+/// Notes that the program is about to install a handler by a function of libc. The first thread that maps a queue sees the note, or the
+/// caller sees afterwards that the thread has begun ([`has_begun`]).
+pub(crate) fn note_installation(signal: c_int) {
+    if (1..SIGNALS as c_int).contains(&signal) {
+        INSTALLED.fetch_or(bit(signal), Ordering::SeqCst);
     }
 }
 
 /// Returns whether the drop-in's handler calls the program's handlers.
 pub(crate) fn has_begun() -> bool {
-    BEGUN.load(Ordering::Relaxed)
+    // SeqCst: see `note_installation`.
+    BEGUN.load(Ordering::SeqCst)
 }
 
 /// Returns whether the drop-in's handler replaces the installed one.

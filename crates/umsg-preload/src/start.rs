@@ -15,6 +15,16 @@ pub(crate) fn is_done() -> bool {
     DONE.load(Ordering::Relaxed)
 }
 
+/// Returns whether the program's first call of a function that the drop-in hooks went through the drop-in: not if the program has loaded it
+/// by dlopen.
+pub(crate) fn saw_all() -> bool {
+    // Relaxed: as in `is_done`.
+    SAW_ALL.load(Ordering::Relaxed)
+}
+
+#[unsafe(link_section = ".data.umsg")]
+static SAW_ALL: AtomicBool = AtomicBool::new(false);
+
 /// Run by the dynamic linker.
 #[cfg(not(test))]
 #[used]
@@ -26,9 +36,12 @@ static CONSTRUCTOR: extern "C" fn() = start;
     expect(dead_code, reason = "the test program has no constructor")
 )]
 extern "C" fn start() {
-    if !crate::chain::start() {
-        crate::next::resolve_all();
-        crate::hooks::dlopen::resolve();
+    match crate::chain::start() {
+        true => SAW_ALL.store(true, Ordering::Relaxed),
+        false => {
+            crate::next::resolve_all();
+            crate::hooks::dlopen::resolve();
+        }
     }
     umsg_shm::reclaim::notes::start();
     crate::process::start();

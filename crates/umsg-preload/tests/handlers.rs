@@ -23,6 +23,8 @@ cases_on_both! { "handlers":
 
 // These find the file of their queue in the namespace.
 cases_on_umsg! { "handlers":
+    handlers_of_each_function_of_libc_are_entered_through_the_drop_ins,
+    handlers_of_a_runtime_without_libc_are_entered_through_the_drop_ins,
     a_queue_whose_file_is_cut_short_is_an_error,
     a_queue_that_is_cut_short_during_the_first_open_kills_no_program,
     a_vfork_child_that_opens_a_queue_leaves_its_parent_guarded,

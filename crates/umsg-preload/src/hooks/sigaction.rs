@@ -66,6 +66,9 @@ unsafe fn exchange_as_it_is(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
+    if !new.is_null() {
+        signals::note_installation(signal);
+    }
     // SAFETY: by this function's contract.
     let outcome = unsafe { next::sigaction(signal, new, old) };
     // SAFETY: by this function's contract; the call has filled it.
@@ -86,6 +89,7 @@ fn is_ours_to_change() -> bool {
 
 /// Installs a handler by a function that names only that, and returns the one before.
 fn install(signal: c_int, call: impl FnOnce() -> sighandler_t) -> sighandler_t {
+    signals::note_installation(signal);
     let before = wanted::before(signal);
     let old = call();
     if old != libc::SIG_ERR && is_ours_to_change() {

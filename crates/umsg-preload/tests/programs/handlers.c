@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/msg.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 
 static mqd_t queue;
@@ -75,6 +76,51 @@ CASE(handlers_installed_before_and_after_the_first_queue_run) {
     EXPECT(raise(SIGUSR1) == 0 && raise(SIGUSR2) == 0 && raise(SIGUSR1) == 0);
     EXPECT(runs == 3);
     EXPECT(signal(SIGUSR1, SIG_IGN) == count_run && raise(SIGUSR1) == 0 && runs == 3);
+}
+
+/* The kernel's record of a handler. */
+struct kernels {
+    void (*handler)(int);
+    unsigned long flags;
+    void (*restorer)(void);
+    unsigned long mask;
+};
+
+static void (*in_kernel(int number))(int) {
+    struct kernels found;
+    EXPECT(syscall(SYS_rt_sigaction, number, NULL, &found, 8) == 0);
+    return found.handler;
+}
+
+/* Installs a handler as a runtime that does not use libc. The handler never runs here. */
+static void install_without_libc(int number) {
+    struct kernels bare = {.handler = count_run};
+    EXPECT(syscall(SYS_rt_sigaction, number, &bare, NULL, 8) == 0);
+}
+
+/* Deprecated, and still in use. */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+
+CASE(handlers_of_each_function_of_libc_are_entered_through_the_drop_ins) {
+    struct sigaction plain = {.sa_handler = count_run};
+    EXPECT(sigaction(SIGUSR1, &plain, NULL) == 0);
+    EXPECT(signal(SIGUSR2, count_run) == SIG_DFL && sigset(SIGALRM, count_run) == SIG_DFL);
+    EXPECT(signal(SIGRTMAX, count_run) == SIG_DFL);
+    queue = create(O_RDWR, 4);
+    const int signals[] = {SIGUSR1, SIGUSR2, SIGALRM, SIGRTMAX};
+    for (int i = 0; i < 4; i++) {
+        EXPECT(in_kernel(signals[i]) != count_run && raise(signals[i]) == 0 && runs == i + 1);
+        EXPECT(sigaction(signals[i], NULL, &plain) == 0 && plain.sa_handler == count_run);
+    }
+}
+
+CASE(handlers_of_a_runtime_without_libc_are_entered_through_the_drop_ins) {
+    install_without_libc(SIGBUS);
+    install_without_libc(SIGUSR1);
+    queue = create(O_RDWR, 4);
+    EXPECT(in_kernel(SIGUSR1) != count_run);
+    struct sigaction told;
+    EXPECT(sigaction(SIGUSR1, NULL, &told) == 0 && told.sa_handler == count_run);
 }
 
 CASE(a_handler_gets_what_was_sent_with_the_signal) {
@@ -252,9 +298,6 @@ CASE(a_handler_that_interrupted_malloc_opens_and_closes_queues) {
     EXPECT(setitimer(ITIMER_REAL, &never, NULL) == 0);
     EXPECT(failures == 0);
 }
-
-/* Deprecated, and still in use. */
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 
 CASE(a_call_ends_or_goes_on_as_siginterrupt_says) {
     queue = create(O_RDWR, 4);
