@@ -3,10 +3,12 @@
 //! close is async-signal-safe, and a handler may close or unlink a queue. The handler may have interrupted the program's malloc, or that
 //! malloc may map its memory through the drop-in's mmap. So this library allocates (little: paths, the names of queues) from its own memory,
 //! without a lock: one stack of free blocks for each power of two. Freed memory goes back to its stack. A block that was never used comes
-//! from a chunk that all sizes share. So a process that allocates little touches few pages. Only large blocks, which are mappings, go back
+//! from a chunk that all sizes share, the first of which is a part of the library. So a process that allocates little touches few pages, and
+//! maps none. Only large blocks, which are mappings, go back
 //! to the system.
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
@@ -26,16 +28,35 @@ pub(crate) struct Memory {
     free: [Stack; CLASSES],
     /// The chunks of small and of larger blocks.
     fresh: [Fresh; 2],
+    /// The first chunk of small blocks, which is not mapped.
+    first: Option<&'static FirstChunk>,
 }
 
 #[cfg_attr(not(test), global_allocator)]
-static MEMORY: Memory = Memory::new();
+#[cfg_attr(
+    test,
+    expect(dead_code, reason = "the tests have allocators of their own")
+)]
+static MEMORY: Memory = Memory {
+    first: Some(&FIRST),
+    ..Memory::new()
+};
+
+static FIRST: FirstChunk = FirstChunk(UnsafeCell::new([0; CHUNK]));
+
+/// The memory of a chunk. It begins in a page that the library's own words share; see near.ld.
+#[repr(C, align(64))]
+struct FirstChunk(UnsafeCell<[u8; CHUNK]>);
+
+// SAFETY: the bytes are reached through blocks only, each of which has one user.
+unsafe impl Sync for FirstChunk {}
 
 impl Memory {
     pub(crate) const fn new() -> Memory {
         Memory {
             free: [const { Stack(AtomicU64::new(0)) }; CLASSES],
             fresh: [const { Fresh(AtomicU64::new(0)) }; 2],
+            first: None,
         }
     }
 
@@ -47,8 +68,15 @@ impl Memory {
     #[cold]
     fn begin(&self, class: usize) -> *mut u8 {
         let size = SMALLEST << class;
-        let fresh = &self.fresh[usize::from(size > SMALL)];
-        fresh.take(size).unwrap_or(std::ptr::null_mut())
+        let [small, large] = &self.fresh;
+        let block = match size > SMALL {
+            true => large.take(size),
+            false => {
+                self.first.iter().for_each(|first| small.begin_with(first));
+                small.take(size)
+            }
+        };
+        block.unwrap_or(std::ptr::null_mut())
     }
 }
 
@@ -61,6 +89,15 @@ const LENGTH: u32 = 48;
 impl Fresh {
     fn word(address: u64, length: u64) -> u64 {
         address | length << LENGTH
+    }
+
+    /// Begins with a chunk, unless there was one.
+    fn begin_with(&self, chunk: &'static FirstChunk) {
+        let word = Fresh::word(chunk.0.get().expose_provenance() as u64, CHUNK as u64);
+        // Relaxed: as in `take`. A word with an address is never 0 again, so the chunk is used once.
+        let _ = self
+            .0
+            .compare_exchange(0, word, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// Takes a block of `size` bytes, a power of two, aligned to its size or a page.
