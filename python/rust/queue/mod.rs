@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use umsg::posix;
 
 pub use lease::size;
-pub use open::{WAITING, number};
+pub use open::{EDGES, WAITING, number};
 pub use status::{Attributes, Peeked, Status};
 
 /// A POSIX message queue: the highest priority comes first, and within a priority the oldest message.
@@ -537,7 +537,24 @@ impl Queue {
 
     /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message, and writable while there is
     /// room. The queue closes it.
-    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        status::fileno(self, py)
+    ///
+    /// `edges` says which events a poller with EPOLLET receives: "changes" of the readiness; "messages": also one after each send, and after
+    /// each receive that leaves messages; "all": also one after each send and receive that leaves room. These further events cost every
+    /// process that uses the queue a system call each.
+    #[pyo3(signature = (edges="changes"))]
+    fn fileno(&self, py: Python<'_>, edges: &str) -> PyResult<i32> {
+        let edges = names::choice(py, edges, "edges", &EDGES)?;
+        status::fileno(self, py, edges)
+    }
+
+    /// Returns what a poll without waiting reports: whether there is a message, and whether there is room. Makes no system call.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> queue.readiness()
+    /// (False, True)
+    fn readiness(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
+        self.at_once(py, |queue| queue.readiness())
+            .map(|now| (now.readable, now.writable))
+            .ok_or_else(|| self.closed_error(py))
     }
 }

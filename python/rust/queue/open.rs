@@ -11,7 +11,7 @@ use std::ffi::{OsStr, OsString};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use umsg::posix::{Existing, OnFull, OpenOptions, Waiting};
-use umsg::{Namespace, NamespaceError, posix};
+use umsg::{Edges, Namespace, NamespaceError, posix};
 
 pub const EXISTING: [(&str, Existing); 3] = [
     ("any", Existing::Any),
@@ -22,6 +22,11 @@ pub const ON_FULL: [(&str, OnFull); 3] = [
     ("block", OnFull::Block),
     ("fail", OnFull::Fail),
     ("drop-oldest", OnFull::DropOldest),
+];
+pub const EDGES: [(&str, Edges); 3] = [
+    ("changes", Edges::Changes),
+    ("messages", Edges::Messages),
+    ("all", Edges::All),
 ];
 pub const WAITING: [(&str, Waiting); 3] = [
     ("adaptive", Waiting::Adaptive),

@@ -6,6 +6,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
+use umsg::Edges;
 use umsg::posix::{self, OnFull};
 
 /// The attributes of a queue and its present contents in numbers.
@@ -223,11 +224,11 @@ pub fn status(this: &Queue, py: Python<'_>) -> PyResult<Status> {
     })
 }
 
-pub fn fileno(this: &Queue, py: Python<'_>) -> PyResult<i32> {
+pub fn fileno(this: &Queue, py: Python<'_>, edges: Edges) -> PyResult<i32> {
     let queue = this.shared(py)?;
-    py.detach(|| queue.pollable().map(|descriptor| descriptor.as_raw_fd()))
-        .map_err(|error| match error.raw_os_error() {
-            Some(errno) => PyOSError::new_err((errno, error.to_string())),
-            None => error.into(),
-        })
+    let descriptor = py.detach(|| queue.pollable_with(edges).map(|it| it.as_raw_fd()));
+    descriptor.map_err(|error| match error.raw_os_error() {
+        Some(errno) => PyOSError::new_err((errno, error.to_string())),
+        None => error.into(),
+    })
 }

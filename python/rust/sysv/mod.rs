@@ -10,6 +10,7 @@ use crate::error::{Failure, handle_closed};
 use crate::fast::{Method, add_methods};
 use crate::gil::Guarded;
 use crate::names;
+use crate::queue::EDGES;
 use crate::wait::AfterSignal;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -467,7 +468,24 @@ impl SysVQueue {
 
     /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message, and writable while there is
     /// room. The queue closes it.
-    fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
-        status::fileno(self, py)
+    ///
+    /// `edges` says which events a poller with EPOLLET receives: "changes" of the readiness; "messages": also one after each send, and after
+    /// each receive that leaves messages; "all": also one after each send and receive that leaves room. These further events cost every
+    /// process that uses the queue a system call each.
+    #[pyo3(signature = (edges="changes"))]
+    fn fileno(&self, py: Python<'_>, edges: &str) -> PyResult<i32> {
+        let edges = names::choice(py, edges, "edges", &EDGES)?;
+        status::fileno(self, py, edges)
+    }
+
+    /// Returns what a poll without waiting reports: whether there is a message, and whether there is room. Makes no system call.
+    ///
+    /// >>> queue = umsg.SysVQueue()
+    /// >>> queue.readiness()
+    /// (False, True)
+    fn readiness(&self, py: Python<'_>) -> PyResult<(bool, bool)> {
+        self.at_once(py, |queue| queue.readiness())
+            .map(|now| (now.readable, now.writable))
+            .ok_or_else(|| self.closed_error(py))
     }
 }

@@ -6,6 +6,7 @@ use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::AsRawFd;
+use umsg::Edges;
 use umsg::sysv;
 
 /// The complete status of a System V queue.
@@ -170,11 +171,11 @@ pub fn status(this: &SysVQueue, py: Python<'_>) -> PyResult<SysVStatus> {
     })
 }
 
-pub fn fileno(this: &SysVQueue, py: Python<'_>) -> PyResult<i32> {
+pub fn fileno(this: &SysVQueue, py: Python<'_>, edges: Edges) -> PyResult<i32> {
     let queue = this.shared(py)?;
-    py.detach(|| queue.pollable().map(|descriptor| descriptor.as_raw_fd()))
-        .map_err(|error| match error.raw_os_error() {
-            Some(errno) => PyOSError::new_err((errno, error.to_string())),
-            None => error.into(),
-        })
+    let descriptor = py.detach(|| queue.pollable_with(edges).map(|it| it.as_raw_fd()));
+    descriptor.map_err(|error| match error.raw_os_error() {
+        Some(errno) => PyOSError::new_err((errno, error.to_string())),
+        None => error.into(),
+    })
 }
