@@ -21,6 +21,7 @@ memoryview, array.array, numpy arrays. Every exception is an `umsg.Error`, which
 A handle may be used by several threads, after a fork, and after it was pickled: the process that unpickles it opens the queue again.
 """
 
+from . import _aio
 from ._command import run
 from ._errors import (
     Busy,
@@ -62,6 +63,8 @@ from ._umsg import (
     sysv_queues,
     unlink,
 )
+
+_aio.add_methods()
 
 __all__ = [
     "Attributes",

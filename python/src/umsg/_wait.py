@@ -1,0 +1,303 @@
+"""Tasks that wait for queues, on asyncio's loops and on trio.
+
+A `Watch` belongs to a loop and a side of a queue: receiving or sending. It has a line of waiting tasks. The loop polls the watch's epoll
+descriptor, which reports the edges of the queue's own descriptor. So a message that no task wants causes one event, not an event in each turn
+of the loop.
+
+An event runs the next step of the first task in the line at once, inside the loop's callback. The task takes its message in that step. So a
+cancellation comes before the step, and the message stays in the queue, or after it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import weakref
+from asyncio import AbstractEventLoop, CancelledError
+from collections import deque
+from collections.abc import Callable, Generator, Hashable
+from contextvars import Context
+from typing import Any, TypeVar
+
+from ._errors import Empty, Full
+
+_T = TypeVar("_T")
+
+_WRITING = 1
+
+EVENTS = (select.EPOLLIN | select.EPOLLET, select.EPOLLOUT | select.EPOLLET)
+
+_Key = tuple[int, int, int]
+
+_watches: dict[_Key, weakref.ref[Watch]] = {}
+"""The watches of the process, by the ids of the queue and of the loop, and by the side. The loop holds a watch, and so do its waiting tasks."""
+
+_RETRY = 0.002
+"""Seconds until a task tries again whose call failed although the queue is ready."""
+
+
+class Waiter:
+    """A task in a line. It is what `asyncio` calls a future-like object: the task waits for it as for a future."""
+
+    __slots__ = ("_asyncio_future_blocking", "_callback", "_cancelled", "_context", "_done", "key", "line", "loop")
+
+    def __init__(self, loop: AbstractEventLoop, line: deque[Waiter], key: Hashable) -> None:
+        self.loop = loop
+        self.line = line
+        self.key = key
+        self._asyncio_future_blocking = False
+        self._done = False
+        self._cancelled: CancelledError | None = None
+        self._callback: Callable[[Waiter], object] | None = None
+        self._context: Context | None = None
+
+    def __await__(self) -> Generator[Waiter, None, None]:
+        self._done = False
+        self._asyncio_future_blocking = True
+        yield self
+
+    def wake(self) -> None:
+        """Runs the task's next step. Only a callback of the loop may do so, while no task runs."""
+        callback = self._callback
+        if callback is None or self._done:
+            return
+        self._done = True
+        self._callback = None
+        if self._context is None:
+            callback(self)
+        else:
+            self._context.run(callback, self)
+
+    def cancel(self, msg: object = None) -> bool:
+        if self._done:
+            return False
+        self._done = True
+        self.line.remove(self)  # At once: an event that comes before the task's next step belongs to the others.
+        self._cancelled = CancelledError() if msg is None else CancelledError(msg)
+        if self._callback is not None:
+            self.loop.call_soon(self._callback, self, context=self._context)
+            self._callback = None
+        return True
+
+    def add_done_callback(self, callback: Callable[[Waiter], object], *, context: Context | None = None) -> None:
+        self._callback = callback
+        self._context = context
+
+    def remove_done_callback(self, callback: Callable[[Waiter], object]) -> int:
+        removed = self._callback == callback
+        if removed:
+            self._callback = None
+        return int(removed)
+
+    def get_loop(self) -> AbstractEventLoop:
+        return self.loop
+
+    def done(self) -> bool:
+        return self._done
+
+    def cancelled(self) -> bool:
+        return self._cancelled is not None
+
+    def result(self) -> None:
+        if self._cancelled is not None:
+            raise self._cancelled
+
+    def exception(self) -> None:
+        self.result()
+
+
+class Watch:
+    """The tasks of a loop that wait for messages of a queue, or for room."""
+
+    def __init__(self, queue: Any, loop: AbstractEventLoop, side: int) -> None:
+        self.key = (id(queue), id(loop), side)
+        self.side = side
+        self.queue = weakref.ref(queue, self._queue_died)
+        self.loop = weakref.ref(loop)
+        self.line: deque[Waiter] = deque()
+        # Whether all tasks of the line wait for the same: if one fails, so do the others.
+        self.is_plain = not hasattr(queue, "is_removed")
+        # Whether a poll without waiting tells that a task may succeed which has just failed. A ring has no such poll, and needs none.
+        self.is_leveled = self.is_plain and hasattr(queue, "readiness")
+        # A queue may let no sender wait.
+        self.lets_wait = side != _WRITING or not self.is_leveled or queue.status().on_full != "fail"
+        # The tasks of a System V queue want different types, and room for different lengths: each message may be the one.
+        descriptor = queue.fileno() if self.is_plain else queue.fileno("all")
+        self.epoll = select.epoll()
+        self.epoll.register(descriptor, EVENTS[side])
+        self.is_polled = False
+        self.is_retrying = False
+        self.is_shut = False
+
+    def _queue_died(self, _: object) -> None:
+        # At any moment, even within a call of the loop: the loop ends the watch later.
+        self.forget()
+        self._end_later()
+
+    def remember(self) -> None:
+        key = self.key
+
+        def forget(died: object) -> None:
+            if _watches.get(key) is died:
+                del _watches[key]
+
+        _watches[key] = weakref.ref(self, forget)
+
+    def forget(self) -> None:
+        if find_by(self.key) is self:
+            del _watches[self.key]
+
+    def is_crowded(self, key: Hashable) -> bool:
+        """Returns whether a task waits that has to come first."""
+        line = self.line
+        return bool(line) and (self.is_plain or any(waiter.key == key for waiter in line))
+
+    def may_try(self, queue: Any, key: Hashable) -> bool:
+        """Returns whether a new call may succeed at once. An exception of a call that can't would cost more."""
+        if self.is_crowded(key):
+            return False
+        return not self.is_leveled or not self.lets_wait or bool(queue.readiness()[self.side])
+
+    def poll(self, loop: AbstractEventLoop) -> None:
+        """Lets the loop poll the queue. The events that have come meanwhile are still there."""
+        if not self.is_polled:
+            loop.add_reader(self.epoll.fileno(), self._ready)
+            self.is_polled = True
+
+    def _ready(self) -> None:
+        loop = self.loop()
+        assert loop is not None  # It runs this callback.
+        if not self.line:
+            loop.remove_reader(self.epoll.fileno())
+            self.is_polled = False
+        elif self.epoll.poll(0, 1):
+            self.serve(loop)
+
+    def serve(self, loop: AbstractEventLoop) -> None:
+        """Lets the tasks of the line try, in their order. If they wait for the same, the first that fails ends the round."""
+        line = self.line
+        try:
+            for waiter in tuple(line):
+                waiter.wake()
+                if self.is_plain and line and line[0] is waiter:
+                    return
+        except BaseException:  # An exit from the program; a loop that goes on must still serve the rest.
+            loop.call_soon(self.serve, loop)
+            raise
+        if self.is_plain and line and not self.is_shut:
+            loop.call_soon(self.serve, loop)
+
+    def retry(self, loop: AbstractEventLoop) -> None:
+        """Lets a task that has just failed try again, if no event will report that it may succeed.
+
+        A call also fails while another process is stopped within a call. And while all messages of a full queue are leased, its descriptor is
+        writable although there is no room: the end of a lease then brings no event.
+        """
+        queue = self.queue()
+        if self.is_retrying or not self.is_leveled or queue is None or queue.closed:
+            return
+        if queue.readiness()[self.side] or self.side == _WRITING and not queue.attributes().messages:
+            self.is_retrying = True
+            loop.call_later(_RETRY, self._retry, loop)
+
+    def _retry(self, loop: AbstractEventLoop) -> None:
+        self.is_retrying = False
+        self.serve(loop)
+
+    def _end_later(self) -> None:
+        loop = self.loop()
+        try:
+            if loop is not None:
+                loop.call_soon_threadsafe(self.end, loop)
+        except RuntimeError:  # The loop is closed: it polls nothing.
+            self.epoll.close()
+
+    def end(self, loop: AbstractEventLoop) -> None:
+        """Ends the polling, and lets all tasks try: they find the queue closed."""
+        if self.is_shut:
+            return
+        self.is_shut = True
+        if self.is_polled:
+            loop.remove_reader(self.epoll.fileno())
+        self.epoll.close()
+        for waiter in self.line:
+            loop.call_soon(waiter.wake)
+
+
+def shut(watch: Watch) -> None:
+    """Ends a watch, on any thread."""
+    watch.forget()
+    loop = watch.loop()
+    if loop is not None and asyncio._get_running_loop() is loop:
+        watch.end(loop)
+    else:
+        watch._end_later()
+
+
+def shut_all(queue: object) -> None:
+    """Ends the watches of a queue."""
+    for key in list(_watches):
+        watch = find_by(key) if key[0] == id(queue) else None
+        if watch is not None:
+            shut(watch)
+
+
+def find_by(key: _Key) -> Watch | None:
+    found = _watches.get(key)
+    return None if found is None else found()
+
+
+def find(queue: object, loop: AbstractEventLoop, side: int) -> Watch | None:
+    found = _watches.get((id(queue), id(loop), side))
+    return None if found is None else found()
+
+
+def _watch(queue: Any, loop: AbstractEventLoop, side: int) -> Watch:
+    found = find(queue, loop, side)
+    if found is None:
+        found = Watch(queue, loop, side)
+        found.remember()
+        if queue.closed:  # By another thread, which has not seen the watch.
+            shut(found)
+    return found
+
+
+async def until(
+    queue: Any, loop: AbstractEventLoop, side: int, key: Hashable, attempt: Callable[[], _T], in_turn: bool = False
+) -> _T:
+    """Waits in line, and repeats an attempt whenever the queue may be ready for it, until it gives a result.
+
+    The caller has found the queue not ready. If that has changed since, the watch has an event: a new watch reports the present readiness.
+    With `in_turn` the queue may be ready, and the task only lets others run: it keeps its place in line meanwhile.
+    """
+    watch = _watch(queue, loop, side)
+    if not watch.lets_wait:
+        return attempt()
+    line = watch.line
+    waiter = Waiter(loop, line, key)
+    line.append(waiter)
+    if in_turn:
+        loop.call_soon(watch.serve, loop)
+    try:
+        while True:
+            if not watch.is_shut:
+                watch.poll(loop)
+                if line[0] is waiter:
+                    watch.retry(loop)
+            await waiter
+            try:
+                return attempt()
+            except (Empty, Full):
+                pass
+    finally:
+        if not waiter.cancelled():
+            line.remove(waiter)
+
+
+def _after_fork() -> None:
+    """Forgets the watches in a child: they belong to loops of the parent, which share their descriptors."""
+    _watches.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
