@@ -8,12 +8,16 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// The tools of PyPI, with versions: the build, the tests, and the check of the stubs.
-const TOOLS: [&str; 4] = [
+/// The tools of PyPI, with versions: the build, the tests, the check of the stubs, and the packages that umsg works with.
+const TOOLS: [&str; 8] = [
     "maturin==1.16.0",
     "pytest==9.2.0",
     "hypothesis==6.170.17",
     "mypy==2.4.1",
+    "numpy==2.4.6",
+    "uvloop==0.23.0",
+    "anyio==4.16.0",
+    "trio==0.35.0",
 ];
 
 /// The newest of these tools that run on Python 3.9.
