@@ -2,8 +2,10 @@
 
 mod support;
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::task::Poll;
 use std::time::Duration;
 use support::child::{Child, Exit};
 use support::place::Place;
@@ -149,6 +151,61 @@ fn a_future_that_is_dropped_loses_no_message_and_sends_none() {
         }
         assert_eq!(queue.receive_vec().await.unwrap().data, b"first");
         assert_eq!(queue.get_ref().attributes().messages, 0);
+    });
+}
+
+/// Polls a future once. Returns whether it waits.
+async fn waits<F: Future>(mut future: Pin<&mut F>) -> bool {
+    let poll = std::future::poll_fn(|context| Poll::Ready(future.as_mut().poll(context)));
+    poll.await.is_pending()
+}
+
+#[test]
+fn a_task_that_sends_gets_the_room_of_a_leased_message() {
+    // While the only message is leased, there are neither messages nor room.
+    let (place, queue) = Place::new().with_queue("/q", 1, 8);
+    let other = place.open("/q");
+    one_thread().block_on(async {
+        let queue = posix::Queue::new(queue).unwrap();
+        for _ in 0..20 {
+            other.try_send(b"first", 0).unwrap();
+            let lease = other.try_receive_lease().unwrap();
+            let brief = Duration::from_millis(1);
+            let in_vain = timeout(brief, queue.send(b"never", 0)).await;
+            assert!(in_vain.is_err(), "the task has found no room");
+            let mut sending = pin!(queue.send(b"second", 0));
+            assert!(waits(sending.as_mut()).await);
+            lease.acknowledge().unwrap();
+            let sent = timeout(STUCK, sending).await;
+            sent.expect("the task learns of the room").unwrap();
+            assert_eq!(other.try_receive(&mut [0; 8]).unwrap().len, 6);
+        }
+    });
+}
+
+#[test]
+fn a_task_that_sends_gets_the_room_of_a_leased_message_of_a_system_v_queue() {
+    let (place, queue) = Place::new().with_sysv_queue(7);
+    let other = place.open_sysv(7);
+    let all = vec![0; other.status().unwrap().entry.qbytes as usize];
+    let halves = all.split_at(all.len() / 2);
+    one_thread().block_on(async {
+        let queue = sysv::Queue::new(queue).unwrap();
+        for _ in 0..20 {
+            other.try_send(1, halves.0).unwrap();
+            other.try_send(1, halves.1).unwrap();
+            let lease = || other.try_receive_lease(Want::Any).unwrap();
+            let leases = [lease(), lease()];
+            let brief = Duration::from_millis(1);
+            let in_vain = timeout(brief, queue.send(1, b"never")).await;
+            assert!(in_vain.is_err(), "the task has found no room");
+            let mut sending = pin!(queue.send(1, b"second"));
+            assert!(waits(sending.as_mut()).await);
+            leases.map(|lease| lease.acknowledge().unwrap());
+            let sent = timeout(STUCK, sending).await;
+            sent.expect("the task learns of the room").unwrap();
+            assert_eq!(other.try_receive(Want::Any, &mut [0; 8]).unwrap().len, 6);
+        }
     });
 }
 

@@ -3,12 +3,15 @@
 
 mod support;
 
+use rustix::event::epoll::EventFlags;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 use support::child::{Child, Exit};
+use support::events::Epoll;
 use support::place::Place;
-use support::turn;
+use support::{turn, wait_until};
 use umsg::Edges;
 use umsg::posix::Queue;
 use umsg::sysv::{self, Change, Want};
@@ -143,6 +146,70 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     while queue.try_send(b"m", 0).is_ok() {}
     assert_eq!(polled(descriptor), (true, false), "{says}");
     exit == Exit::Signal(libc::SIGKILL)
+}
+
+/// A way between two processes: each signs once.
+struct Signs([(OwnedFd, OwnedFd); 2]);
+
+impl Signs {
+    fn new() -> Signs {
+        Signs([(); 2].map(|()| rustix::pipe::pipe().unwrap()))
+    }
+
+    fn give(&self, way: usize) {
+        rustix::io::write(&self.0[way].1, b".").unwrap();
+    }
+
+    fn take(&self, way: usize) {
+        assert_eq!(rustix::io::read(&self.0[way].0, &mut [0; 1]).unwrap(), 1);
+    }
+}
+
+/// The process that holds all messages of a full queue is killed while it ends one of its leases. Returns whether it died.
+fn dies_making_room(point: &str, nth: u32) -> bool {
+    let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
+    while queue.try_send(b"m", 0).is_ok() {}
+    let signs = Signs::new();
+    let mut holder = Child::run(|| {
+        let queue = place.open("/q");
+        let [first, _second] = [(); 2].map(|()| queue.try_receive_lease().unwrap());
+        signs.give(0);
+        signs.take(1);
+        crash::arm(point, nth);
+        first.acknowledge().unwrap();
+        0
+    });
+    signs.take(0);
+    let set = Epoll::new(queue.pollable().unwrap(), EventFlags::OUT | EventFlags::ET);
+    while set.told().is_some() {}
+    assert!(queue.try_send(b"x", 0).is_err(), "all messages are held");
+    signs.give(1);
+    let exit = holder.wait(Duration::from_secs(10));
+    let is_back = || queue.status().attributes.leased == 0;
+    assert!(wait_until(Duration::from_secs(10), is_back), "{point}");
+    let has_room = queue.attributes().messages < DEPTH as usize;
+    let told = set.told();
+    assert!(
+        told.is_some() || !has_room,
+        "{point}: room without an event"
+    );
+    exit == Some(Exit::Signal(libc::SIGKILL))
+}
+
+#[test]
+fn a_holder_of_all_messages_that_is_killed_leaves_no_room_without_an_event() {
+    let _turn = turn();
+    let points = [
+        "BELL_BEGUN",
+        "BELL_RUNG",
+        "BELL_FORETOLD",
+        "BELL_SETTLED",
+        "LEASE_ENDED",
+    ];
+    for point in points {
+        let kills = (1..=2).filter(|nth| dies_making_room(point, *nth)).count();
+        assert!(kills > 0, "{point}");
+    }
 }
 
 #[test]

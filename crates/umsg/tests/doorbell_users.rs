@@ -242,6 +242,67 @@ fn a_poller_is_shown_at_once_what_it_does_itself_though_the_doorbell_is_another_
 }
 
 #[test]
+fn a_poller_learns_of_room_that_another_user_makes_while_all_messages_are_leased() {
+    for (mode, poller, other) in [
+        (0o600, 0, OWNER),
+        (0o666, POLLER, OWNER),
+        (0o666, OWNER, POLLER),
+    ] {
+        let Some(place) = Everybodys::new() else {
+            return;
+        };
+        place.make(OWNER, "/q", mode);
+        let (polls, held, in_vain) = (Signs::new(), Signs::new(), Signs::new());
+        // The doorbell is the owner's.
+        let owners = start_as(OWNER, || {
+            let queue = place.open("/q", mode);
+            queue.pollable().unwrap();
+            polls.give();
+            loop {
+                std::thread::park();
+            }
+        });
+        polls.await_one();
+        let mut poller = start_as(poller, || {
+            let queue = place.open("/q", mode);
+            let set = Epoll::new(queue.pollable().unwrap(), EventFlags::OUT | EventFlags::ET);
+            polls.give();
+            for _ in 0..3 {
+                held.await_one();
+                // The helper may be late.
+                while set.told_within(Duration::from_millis(50)).is_some() {}
+                assert!(queue.try_send(b"x", 0).is_err());
+                in_vain.give();
+                while queue.try_send(b"x", 0).is_err() {
+                    let told = set.told_within(Duration::from_secs(10));
+                    assert_eq!(told, Some(EventFlags::OUT));
+                }
+            }
+            0
+        });
+        polls.await_one();
+        let mut other = start_as(other, || {
+            let queue = place.open("/q", mode);
+            queue.try_send(b"m", 0).unwrap();
+            let _first = queue.try_receive_lease().unwrap();
+            for step in 0..3 {
+                if step == 0 {
+                    queue.try_send(b"m", 0).unwrap();
+                }
+                let lease = queue.receive_lease().unwrap();
+                held.give();
+                in_vain.await_one();
+                lease.acknowledge().unwrap();
+            }
+            0
+        });
+        other.expect(Exit::Code(0), "the other user");
+        poller.expect(Exit::Code(0), "the poller");
+        drop(owners);
+    }
+}
+
+#[test]
 fn pollers_of_several_users_are_all_notified_of_messages_and_of_room() {
     let Some(place) = Everybodys::new() else {
         return;

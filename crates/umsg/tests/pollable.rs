@@ -138,6 +138,62 @@ fn what_becomes_possible_is_an_edge_and_nothing_else_is_reported_unasked() {
     );
 }
 
+/// A process that holds a reservation until it is killed.
+fn hold_room(place: &Place) -> Child {
+    let (ready, is_ready) = rustix::pipe::pipe().unwrap();
+    let holder = Child::run(|| {
+        let queue = place.open("/q");
+        let _room = queue.try_reserve(1).unwrap();
+        rustix::io::write(&is_ready, b".").unwrap();
+        loop {
+            std::thread::park();
+        }
+    });
+    rustix::io::read(&ready, &mut [0; 1]).unwrap();
+    holder
+}
+
+#[test]
+fn room_that_comes_to_a_queue_whose_messages_are_all_held_is_an_edge() {
+    let (place, queue) = Place::new().with_queue("/q", 2, SIZE as u32);
+    // Later leases do not ask pollers to look.
+    queue.try_send(b"m", 0).unwrap();
+    let early = queue.try_receive_lease().unwrap();
+    let set = Epoll::new(queue.pollable().unwrap(), EventFlags::OUT | EventFlags::ET);
+    early.acknowledge().unwrap();
+    let expect_none = |what: &str| {
+        // The descriptor shows room that does not exist.
+        while set.told().is_some() {}
+        assert!(queue.try_send(b"x", 0).is_err(), "{what}");
+    };
+    let expect_room = |what: &str| {
+        let told = set.told_within(Duration::from_secs(10));
+        assert_eq!(told, Some(EventFlags::OUT), "{what}");
+        queue.try_send(b"x", 0).expect(what);
+    };
+    let other = place.open("/q");
+    let lease = || other.try_receive_lease().unwrap();
+    while other.try_send(b"m", 0).is_ok() {}
+    let [first, second] = [lease(), lease()];
+    expect_none("two leases");
+    first.acknowledge().unwrap();
+    expect_room("an acknowledgement");
+    let third = lease();
+    expect_none("two leases again");
+    drop((second, third));
+    while queue.try_receive(&mut [0; SIZE]).is_ok() {}
+    let [first, _second] = [(); 2].map(|()| other.try_reserve(1).unwrap());
+    expect_none("two reservations");
+    drop(first);
+    expect_room("a reservation that is dropped");
+    queue.try_receive(&mut [0; SIZE]).unwrap();
+    let mut holder = hold_room(&place);
+    expect_none("a reservation of another process");
+    holder.signal(libc::SIGKILL);
+    holder.expect(Exit::Signal(libc::SIGKILL), "the holder");
+    expect_room("the death of a holder");
+}
+
 #[test]
 fn a_message_for_a_blocked_receiver_is_never_shown() {
     let (_place, queue) = Place::new().with_queue("/q", 4, SIZE as u32);

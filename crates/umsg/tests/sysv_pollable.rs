@@ -56,6 +56,28 @@ fn a_system_v_queue_shows_messages_and_bytes_of_room() {
 }
 
 #[test]
+fn room_that_comes_to_a_system_v_queue_whose_messages_are_all_leased_is_an_edge() {
+    let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
+    // Later leases do not ask pollers to look.
+    queue.try_send(1, b"m").unwrap();
+    let early = queue.try_receive_lease(Want::Any).unwrap();
+    let set = Epoll::new(queue.pollable().unwrap(), EventFlags::OUT | EventFlags::ET);
+    early.acknowledge().unwrap();
+    let other = place.open_sysv(KEY);
+    let half = vec![0; other.status().unwrap().entry.qbytes as usize / 2];
+    let [first, _second] = [1, 2].map(|mtype| {
+        other.try_send(mtype, &half).unwrap();
+        other.try_receive_lease(Want::Exactly(mtype)).unwrap()
+    });
+    // The descriptor shows room that does not exist.
+    while set.told().is_some() {}
+    assert!(queue.try_send(1, b"x").is_err());
+    first.acknowledge().unwrap();
+    assert_eq!(set.told(), Some(EventFlags::OUT));
+    queue.try_send(1, b"x").unwrap();
+}
+
+#[test]
 fn a_poller_of_a_system_v_queue_learns_that_it_was_removed() {
     let (place, queue) = Place::in_turn().with_sysv_queue(KEY);
     let set = Epoll::new(

@@ -191,13 +191,12 @@ class Watch:
     def retry(self, loop: AbstractEventLoop) -> None:
         """Lets a task that has just failed try again, if no event will report that it may succeed.
 
-        A call also fails while another process is stopped within a call. And while all messages of a full queue are leased, its descriptor is
-        writable although there is no room: the end of a lease then brings no event.
+        A call also fails while another process is stopped within a call.
         """
         queue = self.queue()
         if self.is_retrying or not self.is_leveled or queue is None or queue.closed:
             return
-        if queue.readiness()[self.side] or self.side == _WRITING and not queue.attributes().messages:
+        if queue.readiness()[self.side]:
             self.is_retrying = True
             loop.call_later(_RETRY, self._retry, loop)
 

@@ -9,6 +9,8 @@
 //! | one to three packets | IN and OUT | there are messages, and room |
 //! | four packets, all that fits | IN | there is no room |
 //!
+//! A queue with neither messages nor room shows room. When room comes to it, all pollers are woken.
+//!
 //! A thread that changes the queue also changes the FIFO, under the queue's lock. It does so only while the segment says that a process polls. The
 //! FIFO shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed in between, a poller wakes up for
 //! nothing, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock.

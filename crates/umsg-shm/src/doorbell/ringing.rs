@@ -21,6 +21,9 @@ use crate::model::doorbell::{Feed, PollFifo};
 /// The readable and writable bits of a level.
 const IN: u32 = 1;
 const OUT: u32 = 2;
+/// Flag beside OUT, also of [`Words::shown`] and [`Words::heard`]: there are neither messages nor room. A FIFO shows this level as room. So a
+/// poller finds none, and room that comes later needs an event of its own.
+const NEITHER: u32 = 32;
 
 /// Mask of [`Words::shown`]: the number of packets in the FIFO, at most [`FULL`].
 const PACKETS: u32 = 7;
@@ -65,6 +68,19 @@ impl Level {
             (true, false) => IN,
             (false, _) => OUT,
         }
+    }
+
+    /// Returns [`NEITHER`] if there are neither messages nor room.
+    fn neither(self) -> u32 {
+        match (self.messages, self.room) {
+            (0, 0) => NEITHER,
+            _ => 0,
+        }
+    }
+
+    /// Returns whether room comes to a queue that had neither messages nor room when these flags were set.
+    fn brings_room_to(self, flags: u32) -> bool {
+        flags & NEITHER != 0 && self.room != 0
     }
 
     pub(crate) fn readiness(self) -> Readiness {
@@ -180,7 +196,9 @@ impl Ringer<'_> {
         self.doorbell.note_progress();
         let heard = self.words.heard.get();
         if self.watched.get() & PRIVATE != 0
-            && (heard & EDGES != 0 || (now.bits() | then.bits()) & !heard != 0)
+            && (heard & EDGES != 0
+                || (now.bits() | then.bits()) & !heard != 0
+                || then.brings_room_to(heard))
         {
             self.call(PRIVATE);
         }
@@ -196,15 +214,18 @@ impl Ringer<'_> {
         let held = held(shown);
         let bits = shows(held) | now.bits() | then.bits();
         let comes = then.messages > now.messages;
-        if bits == shows(held) && !(comes && self.reports_edges(then)) {
+        let is_told = !(then.brings_room_to(shown) || comes && self.reports_edges(then));
+        if bits == shows(held) && is_told {
             return;
         }
         self.words.shown.set(shown | BUSY);
         crash_point!(BELL_BEGUN);
-        let Some(to) = self.ring(held, bits, then) else {
+        let Some(to) = self.ring(shown, bits, then) else {
             return self.words.shown.set(shown);
         };
-        self.words.shown.set(to | BUSY);
+        // Until the room of this operation, if it brings any, is told.
+        let kept = if then.room == 0 { shown & NEITHER } else { 0 };
+        self.words.shown.set(to | kept | BUSY);
         crash_point!(BELL_FORETOLD);
     }
 
@@ -216,11 +237,14 @@ impl Ringer<'_> {
     pub(crate) fn settle(&self, receiving: ReceiverHeld<'_>, now: Level) {
         if self.watched.get() & PRIVATE != 0 {
             let heard = self.words.heard.get();
-            if heard & (IN | OUT) != now.bits() {
+            let is_shown = heard & (IN | OUT) == now.bits() && !now.brings_room_to(heard);
+            if is_shown {
+                self.words.heard.set(heard & !NEITHER | now.neither());
+            } else {
                 self.call(PRIVATE);
             }
             #[cfg(not(loom))]
-            if heard & (EDGES | IN | OUT) != now.bits() {
+            if !is_shown || heard & EDGES != 0 {
                 self.show_own(receiving, now);
             }
         }
@@ -230,20 +254,24 @@ impl Ringer<'_> {
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         let (held, bits) = (held(shown), now.bits());
-        let is_right = shows(held) == bits && !self.reports_edges(now);
-        if is_right && shown & BUSY == 0 {
+        let is_right =
+            shows(held) == bits && !self.reports_edges(now) && !now.brings_room_to(shown);
+        if is_right && shown & (BUSY | NEITHER) == now.neither() {
             return;
         }
         let (mut to, unknown) = (held, shown & UNKNOWN);
         if !is_right {
             self.words.shown.set(shown | BUSY);
-            match self.ring(held, bits, now) {
+            match self.ring(shown, bits, now) {
                 Some(rung) => to = rung,
                 // The FIFO keeps its level: the next operation of a process that can ring corrects it.
-                None => return self.words.shown.set(held | unknown),
+                None => {
+                    let neither = shown & NEITHER | now.neither();
+                    return self.words.shown.set(held | unknown | neither);
+                }
             }
         }
-        self.words.shown.set(to | unknown);
+        self.words.shown.set(to | unknown | now.neither());
         crash_point!(BELL_SETTLED);
     }
 
@@ -258,7 +286,7 @@ impl Ringer<'_> {
         self.hold(now, true);
     }
 
-    /// Makes the FIFO show the present level, and wakes all pollers if `nudge` is set.
+    /// Makes the FIFO show the present level, and wakes all pollers if `nudge` is set, or if they don't learn of room otherwise.
     fn hold(&self, now: Level, nudge: bool) {
         if self.watched.get() & PRIVATE != 0 {
             self.call(PRIVATE);
@@ -274,11 +302,11 @@ impl Ringer<'_> {
             return self.call_for_help();
         };
         fifo.hold(to);
-        if nudge {
+        if nudge || now.brings_room_to(shown) {
             fifo.nudge();
         }
         self.words.told.set(now.word());
-        self.words.shown.set(to);
+        self.words.shown.set(to | now.neither());
     }
 
     /// Makes the FIFO show these bits, and wakes all pollers, without the queue's lock. It changes nothing in the segment, so that a process that is
@@ -308,13 +336,14 @@ impl Ringer<'_> {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    /// Makes a FIFO with `from` packets show `bits`, with an event for pollers that want every edge. Returns the new number of packets; None if this
-    /// process can't ring.
-    fn ring(&self, from: u32, bits: u32, level: Level) -> Option<u32> {
+    /// Makes the FIFO show `bits`, with an event for pollers that want every edge, and for room that pollers don't learn of otherwise. `shown` is
+    /// the word of that name. Returns the new number of packets; None if this process can't ring.
+    fn ring(&self, shown: u32, bits: u32, level: Level) -> Option<u32> {
         let Some(fifo) = self.fifo() else {
             self.call_for_help();
             return None;
         };
+        let from = held(shown);
         let mut to = packets(bits, from);
         let tells = self.reports_edges(level);
         let wanted = if tells {
@@ -332,7 +361,7 @@ impl Ringer<'_> {
             to = beside(from);
         }
         self.words.rung_on.set(cpu::current() as u32 + 1);
-        fifo.change(from, to, wanted & !told != 0);
+        fifo.change(from, to, wanted & !told != 0 || level.brings_room_to(shown));
         self.words.rung_on.set(0);
         crash_point!(BELL_RUNG);
         if tells {
@@ -452,7 +481,7 @@ impl Ringer<'_> {
             && !fifo.shows(to)
         {
             fifo.hold(to);
-            self.words.shown.set(to);
+            self.words.shown.set(to | now.neither());
         }
     }
 
@@ -484,35 +513,54 @@ impl Ringer<'_> {
     pub(crate) fn begin(&self, name: u64, wanted: u32, now: Level) {
         self.words.name.set(name);
         crash_point!(BELL_NAMED);
-        self.watched.set(self.watched.get() | LEVELS | wanted);
+        let watched = self.watched.get();
+        self.watched.set(watched | LEVELS | wanted);
         crash_point!(BELL_WATCHED);
-        // Other processes may already poll: an unchanged level must not be an edge for them.
-        self.hold(now, self.words.shown.get() & BUSY != 0);
+        // Other processes may already poll: an unchanged level must not be an edge for them, unless a process has called for help and later
+        // operations have passed unseen.
+        self.hold(
+            now,
+            self.words.shown.get() & BUSY != 0 || watched & LEVELS == 0,
+        );
     }
 
-    /// Shows the level in a helper's FIFO, and requests a call when it changes. Returns the number on which the helper sleeps.
-    pub(crate) fn hear(&self, _: ReceiverHeld<'_>, feed: &Feed, now: Level) -> u32 {
+    /// Shows the level in a helper's FIFO, and requests a call when it changes. Returns the number on which the helper sleeps. `is_called` says that
+    /// it was called: operations since the call have passed unseen, and may have left neither messages nor room for a while.
+    pub(crate) fn hear(
+        &self,
+        _: ReceiverHeld<'_>,
+        feed: &Feed,
+        now: Level,
+        is_called: bool,
+    ) -> u32 {
         let is_shared = feed.name != 0 && feed.name == self.words.name.get();
-        let to = packets(now.bits(), held(self.words.shown.get()));
+        let (watched, shown) = (self.watched.get(), self.words.shown.get());
+        let heard = self.words.heard.get();
+        let to = packets(now.bits(), held(shown));
+        let brings_room = match is_shared {
+            true => now.brings_room_to(shown) || is_called && watched & LEVELS == 0,
+            // Another helper may have set the flag again before.
+            false => now.brings_room_to(heard) || is_called,
+        };
         // An unchanged level must not be an edge for processes that already poll.
         let is_edge = !is_shared || self.words.told.get() != now.word();
         if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(to);
-            if feed.wants_edges() && is_edge {
+            if feed.wants_edges() && is_edge || brings_room && now.room != 0 {
                 fifo.nudge();
             }
         }
-        let watched = self.watched.get();
         if is_shared {
             self.words.told.set(now.word());
-            self.words.shown.set(to);
+            self.words.shown.set(to | now.neither());
             self.watched.set(watched | LEVELS | HELPED | feed.wanted);
         } else {
-            let heard = self.words.heard.get();
             let others = if watched & PRIVATE != 0 { EDGES } else { 0 };
             let edges = if feed.wants_edges() { EDGES } else { 0 };
             let kept = heard & (FOREIGN | others);
-            self.words.heard.set(kept | edges | now.bits());
+            self.words
+                .heard
+                .set(kept | edges | now.bits() | now.neither());
             self.watched.set(watched | PRIVATE);
         }
         // Relaxed: changes only under the lock.
@@ -543,7 +591,7 @@ impl Ringer<'_> {
             self.doorbell.need_help();
         }
         self.doorbell
-            .feed_first(wanted, |feed| self.hear(receiving, feed, now));
+            .feed_first(wanted, |feed| self.hear(receiving, feed, now, false));
         self.doorbell.has_asked(wanted);
         if !needs_time {
             self.doorbell.note_lack_of_helper();
@@ -554,7 +602,7 @@ impl Ringer<'_> {
     /// Shows the level in this process's private FIFO, if it has one, at the end of its own operation.
     fn show_own(&self, receiving: ReceiverHeld<'_>, now: Level) {
         if let Some(feed) = self.doorbell.private_feed() {
-            let _ = self.hear(receiving, &feed, now);
+            let _ = self.hear(receiving, &feed, now, false);
         }
     }
 

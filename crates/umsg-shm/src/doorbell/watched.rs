@@ -256,7 +256,8 @@ mod polled {
         fn hear(&self, feed: &Feed) -> Option<u32> {
             let deadline = Deadline::Monotonic(clock::monotonic() + helper::PATIENCE);
             let heard = self.change_watch(thread::current(), deadline, |receiving| {
-                self.ringer().hear(receiving, feed, self.level(receiving))
+                self.ringer()
+                    .hear(receiving, feed, self.level(receiving), true)
             });
             match heard {
                 // The queue is removed or corrupted: a poller has to find out.

@@ -12,6 +12,8 @@ pub struct Doorbell {
     packets: AtomicU32,
     /// The number of times that a poller was woken.
     nudges: Plain,
+    /// The number of times that it was full, and is not any more.
+    emptied: Plain,
     /// True if no process polls any more, and operations check for that.
     left: Plain,
     /// True if it was swept away.
@@ -97,6 +99,12 @@ impl Doorbell {
         self.nudges.load(Relaxed)
     }
 
+    /// Returns the number of events that a poller of room has got with EPOLLET.
+    pub fn room_events(&self) -> u32 {
+        self.packets.fetch_add(0, Ordering::AcqRel);
+        self.nudges() + self.emptied.load(Relaxed)
+    }
+
     /// Sets whether a process polls without a helper that keeps the time.
     pub fn set_lack_of_helpers(&self, lacks: bool) {
         self.lacks_helpers.store(lacks, Relaxed);
@@ -153,6 +161,7 @@ impl PollFifo<'_> {
             .packets
             .fetch_add(to.wrapping_sub(from), Ordering::AcqRel);
         assert_eq!(held, from, "the FIFO does not hold what is said of it");
+        self.note_room(from, to);
         if loudly {
             self.nudge();
         }
@@ -171,6 +180,13 @@ impl PollFifo<'_> {
     }
 
     pub fn hold(&self, packets: u32) {
-        self.0.packets.swap(packets, Ordering::AcqRel);
+        let before = self.0.packets.swap(packets, Ordering::AcqRel);
+        self.note_room(before, packets);
+    }
+
+    fn note_room(&self, from: u32, to: u32) {
+        if from == FULL && to != FULL {
+            self.0.emptied.fetch_add(1, Relaxed);
+        }
     }
 }

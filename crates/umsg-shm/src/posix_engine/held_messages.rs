@@ -95,14 +95,13 @@ impl Engine {
     }
 
     /// Frees the slot of an ended lease or reservation, and serves waiters: senders get the room, receivers get the
-    /// messages of those senders.
+    /// messages of those senders. The caller has shown pollers the room before it ended the record.
     pub(super) fn free_held(
         &self,
         receiving: ReceiverHeld<'_>,
         slot: u32,
         wakes: &mut DeferredWakes,
     ) {
-        self.foretell_doorbell(receiving, 0, 1);
         self.free_slot(receiving, slot);
         self.settle_freed(receiving, wakes);
     }
@@ -164,8 +163,8 @@ impl Engine {
             }
             let slot = record.slot.get();
             self.segment().cell(slot)?;
-            self.release_record(receiving, index, record)?;
             self.foretell_doorbell(receiving, 0, 1);
+            self.release_record(receiving, index, record)?;
             self.free_slot(receiving, slot);
             has_freed = true;
             Ok(())

@@ -8,6 +8,7 @@ use super::receive::Found;
 use super::wait::{Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
+use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::{self, LeaseRecord, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
@@ -104,6 +105,7 @@ impl Engine {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             let slot = record.slot.get();
             let cell = engine.segment().cell(slot)?;
+            engine.foretell_doorbell(receiving, 0, 1);
             engine.release_record(receiving, handle.index, record)?;
             crash_point!(LEASE_ENDED);
             // A repair may have stored a count of returns there while the lease was being returned.

@@ -232,6 +232,7 @@ impl Engine {
             };
             let slot = record.slot.get();
             self.segment().cell(slot)?;
+            self.foretell_doorbell(receiving, 0, 1);
             self.release_record(receiving, handle.index, record)?;
             crash_point!(CANCEL_ENDED);
             self.free_held(receiving, slot, wakes);

@@ -276,6 +276,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let slot = record.slot.get();
         let cell = self.segment().cell(slot)?;
+        self.foretell_doorbell(receiving, 0, 1);
         self.release_record(receiving, index, record)?;
         crash_point!(DEPART_ENDED);
         cell.forget();

@@ -210,7 +210,8 @@ impl Engine {
     pub(crate) fn hear(&self, me: &Thread, feed: &Feed) -> Result<u32, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
             let level = self.level(both.receiver());
-            self.ringer().hear(both.receiver(), feed, level)
+            let is_called = true;
+            self.ringer().hear(both.receiver(), feed, level, is_called)
         })
     }
 

@@ -15,7 +15,8 @@ impl Queue {
     /// only for polling and for passing on. Send and receive through the queue.
     ///
     /// The descriptor shows messages and room as Linux does for its own queues, with one exception. If all messages are
-    /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, although a send would wait.
+    /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, although a send would wait. A poller of
+    /// edges (EPOLLET) gets an event when there is room again.
     ///
     /// Where processes of another user may use the queue, a thread of the library passes their changes on to this process's
     /// pollers.

@@ -53,11 +53,16 @@ impl Epoll {
 
     /// Returns the present events; `None` if there are none.
     pub fn told(&self) -> Option<EventFlags> {
+        self.told_within(Duration::ZERO)
+    }
+
+    /// Returns the first events within this time; `None` if there are none.
+    pub fn told_within(&self, time: Duration) -> Option<EventFlags> {
         let mut events = Vec::with_capacity(4);
         epoll::wait(
             &self.0,
             rustix::buffer::spare_capacity(&mut events),
-            Some(&Timespec::default()),
+            Some(&Timespec::try_from(time).unwrap()),
         )
         .unwrap();
         assert!(events.len() <= 1);

@@ -9,6 +9,8 @@
 //! | a possible operation is shown after it became possible | a death in between leaves a message, or room, that is not shown |
 //! | a poller of every edge learns of a message after it is sent | a death in between leaves a message that was not reported |
 //! | a receiver does not wait for a sender that is ringing | a message that was shown can't be received |
+//! | room is no event if neither messages nor room came before | a poller of edges waits beside room |
+//! | that event comes after the room | a death in between leaves room without an event |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
 use super::subject::{Deaths, Subject};
@@ -18,7 +20,7 @@ use crate::doorbell::{LEVELS, MESSAGES, ROOM};
 use crate::model::doorbell::Doorbell;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
-use crate::posix_engine::WATCHED;
+use crate::posix_engine::{LeaseHandle, WATCHED};
 use crate::sync::{Ordering, spin_hint};
 use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::Want;
@@ -177,6 +179,55 @@ fn room_that_is_shown_can_be_used() {
         assert_eq!(alive(receiver), Ok((0, 0)));
         assert_eq!(shows(&queue), (true, false));
         assert_eq!(queue.empty(), [(1, 0), (2, 0)]);
+        queue.audit();
+    });
+}
+
+/// A polled queue that holds nothing but a leased message, and the lease.
+fn leased() -> (Queue, LeaseHandle) {
+    let queue = Queue::new(1, 1).polled(1);
+    let lease = queue.direct(|queue, me| queue.lease(me, Deadline::Passed).unwrap().1);
+    (queue, lease)
+}
+
+/// Sends a message as a poller of edges: after a failure it waits for an event.
+fn send_by_edges(queue: &Queue, me: &Thread, message: Message) {
+    let doorbell = queue.engine().doorbell();
+    loop {
+        let before = doorbell.room_events();
+        if queue.send(me, message, Deadline::Passed).is_ok() {
+            return;
+        }
+        while doorbell.room_events() == before {
+            spin_hint();
+        }
+    }
+}
+
+#[test]
+fn room_after_neither_messages_nor_room_is_an_event() {
+    explore("watch: a lease ends", 2, Slices::Endless, || {
+        let (queue, lease) = leased();
+        let holder = queue.spawn(1, move |queue, me| queue.engine().acknowledge(me, &lease));
+        queue.direct(|queue, me| send_by_edges(queue, me, (1, 0)));
+        assert_eq!(alive(holder), Ok(true));
+        assert_eq!(queue.empty(), [(1, 0)]);
+        queue.audit();
+    });
+}
+
+#[test]
+fn room_after_neither_is_an_event_though_the_level_has_changed_meanwhile() {
+    explore("watch: two leases end", 1, Slices::Endless, || {
+        let (queue, lease) = leased();
+        let holder = queue.spawn(1, move |queue, me| {
+            queue.engine().give_back(me, &lease).unwrap();
+            let (_, lease) = queue.lease(me, LATER).unwrap();
+            queue.engine().acknowledge(me, &lease)
+        });
+        queue.direct(|queue, me| send_by_edges(queue, me, (1, 0)));
+        assert_eq!(alive(holder), Ok(true));
+        assert_eq!(queue.empty(), [(1, 0)]);
         queue.audit();
     });
 }
@@ -340,6 +391,24 @@ fn a_receiver_that_dies_leaves_no_room_that_is_not_shown() {
         let shown = shows(&queue);
         let left = queue.empty();
         assert!(left.len() == 2 || shown.1, "{left:?} and {shown:?}");
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+        died
+    });
+}
+
+#[test]
+fn a_holder_that_dies_when_it_acknowledges_leaves_no_room_without_an_event() {
+    let points: Vec<Point> = [Point::LEASE_ENDED].into_iter().chain(POINTS).collect();
+    dies_at("a holder", &points, || {
+        let (queue, lease) = leased();
+        let before = queue.engine().doorbell().room_events();
+        let holder = queue.spawn(1, move |queue, me| queue.engine().acknowledge(me, &lease));
+        let died = thread::join(holder).is_none();
+        let after = queue.engine().doorbell().room_events();
+        let sent = queue.direct(|queue, me| queue.send(me, (1, 0), LATER));
+        assert!(sent.is_err() || after > before, "room without an event");
+        queue.empty();
         assert_eq!(shows(&queue), (false, true));
         queue.audit();
         died
