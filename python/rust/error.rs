@@ -126,6 +126,13 @@ fn error(
     Kind::of(errno, side).error(py, errno, &text.to_string(), name)
 }
 
+/// An error of the system.
+#[cold]
+pub fn of_system(py: Python<'_>, failed: &std::io::Error, name: Option<&OsStr>) -> PyErr {
+    let errno = failed.raw_os_error().unwrap_or(libc::EIO);
+    error(py, (errno, Side::Other), failed, name)
+}
+
 /// An argument that no call accepts.
 #[cold]
 pub fn invalid(py: Python<'_>, text: &str) -> PyErr {

@@ -299,6 +299,7 @@ def test_a_closed_handle_says_so(queue: umsg.Queue) -> None:
         lambda: queue.reopen_send(),
         lambda: queue.is_send_closed,
         lambda: queue.fileno(),
+        lambda: queue.readiness(),
         lambda: queue.producer(),
         lambda: queue.set_waiting("blocking"),
         lambda: queue.__enter__(),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import pickle
+import select
 import threading
 from collections.abc import Callable
 
@@ -167,6 +169,7 @@ def test_a_closed_handle_says_so(sysv: umsg.SysVQueue) -> None:
         lambda: sysv.is_send_closed,
         lambda: sysv.is_removed,
         lambda: sysv.fileno(),
+        lambda: sysv.readiness(),
         lambda: sysv.producer(),
         lambda: sysv.set_waiting("blocking"),
         lambda: sysv.__enter__(),
@@ -176,6 +179,42 @@ def test_a_closed_handle_says_so(sysv: umsg.SysVQueue) -> None:
     for call in calls:
         with pytest.raises(umsg.HandleClosed, match="the handle was closed"):
             call()
+
+
+def test_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
+    polled = umsg.SysVQueue(7)
+    descriptor = polled.fileno()
+    umsg.SysVQueue(7).remove()
+    calls: list[Callable[[], object]] = [
+        lambda: sysv.send(b""),
+        lambda: sysv.try_send(b""),
+        lambda: sysv.receive(),
+        lambda: sysv.try_receive(),
+        lambda: sysv.receive_into(bytearray(64)),
+        lambda: sysv.receive_many(),
+        lambda: sysv.send_many([b""]),
+        lambda: sysv.receive_lease(),
+        lambda: sysv.peek(),
+        lambda: sysv.status(),
+        lambda: sysv.set(mode=0o600),
+        lambda: sysv.close_send(),
+        lambda: sysv.fileno(),
+        lambda: sysv.fileno("all"),
+        lambda: next(sysv),
+        lambda: asyncio.run(sysv.receive_async()),
+        lambda: asyncio.run(sysv.send_async(b"")),
+    ]
+    for call in calls:
+        with pytest.raises(umsg.Removed, match="was removed") as removed:
+            call()
+        assert removed.value.errno == errno.EIDRM
+    assert sysv.is_removed and sysv.readiness() == (True, True)
+    # A poller that has the descriptor learns of the removal by it.
+    assert polled.fileno() == descriptor
+    assert select.select([descriptor], [descriptor], [], 0) == ([descriptor], [descriptor], [])
+    sysv.close()
+    with pytest.raises(umsg.HandleClosed):
+        sysv.fileno()
 
 
 def test_the_end_of_the_last_producer_ends_the_stream(namespace: str) -> None:

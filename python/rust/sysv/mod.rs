@@ -471,7 +471,7 @@ impl SysVQueue {
     ///
     /// `edges` says which events a poller with EPOLLET receives: "changes" of the readiness; "messages": also one after each send, and after
     /// each receive that leaves messages; "all": also one after each send and receive that leaves room. These further events cost every
-    /// process that uses the queue a system call each.
+    /// process that uses the queue a system call each. The removal of the queue makes the descriptor readable and writable.
     #[pyo3(signature = (edges="changes"))]
     fn fileno(&self, py: Python<'_>, edges: &str) -> PyResult<i32> {
         let edges = names::choice(py, edges, "edges", &EDGES)?;

@@ -1,13 +1,13 @@
 //! The contents and the settings of a queue.
 
 use super::SysVQueue;
+use crate::error::of_system;
 use crate::wait::stamp;
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::os::fd::AsRawFd;
 use umsg::Edges;
-use umsg::sysv;
+use umsg::sysv::{self, ReceiveError};
 
 /// The complete status of a System V queue.
 #[pyclass(frozen, get_all, module = "umsg")]
@@ -174,8 +174,8 @@ pub fn status(this: &SysVQueue, py: Python<'_>) -> PyResult<SysVStatus> {
 pub fn fileno(this: &SysVQueue, py: Python<'_>, edges: Edges) -> PyResult<i32> {
     let queue = this.shared(py)?;
     let descriptor = py.detach(|| queue.pollable_with(edges).map(|it| it.as_raw_fd()));
-    descriptor.map_err(|error| match error.raw_os_error() {
-        Some(errno) => PyOSError::new_err((errno, error.to_string())),
-        None => error.into(),
+    descriptor.map_err(|error| match queue.is_removed() {
+        true => this.raise(py, &ReceiveError::Removed),
+        false => of_system(py, &error, None),
     })
 }
