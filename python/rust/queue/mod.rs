@@ -547,6 +547,12 @@ impl Queue {
         status::fileno(self, py, edges)
     }
 
+    /// Looks for a message for some microseconds, if that has paid lately. Returns whether there is one.
+    fn _look(&self, py: Python<'_>) -> PyResult<bool> {
+        let queue = self.shared(py)?;
+        Ok(py.detach(|| queue.look_for_message()))
+    }
+
     /// Returns what a poll without waiting reports: whether there is a message, and whether there is room. Makes no system call.
     ///
     /// >>> queue = umsg.Queue("/q", create=True)

@@ -24,7 +24,7 @@ from ._errors import Empty, Full
 
 _T = TypeVar("_T")
 
-_WRITING = 1
+_READING, _WRITING = 0, 1
 
 EVENTS = (select.EPOLLIN | select.EPOLLET, select.EPOLLOUT | select.EPOLLET)
 
@@ -126,6 +126,7 @@ class Watch:
         descriptor = queue.fileno() if self.is_plain else queue.fileno("all")
         self.epoll = select.epoll()
         self.epoll.register(descriptor, EVENTS[side])
+        self.waits = 0
         self.is_polled = False
         self.is_retrying = False
         self.is_shut = False
@@ -157,7 +158,21 @@ class Watch:
         """Returns whether a new call may succeed at once. An exception of a call that can't would cost more."""
         if self.is_crowded(key):
             return False
-        return not self.is_leveled or not self.lets_wait or bool(queue.readiness()[self.side])
+        if not self.is_leveled or not self.lets_wait or queue.readiness()[self.side]:
+            return True
+        return self.side == _READING and self.looks(queue)
+
+    def looks(self, queue: Any) -> bool:
+        """Looks for a message for some microseconds, if that has paid lately. Returns whether there is one.
+
+        The answer of another process is often there before the loop could sleep and wake up. Tasks that are ready, and the loop's own events, come
+        first: each eighth wait is a turn of the loop.
+        """
+        self.waits += 1
+        if not self.waits & 7:
+            return False
+        loop = self.loop()
+        return not getattr(loop, "_ready", None) and bool(queue._look())
 
     def poll(self, loop: AbstractEventLoop) -> None:
         """Lets the loop poll the queue. The events that have come meanwhile are still there."""
@@ -171,7 +186,14 @@ class Watch:
         if not self.line:
             loop.remove_reader(self.epoll.fileno())
             self.is_polled = False
-        elif self.epoll.poll(0, 1):
+            return
+        if self.is_leveled and self.side == _READING:
+            self.serve(loop)
+            queue = self.queue()
+            if self.is_shut or queue is None or queue.closed or not queue.readiness()[_READING]:
+                # The epoll descriptor forgets an event whose message is gone.
+                return
+        if self.epoll.poll(0, 1):
             self.serve(loop)
 
     def serve(self, loop: AbstractEventLoop) -> None:

@@ -3,8 +3,8 @@
 use super::Engine;
 use crate::counters::Event;
 use crate::sys::clock::Deadline;
-use crate::sys::thread::Calm;
-use crate::waiters::pacing::{look_away, spin_until};
+use crate::sys::thread::{Calm, Thread};
+use crate::waiters::pacing::{LONGEST, look_away, spin_until};
 
 impl Engine {
     /// Looks for a message, as long as the handle's pacing permits. Returns true if another attempt is worthwhile.
@@ -24,6 +24,13 @@ impl Engine {
         }
         let ready = || self.seems_filled();
         self.spin(budget, calm, deadline, ready) || self.pacing.give_way(ready)
+    }
+
+    /// Looks for a message as a call does before it sleeps, in an event loop, which sleeps elsewhere. Returns whether there seems to be one.
+    pub fn look_for_message(&self, me: &Thread) -> bool {
+        let ready = || self.seems_filled();
+        let budget = self.pacing.allowance().min(LONGEST);
+        ready() || self.spin(budget, me.interruptions.calm(), Deadline::Never, ready)
     }
 
     /// Looks for room for that number of messages, as long as the handle's pacing permits. Returns true if another attempt is worthwhile.

@@ -32,7 +32,7 @@ pub enum Waiting {
 }
 
 /// The longest spin, and the first one, in nanoseconds.
-const LONGEST: u32 = 50_000;
+pub(crate) const LONGEST: u32 = 50_000;
 const FIRST: u32 = 20_000;
 /// The shortest useful spin, in nanoseconds.
 const SHORTEST: u32 = 2_000;

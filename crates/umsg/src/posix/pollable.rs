@@ -83,6 +83,14 @@ impl Queue {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
+    /// Looks for a message for some microseconds, as a call does before it sleeps: not at all if that has not paid lately, on one processor, or with
+    /// [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be one. For event loops.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn look_for_message(&self) -> bool {
+        self.engine.look_for_message(thread::current())
+    }
+
     /// Returns the result of a poll that does not wait, without a system call. As for a poller, a message that is being handed
     /// to a blocked receiver is not included.
     ///
