@@ -196,3 +196,59 @@ def test_the_death_of_the_owner_ends_its_senders(
         sender.send(1)
     assert died.value.errno == errno.EOWNERDEAD
     umsg.Ring("/ring").close()
+
+
+def test_a_batch_arrives_as_one(namespace: str) -> None:
+    with umsg.Ring("/ring", entries=4, overflow=0) as ring:
+        sender = ring.sender()
+        sender.send_many([1, (2,), (3, -3), (4, 0, 7, bytearray(b"payload"))])
+        assert ring.available() == 4
+        with pytest.raises(umsg.TimedOut):
+            sender.send_many([5], timeout=0.01)
+        messages = ring.receive_many()
+        assert [(message.user_data, message.res, message.flags, message.payload) for message in messages] == [
+            (1, 0, 0, b""),
+            (2, 0, 0, b""),
+            (3, -3, 0, b""),
+            (4, 0, 7, b"payload"),
+        ]
+        sender.send_many([])
+        sender.send_many(iter(range(3)))
+        timer = threading.Timer(0.02, ring.receive_many, (1,))
+        timer.start()
+        sender.send_many([3, 4], timeout=60)
+        timer.join()
+        assert [message.user_data for message in ring.receive_many(3)] == [1, 2, 3]
+        assert [message.user_data for message in ring.receive_many()] == [4]
+        assert ring.receive_many(0) == []
+
+
+def test_bad_batches(namespace: str) -> None:
+    ring = umsg.Ring("/ring", entries=4, overflow=0)
+    sender = ring.sender()
+    with pytest.raises(umsg.TooLong):
+        sender.send_many(range(5))
+    with pytest.raises(umsg.TooLong):
+        sender.send_many([(1, 0, 0, b"x" * 65)])
+    for bad in ([()], [(1, 2, 3, b"", 5)], [b"text"], [(1, 0, 0, "text")], 7):
+        with pytest.raises(TypeError):
+            sender.send_many(bad)  # type: ignore[arg-type]
+    for too_large in ([-1], [1 << 64], [(1, 1 << 31)], [(1, 0, -1)]):
+        with pytest.raises(OverflowError):
+            sender.send_many(too_large)  # type: ignore[arg-type]
+    assert ring.available() == 0
+    ring.close_send()
+    with pytest.raises(umsg.Closed):
+        sender.send_many([1])
+    sender.close()
+    with pytest.raises(umsg.HandleClosed):
+        sender.send_many([1])
+
+
+def test_the_sender_of_a_ring_with_a_name_is_pickled(namespace: str) -> None:
+    with umsg.Ring("/ring") as ring:
+        sender = pickle.loads(pickle.dumps(ring.sender()))
+        sender.send(7)
+        assert ring.receive().user_data == 7
+        with pytest.raises(TypeError, match="belongs to the process"):
+            pickle.dumps(ring)

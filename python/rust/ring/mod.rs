@@ -9,9 +9,11 @@ use crate::gil::Guarded;
 use crate::names;
 use crate::queue::{WAITING, number, size};
 use crate::wait::{Wait, blocking};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, IntoRawFd};
+use std::path::PathBuf;
 use umsg::ring::{self, Options, ReceiveError, Until};
 
 pub use message::RingMessage;
@@ -42,6 +44,8 @@ enum State {
 pub struct Ring {
     state: Guarded<State>,
     name: Option<OsString>,
+    /// The directory of the namespace, if the ring has a name.
+    namespace: Option<PathBuf>,
 }
 
 /// Adds the classes of rings to the module.
@@ -163,11 +167,12 @@ impl Ring {
         let name = name
             .map(|name| names::os_string(name, "name"))
             .transpose()?;
-        let made = match &name {
-            None => py.detach(|| options.create()),
+        let (made, namespace) = match &name {
+            None => (py.detach(|| options.create()), None),
             Some(name) => {
                 let namespace = names::namespace(py, namespace)?;
-                py.detach(|| options.create_in(&namespace, name))
+                let made = py.detach(|| options.create_in(&namespace, name));
+                (made, Some(namespace.path().to_owned()))
             }
         };
         let ring = made.map_err(|error| error.raise(py, name.as_deref()))?;
@@ -177,6 +182,7 @@ impl Ring {
         Ok(Ring {
             state: Guarded::new(State::Open(Box::new(ring))),
             name,
+            namespace,
         })
     }
 
@@ -197,9 +203,16 @@ impl Ring {
         }
     }
 
-    /// Returns a sender of this ring, for this process and for its forked children.
+    /// Returns a sender of this ring, for this process and for its forked children. The sender of a ring with a name can be pickled.
     fn sender(&self, py: Python<'_>) -> PyResult<RingSender> {
-        self.with(py, |ring| Ok(RingSender::of(ring.sender(), None)))
+        let origin = self.name.clone().zip(self.namespace.clone());
+        self.with(py, |ring| Ok(RingSender::of(ring.sender(), origin)))
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err(
+            "a ring belongs to the process that made it: pickle ring.sender()",
+        ))
     }
 
     /// Enables a ring that was made disabled: senders may send from now on.
@@ -234,13 +247,14 @@ impl Ring {
         let mut wait = Some(Wait::of(timeout)?);
         self.with(py, |ring| {
             let mut messages = Vec::new();
-            while messages.len() < most {
-                match self.next(py, ring, wait.take()) {
-                    Ok(message) => messages.push(message),
-                    Err(_) if !messages.is_empty() => break,
-                    Err(error) => return Err(error),
-                }
+            if most != 0 {
+                messages.push(self.next(py, ring, wait.take())?);
             }
+            let rest = (most - messages.len()) as u64;
+            // The messages that are there already count.
+            let _ = ring.drain_some(rest, |message| {
+                messages.push(RingMessage::of(py, message.into()));
+            });
             Ok(messages)
         })
     }

@@ -8,7 +8,7 @@ use crate::names::{self, os_string};
 use crate::wait::{Wait, blocking};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 use std::ffi::OsString;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
@@ -20,7 +20,7 @@ use umsg::ring::{INLINE, Post, SendError, Sender, Until};
 pub struct RingSender {
     /// None after `close`.
     handle: Guarded<Option<Arc<Sender>>>,
-    /// The ring's name and namespace, if the sender was opened by them.
+    /// The ring's name and namespace, if the ring has a name.
     origin: Option<(OsString, PathBuf)>,
 }
 
@@ -43,6 +43,37 @@ impl RingSender {
             let name = self.origin.as_ref().map(|(name, _)| name.as_os_str());
             handle_closed(py, "ring", name)
         })
+    }
+
+    /// Reads a message of a batch.
+    fn post_of(&self, message: &Bound<'_, PyAny>) -> PyResult<Post> {
+        let Ok(fields) = message.cast::<PyTuple>() else {
+            return Ok(Post::new(message.extract()?));
+        };
+        if !(1..=4).contains(&fields.len()) {
+            return Err(PyTypeError::new_err(
+                "a message is user_data, or a tuple of user_data, res, flags and payload",
+            ));
+        }
+        let mut post = Post::new(fields.get_item(0)?.extract()?);
+        if let Ok(res) = fields.get_item(1) {
+            post = post.res(res.extract()?);
+        }
+        if let Ok(flags) = fields.get_item(2) {
+            post = post.flags(flags.extract()?);
+        }
+        if let Ok(payload) = fields.get_item(3)
+            && !payload.is_none()
+        {
+            // SAFETY: the tuple keeps the object alive, and the bytes are dropped with the lock held.
+            let bytes = unsafe { Bytes::of(&payload)? };
+            let (len, max) = (bytes.get().len(), INLINE);
+            if len > max {
+                return Err(self.raise(message.py(), &SendError::TooLong { len, max }));
+            }
+            post = post.payload(bytes.get());
+        }
+        Ok(post)
     }
 
     fn post(
@@ -95,7 +126,7 @@ impl RingSender {
         ))
     }
 
-    /// The name of the ring, with its slash; None for the sender of a ring in this process.
+    /// The name of the ring, with its slash; None without a name.
     #[getter]
     fn name(&self) -> Option<OsString> {
         self.origin.as_ref().map(|(name, _)| name.clone())
@@ -148,6 +179,35 @@ impl RingSender {
     ) -> PyResult<()> {
         let post = Post::new(user_data).res(res).flags(flags);
         self.post(py, (post, payload), None, None)
+    }
+
+    /// Sends several messages as one: the receiver finds all of them or none, and wakes up once. Waits for room without a limit, or `timeout`
+    /// seconds.
+    ///
+    /// >>> ring = umsg.Ring()
+    /// >>> sender = ring.sender()
+    /// >>> sender.send_many([1, (2, -5), (3, 0, 0, b"details")])
+    /// >>> [message.user_data for message in ring.receive_many()]
+    /// [1, 2, 3]
+    ///
+    /// A message is its `user_data`, or a tuple of `user_data`, `res`, `flags` and a payload of up to 64 bytes, of which the last may be left out.
+    #[pyo3(signature = (messages, timeout=None))]
+    fn send_many(
+        &self,
+        py: Python<'_>,
+        messages: &Bound<'_, PyAny>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        let sender = self.shared(py)?;
+        let wait = Wait::of(timeout)?;
+        let posts = messages.try_iter()?;
+        let posts = posts.map(|message| self.post_of(&message?));
+        let posts = posts.collect::<PyResult<Vec<Post>>>()?;
+        let mut sent = sender.send_batch_until(&posts, Until::Now);
+        if matches!(sent, Err(SendError::Full)) {
+            sent = blocking(py, wait, |until| sender.send_batch_until(&posts, until))?;
+        }
+        sent.map_err(|error| self.raise(py, &error))
     }
 
     /// Sends a message with a descriptor. The receiver gets its own copy of the descriptor.
@@ -205,7 +265,7 @@ impl RingSender {
         this.shared(py)?;
         let Some((name, namespace)) = this.origin.clone() else {
             return Err(PyTypeError::new_err(
-                "the sender of a ring in this process has no name to reopen it by",
+                "the ring has no name by which another process could open it",
             ));
         };
         let reopen = py.import("umsg._umsg")?.getattr("_reopen_ring_sender")?;
@@ -219,7 +279,7 @@ impl RingSender {
         };
         match &self.origin {
             Some((name, _)) => format!("<umsg.RingSender {:?}{closed}>", name.to_string_lossy()),
-            None => format!("<umsg.RingSender of a ring of this process{closed}>"),
+            None => format!("<umsg.RingSender of a ring without a name{closed}>"),
         }
     }
 }

@@ -11,6 +11,8 @@ _Timeout = float | timedelta | None
 _Path = str | bytes | PathLike[str]
 _Waiting = Literal["adaptive", "blocking", "spinning"]
 _Edges = Literal["changes", "messages", "all"]
+_Reason = Literal["expired", "undelivered", "dropped", "unknown"]
+_Post = int | tuple[int] | tuple[int, int] | tuple[int, int, int] | tuple[int, int, int, Buffer | None]
 _Self = TypeVar("_Self")
 
 __version__: str
@@ -255,6 +257,7 @@ class RingSender:
         self, user_data: int, res: int = 0, flags: int = 0, payload: Buffer | None = None, timeout: _Timeout = None
     ) -> None: ...
     def try_send(self, user_data: int, res: int = 0, flags: int = 0, payload: Buffer | None = None) -> None: ...
+    def send_many(self, messages: Iterable[_Post], timeout: _Timeout = None) -> None: ...
     def send_fd(
         self,
         descriptor: int,
