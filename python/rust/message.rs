@@ -3,6 +3,7 @@
 use crate::gil::Guarded;
 use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
 use std::ffi::c_int;
 use std::ptr;
 use std::sync::LazyLock;
@@ -53,25 +54,119 @@ unsafe extern "C" {
     fn _PyBytes_Resize(bytes: *mut *mut PyObject, size: ffi::Py_ssize_t) -> c_int;
 }
 
+/// The reason why an attempt with limited room received no message.
+pub enum Missed<E> {
+    Error(E),
+    /// The next message has this length.
+    Longer(usize),
+    /// An exception of Python.
+    Exception(PyErr),
+}
+
+impl<E> From<PyErr> for Missed<E> {
+    fn from(error: PyErr) -> Missed<E> {
+        Missed::Exception(error)
+    }
+}
+
+/// Room for messages, one behind the other.
+pub struct Room<'a, K> {
+    buffer: &'a mut [u8],
+    used: usize,
+    /// The length of the first message without room; 0 for none.
+    longer: usize,
+    /// The lengths of the received messages, and their priorities or types.
+    pub received: Vec<(usize, K)>,
+}
+
+impl<'a, K> Room<'a, K> {
+    /// `most` is the number of messages.
+    pub fn new(buffer: &'a mut [u8], most: usize) -> Room<'a, K> {
+        Room {
+            buffer,
+            used: 0,
+            longer: 0,
+            // The queue is locked when a message comes: no memory is allocated then.
+            received: Vec::with_capacity(most),
+        }
+    }
+
+    /// Returns room for a message, if there is some.
+    pub fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        match self.buffer.len() - self.used >= len {
+            true => self.buffer.get_mut(self.used..),
+            false => {
+                self.longer = len;
+                None
+            }
+        }
+    }
+
+    pub fn note(&mut self, len: usize, key: K) {
+        self.used += len;
+        self.received.push((len, key));
+    }
+
+    /// Returns the result of an attempt that has ended with `result`.
+    pub fn end<E>(self, result: Result<usize, E>) -> Result<Vec<(usize, K)>, Missed<E>> {
+        match (self.received.is_empty(), self.longer, result) {
+            (false, ..) => Ok(self.received),
+            (true, 1.., _) => Err(Missed::Longer(self.longer)),
+            (true, 0, Err(error)) => Err(Missed::Error(error)),
+            (true, 0, Ok(_)) => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Appends messages that lie one behind the other to a list: as bytes objects, or as tuples with their priorities or types.
+pub fn append(
+    list: &Bound<'_, PyList>,
+    (buffer, received): (&[u8], &[(usize, i64)]),
+    with_keys: bool,
+) -> PyResult<()> {
+    let (py, mut rest) = (list.py(), buffer);
+    for &(len, key) in received {
+        let (bytes, behind) = rest.split_at(len);
+        rest = behind;
+        append_one(list, (PyBytes::new(py, bytes).into_ptr(), key), with_keys)?;
+    }
+    Ok(())
+}
+
+/// Appends a message to a list. Takes over the reference to its bytes object.
+pub fn append_one(
+    list: &Bound<'_, PyList>,
+    (message, key): (*mut PyObject, i64),
+    with_key: bool,
+) -> PyResult<()> {
+    let py = list.py();
+    let item = match with_key {
+        true => pair(py, message, key)?,
+        false => message,
+    };
+    // SAFETY: a new object, whose reference is the caller's or `pair`'s.
+    list.append(unsafe { Bound::from_owned_ptr(py, item) })
+}
+
 /// Receives a message of at most `size` bytes into a bytes object, which is cut to the message's length.
 #[cold]
-pub fn long<K>(
+pub fn long<K, E: From<PyErr>>(
     py: Python<'_>,
     size: usize,
-    receive: impl FnOnce(&mut [u8]) -> PyResult<(usize, K)>,
-) -> PyResult<(*mut PyObject, K)> {
+    receive: impl FnOnce(&mut [u8]) -> Result<(usize, K), E>,
+) -> Result<(*mut PyObject, K), E> {
     // SAFETY: a new object, whose bytes no other code knows yet. They are only written before they are read: the library writes the message,
     // and the rest is cut off.
     unsafe {
         let mut object = ffi::PyBytes_FromStringAndSize(ptr::null(), size as ffi::Py_ssize_t);
         if object.is_null() {
-            return Err(PyErr::fetch(py));
+            return Err(PyErr::fetch(py).into());
         }
         let start = ffi::PyBytes_AsString(object).cast::<u8>();
         match receive(std::slice::from_raw_parts_mut(start, size)) {
             Ok((len, key)) => match _PyBytes_Resize(&raw mut object, len as ffi::Py_ssize_t) {
                 0 => Ok((object, key)),
-                _ => Err(PyErr::fetch(py)),
+                _ => Err(PyErr::fetch(py).into()),
             },
             Err(error) => {
                 ffi::Py_DecRef(object);

@@ -1,14 +1,15 @@
 //! Batches: several messages in one call.
 
 use super::lease::size;
+use super::receive::any_length;
 use super::{Queue, priority_of};
 use crate::buffer::Bytes;
-use crate::message;
+use crate::message::{self, Missed, Room, SHORT};
 use crate::wait::{Wait, blocking};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use umsg::posix::{self, ReceiveError, Received, SendError, Until};
+use umsg::posix::{self, ReceiveError, SendError, Until};
 
 /// Messages of Python objects, which stay alive meanwhile.
 struct Messages<'py> {
@@ -124,8 +125,8 @@ fn send<T: Send>(
     sent.map_err(|error| this.raise(py, &error))
 }
 
-/// The most messages, and the bytes, that one call of the library receives.
-const PIECE: (usize, usize) = (256, 1 << 16);
+/// The most messages that one call of the library receives.
+const PIECE: usize = 256;
 
 /// Receives up to `most` messages into a list.
 pub fn receive<'py>(
@@ -134,68 +135,39 @@ pub fn receive<'py>(
     (most, timeout): (Option<&Bound<'_, PyAny>>, Option<&Bound<'_, PyAny>>),
     with_priorities: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let most = most.map_or(Ok(PIECE.0), |most| size(most, "most"))?;
-    let wait = Wait::of(timeout)?;
+    let most = most.map_or(Ok(PIECE), |most| size(most, "most"))?;
+    let mut wait = Some(Wait::of(timeout)?);
     let queue = this.shared(py)?;
     let list = PyList::empty(py);
-    let (messages, bytes) = (PIECE.0.min(most), PIECE.1.max(this.message_size));
-    let mut buffer = vec![0; bytes.min(this.message_size.saturating_mul(messages)).max(1)];
-    let mut received = vec![Received::default(); messages];
+    // A longer message comes by itself, as from `receive`.
+    let len = this.message_size.saturating_mul(most).clamp(1, SHORT);
+    let mut buffer = vec![0; len];
     while list.len() < most {
-        let piece = messages.min(most - list.len());
-        let got = receive_piece(
-            &queue,
-            py,
-            (&mut buffer, &mut received[..piece]),
-            match list.is_empty() {
-                true => Some(wait),
-                false => None,
-            },
-        )?;
-        let count = match got {
-            Ok(count) => count,
+        let piece = PIECE.min(most - list.len());
+        let mut room = Room::new(&mut buffer, piece);
+        let result = queue.receive_into(&mut room, piece, Until::Now);
+        match room.end(result) {
+            Ok(received) => {
+                let received = received.iter().map(|&(len, key)| (len, i64::from(key)));
+                let received: Vec<(usize, i64)> = received.collect();
+                message::append(&list, (&buffer, &received), with_priorities)?;
+                wait = None;
+                continue;
+            }
+            Err(Missed::Exception(error)) => return Err(error),
+            Err(Missed::Longer(_)) => {}
+            Err(Missed::Error(ReceiveError::Empty)) if wait.is_some() => {}
             // The messages that are there already count.
+            Err(Missed::Error(_)) if !list.is_empty() => break,
+            Err(Missed::Error(error)) => return Err(this.raise(py, &error)),
+        }
+        match any_length(this, py, wait.take())? {
+            Ok((message, key)) => {
+                message::append_one(&list, (message, key.into()), with_priorities)?
+            }
             Err(_) if !list.is_empty() => break,
             Err(error) => return Err(this.raise(py, &error)),
-        };
-        append(&list, (&buffer, &received[..count]), with_priorities)?;
-    }
-    Ok(list.into_any())
-}
-
-fn receive_piece(
-    queue: &posix::Queue,
-    py: Python<'_>,
-    (buffer, received): (&mut [u8], &mut [Received]),
-    wait: Option<Wait>,
-) -> PyResult<Result<usize, ReceiveError>> {
-    match (queue.try_receive_batch(buffer, received), wait) {
-        (Err(ReceiveError::Empty), Some(wait)) => blocking(py, wait, |until| match until {
-            Until::After(time) => queue.receive_batch_timeout(buffer, received, time),
-            _ => queue.receive_batch(buffer, received),
-        }),
-        (other, _) => Ok(other),
-    }
-}
-
-fn append(
-    list: &Bound<'_, PyList>,
-    (buffer, received): (&[u8], &[Received]),
-    with_priorities: bool,
-) -> PyResult<()> {
-    let (py, mut rest) = (list.py(), buffer);
-    for one in received {
-        let (bytes, behind) = rest.split_at(one.len);
-        rest = behind;
-        let bytes = PyBytes::new(py, bytes);
-        match with_priorities {
-            false => list.append(bytes)?,
-            true => {
-                let pair = message::pair(py, bytes.into_ptr(), one.priority.into())?;
-                // SAFETY: a new tuple.
-                list.append(unsafe { Bound::from_owned_ptr(py, pair) })?;
-            }
         }
     }
-    Ok(())
+    Ok(list.into_any())
 }

@@ -3,12 +3,12 @@
 use super::Queue;
 use crate::buffer::Bytes;
 use crate::fast::{Arguments, Method, raw_methods};
-use crate::message::{self, First, SHORT};
-use crate::wait::{Wait, blocking, blocking_until_signal};
+use crate::message::{self, First, Missed, Room, SHORT};
+use crate::wait::{Wait, blocking_until_signal};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use umsg::posix::{ReceiveError, Received, Until};
+use umsg::posix::{self, Incoming, ReceiveError, Received, Until};
 
 pub static METHODS: [Method; 4] = [
     Method(
@@ -84,10 +84,8 @@ fn any(queue: Borrowed<'_, '_, Queue>, wait: Option<Wait>) -> PyResult<(*mut PyO
     let (py, this) = (queue.py(), queue.get());
     if this.message_size > SHORT {
         return Python::attach(|py| {
-            message::long(py, this.message_size, |buffer| {
-                let received = received_into(this, py, wait, buffer)?;
-                Ok((received.len, received.priority))
-            })
+            let received = any_length(this, py, wait)?;
+            received.map_err(|error| this.raise(py, &error))
         });
     }
     let attempt = |buffer: &mut [u8]| {
@@ -99,6 +97,73 @@ fn any(queue: Borrowed<'_, '_, Queue>, wait: Option<Wait>) -> PyResult<(*mut PyO
     match message::first(py, this.message_size, attempt) {
         First::Received(message, priority) if !message.is_null() => Ok((message, priority)),
         other => Python::attach(|py| any_slow(this, py, wait, other)),
+    }
+}
+
+impl Incoming for Room<'_, u32> {
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        Room::place(self, len)
+    }
+
+    fn taken(&mut self, len: usize, priority: u32) {
+        self.note(len, priority);
+    }
+}
+
+/// Receives a message that fits in the buffer. Does not wait.
+fn one(queue: &posix::Queue, buffer: &mut [u8]) -> Result<(usize, u32), Missed<ReceiveError>> {
+    let mut room = Room::new(buffer, 1);
+    let result = queue.receive_into(&mut room, 1, Until::Now);
+    let received = room.end(result)?;
+    received
+        .first()
+        .copied()
+        .ok_or(Missed::Error(ReceiveError::Empty))
+}
+
+/// Receives a message of a queue whose messages may be long. Most messages are short even there. For a long one, the first attempt learns the
+/// length: the object is not larger than the message.
+pub fn any_length(
+    this: &Queue,
+    py: Python<'_>,
+    wait: Option<Wait>,
+) -> PyResult<Result<(*mut PyObject, u32), ReceiveError>> {
+    let attempt = |buffer: &mut [u8]| this.at_once(py, |queue| one(queue, buffer));
+    let mut missed = match message::first(py, SHORT, attempt) {
+        First::Received(message, _) if message.is_null() => return Err(PyErr::fetch(py)),
+        First::Received(message, priority) => return Ok(Ok((message, priority))),
+        First::HandleClosed => return Err(this.closed_error(py)),
+        First::Failed(missed) => missed,
+    };
+    loop {
+        let received = match (missed, wait) {
+            (Missed::Exception(error), _) => return Err(error),
+            // Another receiver may have taken the long message, and the next one may be longer.
+            (Missed::Longer(len), _) => {
+                let attempt = |buffer: &mut [u8]| match attempt(buffer) {
+                    None => Err(this.closed_error(py).into()),
+                    Some(result) => result,
+                };
+                message::long(py, len, attempt)
+            }
+            (Missed::Error(ReceiveError::Empty), Some(wait)) => {
+                message::long(py, this.message_size, |buffer| {
+                    let received = received(this, py, wait, buffer)?;
+                    let received = received.map_err(Missed::Error)?;
+                    Ok((received.len, received.priority))
+                })
+            }
+            (Missed::Error(error), _) => return Ok(Err(error)),
+        };
+        match received {
+            Ok(received) => return Ok(Ok(received)),
+            // Another receiver has taken the long message.
+            Err(Missed::Error(ReceiveError::Empty)) if wait.is_some() => {
+                missed = Missed::Error(ReceiveError::Empty);
+            }
+            Err(Missed::Error(error)) => return Ok(Err(error)),
+            Err(other) => missed = other,
+        }
     }
 }
 
@@ -115,6 +180,7 @@ fn any_slow(
         (First::Failed(ReceiveError::Empty), Some(wait)) => {
             let mut buffer = vec![0; this.message_size];
             let received = received(this, py, wait, &mut buffer)?;
+            let received = received.map_err(|error| this.raise(py, &error))?;
             let message = PyBytes::new(py, &buffer[..received.len]);
             Ok((message.into_ptr(), received.priority))
         }
@@ -123,13 +189,17 @@ fn any_slow(
 }
 
 /// Waits for a message.
-fn received(this: &Queue, py: Python<'_>, wait: Wait, buffer: &mut [u8]) -> PyResult<Received> {
+fn received(
+    this: &Queue,
+    py: Python<'_>,
+    wait: Wait,
+    buffer: &mut [u8],
+) -> PyResult<Result<Received, ReceiveError>> {
     let queue = this.shared(py)?;
-    let received = blocking_until_signal(py, wait, this.after_signal(), |until| match until {
+    blocking_until_signal(py, wait, this.after_signal(), |until| match until {
         Until::After(time) => queue.receive_timeout(buffer, time),
         _ => queue.receive(buffer),
-    })?;
-    received.map_err(|error| this.raise(py, &error))
+    })
 }
 
 /// Receives into the caller's buffer: at once, or after a wait.
@@ -142,27 +212,19 @@ fn received_into(
     match (this.at_once(py, |queue| queue.try_receive(buffer)), wait) {
         (None, _) => Err(this.closed_error(py)),
         (Some(Ok(done)), _) => Ok(done),
-        (Some(Err(ReceiveError::Empty)), Some(wait)) => received(this, py, wait, buffer),
+        (Some(Err(ReceiveError::Empty)), Some(wait)) => {
+            let received = received(this, py, wait, buffer)?;
+            received.map_err(|error| this.raise(py, &error))
+        }
         (Some(Err(error)), _) => Err(this.raise(py, &error)),
     }
 }
 
 /// Receives a message for an iterator: None at the end of the stream.
 pub fn next<'py>(this: &Queue, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let mut buffer = vec![0; this.message_size];
-    let result = match this.at_once(py, |queue| queue.try_receive(&mut buffer)) {
-        None => return Err(this.closed_error(py)),
-        Some(Err(ReceiveError::Empty)) => {
-            let queue = this.shared(py)?;
-            blocking(py, Wait::Forever, |until| match until {
-                Until::After(time) => queue.receive_timeout(&mut buffer, time),
-                _ => queue.receive(&mut buffer),
-            })?
-        }
-        Some(other) => other,
-    };
-    match result {
-        Ok(received) => Ok(Some(PyBytes::new(py, &buffer[..received.len]).into_any())),
+    match any_length(this, py, Some(Wait::Forever))? {
+        // SAFETY: a new object.
+        Ok((message, _)) => Ok(Some(unsafe { Bound::from_owned_ptr(py, message) })),
         Err(ReceiveError::Closed) => Ok(None),
         Err(error) => Err(this.raise(py, &error)),
     }

@@ -1,14 +1,15 @@
 //! Batches: several messages in one call.
 
+use super::receive::{any_length, some};
 use super::{SysVQueue, type_of};
 use crate::buffer::Bytes;
-use crate::message;
+use crate::message::{self, Missed, SHORT};
 use crate::queue::size;
 use crate::wait::{Wait, blocking};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use umsg::sysv::{self, ReceiveError, Received, SendError, Until, Want};
+use umsg::sysv::{ReceiveError, SendError, Until, Want};
 
 /// Sends messages of one type, or pairs of a message and its type.
 pub fn send(
@@ -52,8 +53,8 @@ pub fn send(
     sent.map_err(|error| this.raise(py, &error))
 }
 
-/// The most messages, and the bytes, that one call of the library receives.
-const PIECE: (usize, usize) = (256, 1 << 16);
+/// The most messages that one call of the library receives.
+const PIECE: usize = 256;
 
 /// Receives up to `most` messages into a list.
 pub fn receive<'py>(
@@ -62,70 +63,33 @@ pub fn receive<'py>(
     (want, most, timeout): (Want, Option<&Bound<'_, PyAny>>, Option<&Bound<'_, PyAny>>),
     with_types: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let most = most.map_or(Ok(PIECE.0), |most| size(most, "most"))?;
-    let wait = Wait::of(timeout)?;
+    let most = most.map_or(Ok(PIECE), |most| size(most, "most"))?;
+    let mut wait = Some(Wait::of(timeout)?);
     let queue = this.shared(py)?;
     let list = PyList::empty(py);
-    let (messages, bytes) = (PIECE.0.min(most), PIECE.1.max(this.longest()));
-    let mut buffer = vec![0; bytes.min(this.longest().saturating_mul(messages)).max(1)];
-    let mut received = vec![Received::default(); messages];
+    // A longer message comes by itself, as from `receive`.
+    let len = this.longest().saturating_mul(most).clamp(1, SHORT);
+    let mut buffer = vec![0; len];
     while list.len() < most {
-        let piece = messages.min(most - list.len());
-        let wait = list.is_empty().then_some(wait);
-        let got = receive_piece(
-            &queue,
-            py,
-            want,
-            (&mut buffer, &mut received[..piece]),
-            wait,
-        )?;
-        let count = match got {
-            Ok(count) => count,
+        let piece = PIECE.min(most - list.len());
+        match some(&queue, want, &mut buffer, piece) {
+            Ok(received) => {
+                message::append(&list, (&buffer, &received), with_types)?;
+                wait = None;
+                continue;
+            }
+            Err(Missed::Exception(error)) => return Err(error),
+            Err(Missed::Longer(_)) => {}
+            Err(Missed::Error(ReceiveError::NoMessage)) if wait.is_some() => {}
             // The messages that are there already count.
+            Err(Missed::Error(_)) if !list.is_empty() => break,
+            Err(Missed::Error(error)) => return Err(this.raise(py, &error)),
+        }
+        match any_length(this, py, want, wait.take())? {
+            Ok(message) => message::append_one(&list, message, with_types)?,
             Err(_) if !list.is_empty() => break,
             Err(error) => return Err(this.raise(py, &error)),
-        };
-        append(&list, (&buffer, &received[..count]), with_types)?;
-    }
-    Ok(list.into_any())
-}
-
-fn receive_piece(
-    queue: &sysv::Queue,
-    py: Python<'_>,
-    want: Want,
-    (buffer, received): (&mut [u8], &mut [Received]),
-    wait: Option<Wait>,
-) -> PyResult<Result<usize, ReceiveError>> {
-    match (
-        queue.receive_batch_until(want, buffer, received, Until::Now),
-        wait,
-    ) {
-        (Err(ReceiveError::NoMessage), Some(wait)) => blocking(py, wait, |until| {
-            queue.receive_batch_until(want, buffer, received, until)
-        }),
-        (other, _) => Ok(other),
-    }
-}
-
-fn append(
-    list: &Bound<'_, PyList>,
-    (buffer, received): (&[u8], &[Received]),
-    with_types: bool,
-) -> PyResult<()> {
-    let (py, mut rest) = (list.py(), buffer);
-    for one in received {
-        let (bytes, behind) = rest.split_at(one.len);
-        rest = behind;
-        let bytes = PyBytes::new(py, bytes);
-        match with_types {
-            false => list.append(bytes)?,
-            true => {
-                let pair = message::pair(py, bytes.into_ptr(), one.mtype)?;
-                // SAFETY: a new tuple.
-                list.append(unsafe { Bound::from_owned_ptr(py, pair) })?;
-            }
         }
     }
-    Ok(())
+    Ok(list.into_any())
 }

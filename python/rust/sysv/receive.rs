@@ -5,12 +5,12 @@ use crate::buffer::Bytes;
 use crate::error::invalid;
 use crate::fast::{Arguments, Method, raw_methods};
 use crate::lease::Held;
-use crate::message::{self, First, SHORT};
+use crate::message::{self, First, Missed, Room, SHORT};
 use crate::wait::{Wait, blocking, blocking_until_signal};
 use pyo3::ffi::PyObject;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use umsg::sysv::{ReceiveError, Received, Until, Want};
+use umsg::sysv::{self, Incoming, ReceiveError, Received, Until, Want};
 
 pub static METHODS: [Method; 4] = [
     Method(
@@ -118,10 +118,8 @@ fn any(queue: Object<'_, '_>, want: Want, wait: Option<Wait>) -> PyResult<(*mut 
     let longest = this.longest();
     if longest > SHORT {
         return Python::attach(|py| {
-            message::long(py, longest, |buffer| {
-                let received = received_into(this, py, (want, false), wait, buffer)?;
-                Ok((received.len, received.mtype))
-            })
+            let received = any_length(this, py, want, wait)?;
+            received.map_err(|error| this.raise(py, &error))
         });
     }
     let attempt = |buffer: &mut [u8]| {
@@ -135,6 +133,95 @@ fn any(queue: Object<'_, '_>, want: Want, wait: Option<Wait>) -> PyResult<(*mut 
         First::Received(message, mtype) if !message.is_null() => Ok((message, mtype)),
         other => Python::attach(|py| any_slow(this, py, (want, wait), other)),
     }
+}
+
+impl Incoming for Room<'_, i64> {
+    fn place(&mut self, len: usize) -> Option<&mut [u8]> {
+        Room::place(self, len)
+    }
+
+    fn taken(&mut self, received: Received) {
+        self.note(received.len, received.mtype);
+    }
+}
+
+/// Receives messages that fit in the buffer. Does not wait.
+pub fn some(
+    queue: &sysv::Queue,
+    want: Want,
+    buffer: &mut [u8],
+    most: usize,
+) -> Result<Vec<(usize, i64)>, Missed<ReceiveError>> {
+    let mut room = Room::new(buffer, most);
+    let result = queue.receive_into(want, &mut room, most, Until::Now);
+    room.end(result)
+}
+
+/// Receives a message of a queue whose messages may be long. Most messages are short even there. For a long one, the first attempt learns the
+/// length: the object is not larger than the message.
+pub fn any_length(
+    this: &SysVQueue,
+    py: Python<'_>,
+    want: Want,
+    wait: Option<Wait>,
+) -> PyResult<Result<(*mut PyObject, i64), ReceiveError>> {
+    let longest = this.longest();
+    let attempt = |buffer: &mut [u8]| {
+        this.at_once(py, |queue| {
+            let received = some(queue, want, buffer, 1)?;
+            received
+                .first()
+                .copied()
+                .ok_or(Missed::Error(ReceiveError::NoMessage))
+        })
+    };
+    let mut missed = match message::first(py, SHORT, attempt) {
+        First::Received(message, _) if message.is_null() => return Err(PyErr::fetch(py)),
+        First::Received(message, mtype) => return Ok(Ok((message, mtype))),
+        First::HandleClosed => return Err(this.closed_error(py)),
+        First::Failed(missed) => missed,
+    };
+    loop {
+        let received = match (missed, wait) {
+            (Missed::Exception(error), _) => return Err(error),
+            // Another receiver may have taken the long message, and the next one may be longer. A message that is too long for this handle stays.
+            (Missed::Longer(len), _) => message::long(py, len.min(longest), |buffer| {
+                let room = buffer.len();
+                match this.at_once(py, |queue| queue.try_receive(want, buffer)) {
+                    None => Err(this.closed_error(py).into()),
+                    Some(Ok(received)) => Ok((received.len, received.mtype)),
+                    Some(Err(ReceiveError::TooSmall { len })) if room < longest => {
+                        Err(Missed::Longer(len))
+                    }
+                    Some(Err(error)) => Err(Missed::Error(error)),
+                }
+            }),
+            (Missed::Error(ReceiveError::NoMessage), Some(wait)) => waited(this, py, want, wait),
+            (Missed::Error(error), _) => return Ok(Err(error)),
+        };
+        match received {
+            Ok(received) => return Ok(Ok(received)),
+            Err(Missed::Error(ReceiveError::NoMessage)) if wait.is_some() => {
+                missed = Missed::Error(ReceiveError::NoMessage);
+            }
+            Err(Missed::Error(error)) => return Ok(Err(error)),
+            Err(other) => missed = other,
+        }
+    }
+}
+
+/// Waits for a message of up to the longest length.
+fn waited(
+    this: &SysVQueue,
+    py: Python<'_>,
+    want: Want,
+    wait: Wait,
+) -> Result<(*mut PyObject, i64), Missed<ReceiveError>> {
+    message::long(py, this.longest(), |buffer| {
+        let received = received(this, py, (want, false), wait, buffer)?;
+        let received = received.map_err(Missed::Error)?;
+        Ok((received.len, received.mtype))
+    })
 }
 
 #[cold]
@@ -196,16 +283,9 @@ fn received_into(
 
 /// Receives a message for an iterator: None at the end of the stream.
 pub fn next<'py>(this: &SysVQueue, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let mut buffer = vec![0; this.longest()];
-    let result = match this.at_once(py, |queue| queue.try_receive(Want::Any, &mut buffer)) {
-        None => return Err(this.closed_error(py)),
-        Some(Err(ReceiveError::NoMessage)) => {
-            received(this, py, (Want::Any, false), Wait::Forever, &mut buffer)?
-        }
-        Some(other) => other,
-    };
-    match result {
-        Ok(received) => Ok(Some(PyBytes::new(py, &buffer[..received.len]).into_any())),
+    match any_length(this, py, Want::Any, Some(Wait::Forever))? {
+        // SAFETY: a new object.
+        Ok((message, _)) => Ok(Some(unsafe { Bound::from_owned_ptr(py, message) })),
         Err(ReceiveError::Closed) => Ok(None),
         Err(error) => Err(this.raise(py, &error)),
     }
