@@ -98,6 +98,11 @@ impl Kind {
         }
     }
 
+    /// Chooses the class for an error number of a send.
+    pub fn to_send(errno: i32) -> Kind {
+        Kind::of(errno, Side::Send)
+    }
+
     /// Makes an exception of this class. `name` is the queue's name, which OSError shows behind the text.
     pub fn error(self, py: Python<'_>, errno: i32, text: &str, name: Option<&OsStr>) -> PyErr {
         if let Err(error) = find_classes(py) {
@@ -194,5 +199,7 @@ failures! {
     ring::ReceiveError, Receive;
     ring::RingError, Other;
     LeaseError, Other;
+    posix::SnapshotError, Other;
+    posix::RestoreError, Send;
     NamespaceError, Other;
 }

@@ -3,6 +3,7 @@
 use crate::error::{Failure, lease_ended};
 use crate::exported::{self, Exporter, hand_over};
 use crate::gil::Guarded;
+use crate::queue::History;
 use crate::wait::{duration, stamp};
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::ffi;
@@ -251,6 +252,29 @@ impl Lease {
         }
     }
 
+    /// Reads what a queue keeps of a leased message of a POSIX queue.
+    fn look<T>(
+        &self,
+        py: Python<'_>,
+        look: impl FnOnce(&posix::Lease<'static>) -> Result<T, LeaseError>,
+    ) -> PyResult<T> {
+        // SAFETY: the work runs no code of Python.
+        let seen = unsafe {
+            self.state.with(py, |state| match &state.held {
+                Some(Held::Posix(lease)) => Ok(Some(look(lease))),
+                Some(Held::SysV(_)) => Err(()),
+                None => Ok(None),
+            })
+        };
+        match seen {
+            Ok(Some(seen)) => seen.map_err(|error| error.raise(py, None)),
+            Ok(None) => Err(ended(py)),
+            Err(()) => Err(PyAttributeError::new_err(
+                "a System V queue keeps no number and no history of a message",
+            )),
+        }
+    }
+
     fn end_by(
         &self,
         py: Python<'_>,
@@ -312,6 +336,17 @@ impl Lease {
                 "a message of a POSIX queue has a priority, and no type",
             )),
         }
+    }
+
+    /// Returns a number that no other message of the queue has. It stays when the message returns to the queue.
+    fn message_id(&self, py: Python<'_>) -> PyResult<u64> {
+        self.look(py, |lease| lease.message_id())
+    }
+
+    /// Returns the history of a dead letter, and of a message that was one. None for any other message.
+    fn history(&self, py: Python<'_>) -> PyResult<Option<History>> {
+        let history = self.look(py, |lease| lease.history())?;
+        Ok(history.map(History::from))
     }
 
     /// The number of leases of the message so far, this one included: 1 the first time.

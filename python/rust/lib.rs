@@ -2,7 +2,7 @@
 //!
 //! | subject | where |
 //! |---|---|
-//! | the classes | `queue`, `sysv`, `ring`, `lease`, `reservation`, `producer` |
+//! | the classes | `queue`, `sysv`, `ring`, `lease`, `reservation`, `producer`, `snapshot` |
 //! | exceptions | `error` |
 //! | methods of the fast path | `fast`, `message` |
 //! | the buffer protocol | `buffer`, `exported` |
@@ -21,6 +21,7 @@ mod producer;
 mod queue;
 mod reservation;
 mod ring;
+mod snapshot;
 mod sysv;
 mod wait;
 
@@ -36,5 +37,6 @@ fn _umsg(module: &Bound<'_, PyModule>) -> PyResult<()> {
     producer::add(module)?;
     queue::add(module)?;
     sysv::add(module)?;
+    snapshot::add(module)?;
     ring::add(module)
 }

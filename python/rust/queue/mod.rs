@@ -1,6 +1,7 @@
 //! `umsg.Queue`: POSIX message queues.
 
 mod batch;
+mod dead_letters;
 mod lease;
 mod notify;
 mod open;
@@ -13,6 +14,7 @@ use crate::fast::{Method, add_methods};
 use crate::gil::Guarded;
 use crate::names;
 use crate::wait::AfterSignal;
+use dead_letters::Which;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use std::ffi::OsString;
@@ -21,8 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use umsg::posix;
 
+pub use dead_letters::History;
 pub use lease::size;
-pub use open::{EDGES, WAITING, number};
+pub use open::{EDGES, WAITING, number, open_options, opened};
 pub use status::{Attributes, Peeked, Status};
 
 /// A POSIX message queue: the highest priority comes first, and within a priority the oldest message.
@@ -62,6 +65,12 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<Attributes>()?;
     module.add_class::<Status>()?;
     module.add_class::<Peeked>()?;
+    module.add_class::<History>()?;
+    module.add_class::<dead_letters::DeadLetter>()?;
+    module.add_class::<dead_letters::Redriven>()?;
+    module.add_class::<dead_letters::RedriveRefused>()?;
+    module.add_class::<notify::Registration>()?;
+    module.add_class::<notify::Notified>()?;
     module.add_function(wrap_pyfunction!(open::unlink, module)?)?;
     module.add_function(wrap_pyfunction!(open::reopen_queue, module)?)?;
     module.add_function(wrap_pyfunction!(open::queues, module)?)
@@ -75,7 +84,7 @@ impl Queue {
     }
 
     /// Returns the handle for a call that may release the interpreter's lock.
-    fn shared(&self, py: Python<'_>) -> PyResult<Arc<posix::Queue>> {
+    pub fn shared(&self, py: Python<'_>) -> PyResult<Arc<posix::Queue>> {
         // SAFETY: the work runs no code of Python.
         let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
         handle.ok_or_else(|| self.closed_error(py))
@@ -96,7 +105,7 @@ impl Queue {
         }
     }
 
-    fn raise<E: Failure>(&self, py: Python<'_>, error: &E) -> PyErr {
+    pub fn raise<E: Failure>(&self, py: Python<'_>, error: &E) -> PyErr {
         error.raise(py, Some(&self.name))
     }
 }
@@ -488,6 +497,121 @@ impl Queue {
     #[pyo3(signature = (most=256))]
     fn peek_many(&self, py: Python<'_>, most: usize) -> PyResult<Vec<Peeked>> {
         status::peek_many(self, py, most)
+    }
+
+    /// Returns the histories of the dead letters in this queue, in order of delivery: all, or those that the arguments select.
+    ///
+    /// >>> jobs = umsg.Queue("/jobs", create=True, max_deliveries=1, dead_letter="/jobs.failed")
+    /// >>> jobs.send(b"resize image 7")
+    /// >>> jobs.receive_lease().give_back()
+    /// >>> failed = umsg.Queue("/jobs.failed")
+    /// >>> failed.dead_letters(reason="undelivered")
+    /// [<umsg.History of "/jobs": undelivered, 1 deliveries, 0 redrives>]
+    #[pyo3(signature = (*, id=None, reason=None, source=None, most=None))]
+    fn dead_letters(
+        &self,
+        py: Python<'_>,
+        id: Option<u64>,
+        reason: Option<&str>,
+        source: Option<&Bound<'_, PyAny>>,
+        most: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<History>> {
+        let which = Which {
+            id,
+            reason,
+            source,
+            most,
+        };
+        dead_letters::histories(self, py, &which)
+    }
+
+    /// Returns the dead letters as `dead_letters` does, with up to `size` bytes of each message. The messages stay in the queue.
+    #[pyo3(signature = (size=None, *, id=None, reason=None, source=None, most=None))]
+    fn peek_dead_letters(
+        &self,
+        py: Python<'_>,
+        size: Option<&Bound<'_, PyAny>>,
+        id: Option<u64>,
+        reason: Option<&str>,
+        source: Option<&Bound<'_, PyAny>>,
+        most: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<Vec<dead_letters::DeadLetter>> {
+        let which = Which {
+            id,
+            reason,
+            source,
+            most,
+        };
+        dead_letters::peek(self, py, &which, size)
+    }
+
+    /// Sends dead letters back to the queues that they come from, or all to the queue `to`. They keep bytes, priority and history, and their
+    /// deliveries count from 0 again.
+    ///
+    /// >>> jobs = umsg.Queue("/jobs", create=True, max_deliveries=1, dead_letter="/jobs.failed")
+    /// >>> jobs.send(b"resize image 7")
+    /// >>> jobs.receive_lease().give_back()
+    /// >>> failed = umsg.Queue("/jobs.failed")
+    /// >>> failed.redrive()
+    /// <umsg.Redriven: 1 messages, 0 refused>
+    /// >>> with jobs.receive_lease() as job:
+    /// ...     bytes(job), job.history().redrives
+    /// (b'resize image 7', 1)
+    ///
+    /// Never waits for room: a message that its queue does not take keeps its place, and the result says why.
+    #[pyo3(signature = (*, to=None, id=None, reason=None, source=None, most=None))]
+    fn redrive(
+        &self,
+        py: Python<'_>,
+        to: Option<&Bound<'_, PyAny>>,
+        id: Option<u64>,
+        reason: Option<&str>,
+        source: Option<&Bound<'_, PyAny>>,
+        most: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<dead_letters::Redriven> {
+        let which = Which {
+            id,
+            reason,
+            source,
+            most,
+        };
+        dead_letters::redrive(self, py, &which, to)
+    }
+
+    /// Registers the process for one notification of a message that comes to the empty queue and that no blocked receiver takes: a call of
+    /// `function` in a new thread, or a signal. See mq_notify(3).
+    ///
+    /// >>> import threading
+    /// >>> news = threading.Event()
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> with queue.notify(lambda notified: news.set()) as registration:
+    /// ...     queue.send(b"news")
+    /// ...     news.wait(timeout=60), registration.is_armed
+    /// (True, False)
+    ///
+    /// `function` gets the sender's process and user as an object `Notified`. The registration ends with the notification, with its with
+    /// statement or `close()`, and with the process. A queue has one registration; another one raises `Busy`.
+    #[pyo3(signature = (function=None, *, signal=None))]
+    fn notify(
+        &self,
+        py: Python<'_>,
+        function: Option<Py<PyAny>>,
+        signal: Option<i32>,
+    ) -> PyResult<notify::Registration> {
+        notify::register(self, py, function, signal)
+    }
+
+    /// Takes a snapshot: the attributes of the queue and its messages as they are at one instant. The queue does not change.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> queue.send(b"an order", priority=3)
+    /// >>> saved = queue.snapshot().to_bytes()
+    /// >>> copy = umsg.Snapshot.from_bytes(saved).restore("/copy")
+    /// >>> copy.receive_message()
+    /// (b'an order', 3)
+    fn snapshot(&self, py: Python<'_>) -> PyResult<crate::snapshot::Snapshot> {
+        let queue = self.shared(py)?;
+        crate::snapshot::of_posix(py, &queue, &self.name)
     }
 
     /// Returns the attributes of the queue and its present contents in numbers.

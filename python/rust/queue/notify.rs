@@ -1,10 +1,127 @@
 //! Notification of a message that comes to the empty queue: mq_notify(3).
 
 use super::Queue;
+use crate::error::{invalid, lease_ended};
+use crate::gil::Guarded;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use umsg::posix::{
-    Notify, has_notifications, withdraw_notification, withdraw_notification_at_close,
+    self, Notify, has_notifications, withdraw_notification, withdraw_notification_at_close,
 };
+
+/// The sender of a message of which a process was notified.
+#[pyclass(frozen, get_all, module = "umsg")]
+pub struct Notified {
+    /// Its process id.
+    pid: u32,
+    /// Its real user id.
+    uid: u32,
+}
+
+#[pymethods]
+impl Notified {
+    fn __repr__(&self) -> String {
+        format!("<umsg.Notified by process {}, user {}>", self.pid, self.uid)
+    }
+}
+
+/// A registration for one notification. `Queue.notify` makes it.
+#[pyclass(frozen, weakref, module = "umsg")]
+pub struct Registration {
+    /// None after `close`.
+    held: Guarded<Option<posix::Registration<'static>>>,
+}
+
+#[pymethods]
+impl Registration {
+    /// True while the registration waits for a message. In a forked child it is false: the registration belongs to the parent.
+    #[getter]
+    fn is_armed(&self, py: Python<'_>) -> bool {
+        // SAFETY: the work runs no code of Python.
+        unsafe {
+            self.held.with(py, |held| {
+                held.as_ref().is_some_and(posix::Registration::is_armed)
+            })
+        }
+    }
+
+    /// Withdraws the registration, if it still waits for a message.
+    fn close(&self, py: Python<'_>) {
+        // SAFETY: the work runs no code of Python. The registration is dropped outside.
+        let held = unsafe { self.held.with(py, Option::take) };
+        py.detach(|| drop(held));
+    }
+
+    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
+        let py = slf.py();
+        // SAFETY: the work runs no code of Python.
+        match unsafe { slf.get().held.with(py, |held| held.is_none()) } {
+            true => Err(lease_ended(
+                py,
+                "the registration was closed: call notify() again",
+            )),
+            false => Ok(slf),
+        }
+    }
+
+    #[pyo3(signature = (kind, error, trace))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: &Bound<'_, PyAny>,
+        error: &Bound<'_, PyAny>,
+        trace: &Bound<'_, PyAny>,
+    ) {
+        let _ = (kind, error, trace);
+        self.close(py);
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> &'static str {
+        match self.is_armed(py) {
+            true => "<umsg.Registration>",
+            false => "<umsg.Registration, ended>",
+        }
+    }
+}
+
+/// Registers the process for a call of a function, or for a signal.
+pub fn register(
+    this: &Queue,
+    py: Python<'_>,
+    function: Option<Py<PyAny>>,
+    signal: Option<i32>,
+) -> PyResult<Registration> {
+    let how = match (function, signal) {
+        (Some(function), None) if function.bind(py).is_callable() => {
+            Notify::call(move |by| tell(&function, by))
+        }
+        (Some(function), None) => {
+            let kind = function.bind(py).get_type().name()?;
+            return Err(PyTypeError::new_err(format!(
+                "function must be callable, not {kind}"
+            )));
+        }
+        (None, Some(signal)) => Notify::signal(signal),
+        _ => return Err(invalid(py, "give either a function or a signal")),
+    };
+    let queue = this.shared(py)?;
+    let registered = py.detach(|| queue.notify_owned(how));
+    let held = registered.map_err(|error| this.raise(py, &error))?;
+    Ok(Registration {
+        held: Guarded::new(Some(held)),
+    })
+}
+
+/// Calls a function of Python with the sender, in the thread of a notification.
+fn tell(function: &Py<PyAny>, by: posix::Notified) {
+    // None if the interpreter has ended.
+    Python::try_attach(|py| {
+        let (pid, uid) = (by.pid, by.uid);
+        if let Err(error) = function.call1(py, (Notified { pid, uid },)) {
+            error.write_unraisable(py, Some(function.bind(py)));
+        }
+    });
+}
 
 /// Replaces the registration of the process. See `umsg.posix_ipc.MessageQueue.request_notification`.
 pub fn notify(

@@ -57,16 +57,33 @@ pub fn open(
     access: (bool, bool),
 ) -> PyResult<Queue> {
     options.namespace(namespace);
-    let opened = py.detach(|| options.open(&name));
-    let queue = opened.map_err(|error| error.raise(py, Some(&name)))?;
-    Ok(Queue {
+    let queue = py.detach(|| options.open(&name));
+    let queue = queue.map_err(|error| error.raise(py, Some(&name)))?;
+    Ok(opened(queue, name, namespace, access))
+}
+
+/// Makes the handle of a queue of the library.
+pub fn opened(
+    queue: posix::Queue,
+    name: OsString,
+    namespace: &Namespace,
+    access: (bool, bool),
+) -> Queue {
+    Queue {
         message_size: queue.attributes().message_size,
         ends_on_signals: AtomicBool::new(false),
         handle: Guarded::new(Some(Arc::new(queue))),
         name,
         namespace: namespace.path().to_owned(),
         access,
-    })
+    }
+}
+
+/// Returns options with an access and a namespace, and no others.
+pub fn open_options((read, write): (bool, bool), namespace: &Namespace) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(read).write(write).namespace(namespace);
+    options
 }
 
 /// The result of `__reduce__`.

@@ -1,8 +1,8 @@
 //! The contents and the settings of a queue.
 
-use super::Queue;
+use super::{History, Queue};
+use crate::error::of_system;
 use crate::wait::stamp;
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
@@ -126,6 +126,8 @@ impl Status {
 /// A message that was peeked at and stays in the queue.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct Peeked {
+    /// A number that no other message of the queue has, from the first lease of the message on. None before, unless the queue has sorted it.
+    id: Option<u64>,
     /// The bytes of the message.
     data: Py<pyo3::types::PyBytes>,
     /// Priority, 0 to 32,767.
@@ -136,6 +138,10 @@ pub struct Peeked {
     sent: f64,
     /// Number of leases after which the message came back.
     returns: u32,
+    /// The time before which a delayed message is not delivered, in seconds since 1970. Of a message that was delayed: that time.
+    due: Option<f64>,
+    /// The history of a dead letter, and of a message that was one.
+    history: Option<Py<History>>,
 }
 
 #[pymethods]
@@ -147,14 +153,20 @@ impl Peeked {
 }
 
 impl Peeked {
-    fn of(py: Python<'_>, from: &posix::Peeked) -> Peeked {
-        Peeked {
+    fn of(py: Python<'_>, from: posix::Peeked) -> PyResult<Peeked> {
+        let history = from
+            .history
+            .map(|history| Py::new(py, History::from(history)));
+        Ok(Peeked {
+            id: from.id,
+            due: from.due.map(stamp),
+            history: history.transpose()?,
             data: pyo3::types::PyBytes::new(py, &from.data).unbind(),
             priority: from.priority,
             pid: from.pid,
             sent: stamp(from.sent),
             returns: from.returns,
-        }
+        })
     }
 }
 
@@ -163,7 +175,7 @@ pub fn peek(this: &Queue, py: Python<'_>, n: usize) -> PyResult<Option<Peeked>> 
     let peeked = py
         .detach(|| queue.peek(n))
         .map_err(|error| this.raise(py, &error))?;
-    Ok(peeked.map(|message| Peeked::of(py, &message)))
+    peeked.map(|message| Peeked::of(py, message)).transpose()
 }
 
 pub fn peek_many(this: &Queue, py: Python<'_>, most: usize) -> PyResult<Vec<Peeked>> {
@@ -171,10 +183,8 @@ pub fn peek_many(this: &Queue, py: Python<'_>, most: usize) -> PyResult<Vec<Peek
     let peeked = py
         .detach(|| queue.messages(most))
         .map_err(|error| this.raise(py, &error))?;
-    Ok(peeked
-        .iter()
-        .map(|message| Peeked::of(py, message))
-        .collect())
+    let messages = peeked.into_iter();
+    messages.map(|message| Peeked::of(py, message)).collect()
 }
 
 pub fn attributes(this: &Queue, py: Python<'_>) -> PyResult<Attributes> {
@@ -227,8 +237,5 @@ pub fn status(this: &Queue, py: Python<'_>) -> PyResult<Status> {
 pub fn fileno(this: &Queue, py: Python<'_>, edges: Edges) -> PyResult<i32> {
     let queue = this.shared(py)?;
     let descriptor = py.detach(|| queue.pollable_with(edges).map(|it| it.as_raw_fd()));
-    descriptor.map_err(|error| match error.raw_os_error() {
-        Some(errno) => PyOSError::new_err((errno, error.to_string())),
-        None => error.into(),
-    })
+    descriptor.map_err(|error| of_system(py, &error, Some(&this.name)))
 }

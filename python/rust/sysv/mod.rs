@@ -71,7 +71,7 @@ impl SysVQueue {
     }
 
     /// Returns the handle for a call that may release the interpreter's lock.
-    fn shared(&self, py: Python<'_>) -> PyResult<Arc<sysv::Queue>> {
+    pub fn shared(&self, py: Python<'_>) -> PyResult<Arc<sysv::Queue>> {
         // SAFETY: the work runs no code of Python.
         let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
         handle.ok_or_else(|| self.closed_error(py))
@@ -464,6 +464,11 @@ impl SysVQueue {
     fn is_send_closed(&self, py: Python<'_>) -> PyResult<bool> {
         self.at_once(py, |queue| queue.is_send_closed())
             .ok_or_else(|| self.closed_error(py))
+    }
+
+    /// Takes a snapshot: the attributes of the queue and its messages as they are at one instant. The queue does not change.
+    fn snapshot(&self, py: Python<'_>) -> PyResult<crate::snapshot::SysVSnapshot> {
+        crate::snapshot::of_sysv(py, &self.shared(py)?)
     }
 
     /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message, and writable while there is

@@ -2,7 +2,9 @@
 
 use super::queue::Queue;
 use crate::error::{Fault, NotifyError};
+use crate::lease::Holder;
 use crate::notification::{self, Deed, Failure, Notified, NotifyKind};
+use std::sync::Arc;
 use std::time::Duration;
 use umsg_shm::lock::SLICE;
 use umsg_shm::posix_engine::{self, Outcome, Refused, RegisterError};
@@ -113,7 +115,7 @@ impl std::fmt::Debug for Notify {
 #[must_use = "a registration that is dropped is withdrawn"]
 pub struct Registration<'a> {
     ticket: u64,
-    queue: &'a Queue,
+    queue: Holder<'a, Queue>,
 }
 
 impl Registration<'_> {
@@ -305,7 +307,33 @@ impl Queue {
     pub fn notify(&self, how: Notify) -> Result<Registration<'_>, NotifyError> {
         Ok(Registration {
             ticket: self.register(how)?,
-            queue: self,
+            queue: Holder::Borrowed(self),
+        })
+    }
+
+    /// Registers this process as [`notify`](Self::notify) does, with a registration that keeps the queue open. It can be kept in a struct, and
+    /// outlive the caller's handle.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let queue = std::sync::Arc::new(queue);
+    /// let registration = queue.notify_owned(umsg::posix::Notify::signal(0))?;
+    /// drop(queue);
+    /// assert!(registration.is_armed());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`notify`](Self::notify).
+    pub fn notify_owned(
+        self: &Arc<Self>,
+        how: Notify,
+    ) -> Result<Registration<'static>, NotifyError> {
+        Ok(Registration {
+            ticket: self.register(how)?,
+            queue: Holder::Shared(Arc::clone(self)),
         })
     }
 
