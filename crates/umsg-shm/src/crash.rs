@@ -126,6 +126,8 @@ points! {
     /// A message that is due is marked as stored, and its record still says that it is delayed: the record decides, and the next receiver delivers
     /// the message.
     DUE_MARKED;
+    /// The records of several messages that are due are linked in their order, none is delivered: all are delayed.
+    DUE_SORTED;
     /// A slot for a reservation is taken off the free ones: the repair frees it.
     RESERVE_SLOT_TAKEN;
     /// A slot is reserved and not counted: the repair counts, and the room comes back, because its holder is dead.

@@ -61,6 +61,74 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
     );
 }
 
+/// The coarse clock that decides what is due lags by so much at most.
+const LAG: Duration = Duration::from_millis(20);
+
+/// The times of messages, in milliseconds, in the order of their sends. Many are equal.
+const TIMES: [u64; 14] = [5, 0, 7, 0, 3, 5, 1, 3, 0, 9, 1, 7, 2, 5];
+
+/// Returns the positions of the messages, in the order in which they are delivered.
+fn by_time() -> Vec<u8> {
+    let mut order: Vec<u8> = (0..TIMES.len() as u8).collect();
+    // This sort keeps the order of equal times.
+    order.sort_by_key(|position| TIMES[usize::from(*position)]);
+    order
+}
+
+/// Sends a message for each time, `send(position, time)`, before the first of them, and waits until all are due. No process looks at the queue meanwhile.
+fn until_all_are_due(send: impl Fn(u8, SystemTime), mut again: impl FnMut()) {
+    for wait in [DELAY, 10 * DELAY, STUCK] {
+        let begin = SystemTime::now() + wait;
+        for (position, time) in TIMES.iter().enumerate() {
+            send(position as u8, begin + Duration::from_millis(*time));
+        }
+        if SystemTime::now() < begin {
+            let last = begin + Duration::from_millis(10);
+            while SystemTime::now() < last + LAG {
+                std::thread::sleep(LAG);
+            }
+            return;
+        }
+        // The machine was too busy: a message was due before the last send.
+        again();
+    }
+    panic!("the sends take longer than {STUCK:?}");
+}
+
+#[test]
+fn messages_that_became_due_together_come_in_the_order_of_their_times_and_sends() {
+    let (_place, queue) = Place::new().with_sysv_queue(KEY);
+    until_all_are_due(
+        |position, time| {
+            let mtype = i64::from(position % 3 + 1);
+            queue.try_send_at(mtype, &[position], time).unwrap();
+        },
+        || while queue.receive_vec_timeout(Want::Any, DELAY).is_ok() {},
+    );
+    let order: Vec<u8> = TIMES.iter().map(|_| received(&queue)[0]).collect();
+    assert_eq!(order, by_time());
+    assert_eq!(counts(&queue), (0, 0, 0));
+}
+
+#[test]
+fn a_process_killed_while_it_puts_due_messages_in_order_loses_none() {
+    let (_place, queue) = Place::in_turn().with_sysv_queue(KEY);
+    until_all_are_due(
+        |position, time| queue.try_send_at(1, &[position], time).unwrap(),
+        || while queue.receive_vec_timeout(Want::Any, DELAY).is_ok() {},
+    );
+    let mut victim = Child::run(|| {
+        crash::arm("DUE_SORTED", 1);
+        let _ = queue.receive_vec_timeout(Want::Any, STUCK);
+        0
+    });
+    victim.expect(Exit::Signal(libc::SIGKILL), "DUE_SORTED");
+    let order: Vec<u8> = TIMES.iter().map(|_| received(&queue)[0]).collect();
+    assert_eq!(order, by_time());
+    assert_eq!(counts(&queue), (0, 0, 0));
+    assert!(!queue.status().unwrap().damaged);
+}
+
 #[test]
 fn a_delayed_message_shows_its_send_and_its_due_time() {
     let (_place, queue) = Place::new().with_sysv_queue(KEY);

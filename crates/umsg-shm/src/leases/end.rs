@@ -1,5 +1,6 @@
 //! The end of leases: by their time limit, or with their holder.
 
+use super::due::Due;
 use super::{HolderScan, LeaseHandle, LeaseRecord, LeaseRoots, LeaseStore, Leases, State};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
@@ -71,8 +72,8 @@ impl<S: LeaseStore> Leases<'_, S> {
         }
     }
 
-    /// Runs `end` for each lease whose time is up, for each delayed message that is due, and for each lease and reservation whose holder is
-    /// dead. `end` may release the record, and claims none: the walk takes a list that grows for a cycle.
+    /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead; then for each delayed message that is
+    /// due, in their order. `end` may release the record, and claims none: the walk takes a list that grows for a cycle.
     pub(crate) fn end_overdue(
         &self,
         _: ReceiverHeld<'_>,
@@ -80,6 +81,7 @@ impl<S: LeaseStore> Leases<'_, S> {
         mut end: impl FnMut(u32, &LeaseRecord, State) -> Result<(), Fault>,
     ) -> Result<(), Fault> {
         let mut due = u64::MAX;
+        let mut ready = Due::default();
         let mut holders = HolderScan::default();
         for record in self.iter() {
             let (index, record) = record?;
@@ -90,7 +92,11 @@ impl<S: LeaseStore> Leases<'_, S> {
                 State::Reserved => holders.is_orphan(self.segment, record),
                 State::Delayed => {
                     holders.pass();
-                    is_over
+                    if is_over {
+                        self.chain(&mut ready, index, record)?;
+                        continue;
+                    }
+                    false
                 }
                 // The message is on its way to another queue: it provides neither a message nor room. The process that moves it knows
                 // whether it has arrived.
@@ -109,6 +115,7 @@ impl<S: LeaseStore> Leases<'_, S> {
                 due = due.min(until);
             }
         }
+        self.for_each_due(&ready, |index, record| end(index, record, State::Delayed))?;
         let roots = self.segment.roots_of_leases();
         let due = if due == u64::MAX { 0 } else { due };
         roots.due.store(due, Ordering::Relaxed);

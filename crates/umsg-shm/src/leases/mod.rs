@@ -20,6 +20,7 @@
 //! lists and counts from the states. A `ticket`, which no other lease or reservation ever has, proves that the record still belongs to a
 //! lease.
 
+mod due;
 mod end;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "copies in and out of a message's place")]
@@ -234,15 +235,21 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
             None => self.extend(receiving)?,
         };
         let record = self.segment.lease_record(index)?;
-        roots.ticket.set(roots.ticket.get().wrapping_add(1));
         record.slot.set(claim.slot);
         record.pid.set(claim.pid);
         record.birth.set(claim.birth);
         record.deliveries.set(claim.deliveries);
         record.until.set(0);
-        record.ticket.set(roots.ticket.get());
+        self.issue_ticket(receiving, record);
         self.append(receiving, index, record)?;
         Ok((index, record))
+    }
+
+    /// Gives a record a new ticket. Handles of the earlier one become void.
+    pub(crate) fn issue_ticket(&self, _: ReceiverHeld<'_>, record: &LeaseRecord) {
+        let last = &self.segment.roots_of_leases().ticket;
+        last.set(last.get().wrapping_add(1));
+        record.ticket.set(last.get());
     }
 
     /// Returns a record that was never used, and makes more memory real if necessary.

@@ -15,7 +15,7 @@ pub struct LeaseRecord {
     pub next: Guarded32,
     pub previous: Guarded32,
     /// The process that holds the message, and its birth, which distinguishes it from other processes with the same id; see
-    /// [`crate::sys::process::birth`].
+    /// [`crate::sys::process::birth`]. A message that is due has a link in place of the birth; see [`super::due`].
     pub pid: Guarded32,
     /// The number of deliveries of the message, including this one.
     pub deliveries: Guarded32,
@@ -27,6 +27,11 @@ pub struct LeaseRecord {
 }
 
 impl LeaseRecord {
+    /// Returns the place of a delayed message among those that are delivered later: the time for which it is due, and the order of sends.
+    pub(crate) fn place_in_time(&self) -> (u64, u64) {
+        (self.until.get(), self.ticket.get())
+    }
+
     /// Returns when the message is delivered again if it is returned now, in nanoseconds of the monotonic clock; None for at once. The delay
     /// is `first` after the first delivery, and doubles with each further one up to `most`.
     pub(crate) fn retry_at(&self, [first, most]: [u64; 2]) -> Option<u64> {

@@ -4,8 +4,9 @@
 //! ([`crate::leases`]). When it is due, a process that looks at the leases stores it: a receiver that finds the queue empty or other
 //! messages held, a sender, and a blocked receiver, which sleeps until the first message is due at most.
 //!
-//! A returned message goes back to its place in its priority. A message that was sent for a later time takes its place behind the messages
-//! of its priority that were sent until then, and before those that are sent later: a send stores all due messages before it publishes its own
+//! Messages that are due at the same look are delivered in the order of their times, and of one time in the order of their sends
+//! (`leases/due.rs`). A returned message goes back to its place in its priority. A message that was sent for a later time takes its place behind the messages
+//! of its priority that were sent until then, and before those that are sent later: a send stores what is due before it publishes its own
 //! message. While a message is delayed, the bit `DELAYED` of the attention word asks senders to look at the time. A send tests this bit
 //! together with the bits of pollers and of a closed queue, so a queue without delayed messages pays nothing. The bit needs no second lock,
 //! unlike the others: a send that begins after the due time begins long after the store to the bit.
@@ -50,6 +51,10 @@ impl Engine {
         let until = until.max(1);
         let before = State::of(record);
         self.foretell_delay(receiving);
+        if before == State::Reserved {
+            // Messages for one time are delivered in the order of their sends, not of their reservations.
+            Leases::of(self.segment()).issue_ticket(receiving, record);
+        }
         // Until the state changes, this is the time limit of a lease, or nothing to a reservation.
         record.until.set(until);
         leases::set(record, State::Delayed);

@@ -167,7 +167,7 @@ impl Engine {
     pub fn peek_at_delayed(&self, me: &Thread, most: usize) -> Result<PeekedMessages, Refused> {
         self.peek_and(me, 0, 0, |receiving, peeked| {
             let mut delayed = self.delayed(receiving)?;
-            delayed.sort_by_key(|record| record.until.get());
+            delayed.sort_by_key(|record| record.place_in_time());
             delayed.truncate(most);
             self.copy_delayed(receiving, &delayed, peeked)
         })
@@ -313,7 +313,8 @@ impl Engine {
         Ok(delayed)
     }
 
-    /// Copies the delayed messages: first the returned ones in their old order, then those that were sent for later.
+    /// Copies the delayed messages: first the returned ones in their old order, then those that were sent for later, in the order in which they
+    /// become due.
     #[cfg(not(loom))]
     fn copy_delayed_in_order(
         &self,
@@ -321,14 +322,12 @@ impl Engine {
         peeked: &mut PeekedMessages,
     ) -> Result<(), Fault> {
         let mut delayed = self.delayed(receiving)?;
-        let is_returned = |record: &LeaseRecord| record.deliveries.get() != 0;
-        delayed.sort_by_cached_key(|record| {
-            let cell = self.segment().cell(record.slot.get());
-            let sequence = cell.map_or(0, |cell| cell.sequence());
-            (
-                !is_returned(record),
-                if is_returned(record) { sequence } else { 0 },
-            )
+        delayed.sort_by_cached_key(|record| match record.deliveries.get() {
+            0 => (true, record.place_in_time()),
+            _ => {
+                let cell = self.segment().cell(record.slot.get());
+                (false, (cell.map_or(0, |cell| cell.sequence()), 0))
+            }
         });
         self.copy_delayed(receiving, &delayed, peeked)
     }

@@ -2,7 +2,7 @@
 
 use super::{Engine, Refused, Seen, SeenHistory};
 use crate::fault::Fault;
-use crate::leases::{Leases, State};
+use crate::leases::State;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::segment::Ring;
 use crate::sys::clock::{self, Deadline};
@@ -59,9 +59,10 @@ impl Engine {
         let until = clock::monotonic().saturating_add(seen.delay);
         self.commit_at(me, &handle, (message.len(), seen.key), until)?;
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
-            let leases = Leases::of(self.segment());
-            let record = leases.find(handle.index, handle.ticket, State::Delayed)?;
-            let record = record.ok_or(Fault::Damaged)?;
+            let record = self.segment().lease_record(handle.index)?;
+            if State::of(record) != State::Delayed {
+                return Err(Fault::Damaged.into());
+            }
             record.deliveries.set(seen.returns);
             cell.restore(seen.pid, clock::at_shown(seen.sent_at), seen.returns);
             cell.set_sequence(self.segment().fixed().receiver.next_sequence(receiving));

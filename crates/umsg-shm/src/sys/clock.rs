@@ -209,6 +209,17 @@ pub(crate) fn at_shown(nanoseconds: u64) -> u64 {
     nanoseconds.wrapping_sub(realtime_ahead())
 }
 
+/// Returns the machine's clock at a time of CLOCK_REALTIME, in nanoseconds since 1970, or now if the time has passed.
+#[cfg(not(loom))]
+pub fn reading_at(nanoseconds: u64) -> u64 {
+    let now = monotonic();
+    let ahead = realtime_ahead();
+    match nanoseconds.saturating_sub(now.wrapping_add(ahead)) {
+        0 => now,
+        _ => nanoseconds.wrapping_sub(ahead),
+    }
+}
+
 /// Steps of CLOCK_REALTIME, for tests, which can't set the machine's clock.
 #[cfg(all(feature = "crash-points", not(loom)))]
 pub(crate) mod step {

@@ -4,8 +4,9 @@
 //! thread that checks the leases puts it into the order. Such a thread is in a receive or a send while messages are held. Or it is a blocked
 //! receiver, which sleeps at most until the first message is due.
 //!
-//! A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due: a send
-//! delivers all due messages before it numbers its own message. So a due message is behind the messages that were sent until then, and before
+//! Messages that are due at the same look are delivered in the order of their times, and of one time in the order of their sends
+//! (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due: a send
+//! delivers what is due before it numbers its own message. So a due message is behind the messages that were sent until then, and before
 //! those that are sent later.
 
 use super::segment::Choice;

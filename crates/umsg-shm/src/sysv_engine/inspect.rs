@@ -159,7 +159,7 @@ impl Engine {
     ) -> Result<(Vec<Seen>, Vec<u8>), Refused> {
         let layout = self.segment().layout();
         let (slots, msgmax) = (layout.slots, layout.msgmax);
-        let (mut places, mut seen) = (Vec::<(u64, u32, u32)>::new(), Vec::<Seen>::new());
+        let (mut places, mut seen) = (Vec::<((u64, u64), u32, u32)>::new(), Vec::<Seen>::new());
         let mut bytes = Vec::<u8>::new();
         for attempt in 1.. {
             // Memory is allocated without the lock, as in `all_messages`.
@@ -184,11 +184,11 @@ impl Engine {
                     if places.len() == places.capacity() {
                         return Ok(false);
                     }
-                    let (due, deliveries) = (record.until.get(), record.deliveries.get());
-                    places.push((due, record.slot.get(), deliveries));
+                    let (slot, deliveries) = (record.slot.get(), record.deliveries.get());
+                    places.push((record.place_in_time(), slot, deliveries));
                 }
                 places.sort_unstable();
-                for &(due, slot, returns) in places.iter().take(most) {
+                for &((due, _), slot, returns) in places.iter().take(most) {
                     if !self.copy_beside(slot, &mut seen, &mut bytes)? {
                         return Ok(false);
                     }

@@ -317,10 +317,12 @@ impl Lease<'_> {
     }
 }
 
-/// Returns the reading of the monotonic clock at a time of the system's clock.
+/// Returns the reading of the monotonic clock at a time of the system's clock, or now if the time has passed. Equal times have equal readings, so that
+/// messages for one time keep the order of their sends.
 fn reading_at(time: SystemTime) -> u64 {
-    let delay = time.duration_since(SystemTime::now());
-    reading_after(delay.unwrap_or_default())
+    let since = time.duration_since(SystemTime::UNIX_EPOCH);
+    let nanoseconds = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
+    clock::reading_at(nanoseconds)
 }
 
 /// Returns a reading of the monotonic clock.

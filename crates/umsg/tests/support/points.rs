@@ -36,6 +36,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("posix_engine/watch.rs", &[Posix]),
     ("posix_engine/segment/vacant.rs", &[Posix]),
     ("posix_engine/", &[Posix, Ring]),
+    ("leases/", &[Posix, Sysv]),
     ("lock/", &[Posix, Sysv, Ring]),
     ("arena/", &[Posix, Sysv, Ring]),
     ("doorbell/", &[Posix, Sysv]),
