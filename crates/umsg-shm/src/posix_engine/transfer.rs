@@ -19,6 +19,8 @@
 //! | after it | the arrival | frees the slot in the source, then the arrival |
 //! | after the slot is free | an arrival whose source has no such record | frees the arrival |
 //!
+//! Only the process that the record names ends a move. A forked child has the handles of its parent's moves, but is not that process.
+//!
 //! A ticket belongs to one record for ever, so an arrival can't be taken for that of another message.
 
 use super::held_messages::LeaseHandle;
@@ -241,28 +243,38 @@ impl Engine {
         })
     }
 
-    /// Ends a move: the dead-letter queue has taken the message or refused it.
+    /// Returns whether this process is the mover of a record's message.
+    fn is_mover(&self, me: &Thread, record: &LeaseRecord) -> bool {
+        // The process may have got its liveness id since it took over.
+        let start = || process::birth(me.pid());
+        let births = [liveness::birth(self.segment(), start), start()];
+        record.pid.get() == me.pid() && births.contains(&record.birth.get())
+    }
+
+    /// Ends a move: the dead-letter queue has taken the message or refused it. Returns false if this process is not the mover any more: a forked child has
+    /// its parent's handles, and the parent may have begun to move the message again.
     pub fn end_move(
         &self,
         me: &Thread,
         handle: &LeaseHandle,
         moved: bool,
         deadline: Deadline,
-    ) -> Result<(), Refused> {
+    ) -> Result<bool, Refused> {
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             let holds = Leases::of(self.segment());
-            let Some(record) = holds.find(handle.index, handle.ticket, State::Moving)? else {
-                return Ok(());
+            let record = holds.find(handle.index, handle.ticket, State::Moving)?;
+            let Some(record) = record.filter(|record| self.is_mover(me, record)) else {
+                return Ok(false);
             };
-            if !moved {
+            if moved {
+                self.let_go(receiving, handle.index, record, wakes)?;
+                self.segment().fixed().counters.count(Event::DeadLettered);
+            } else {
                 leases::set(record, State::Aside);
                 // The next mover tries the other messages first.
                 holds.send_to_the_end(receiving, handle.index, record)?;
-                return Ok(());
             }
-            self.let_go(receiving, handle.index, record, wakes)?;
-            self.segment().fixed().counters.count(Event::DeadLettered);
-            Ok(())
+            Ok(true)
         })
     }
 

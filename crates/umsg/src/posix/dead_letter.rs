@@ -49,7 +49,8 @@ struct Mover {
     number: u64,
     /// The machine's clock at the last failed attempt, in nanoseconds: one attempt a tick of the coarse clock is enough.
     failed_at: AtomicU64,
-    /// Moves whose end could not be recorded yet, each with its success or failure.
+    /// Moves whose end could not be recorded yet, each with its success or failure. A forked child has a copy of this list and of the next one, and
+    /// ends none of these moves: [`Engine::end_move`].
     unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
     /// Moves that dead processes began, and whose results are unknown yet.
     unknown: Mutex<Vec<LeaseHandle>>,
@@ -200,10 +201,12 @@ impl Mover {
                 continue;
             }
             let sent = self.send(engine, &departure, &queue);
-            self.end(engine, departure.handle, sent)?;
+            let has_ended = self.end(engine, departure.handle, sent)?;
             sent.then_some(())?;
             crash_point!(MOVE_ENDED);
-            self.forget_arrival(&departure.handle, &queue);
+            if has_ended {
+                self.forget_arrival(&departure.handle, &queue);
+            }
         }
         Some(())
     }
@@ -223,8 +226,7 @@ impl Mover {
                 self.unknown.try_lock().ok()?.push(handle);
                 return None;
             };
-            self.end(engine, handle, has_arrived)?;
-            if has_arrived {
+            if self.end(engine, handle, has_arrived)? && has_arrived {
                 self.forget_arrival(&handle, to);
             }
         }
@@ -256,17 +258,17 @@ impl Mover {
         transfer::send_copy(engine, &departure.handle, to, copy, PATIENCE).is_ok()
     }
 
-    /// Records the end of a move, now or later.
-    fn end(&self, engine: &Engine, handle: LeaseHandle, sent: bool) -> Option<()> {
+    /// Records the end of a move, now or later. Returns false if this process is not the mover of the message: the end of its arrival is not this
+    /// process's to record.
+    fn end(&self, engine: &Engine, handle: LeaseHandle, sent: bool) -> Option<bool> {
         let by = Deadline::after(PATIENCE);
-        if engine
-            .end_move(thread::current(), &handle, sent, by)
-            .is_ok()
-        {
-            return Some(());
+        match engine.end_move(thread::current(), &handle, sent, by) {
+            Ok(has_ended) => Some(has_ended),
+            Err(_) => {
+                self.unfinished.try_lock().ok()?.push((handle, sent));
+                None
+            }
         }
-        self.unfinished.try_lock().ok()?.push((handle, sent));
-        None
     }
 
     fn finish(&self, engine: &Engine) -> Option<()> {
@@ -278,5 +280,81 @@ impl Mover {
             };
             self.end(engine, handle, sent)?;
         }
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+    use umsg_shm::sys::thread::Thread;
+
+    /// A queue whose only message is set aside, and its dead-letter queue.
+    fn set_aside(namespace: &Namespace, me: &Thread) -> [Queue; 2] {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true);
+        options.max_messages(4).message_size(8).namespace(namespace);
+        options.max_deliveries(1).dead_letter("/dead");
+        let queue = options.open("/q").unwrap();
+        queue.try_send(b"job", 0).unwrap();
+        let lease = queue.engine.try_lease(me, Deadline::Never).unwrap();
+        assert_eq!(queue.engine.give_back(me, &lease), Ok(true));
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).namespace(namespace);
+        [queue, options.open("/dead").unwrap()]
+    }
+
+    fn mover(queue: &Queue, namespace: &Namespace) -> Mover {
+        Mover {
+            name: "/dead".into(),
+            namespace: namespace.clone(),
+            owner: queue.owner.0,
+            source: b"/q".to_vec(),
+            number: transfer::number(queue.identity.1, &queue.engine),
+            failed_at: AtomicU64::new(0),
+            unfinished: Mutex::default(),
+            unknown: Mutex::default(),
+        }
+    }
+
+    /// Runs a mover in a forked child.
+    #[allow(unsafe_code, reason = "fork")]
+    fn run_in_child(mover: &Mover, queue: &Queue) {
+        // SAFETY: the child calls the library, and leaves with _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            mover.run(&queue.engine);
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+    }
+
+    #[test]
+    fn a_forked_child_ends_no_move_of_its_parent() {
+        let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+        let namespace = Namespace::at(dir.path()).unwrap();
+        let me = thread::current();
+        let [queue, dead] = set_aside(&namespace, me);
+        let mover = mover(&queue, &namespace);
+        let departure = queue.engine.begin_to_move(me, Deadline::Never);
+        let departure = departure.unwrap().unwrap();
+        // This process could not find out whether the message had arrived, or record that it had not; after the fork it moves the message again.
+        mover.unknown.lock().unwrap().push(departure.handle);
+        let unfinished = (departure.handle, false);
+        mover.unfinished.lock().unwrap().push(unfinished);
+        run_in_child(&mover, &queue);
+        assert!(mover.send(&queue.engine, &departure, &dead));
+        // It has arrived, and this process has not recorded that yet.
+        mover.unfinished.lock().unwrap().clear();
+        run_in_child(&mover, &queue);
+        mover.run(&queue.engine);
+        assert_eq!(dead.attributes().messages, 1, "the message is there twice");
+        assert_eq!(queue.status().set_aside, 0);
+        assert_eq!(dead.try_receive_vec().unwrap().data, b"job");
+        let arrivals = dead.engine.arrivals(me, mover.number, Deadline::Never);
+        assert_eq!(arrivals, Ok(vec![]), "a record of an arrival is left");
     }
 }

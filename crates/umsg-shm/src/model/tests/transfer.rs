@@ -8,6 +8,7 @@
 //! | a mover that takes over does not ask whether the message has arrived | a message comes twice |
 //! | a slot is freed before its message has arrived | a message is lost |
 //! | a repair counts an arrival as a held message | a slot is lost |
+//! | a child ends a move of its parent | a message comes twice |
 
 use super::stage::{Message, Queue, Slices, alive, explore};
 use super::subject::{Subject, explore_death};
@@ -193,6 +194,38 @@ fn two_movers_move_each_message_once() {
         assert_eq!(pair.source.empty(), []);
         pair.settle(&[], &[(1, 0), (2, 1)]);
     });
+}
+
+#[test]
+fn a_child_with_the_handles_of_its_parent_ends_no_move() {
+    explore(
+        "transfer: a handle of another process",
+        2,
+        Slices::End,
+        || {
+            let pair = Pair::new(&[(1, 0)]);
+            let (parent, child) = (pair.clone(), pair.clone());
+            // The parent could not find out whether the message had arrived. It forks, finds that it has not, and moves it again.
+            let mover = pair.source.spawn(1, move |queue, me| {
+                let engine = queue.engine();
+                let begun = engine.begin_to_move(me, Deadline::Never).unwrap();
+                let handle = begun.unwrap().handle;
+                let heir = queue.spawn(2, move |queue, me| {
+                    let ended = queue.engine().end_move(me, &handle, false, Deadline::Never);
+                    assert_eq!(ended, Ok(false));
+                    child.move_all(me);
+                });
+                let ended = engine.end_move(me, &handle, false, Deadline::Never);
+                assert_eq!(ended, Ok(true));
+                parent.move_all(me);
+                alive(heir);
+            });
+            alive(mover);
+            pair.source.direct(|_, me| pair.move_all(me));
+            assert_eq!(pair.source.empty(), []);
+            pair.settle(&[], &[(1, 0)]);
+        },
+    );
 }
 
 #[test]
