@@ -513,6 +513,24 @@ fn a_poller_is_told_to_look_even_if_another_looks_first_and_ends() {
     assert_eq!(other.try_receive_vec().unwrap().data, b"soon");
 }
 
+#[test]
+fn a_poller_is_told_of_due_messages_after_a_repair_of_the_queue() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
+    let descriptor = queue.pollable().unwrap();
+    queue.send_after(b"early", 0, 3 * DELAY).unwrap();
+    queue.send_after(b"late", 0, 20 * DELAY).unwrap();
+    // The mark of corruption: docs/format.md. The helper that keeps the time finds it when the first message is due.
+    let path = place.path().join("mq/q");
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    std::os::unix::fs::FileExt::write_all_at(&file, &[1], 48).unwrap();
+    std::thread::sleep(6 * DELAY);
+    let repaired = umsg::posix::repair(&place.namespace, "/q").unwrap();
+    assert!(repaired.after.is_healthy(), "{repaired:#?}");
+    assert_eq!(received(&queue), b"early");
+    assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
+    assert_eq!(queue.try_receive_vec().unwrap().data, b"late");
+}
+
 /// Kills a process at a point of `work`, then checks that the message comes once, `late` or at once.
 fn kill(point: &str, before: fn(&Queue), work: fn(&Queue)) {
     let (place, queue) = Place::in_turn().with_queue("/q", 3, 8);

@@ -35,7 +35,7 @@ const MOST: usize = futex::MOST_WORDS - 1;
 /// The size of a helper's stack, in bytes.
 const STACK: usize = 128 << 10;
 /// The longest sleep of a helper with queues, in nanoseconds.
-const SLICE: u64 = 1_000_000_000;
+pub(crate) const SLICE: u64 = 1_000_000_000;
 /// The time that a helper waits for a queue's lock, and the time until its next attempt, in nanoseconds.
 pub(crate) const PATIENCE: u64 = 10_000_000;
 

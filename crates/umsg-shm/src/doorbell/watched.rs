@@ -133,9 +133,10 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows the present level after a death.
+    /// Shows the present level after a death. Calls the helpers that keep the time: the dead process may have changed what they wait for.
     fn repair_poll_fifo(&self, receiving: ReceiverHeld<'_>) {
         self.ringer().mend(receiving, self.level(receiving));
+        self.ringer().call_timekeepers(receiving);
     }
 }
 
@@ -275,7 +276,9 @@ mod polled {
             match self.look_at_time(thread::current(), deadline) {
                 // The coarse clock, which decides whether a message is due, may lag.
                 Ok(at) => at.max(now + helper::PATIENCE / 10),
-                Err(Errno::INVAL | Errno::BADMSG) => u64::MAX,
+                Err(Errno::INVAL) => u64::MAX,
+                // A corrupted queue may be repaired, or its mark of corruption removed, without a call.
+                Err(Errno::BADMSG) => now + helper::SLICE,
                 Err(_) => now + helper::PATIENCE,
             }
         }

@@ -69,6 +69,8 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
+        // A helper that has found the queue corrupt sleeps until it is called. It looks again when the mark is gone.
+        self.ringer().call_timekeepers(receiving);
         self.leave(held, &mut wakes, Held::unlock);
         self.segment().check()?;
         Ok(salvaged)
