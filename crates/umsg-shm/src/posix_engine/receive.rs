@@ -11,6 +11,7 @@ use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::doorbell::Watched;
 use crate::fault::Fault;
+use crate::lock::Held;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Cell, PRIORITIES, Ring, has_begun};
@@ -119,10 +120,7 @@ impl Receipt for Copy<'_> {
 
     #[inline(always)]
     fn take(&mut self, taker: Taker<'_>, wakes: &mut DeferredWakes) -> Result<Taken, Refused> {
-        let Taker {
-            receiving, engine, ..
-        } = taker;
-        engine.receive_locked(receiving, self.buffer, wakes)
+        taker.engine.receive_locked(taker, self.buffer, wakes)
     }
 
     fn accept(
@@ -141,7 +139,8 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
-    /// Receives a message if there is one now.
+    /// Receives a message if there is one now. In the plain case the lock is free, the next message is in the ring, all messages from there on
+    /// have its priority, and the receive has no other duty; each other case leaves this function by a call that does not return here.
     #[inline(always)]
     pub fn try_receive(
         &self,
@@ -149,13 +148,32 @@ impl Engine {
         buffer: &mut [u8],
         deadline: Deadline,
     ) -> Result<Taken, Refused> {
-        match self.receive_at_once(me, buffer) {
-            Some(taken) => {
-                self.segment().check()?;
-                Ok(taken)
-            }
-            None => self.try_receive_slow(me, buffer, deadline),
-        }
+        let Some(sighted) = self.sight() else {
+            return self.try_receive_slow(me, buffer, deadline);
+        };
+        let lock = &self.segment().fixed().receiver.lock;
+        let Some(held) = lock.lock_if_free(me, self.segment()) else {
+            return self.try_receive_slow(me, buffer, deadline);
+        };
+        let Some(taken) = self.take_sighted(held.receiver(), me, &sighted, buffer) else {
+            return self.try_receive_unlocked(held, me, buffer, deadline);
+        };
+        held.unlock();
+        self.segment().check()?;
+        Ok(taken)
+    }
+
+    /// As [`try_receive`](Self::try_receive), if a condition of the plain case does not hold under the lock.
+    #[inline(never)]
+    fn try_receive_unlocked(
+        &self,
+        held: Held<'_>,
+        me: &Thread,
+        buffer: &mut [u8],
+        deadline: Deadline,
+    ) -> Result<Taken, Refused> {
+        held.unlock();
+        self.try_take(me, &mut Copy { buffer }, deadline)
     }
 
     /// As [`try_receive`](Self::try_receive), if a condition of the plain case does not hold.
@@ -167,18 +185,6 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<Taken, Refused> {
         self.try_take(me, &mut Copy { buffer }, deadline)
-    }
-
-    /// Receives a message in the plain case: the lock is free, the next message is in the ring, all messages from there
-    /// on have its priority, and the receive has no other duty.
-    #[inline(always)]
-    fn receive_at_once(&self, me: &Thread, buffer: &mut [u8]) -> Option<Taken> {
-        let sighted = self.sight()?;
-        let lock = &self.segment().fixed().receiver.lock;
-        let held = lock.lock_if_free(me, self.segment())?;
-        let taken = self.take_sighted(held.receiver(), &sighted, buffer);
-        held.unlock();
-        taken
     }
 
     /// Looks for the next message in the ring, without the lock.
@@ -209,6 +215,7 @@ impl Engine {
     fn take_sighted(
         &self,
         receiving: ReceiverHeld<'_>,
+        me: &Thread,
         sighted: &Sighted<'_>,
         buffer: &mut [u8],
     ) -> Option<Taken> {
@@ -223,7 +230,7 @@ impl Engine {
         }
         let found = self.found(sighted.slot, sighted.cell, Place::Ring).ok()?;
         self.prefetch_upcoming(&found, self.pacing.received());
-        let taken = self.consume(receiving, &found, buffer).ok()?;
+        let taken = self.consume(receiving, me, &found, buffer).ok()?;
         self.publish_counts(receiving);
         crash_point!(RECEIVE_ADMITTED);
         Some(taken)
@@ -294,7 +301,7 @@ impl Engine {
     #[inline(always)]
     pub(super) fn receive_locked(
         &self,
-        receiving: ReceiverHeld<'_>,
+        Taker { receiving, me, .. }: Taker<'_>,
         buffer: &mut [u8],
         wakes: &mut DeferredWakes,
     ) -> Result<Taken, Refused> {
@@ -302,7 +309,7 @@ impl Engine {
             return Err(Refused::NotNow);
         };
         self.prefetch_upcoming(&found, self.pacing.received());
-        let taken = self.consume(receiving, &found, buffer)?;
+        let taken = self.consume(receiving, me, &found, buffer)?;
         // The receive succeeds even if the list of waiting senders is corrupt.
         if Waiters::of(self.segment()).len(List::Senders) != 0
             && self.admit(receiving, wakes).is_err()
@@ -365,6 +372,7 @@ impl Engine {
     fn consume(
         &self,
         receiving: ReceiverHeld<'_>,
+        me: &Thread,
         found: &Found<'_>,
         buffer: &mut [u8],
     ) -> Result<Taken, Fault> {
@@ -373,7 +381,8 @@ impl Engine {
         self.take(receiving, found)?;
         self.free_slot(receiving, found.slot);
         crash_point!(RECEIVE_FREED);
-        self.note_receive();
+        let receiver = &self.segment().fixed().receiver;
+        receiver.note_receive(clock::monotonic_coarse_of(me));
         Ok(found.taken())
     }
 

@@ -1,13 +1,14 @@
 //! Sending: the fast path, and the search for room in a full queue.
 
 use super::tag::priority_of;
-use super::{COUNTED, DELAYED, Engine, NoSlot, Refused, SEND_CLOSED, WATCHED};
+use super::watch::{DETOUR, RINGING};
+use super::{Engine, NoSlot, Refused};
 use crate::arena;
 use crate::counters::Event;
 use crate::crash::crash_point;
 use crate::fault::Fault;
-use crate::lock::STOPPED;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
+use crate::lock::{Held, STOPPED};
 use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
@@ -25,7 +26,8 @@ const AHEAD: u64 = 6;
 pub(super) const ATTEMPTS: u32 = 16;
 
 impl Engine {
-    /// Sends a message if there is room now.
+    /// Sends a message if there is room now. In the plain case the lock is free, no process polls and no message is delayed; each other case
+    /// leaves this function by a call that does not return here.
     #[inline(always)]
     pub fn try_send(
         &self,
@@ -34,35 +36,39 @@ impl Engine {
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        match self.send_at_once(me, message, key) {
-            Ok(()) => {
-                self.segment().check()?;
-                self.serve_if_asked(me, deadline);
-                Ok(())
-            }
-            Err(attempt) => self.try_send_slow(me, (message, key), deadline, attempt),
-        }
-    }
-
-    /// Sends a message under the sender lock, if the lock is free, no process polls and no message is delayed. An error has the
-    /// refusal, or None if no attempt was made.
-    #[inline(always)]
-    fn send_at_once(&self, me: &Thread, message: &[u8], key: usize) -> Result<(), Option<Refused>> {
+        let fixed = self.segment().fixed();
         // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled queue
         // would take the sender lock only to release it for the receiver lock.
-        if self.must_detour() {
-            return Err(None);
+        if fixed.wait_flags.attention() & DETOUR != 0 {
+            return self.try_send_slow(me, (message, key), deadline, None);
         }
-        let lock = &self.segment().fixed().sender.lock;
-        let held = lock.lock_if_free(me, self.segment()).ok_or(None)?;
-        let result = match self.must_ring() {
-            true => Err(None),
-            false => self
-                .send_locked(held.sender(), me, message, key)
-                .map_err(Some),
+        let Some(held) = fixed.sender.lock.lock_if_free(me, self.segment()) else {
+            return self.try_send_slow(me, (message, key), deadline, None);
         };
+        if fixed.wait_flags.attention() & RINGING != 0 {
+            return self.try_send_unlocked(held, me, (message, key), deadline, None);
+        }
+        if let Err(refused) = self.send_locked(held.sender(), me, message, key) {
+            return self.try_send_unlocked(held, me, (message, key), deadline, Some(refused));
+        }
         held.unlock();
-        result
+        self.segment().check()?;
+        self.serve_if_asked(me, deadline);
+        Ok(())
+    }
+
+    /// Sends a message as [`try_send`](Self::try_send) does, after an attempt under the lock that sent nothing.
+    #[inline(never)]
+    fn try_send_unlocked(
+        &self,
+        held: Held<'_>,
+        me: &Thread,
+        message: (&[u8], usize),
+        deadline: Deadline,
+        attempt: Option<Refused>,
+    ) -> Result<(), Refused> {
+        held.unlock();
+        self.try_send_slow(me, message, deadline, attempt)
     }
 
     /// Sends a message as [`try_send`](Self::try_send) does, after an attempt that sent nothing.
@@ -80,7 +86,7 @@ impl Engine {
         loop {
             let result = match attempt.take() {
                 Some(refused) => Err(refused),
-                // A hint, as in `send_at_once`.
+                // A hint, as in `try_send`.
                 None if self.must_ring() => self.send_watched(me, (message, key), deadline),
                 None => {
                     self.store_due(me, deadline);
@@ -170,8 +176,7 @@ impl Engine {
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
         // A watched send has served pollers under its lock.
-        let seen_before = WATCHED | SEND_CLOSED | COUNTED | DELAYED;
-        if wait_flags.attention() & !seen_before != 0 {
+        if wait_flags.attention() & !DETOUR != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();
@@ -291,7 +296,7 @@ impl Engine {
     /// Writes the header of a message into a slot that the caller owns. The bytes are written.
     #[inline(always)]
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
-        let now = clock::monotonic_coarse();
+        let now = clock::monotonic_coarse_of(me);
         cell.describe(me.pid(), len, key, now);
         self.segment().fixed().sender.note_send(now);
     }

@@ -20,6 +20,13 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
+/// The bits of the attention word of a queue that is polled or closed for sending: a send takes the receiver lock.
+pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
+
+/// The bits with which a send takes another way than the plain case: also because the death of a producer may close the queue, or because a
+/// message is delayed.
+pub(super) const DETOUR: u32 = RINGING | COUNTED | DELAYED;
+
 impl Watched for Engine {
     fn ringer(&self) -> Ringer<'_> {
         let receiver = &self.segment().fixed().receiver;
@@ -80,15 +87,7 @@ impl Engine {
     /// Returns whether a process polls, or the queue is closed for sending. Under the sender lock, `false` holds until the unlock.
     #[inline(always)]
     pub(super) fn must_ring(&self) -> bool {
-        self.segment().fixed().wait_flags.attention() & (WATCHED | SEND_CLOSED) != 0
-    }
-
-    /// Returns whether a send leaves the fast path, for example because the death of a producer may close the queue, or because a message is
-    /// delayed.
-    #[inline(always)]
-    pub(super) fn must_detour(&self) -> bool {
-        let attention = self.segment().fixed().wait_flags.attention();
-        attention & (WATCHED | SEND_CLOSED | COUNTED | DELAYED) != 0
+        self.segment().fixed().wait_flags.attention() & RINGING != 0
     }
 
     /// Shows pollers that the queue is going to be closed: a call in either direction may have another answer then.

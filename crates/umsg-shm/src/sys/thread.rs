@@ -216,6 +216,7 @@ mod real {
     use super::{Bereaved, Interruptions, Stall, TakenUp};
     use crate::reclaim::local;
     use crate::sync::Futex;
+    use crate::sys::clock;
     use crate::sys::critical::Depth;
     use crate::sys::robust::{self, Head};
     use crate::sys::urgency::Urgency;
@@ -253,6 +254,8 @@ mod real {
         pub(crate) stall: Stall,
         pub(crate) urgency: Urgency,
         pub(crate) bereaved: Bereaved,
+        /// The shift of CLOCK_MONOTONIC as the thread noted it: see [`clock::monotonic_coarse_of`].
+        pub(in crate::sys) ahead: Cell<u64>,
         /// The number of notification signals that the process had raised when the thread last took its signals; see `umsg::notification`.
         pub raised: Cell<u32>,
         /// The head for a thread without a head of libc (made by a bare clone).
@@ -279,6 +282,7 @@ mod real {
                 stall: Stall::none(),
                 urgency: Urgency::unknown(),
                 bereaved: Bereaved::none(),
+                ahead: Cell::new(clock::NOT_NOTED),
                 raised: Cell::new(0),
                 own: Head::new(),
             }
@@ -319,6 +323,7 @@ mod real {
             self.pid
                 .set(rustix::process::getpid().as_raw_nonzero().get() as u32);
             self.birth.set(0);
+            self.ahead.set(clock::NOT_NOTED);
             self.owner
                 .set(u64::from(self.tid.get()) | u64::from(self.pid.get()) << 32);
             self.critical.reset();

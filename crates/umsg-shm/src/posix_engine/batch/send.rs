@@ -2,6 +2,7 @@
 
 use super::super::send::ATTEMPTS;
 use super::super::tag::priority_of;
+use super::super::watch::DETOUR;
 use super::super::{Engine, Refused};
 use super::wait::Turn;
 use crate::crash::crash_point;
@@ -158,7 +159,7 @@ impl Engine {
         let sent = loop {
             let held = self.lock_sender(me, deadline)?;
             let sending = held.sender();
-            let attempt = if self.must_detour() {
+            let attempt = if self.segment().fixed().wait_flags.attention() & DETOUR != 0 {
                 held.unlock();
                 self.send_batch_with_duties(me, batch, amount, deadline)
             } else {

@@ -26,7 +26,8 @@ fn receive(engine: &Engine) -> Result<u8, Refused> {
 /// Takes the steps of the plain case under the lock, which no other thread takes here.
 fn take(engine: &Engine, sighted: &Sighted<'_>) -> Option<u8> {
     let mut buffer = [0; 8];
-    let taken = engine.take_sighted(ReceiverHeld::in_test(), sighted, &mut buffer);
+    let (receiving, me) = (ReceiverHeld::in_test(), thread::current());
+    let taken = engine.take_sighted(receiving, me, sighted, &mut buffer);
     taken.map(|_| buffer[0])
 }
 
