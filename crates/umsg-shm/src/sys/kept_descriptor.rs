@@ -1,8 +1,19 @@
 //! Descriptors that the library opens for itself and keeps as numbers. Threads of a process use them under a queue's lock, but a hostile process can
 //! overwrite the lock, and a program may close descriptors that it did not open.
+//!
+//! A forked child may have a number without its descriptor. The kernel copies the table of descriptors before the memory, and other threads of the
+//! parent run meanwhile:
+//!
+//! | thread that forks | another thread | child |
+//! |---|---|---|
+//! | the kernel copies the descriptors | | |
+//! | | opens a descriptor, stores its number | |
+//! | the kernel copies the memory | | |
+//! | | | has the number, which is free or belongs to another file |
+//!
+//! So a child checks each inherited number once before it uses or closes the descriptor.
 
-use crate::sys::clock;
-use crate::sys::reserved_descriptors;
+use crate::sys::{clock, process, reserved_descriptors};
 use rustix::fs::fstat;
 use rustix::io;
 use std::mem::ManuallyDrop;
@@ -21,6 +32,8 @@ pub(crate) struct Sighting {
     at: AtomicU64,
     /// The value of [`reserved_descriptors::given`] at that time.
     given: AtomicU32,
+    /// The epoch of the process that checked.
+    epoch: AtomicU64,
 }
 
 // All accesses are Relaxed: the descriptor's number is published afterwards.
@@ -31,6 +44,7 @@ impl Sighting {
             inode: AtomicU64::new(0),
             at: AtomicU64::new(0),
             given: AtomicU32::new(0),
+            epoch: AtomicU64::new(0),
         }
     }
 
@@ -49,28 +63,32 @@ impl Sighting {
         let stat = fstat(own)?;
         self.device.store(stat.st_dev, Ordering::Relaxed);
         self.inode.store(stat.st_ino, Ordering::Relaxed);
-        self.at.store(clock::monotonic_coarse(), Ordering::Relaxed);
-        self.given
-            .store(reserved_descriptors::given(), Ordering::Relaxed);
+        self.note_check(clock::monotonic_coarse());
         Ok(())
     }
 
-    /// Returns whether a number of the library was given to the program since the last check.
+    fn note_check(&self, now: u64) {
+        self.given
+            .store(reserved_descriptors::given(), Ordering::Relaxed);
+        self.at.store(now, Ordering::Relaxed);
+        self.epoch.store(process::begin_epoch(), Ordering::Relaxed);
+    }
+
+    /// Returns whether a number of the library was given to the program since the last check, or the process was forked since.
     #[inline(always)]
     pub(crate) fn is_doubtful(&self) -> bool {
         self.given.load(Ordering::Relaxed) != reserved_descriptors::given()
+            || self.epoch.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Returns whether the descriptor is still the same file at time `now` (CLOCK_MONOTONIC_COARSE). The check runs once a tick, and after a number
-    /// was given to the program.
+    /// Returns whether the descriptor is still the same file at time `now` (CLOCK_MONOTONIC_COARSE). The check runs once a tick, after a number was
+    /// given to the program, and first in a forked child.
     pub(crate) fn is_still(&self, number: RawFd, now: u64) -> bool {
         if self.at.load(Ordering::Relaxed) == now && !self.is_doubtful() {
             return true;
         }
-        self.given
-            .store(reserved_descriptors::given(), Ordering::Relaxed);
-        self.at.store(now, Ordering::Relaxed);
-        // SAFETY: any descriptor may have this number now; it is only inspected.
+        self.note_check(now);
+        // SAFETY: the descriptor with this number, whichever it is now, is only inspected.
         let file = unsafe { BorrowedFd::borrow_raw(number) };
         let is_still = fstat(file).is_ok_and(|stat| {
             stat.st_dev == self.device.load(Ordering::Relaxed)
@@ -127,5 +145,44 @@ impl Drop for Own {
         reserved_descriptors::unmark(self.0.as_raw_fd());
         // SAFETY: this runs once, and the value is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    /// Returns what a forked child finds, in which a descriptor is closed at the fork.
+    fn in_child_without(number: RawFd, finds: impl FnOnce() -> bool) -> bool {
+        // SAFETY: the child calls the library, and leaves with _exit.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: a number; nothing of the child uses the descriptor before `finds`.
+            unsafe { libc::close(number) };
+            let found = finds();
+            // SAFETY: as above.
+            unsafe { libc::_exit(i32::from(found)) };
+        }
+        let mut status = 0;
+        // SAFETY: waits for the child.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        libc::WEXITSTATUS(status) != 0
+    }
+
+    #[test]
+    fn a_forked_child_without_an_inherited_descriptor_does_not_take_its_number_for_it() {
+        let sighting = Sighting::none();
+        let file = rustix::pipe::pipe().unwrap().0;
+        let number = raise(file).unwrap().into_number();
+        // SAFETY: the number is of the line above, and nothing else has it.
+        let own = unsafe { Own::at(number) };
+        sighting.begin(&own).unwrap();
+        let now = sighting.at.load(Ordering::Relaxed);
+        assert!(sighting.is_still(number, now) && !sighting.is_doubtful());
+        let finds = || sighting.is_doubtful() && !sighting.is_still(number, now);
+        assert!(in_child_without(number, finds), "the child would close it");
+        let is_there = || sighting.is_doubtful() && sighting.is_still(number, now);
+        assert!(in_child_without(-1, is_there), "the child has it");
+        assert!(sighting.is_still(number, now), "the parent still has it");
     }
 }
