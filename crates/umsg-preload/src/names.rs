@@ -1,12 +1,14 @@
-//! Names of queues, judged as glibc and the kernel do.
+//! Names of queues, judged as libc and the kernel do.
 //!
 //! | name | error |
 //! |---|---|
-//! | without a leading slash, or empty | EINVAL (glibc) |
+//! | without a leading slash, or empty | EINVAL (glibc); musl passes it to the kernel |
 //! | longer than a path may be (4095 bytes without the slash) | ENAMETOOLONG |
-//! | `/` | ENOENT |
+//! | nothing beside the slash | ENOENT |
 //! | a further slash, `/.`, `/..` | EACCES |
-//! | more than 255 bytes after the slash | ENAMETOOLONG |
+//! | more than 255 bytes beside the slash | ENAMETOOLONG |
+//!
+//! To musl `jobs` and `/jobs` are the same queue. The library has one name for it, with the slash.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -14,9 +16,34 @@ use std::ffi::{CStr, c_char, c_int};
 const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 255;
 
-/// Returns whether glibc would pass the name to the kernel. This check precedes all others.
-pub(crate) fn leading_slash(name: &[u8]) -> Result<&[u8], c_int> {
-    name.strip_prefix(b"/").ok_or(libc::EINVAL)
+/// Whether mq_open and mq_unlink accept a name without its slash. Source: mq_open.c of musl 1.2.3, sysdeps/unix/sysv/linux/mq_open.c of glibc 2.36.
+const SLASH_IS_OPTIONAL: bool = cfg!(target_env = "musl");
+
+/// Returns what libc passes to the kernel: the name without its slash. glibc's check precedes all others.
+pub(crate) fn passed_on(name: &[u8]) -> Result<&[u8], c_int> {
+    match name.strip_prefix(b"/") {
+        Some(rest) => Ok(rest),
+        None if SLASH_IS_OPTIONAL => Ok(name),
+        None => Err(libc::EINVAL),
+    }
+}
+
+/// Memory for a name that the program passed without its slash.
+pub(crate) struct Room([u8; 1 + NAME_MAX]);
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        Self([b'/'; 1 + NAME_MAX])
+    }
+
+    /// Returns the name with its slash. `rest` is the name without it, which [`check`] has accepted.
+    pub(crate) fn with_slash<'a>(&'a mut self, name: &'a [u8], rest: &[u8]) -> &'a [u8] {
+        if !SLASH_IS_OPTIONAL || name.len() > rest.len() {
+            return name;
+        }
+        self.0[1..=rest.len()].copy_from_slice(rest);
+        &self.0[..=rest.len()]
+    }
 }
 
 /// The kernel's answer to the rest of a name, after the slash.
@@ -42,22 +69,38 @@ pub(crate) unsafe fn bytes<'a>(name: *const c_char) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{check, leading_slash};
+    use super::{Room, SLASH_IS_OPTIONAL, check, passed_on};
 
     fn judge(name: &[u8]) -> Result<(), i32> {
-        check(leading_slash(name)?)
+        check(passed_on(name)?)
     }
 
     #[test]
     fn names_are_judged_as_by_the_kernel() {
-        assert_eq!(judge(b"x"), Err(libc::EINVAL));
-        assert_eq!(judge(b""), Err(libc::EINVAL));
+        let (bare, empty) = match SLASH_IS_OPTIONAL {
+            true => (Ok(()), Err(libc::ENOENT)),
+            false => (Err(libc::EINVAL), Err(libc::EINVAL)),
+        };
+        assert_eq!(judge(b"x"), bare);
+        assert_eq!(judge(b""), empty);
         assert_eq!(judge(b"/"), Err(libc::ENOENT));
         assert_eq!(judge(b"//"), Err(libc::EACCES));
         assert_eq!(judge(b"/a/"), Err(libc::EACCES));
         assert_eq!(judge(b"/."), Err(libc::EACCES));
         assert_eq!(judge(b"/.."), Err(libc::EACCES));
         assert_eq!(judge(b"/..."), Ok(()));
+    }
+
+    #[test]
+    fn a_name_of_any_length_gets_its_slash_if_it_may_lack_it() {
+        for length in [1, 7, 255] {
+            let whole = [b"/".as_slice(), &vec![b'a'; length]].concat();
+            let bare = &whole[1..];
+            assert_eq!(Room::new().with_slash(&whole, bare), whole);
+            if SLASH_IS_OPTIONAL {
+                assert_eq!(Room::new().with_slash(bare, bare), whole);
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use support::{Namespace, compile, succeed};
 
 cases_on_both! { "open":
     bad_names_are_refused_as_by_the_kernel,
+    a_name_without_its_slash_is_refused_by_glibc_and_the_same_queue_for_musl,
     a_name_of_255_bytes_is_fine,
     opening_tells_missing_existing_and_wrong_access_apart,
     access_mode_3_creates_a_queue_that_can_only_be_closed,

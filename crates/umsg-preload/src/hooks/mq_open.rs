@@ -12,6 +12,7 @@ use umsg_shm::sys::stack::{roomy, uncancelled};
 
 use crate::attachments::{self, Attached};
 use crate::blocking::Forks;
+use crate::names::Room;
 use crate::table::ACCESS_MODE;
 use crate::{debug, errno, fd, home, kept, names, pointer, process, table, vacated};
 
@@ -60,10 +61,12 @@ unsafe fn open(
 ) -> Result<mqd_t, c_int> {
     // SAFETY: by this function's contract.
     let name = unsafe { names::bytes(name) };
-    let rest = names::leading_slash(name)?;
+    let rest = names::passed_on(name)?;
     // SAFETY: by this function's contract.
     let attributes = unsafe { read_attributes(attributes)? };
     names::check(rest)?;
+    let mut room = Room::new();
+    let name = room.with_slash(name, rest);
     let request = Request {
         name,
         flags,

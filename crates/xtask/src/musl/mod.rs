@@ -48,12 +48,6 @@ const TESTS: [&str; 19] = [
     "users",
 ];
 
-/// Tests that hold with glibc only: musl's mq_open accepts names without a slash. The drop-in refuses them, as glibc does.
-const OF_GLIBC: [&str; 2] = [
-    "a_bad_address_of_attributes_is_efault_before_the_name_is_judged",
-    "bad_names_are_refused_as_by_the_kernel",
-];
-
 /// Builds the drop-in, and runs the tests.
 pub fn run(workspace: &Workspace) -> Result<()> {
     interrupt::install();
@@ -81,12 +75,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     enter
         .env("UMSG_PRELOAD_LIBRARY", library)
         .env("UMSG_TEST_CC", COMPILER);
-    let mut enter = tests(enter);
-    enter.arg("--");
-    for test in OF_GLIBC {
-        enter.args(["--skip", test]);
-    }
-    steps.run("C programs for musl", &mut enter)?;
+    steps.run("C programs for musl", &mut tests(enter))?;
     steps.finish()
 }
 
