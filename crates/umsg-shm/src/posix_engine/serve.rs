@@ -152,8 +152,7 @@ impl Engine {
         while let Some((_, node)) = next {
             bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
             next = waiters.next(node)?;
-            let is_over = matches!(waiters::state(node), State::Free | State::DiedWaiting);
-            if is_over && node.slot.get() != NO_SLOT {
+            if node.slot.get() != NO_SLOT && waiters::has_left(self.segment(), node) {
                 self.withdraw_sender(receiving, node)?;
             }
         }

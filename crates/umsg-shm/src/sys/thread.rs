@@ -443,6 +443,17 @@ pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
 #[cfg(loom)]
 pub(crate) use crate::model::thread::is_dead;
 
+/// Returns whether no thread has the id. A quarter of a microsecond; [`is_dead`] takes some more, to recognise another thread that has got the id.
+#[cfg(not(loom))]
+pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
+    !cfg!(miri) && !super::exists::thread_of(pid, tid)
+}
+
+#[cfg(loom)]
+pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
+    is_dead(pid, tid, 0)
+}
+
 /// Returns the start time of a thread, in clock ticks since boot; 0 if /proc does not show it.
 #[cfg(not(loom))]
 fn birth_of(pid: u32, tid: u32) -> u64 {

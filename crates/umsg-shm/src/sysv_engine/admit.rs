@@ -36,10 +36,7 @@ impl Engine {
     #[cold]
     pub(super) fn withdraw_dead_senders(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         self.each_waiter(List::Senders, |waiter| {
-            if matches!(
-                waiters::state(waiter.node()),
-                State::Free | State::DiedWaiting
-            ) {
+            if waiters::has_left(self.segment(), waiter.node()) {
                 self.withdraw(receiving, waiter)?;
             }
             Ok(ControlFlow::Continue(()))

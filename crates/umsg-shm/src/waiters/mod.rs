@@ -160,6 +160,21 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     })
 }
 
+/// Returns whether the wait of a sender in the list is over, because its thread has given up or died. Gives up the node of a dead thread that the
+/// kernel did not mark: a thread that looks at the queue at the end of a slice names the lock to the kernel in the place of its node. If another
+/// thread has got the id of the dead one, the node stays until that thread ends, too.
+pub(crate) fn has_left(lives: &dyn Liveness, node: &Node) -> bool {
+    match state(node) {
+        State::Free | State::DiedWaiting => true,
+        State::Waiting => {
+            let (pid, tid, birth) = (node.pid.get(), node.tid.get(), node.birth.get());
+            let is_gone = |_| crate::sys::thread::is_gone(pid, tid);
+            liveness::is_dead(lives, birth, is_gone) && give_up_waiting(node)
+        }
+        State::Settled | State::Accepted | State::DiedSettled => false,
+    }
+}
+
 /// Sleeps while the node of the calling thread waits, until a wake-up or until `slice`. If the word was forged to name another thread, the thread
 /// can't sleep on it, and reads the word again after a short time.
 pub(crate) fn sleep(node: &Node, me: &Thread, calm: Calm<'_>, slice: Deadline) -> Slept {
