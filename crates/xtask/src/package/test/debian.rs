@@ -1,6 +1,7 @@
-//! The packages in an empty Debian 12.
+//! The packages in an empty Debian 12, and in one with the programs that the tests need.
 
 use std::fs;
+use std::path::Path;
 
 use super::super::{Files, VERSION, versions};
 use super::root::{Root, User};
@@ -8,6 +9,8 @@ use crate::failure::{Context as _, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
+/// The name of the system with the programs of the tests.
+const FURNISHED: &str = "debian-12";
 /// The programs of the tests: a compiler, pkg-config, man, pmqtest, the shells that have completions, and systemd's readers of tmpfiles.d
 /// and units.
 const PACKAGES: [&str; 9] = [
@@ -21,6 +24,11 @@ const PACKAGES: [&str; 9] = [
     "systemd",
     "zsh",
 ];
+
+/// The name of the system with nothing but what apt needs.
+const EMPTY: &str = "debian-12-empty";
+/// The place of a program that knows nothing of umsg, in the system where it is compiled.
+const PROGRAM: &str = "/home/ann/mqsend";
 
 /// Debian 11, with glibc 2.31.
 const OLD: &str = "bullseye";
@@ -96,14 +104,22 @@ const INSTALL: &str = "\
     dpkg --audit && dpkg --verify umsg libumsg0 libumsg-dev
     useradd --create-home --uid 1000 ann";
 
+/// The installation of the README, by the command that it shows.
+const INSTALL_ALONE: &str = "\
+    cd /packages && apt install -y ./umsg*.deb
+    test \"$(dpkg-query --show --showformat '${db:Status-Status}' umsg)\" = installed
+    useradd --create-home --uid 1000 ann";
+
+/// The use of a system that has neither a compiler nor systemd nor any package that umsg does not depend on.
+const ALONE: &str = "\
+    if mqsend /q hello; then echo 'the kernel has no limit here' >&2; exit 1; fi
+    test \"$(umsg run -- mqsend /q hello)\" = 'hello, priority 7'
+    test \"$(id -un)\" = ann && umsg ls && umsg ls | grep /q | grep ann";
+
 /// Tests Debian's packages.
 pub fn run(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
-    let root = Root::debian(workspace, &PACKAGES, steps)?;
-    for name in ["umsg_", "libumsg0_", "libumsg-dev_"] {
-        let package = files.find(name)?;
-        let file = package.file_name().unwrap_or_default().to_string_lossy();
-        root.put(&package, &format!("/packages/{file}"))?;
-    }
+    let root = Root::debian(workspace, FURNISHED, &PACKAGES, steps)?;
+    put_packages(files, &root)?;
     put_programs(workspace, &root)?;
     let install = &mut root.script(User::Root, INSTALL);
     steps.need("Debian: apt-get install ./*.deb", install)?;
@@ -115,12 +131,40 @@ pub fn run(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()
         let mut step = root.script(User::Root, script);
         steps.run(&format!("Debian: {what}"), &mut step)?;
     }
+    run_alone(workspace, files, &root.path(PROGRAM), steps)
+}
+
+/// Tests the package of the command in a system with nothing else. `program` is `mqsend`, compiled in a Debian 12.
+fn run_alone(
+    workspace: &Workspace,
+    files: &Files,
+    program: &Path,
+    steps: &mut Steps,
+) -> Result<()> {
+    let root = Root::debian(workspace, EMPTY, &[], steps)?;
+    put_packages(files, &root)?;
+    root.put(program, "/usr/bin/mqsend")?;
+    let install = &mut root.script(User::Root, INSTALL_ALONE);
+    steps.need("empty Debian: apt install ./umsg*.deb", install)?;
+    let mut step = root.script(User::Ann, ALONE);
+    steps.run(
+        "empty Debian: umsg run -- mqsend, by an ordinary user",
+        &mut step,
+    )
+}
+
+fn put_packages(files: &Files, root: &Root<'_>) -> Result<()> {
+    for name in ["umsg_", "libumsg0_", "libumsg-dev_"] {
+        let package = files.find(name)?;
+        let file = package.file_name().unwrap_or_default().to_string_lossy();
+        root.put(&package, &format!("/packages/{file}"))?;
+    }
     Ok(())
 }
 
 /// Tests the archive beside glibc.
 pub fn run_tarball(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
-    let root = Root::debian(workspace, &PACKAGES, steps)?;
+    let root = Root::debian(workspace, FURNISHED, &PACKAGES, steps)?;
     root.put(
         &files.find(&format!("umsg-{VERSION}-linux"))?,
         "/packages/umsg.tar.gz",

@@ -28,31 +28,39 @@ pub struct Root<'a> {
 }
 
 impl<'a> Root<'a> {
-    /// A new Debian 12 with these packages. The first one is made by mmdebstrap and kept in the target directory.
-    pub fn debian(workspace: &'a Workspace, packages: &[&str], steps: &mut Steps) -> Result<Self> {
+    /// A new Debian 12 with these packages, and with what apt needs. The first one is made by mmdebstrap and kept in the target directory.
+    pub fn debian(
+        workspace: &'a Workspace,
+        name: &str,
+        packages: &[&str],
+        steps: &mut Steps,
+    ) -> Result<Self> {
         if text(workspace.command("mmdebstrap").arg("--version")).is_err() {
             return Err(missing("mmdebstrap", "mmdebstrap"));
         }
         let roots = super::super::directory(workspace).join("roots");
         fs::create_dir_all(&roots).context(roots.display())?;
-        let kept = roots.join("debian-12.tar");
-        let list = roots.join("debian-12.packages");
+        let kept = roots.join(format!("{name}.tar"));
+        let list = roots.join(format!("{name}.packages"));
         let wanted = packages.join(",");
         // Other packages make another system.
         let is_kept = fs::read_to_string(&list).is_ok_and(|list| list == wanted) && kept.exists();
         if !is_kept {
             let mut make = workspace.command("mmdebstrap");
-            make.args(["--quiet", "--variant=apt", "--include", &wanted]);
+            make.args(["--quiet", "--variant=apt"]);
+            if !packages.is_empty() {
+                make.args(["--include", &wanted]);
+            }
             // Nothing of a test's size needs a sync of each file, or pages of the system's own programs in other languages.
             make.args([
                 "--dpkgopt=force-unsafe-io",
                 "--aptopt=APT::Sandbox::User \"root\"",
             ]);
             make.args(["bookworm"]).arg(&kept);
-            steps.need("an empty Debian 12", &mut make)?;
+            steps.need(&format!("a new system: {name}"), &mut make)?;
             fs::write(&list, wanted).context(list.display())?;
         }
-        Self::of_archive(workspace, "debian-12", &kept, steps)
+        Self::of_archive(workspace, name, &kept, steps)
     }
 
     /// An old Debian with only the packages that apt needs, made as [`debian`](Self::debian) makes its system. Old releases have no updates.
