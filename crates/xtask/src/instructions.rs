@@ -17,6 +17,8 @@ use crate::workspace::Workspace;
 const ACCEPTED: &str = "docs/instructions.json";
 /// The version of gungraun in `crates/umsg/Cargo.toml`: library and runner must agree.
 const RUNNER: &str = "0.20.0";
+/// The variable that names the drop-in. Without it, the drop-in is built.
+const DROP_IN: &str = "UMSG_PRELOAD_LIBRARY";
 /// The permitted growth of a count, in percent.
 const GROWTH: u64 = 3;
 
@@ -76,16 +78,19 @@ impl Counts {
         let runner = runner(workspace)?;
         let results = workspace.target.join("instructions");
         let mut steps = Steps::new(workspace.root.clone());
-        let drop_in = ["build", "--release", "--package", "umsg-preload"];
-        steps.need("drop-in", &mut workspace.cargo(&drop_in))?;
+        let drop_in = match std::env::var_os(DROP_IN) {
+            Some(drop_in) => drop_in.into(),
+            None => {
+                let build = ["build", "--release", "--package", "umsg-preload"];
+                steps.need("drop-in", &mut workspace.cargo(&build))?;
+                workspace.release("libumsg_preload.so")
+            }
+        };
         let mut bench = workspace.cargo(&["bench", "--package", "umsg", "--bench", "instructions"]);
         bench.env("GUNGRAUN_RUNNER", runner);
         bench.env("GUNGRAUN_HOME", &results);
         bench.env("GUNGRAUN_SAVE_SUMMARY", "json");
-        bench.env(
-            "UMSG_PRELOAD_LIBRARY",
-            workspace.release("libumsg_preload.so"),
-        );
+        bench.env(DROP_IN, drop_in);
         if results.exists() {
             fs::remove_dir_all(&results).context(results.display())?;
         }
