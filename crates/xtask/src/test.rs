@@ -49,11 +49,11 @@ const FULL: [(&str, u64); 14] = [
     (COMPARISON, 15),
     (COMPARISON_SYSV, 20),
     (COMPARISON_LIVES, 40),
+    (soak::BUILD, 60),
+    ("soak, posix", 40),
     (MODELS, 0),
     (MIRI, 10),
     (TIMES, 60),
-    (soak::BUILD, 60),
-    ("soak, posix", 40),
 ];
 
 /// The tests that the default leaves to `--full`: a stranger's attacks, which take minutes (shorter ones of the same file remain), and runs of
@@ -144,10 +144,11 @@ fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.end(others)?;
     note_missing_programs(steps);
     compare_all(workspace, profile, OPERATIONS, steps)?;
+    soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), steps)?;
     steps.end(models)?;
     miri::short(workspace, steps)?;
-    steps.run(TIMES, &mut repair_time(workspace))?;
-    soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), steps)
+    // Measures times: nothing runs beside it.
+    steps.run(TIMES, &mut repair_time(workspace))
 }
 
 /// The command without running the tests.
