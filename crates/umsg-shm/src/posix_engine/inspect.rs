@@ -130,7 +130,7 @@ impl Engine {
 
     /// Returns the number of messages that were ever sent through the ring, and whether the last of them belong to an unfinished batch. A
     /// sender that died between stamp and cursor has sent its message: the next sender moves the cursor.
-    fn ever_sent(&self) -> (u64, bool) {
+    pub(super) fn ever_sent(&self) -> (u64, bool) {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
         let is_behind = fixed.sender.lock.is_orphaned()

@@ -25,6 +25,7 @@ mod end_of_stream;
 mod fair;
 #[cfg(all(test, not(loom)))]
 mod forged;
+mod glance;
 mod grow;
 mod held_messages;
 mod inspect;

@@ -9,6 +9,7 @@ use crate::leases::{Leases, State};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::sysv_engine::order::Want;
 use crate::waiters::List;
 
 /// A copy of a queued message and its header.
@@ -278,23 +279,45 @@ impl Engine {
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.reclaim_if_due(receiving, wakes)?;
-            let control = &self.fixed().control;
-            let (contents, uses) = (control.contents(), control.last_uses());
-            Ok(Counts {
-                messages: contents.queued.messages,
-                bytes: contents.queued.bytes,
-                qbytes: contents.capacity,
-                leased: contents.leased.messages,
-                leased_bytes: contents.leased.bytes,
-                // Relaxed: under the lock.
-                delayed: self.fixed().leases.delayed.load(Ordering::Relaxed).into(),
-                receivers: self.waiters().living(List::Receivers) as u32,
-                senders: self.waiters().living(List::Senders) as u32,
-                sent_at: uses.sent_at,
-                received_at: uses.received_at,
-                sender: uses.sender,
-                receiver: uses.receiver,
-            })
+            Ok(self.counts_hint())
         })
+    }
+
+    /// Returns the counts without the lock: each number is right by itself, and all together only in an idle queue.
+    pub fn counts_hint(&self) -> Counts {
+        let control = &self.fixed().control;
+        let (contents, uses) = (control.contents(), control.last_uses());
+        Counts {
+            messages: contents.queued.messages,
+            bytes: contents.queued.bytes,
+            qbytes: contents.capacity,
+            leased: contents.leased.messages,
+            leased_bytes: contents.leased.bytes,
+            // Relaxed: exact under the lock, a hint elsewhere.
+            delayed: self.fixed().leases.delayed.load(Ordering::Relaxed).into(),
+            receivers: self.waiters().living(List::Receivers) as u32,
+            senders: self.waiters().living(List::Senders) as u32,
+            sent_at: uses.sent_at,
+            received_at: uses.received_at,
+            sender: uses.sender,
+            receiver: uses.receiver,
+        }
+    }
+
+    /// Returns the number of messages that ever came to the queue, without the lock. A delayed message comes when it is due. A salvage begins
+    /// again at the number of messages.
+    pub fn ever_sent(&self) -> u64 {
+        self.fixed().control.last_number()
+    }
+
+    /// Returns the time when the oldest queued message was sent, in nanoseconds since 1970, without the lock. None without a message.
+    ///
+    /// A hint: a receiver may take the message meanwhile, and another message may come into its slot. Then the result is the time of the
+    /// later message.
+    pub fn oldest_hint(&self) -> Option<u64> {
+        let slot = self.order().first(Want::Any).ok()??;
+        let at = self.segment().cell(slot).ok()?.sent_at();
+        // A slot without a message has no time.
+        (at != 0).then_some(at)
     }
 }

@@ -6,7 +6,7 @@ use super::wait::Enlisted;
 use super::{Call, Engine, Refused, Taken, Why};
 use crate::fault::Fault;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::thread;
 use crate::sysv_engine::order::Want;
 use crate::waiters::{self, List};
@@ -72,6 +72,34 @@ fn messages_come_by_type_or_in_order_of_arrival() {
     assert_eq!(receive(&engine, Want::Any), Err(Refused::NotNow));
     let counts = engine.counts(thread::current()).unwrap();
     assert_eq!((counts.messages, counts.bytes), (0, 0));
+}
+
+#[test]
+fn a_glance_needs_no_lock() {
+    let engine = engine(16_384);
+    assert_eq!((engine.ever_sent(), engine.oldest_hint()), (0, None));
+    let began = clock::realtime_coarse();
+    for mtype in [3, 1] {
+        engine.send(&now(), mtype, b"here").unwrap();
+    }
+    receive(&engine, Want::Exactly(1)).unwrap();
+    let look = || {
+        let counts = engine.counts_hint();
+        let (messages, bytes) = (counts.messages, counts.bytes);
+        (messages, bytes, engine.ever_sent(), engine.oldest_hint())
+    };
+    let before = look();
+    assert_eq!((before.0, before.1, before.2), (1, 4, 2));
+    assert!(
+        before
+            .3
+            .is_some_and(|oldest| (began..=began + 600 * clock::SECOND).contains(&oldest))
+    );
+    let held = engine.with_lock(thread::current(), Deadline::Passed, |_, _| {
+        // Another thread has no part in the lock that this one holds, and would wait for it for ever.
+        std::thread::scope(|scope| Ok(scope.spawn(look).join().unwrap()))
+    });
+    assert_eq!(held, Ok(before));
 }
 
 #[test]

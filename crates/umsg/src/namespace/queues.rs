@@ -208,6 +208,23 @@ impl Namespace {
         Ok(names)
     }
 
+    /// The names of all POSIX queues, each with the inode number of its file, in the order of their bytes. No queue is opened.
+    ///
+    /// # Errors
+    /// As [`queue_names`](Self::queue_names).
+    pub(crate) fn queue_files(&self) -> Result<Vec<(QueueName, u64)>, NamespaceError> {
+        files_of(&self.queues()?)
+    }
+
+    /// The same of all rings; none where there is no directory of them that can be trusted.
+    ///
+    /// # Errors
+    /// As [`queue_names`](Self::queue_names).
+    pub(crate) fn ring_files(&self) -> Result<Vec<(QueueName, u64)>, NamespaceError> {
+        self.queues_of(RINGS)
+            .map_or(Ok(Vec::new()), |rings| files_of(&rings))
+    }
+
     /// Removes a user's sockets whose names begin with `prefix` from the directory of rings, if the caller has the permission.
     ///
     /// Other entries stay: unlink(2) waits for the lock of a file, which the file's owner may hold without limit.
@@ -344,23 +361,43 @@ pub(super) fn file_of_queue(queues: &Directory, name: &OsStr) -> Option<fs::Stat
     }
 }
 
+/// Returns the names of all queues of a directory, each with the inode number of its file, in the order of their bytes.
+fn files_of(queues: &Directory) -> Result<Vec<(QueueName, u64)>, NamespaceError> {
+    let mut files = Vec::new();
+    for_each_queue_file(queues, |name, inode| {
+        files.push((name, inode));
+        Ok(())
+    })?;
+    files.sort_unstable();
+    Ok(files)
+}
+
 /// Calls `visit` with each regular file in the directory, and with each directory that holds a POSIX queue.
 pub(super) fn for_each_queue(
     queues: &Directory,
     mut visit: impl FnMut(&Directory, QueueName) -> Result<(), NamespaceError>,
 ) -> Result<(), NamespaceError> {
+    for_each_queue_file(queues, |name, _| visit(queues, name))
+}
+
+/// As [`for_each_queue`], with the inode number of the file.
+fn for_each_queue_file(
+    queues: &Directory,
+    mut visit: impl FnMut(QueueName, u64) -> Result<(), NamespaceError>,
+) -> Result<(), NamespaceError> {
     let may_go = queues.path().ends_with(POSIX);
     for_each_entry(queues, |entry, is_file| {
         let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        let goes = || {
-            may_go
+        let transient = || {
+            let may_be = may_go
                 && matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
-                && !matches!(name.as_bytes(), b"." | b"..")
-                && transient::file_of(queues, name).is_some()
+                && !matches!(name.as_bytes(), b"." | b"..");
+            let stat = may_be.then(|| transient::file_of(queues, name))?;
+            stat.map(|stat| stat.st_ino)
         };
-        match is_file || goes() {
-            true => visit(queues, QueueName::of_entry(entry.file_name())),
-            false => Ok(()),
+        match is_file.then_some(entry.ino()).or_else(transient) {
+            Some(inode) => visit(QueueName::of_entry(entry.file_name()), inode),
+            None => Ok(()),
         }
     })
 }

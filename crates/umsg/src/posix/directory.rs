@@ -128,6 +128,29 @@ pub fn list_untouched(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceErr
     list_with(namespace, &options)
 }
 
+/// Returns the names of the queues of a namespace, each with the inode number of its file, without opening a queue. For programs that keep
+/// the queues open and look for new ones.
+///
+/// While a process has a queue open, no other file of the namespace has the inode number.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+/// let (_, inode) = queue.identity();
+/// assert_eq!(umsg::posix::names(&namespace)?, [("/q".into(), inode)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The errors of [`list`].
+pub fn names(namespace: &Namespace) -> Result<Vec<(OsString, u64)>, NamespaceError> {
+    let files = namespace.queue_files()?.into_iter();
+    Ok(files
+        .map(|(name, inode)| (name.with_slash(), inode))
+        .collect())
+}
+
 fn list_with(namespace: &Namespace, options: &OpenOptions) -> Result<Vec<Listed>, NamespaceError> {
     let mut names = namespace.queue_names()?;
     names.sort_by(|one, other| one.as_os_str().cmp(other.as_os_str()));

@@ -48,6 +48,7 @@ mod diagnose;
 mod directory;
 mod existing;
 mod from_fd;
+mod glance;
 mod history;
 mod known_file;
 mod lease;
@@ -81,10 +82,11 @@ pub use dead_letter::Undelivered;
 pub use diagnose::{diagnose, repair};
 #[doc(hidden)]
 pub use directory::unlink_mapped;
-pub use directory::{Listed, list, list_untouched, unlink, unlink_in};
+pub use directory::{Listed, list, list_untouched, names, unlink, unlink_in};
 pub use existing::Existing;
 #[doc(hidden)]
 pub use from_fd::name_of_file;
+pub use glance::Glance;
 pub use history::{DeadReason, History};
 #[doc(hidden)]
 pub use known_file::{FileState, KnownFile};

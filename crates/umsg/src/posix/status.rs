@@ -141,7 +141,6 @@ pub(super) fn status(queue: &Queue) -> Status {
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
     // Relaxed: each figure is right by itself. All figures together are a snapshot only of an idle queue.
     let slots = fixed.geometry.slots() as usize;
-    let [sender_repairs, receiver_repairs] = fixed.repairs();
     Status {
         attributes: attributes(engine),
         mode: mode(fixed),
@@ -158,7 +157,7 @@ pub(super) fn status(queue: &Queue) -> Status {
         last_receive: moment(fixed.receiver.last_receive()),
         slots,
         memory: engine.segment().memory(slots) + arena::allocated(engine.segment()) as u64,
-        statistics: Statistics::of(&fixed.counters, sender_repairs, receiver_repairs),
+        statistics: statistics(fixed),
         on_full: policy.on_full,
         time_to_live: (policy.time_to_live != 0).then(|| Duration::from_nanos(policy.time_to_live)),
         max_deliveries: (policy.max_deliveries != 0).then_some(policy.max_deliveries),
@@ -186,8 +185,14 @@ pub(super) fn retry_delay(policy: &Policy) -> Option<(Duration, Duration)> {
     (!first.is_zero()).then(|| (first, most.max(first)))
 }
 
+/// Returns the counts of events.
+pub(super) fn statistics(fixed: &Fixed) -> Statistics {
+    let [sender_repairs, receiver_repairs] = fixed.repairs();
+    Statistics::of(&fixed.counters, sender_repairs, receiver_repairs)
+}
+
 /// Converts a reading of the machine's clock to a time; 0 is never.
-fn moment(at: u64) -> Option<SystemTime> {
+pub(super) fn moment(at: u64) -> Option<SystemTime> {
     (at != 0).then(|| clock::shown(at))
 }
 

@@ -64,6 +64,30 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     Ok(listed.filter(|listed| !is_gone(listed)).collect())
 }
 
+/// Returns the names of the rings of a namespace, each with the inode number of its file, without opening a ring. For programs that keep
+/// the rings open and look for new ones.
+///
+/// While a process has a ring open, no other file of the namespace has the inode number.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+/// let names = umsg::ring::names(&namespace)?;
+/// assert_eq!(names[0].0, "/r");
+/// # drop(ring);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// The errors of [`list`].
+pub fn names(namespace: &Namespace) -> Result<Vec<(OsString, u64)>, NamespaceError> {
+    let files = namespace.ring_files()?.into_iter();
+    Ok(files
+        .map(|(name, inode)| (with_slash(&name), inode))
+        .collect())
+}
+
 /// Returns the state of a named ring. The caller needs permission to send.
 ///
 /// ```
@@ -217,14 +241,84 @@ fn owner(segment: &Segment) -> Option<u32> {
 }
 
 fn find_named(namespace: &Namespace, name: &QueueName) -> Result<Found, RingError> {
-    let (segment, file) = attach(namespace, name)?;
-    let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
-    let engine = Engine::new(segment);
-    Ok(Found {
-        uid: stat.st_uid,
-        gid: stat.st_gid,
-        status: status(engine.segment(), engine.available()),
-    })
+    Ok(Observer::of(namespace, name)?.look())
+}
+
+/// A ring that stays mapped, so that its state can be read again and again. It is neither a sender nor a receiver.
+#[derive(Debug)]
+pub struct Observer {
+    engine: Engine,
+    inode: u64,
+    uid: u32,
+    gid: u32,
+}
+
+impl Observer {
+    /// Maps a named ring. The caller needs permission to send.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+    /// # let sender = ring.sender();
+    /// let observer = umsg::ring::Observer::open_in(&namespace, "/r")?;
+    /// assert_eq!(observer.look().status.messages, 0);
+    /// sender.send(&umsg::ring::Post::new(7))?;
+    /// assert_eq!(observer.look().status.messages, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`Sender::open_in`].
+    pub fn open_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Observer, RingError> {
+        let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
+        Observer::of(namespace, &name)
+    }
+
+    fn of(namespace: &Namespace, name: &QueueName) -> Result<Observer, RingError> {
+        let (segment, file) = attach(namespace, name)?;
+        let stat = rustix::fs::fstat(&file).map_err(|e| OpenError::from_errno("fstat", e))?;
+        Ok(Observer {
+            engine: Engine::new(segment),
+            inode: stat.st_ino,
+            uid: stat.st_uid,
+            gid: stat.st_gid,
+        })
+    }
+
+    /// Returns the state of the ring, without taking a lock. The ring may have lost its name: see [`inode`](Self::inode).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+    /// let observer = umsg::ring::Observer::open_in(&namespace, "/r")?;
+    /// assert!(observer.look().status.owner_alive);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn look(&self) -> Found {
+        Found {
+            uid: self.uid,
+            gid: self.gid,
+            status: status(&self.engine),
+        }
+    }
+
+    /// Returns the inode number of the ring's file, as [`names`] gives it while the file has a name.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let mut ring = umsg::ring::Options::new().create_in(&namespace, "/r")?;
+    /// let observer = umsg::ring::Observer::open_in(&namespace, "/r")?;
+    /// assert_eq!(umsg::ring::names(&namespace)?, [("/r".into(), observer.inode())]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn inode(&self) -> u64 {
+        self.inode
+    }
 }
 
 fn with_slash(name: &QueueName) -> OsString {

@@ -7,8 +7,8 @@ use super::shared::Shared;
 use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
 use umsg_shm::counters::Event;
-use umsg_shm::posix_engine::segment::Segment;
-use umsg_shm::posix_engine::{CLOSED, ENABLED};
+use umsg_shm::posix_engine::{CLOSED, ENABLED, Engine};
+use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness;
 use umsg_shm::sys::process;
 use umsg_shm::waiters::{List, Waiters};
@@ -35,6 +35,13 @@ pub struct Status {
     pub messages: u64,
     /// Messages beyond the [`entries`](Status::entries).
     pub overflowing: u64,
+    /// Messages that were ever sent.
+    pub sent: u64,
+    /// Messages that were ever received.
+    pub received: u64,
+    /// The time when the oldest message that waits was sent, accurate to a few milliseconds; `None` without a message. While messages are
+    /// received, this may be the time of a later message.
+    pub oldest: Option<SystemTime>,
     /// True if the ring accepts senders.
     pub enabled: bool,
     /// True if the ring was closed.
@@ -74,16 +81,18 @@ pub struct Status {
 
 impl Shared {
     fn status(&self) -> Status {
-        let mut status = status(self.engine.segment(), self.engine.available());
+        let mut status = status(&self.engine);
         // The uncounted time of this process's receiver. Other processes see it at the next wait.
         status.time_spun += Duration::from_nanos(self.engine.pacing.uncounted());
         status
     }
 }
 
-/// Returns the status of the ring in a segment, with that number of messages.
-pub(super) fn status(segment: &Segment, messages: u64) -> Status {
+/// Returns the status of a ring. Takes no lock.
+pub(super) fn status(engine: &Engine) -> Status {
+    let (segment, messages) = (engine.segment(), engine.available());
     let (fixed, layout) = (segment.fixed(), segment.layout());
+    let sent = engine.totals().sent;
     let (ownership, header) = (&fixed.ownership, &fixed.header);
     let sum = |event| fixed.counters.sum(event);
     // Relaxed: the numbers are only displayed.
@@ -98,6 +107,9 @@ pub(super) fn status(segment: &Segment, messages: u64) -> Status {
         longest: layout.message_size.saturating_sub(HEAD),
         messages,
         overflowing: messages.saturating_sub(entries.into()),
+        sent,
+        received: sent.saturating_sub(messages),
+        oldest: engine.oldest_hint().map(clock::shown),
         enabled: state == ENABLED,
         closed: state == CLOSED,
         owner,
@@ -201,10 +213,7 @@ mod tests {
             ring.receive().unwrap();
             late.join().unwrap();
         }
-        let counted = |ring: &Ring| {
-            let segment = ring.shared.engine.segment();
-            super::status(segment, 0).time_spun
-        };
+        let counted = |ring: &Ring| super::status(&ring.shared.engine).time_spun;
         let known = ring.status().time_spun;
         assert!(counted(&ring) < known, "{:?}", ring.status());
         let _ = ring.receive_timeout(Duration::from_millis(1));

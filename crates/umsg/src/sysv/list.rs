@@ -30,6 +30,40 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
     Ok(entries)
 }
 
+/// Returns the identifiers and keys of the queues of a namespace, in the order of their indices, without opening a queue. For programs that keep
+/// queues open and look for new ones. The key of a queue without one is 0.
+///
+/// The one exception is a queue whose creator removes and creates queues in a row: its file is opened, because the file has the identifier.
+///
+/// ```
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+/// assert_eq!(umsg::sysv::ids(&namespace)?, [(queue.id(), 1)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// As [`list`].
+pub fn ids(namespace: &Namespace) -> Result<Vec<(i32, i32)>, OpenError> {
+    let mut files = namespace.msg_files()?;
+    let mut ids = Vec::new();
+    for link in files.entries()? {
+        match link.varies {
+            false => ids.push((link.id, link.key)),
+            true => {
+                let entry = entry_behind(&mut files, &link)?;
+                ids.extend(entry.map(|entry| (entry.id, entry.key)));
+            }
+        }
+    }
+    // Two key symlinks of one identifier are neighbours: the last one counts.
+    ids.reverse();
+    ids.dedup_by_key(|(id, _)| *id);
+    ids.reverse();
+    Ok(ids)
+}
+
 /// Returns the queue with an index, as MSG_STAT does. `any` is MSG_STAT_ANY, which needs no permission. An identifier stands for
 /// its index. Source: `msgctl_stat` in ipc/msg.c of the kernel.
 pub(super) fn entry_at(

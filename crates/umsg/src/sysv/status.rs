@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::thread;
+use umsg_shm::sysv_engine::segment::Fixed;
 use umsg_shm::sysv_engine::{Counts, Engine};
 
 /// Read permission of any class, which IPC_STAT asks for.
@@ -104,7 +105,7 @@ impl Queue {
             blocked_senders: counts.senders as usize,
             blocked_receivers: counts.receivers as usize,
             memory: segment.memory() + arena::allocated(segment) as u64,
-            statistics: Statistics::of(&fixed.counters, fixed.control.repairs()),
+            statistics: statistics(fixed),
             damaged: fixed.header.damage.is_noted(),
         };
         // The segment may hold another queue by now.
@@ -137,13 +138,18 @@ impl Queue {
     }
 }
 
+/// Returns the counts of events.
+pub(super) fn statistics(fixed: &Fixed) -> Statistics {
+    Statistics::of(&fixed.counters, fixed.control.repairs())
+}
+
 /// The counts of a queue that the caller may read.
 fn counts(engine: &Engine) -> Result<Counts, ControlError> {
     may_look(engine)?;
     done(engine, engine.counts(thread::current()).map(Ok))
 }
 
-fn may_look(engine: &Engine) -> Result<(), ControlError> {
+pub(super) fn may_look(engine: &Engine) -> Result<(), ControlError> {
     match Rights::of(engine.segment().fixed()).grant(TO_LOOK) {
         true => Ok(()),
         // The order of the kernel: a removal is reported first.

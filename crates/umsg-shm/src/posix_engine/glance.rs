@@ -1,0 +1,147 @@
+//! What a process sees of a queue without a lock: the numbers of messages that ever passed through it, and the age of the oldest one.
+//!
+//! A process that watches queues must not delay the processes that use them. So nothing here takes a lock, repairs, or writes a word.
+
+use super::Engine;
+use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::Ring;
+
+/// The messages that ever passed through a queue, and their bytes. A salvage begins again at 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Messages that came to the queue. A slot that was reserved in place counts, too.
+    pub sent: u64,
+    pub sent_bytes: u64,
+    /// Messages that have left the queue.
+    pub removed: u64,
+    pub removed_bytes: u64,
+}
+
+impl Engine {
+    /// Returns the totals. Each number is right by itself, and all together only in an idle queue.
+    pub fn totals(&self) -> Totals {
+        let fixed = self.segment().fixed();
+        // A message that has left the queue was sent before: the numbers are read in this order.
+        let removed = fixed.published.removed();
+        let removed_bytes = fixed.published.removed_bytes();
+        let (sent, is_batch) = self.ever_sent();
+        Totals {
+            sent,
+            sent_bytes: fixed.sender.bytes_sent(sent, is_batch),
+            removed,
+            removed_bytes,
+        }
+    }
+
+    /// Returns the machine's clock when the oldest queued message was sent or became due, in nanoseconds. None without a message.
+    ///
+    /// A hint: a receiver may take the message meanwhile, and another message may come into its slot. Then the result is the time of the
+    /// later message.
+    pub fn oldest_hint(&self) -> Option<u64> {
+        let receiver = &self.segment().fixed().receiver;
+        // The ring is in order of arrival.
+        let first = Ring::of(self.segment()).published(receiver.drained_so_far());
+        let in_ring = first.ok().flatten().map(|(_, cell)| cell.lives_since());
+        let in_store = match receiver.stored_so_far() {
+            0 => None,
+            _ => self.oldest_in_store(),
+        };
+        let both = in_ring.into_iter().chain(in_store);
+        // A slot without a message has no time.
+        both.filter(|&at| at != 0).min()
+    }
+
+    /// Returns the earliest time of the first messages of all priorities: the messages of one priority are in order of arrival.
+    fn oldest_in_store(&self) -> Option<u64> {
+        let order = Priorities::of(self.segment());
+        // Each priority is lower than the one before, so that this ends, whatever another process writes.
+        let used = std::iter::successors(order.highest(), |&priority| order.next_below(priority));
+        let first = |priority| {
+            let slot = order.first(priority).ok()?;
+            Some(self.segment().cell(slot).ok()?.lives_since())
+        };
+        used.filter_map(first).filter(|&at| at != 0).min()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::posix_engine::segment::testing;
+    use crate::sys::clock::{self, Deadline};
+    use crate::sys::thread;
+
+    fn send(engine: &Engine, message: &[u8], priority: usize) {
+        engine
+            .try_send(thread::current(), message, priority, Deadline::Passed)
+            .unwrap();
+    }
+
+    fn receive(engine: &Engine) {
+        let mut buffer = [0; 4096];
+        engine
+            .try_receive(thread::current(), &mut buffer, Deadline::Passed)
+            .unwrap();
+    }
+
+    #[test]
+    fn totals_grow_with_each_message_and_never_shrink() {
+        let engine = Engine::new(testing::segment(16, 4096));
+        assert_eq!(engine.totals(), Totals::default());
+        for (len, priority) in [(3, 1), (100, 9), (0, 1)] {
+            send(&engine, &vec![7; len], priority);
+        }
+        receive(&engine);
+        let totals = engine.totals();
+        assert_eq!((totals.sent, totals.sent_bytes), (3, 103));
+        assert_eq!((totals.removed, totals.removed_bytes), (1, 100));
+        receive(&engine);
+        receive(&engine);
+        let totals = engine.totals();
+        assert_eq!((totals.sent, totals.removed), (3, 3));
+        assert_eq!(totals.sent_bytes, totals.removed_bytes);
+    }
+
+    #[test]
+    fn the_oldest_message_is_found_in_the_ring_and_in_the_store() {
+        let engine = Engine::new(testing::segment(16, 4096));
+        assert_eq!(engine.oldest_hint(), None);
+        let before = clock::monotonic_coarse();
+        send(&engine, b"old", 1);
+        let oldest = engine.oldest_hint().unwrap();
+        assert!(oldest >= before);
+        // The clock of messages is coarse: it must move on between the two.
+        while clock::monotonic_coarse() == oldest {
+            std::thread::yield_now();
+        }
+        send(&engine, b"new", 9);
+        assert_eq!(engine.oldest_hint(), Some(oldest));
+        // Taking the message of the higher priority sorts both into the store.
+        receive(&engine);
+        assert_eq!(engine.oldest_hint(), Some(oldest));
+        send(&engine, b"newer", 9);
+        assert_eq!(engine.oldest_hint(), Some(oldest));
+        receive(&engine);
+        receive(&engine);
+        assert_eq!(engine.oldest_hint(), None);
+    }
+
+    #[test]
+    fn a_glance_needs_no_lock() {
+        let engine = Engine::new(testing::segment(16, 4096));
+        send(&engine, b"here", 3);
+        let before = (engine.totals(), engine.oldest_hint(), engine.counts());
+        let seen = std::cell::Cell::new(None);
+        engine
+            .change_closing(thread::current(), |_, _, _| {
+                // Another thread has no part in the locks that this one holds, and would wait for them for ever.
+                std::thread::scope(|scope| {
+                    let look = || (engine.totals(), engine.oldest_hint(), engine.counts());
+                    seen.set(Some(scope.spawn(look).join().unwrap()));
+                });
+                false
+            })
+            .unwrap();
+        assert_eq!(seen.get(), Some(before));
+    }
+}

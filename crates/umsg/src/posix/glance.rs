@@ -1,0 +1,90 @@
+//! The state of a queue, read without a lock.
+
+use super::queue::Queue;
+use super::status::{self, Attributes, Statistics};
+use std::time::SystemTime;
+use umsg_shm::arena;
+use umsg_shm::sync::Ordering;
+use umsg_shm::sys::clock;
+use umsg_shm::waiters::{List, Waiters};
+
+/// The state of a queue as [`Queue::glance`] sees it. Each figure is right by itself; all figures together are of one instant only if the queue
+/// is idle.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Glance {
+    /// The attributes.
+    pub attributes: Attributes,
+    /// Number of messages set aside for the dead-letter queue.
+    pub set_aside: usize,
+    /// Messages that ever came to the queue, with those that came before their delivery: reserved and delayed ones. A repair of a corrupted
+    /// queue begins again at 0.
+    pub sent: u64,
+    /// The bytes of the messages that ever came to the queue.
+    pub sent_bytes: u64,
+    /// Messages that have ever left the queue: received for good, dropped, expired, moved to another queue, or given up before they were written.
+    pub removed: u64,
+    /// The bytes of the messages that have ever left the queue.
+    pub removed_bytes: u64,
+    /// The time when the oldest queued message was sent, or became due if it was delayed; `None` without a queued message. While messages are
+    /// received, this may be the time of a later message.
+    pub oldest: Option<SystemTime>,
+    /// Time of the last send, accurate to a few milliseconds; `None` if there was none.
+    pub last_send: Option<SystemTime>,
+    /// Time of the last receive, accurate to a few milliseconds; `None` if there was none.
+    pub last_receive: Option<SystemTime>,
+    /// Threads that wait for room, without killed ones.
+    pub blocked_senders: usize,
+    /// Threads that wait for a message, without killed ones.
+    pub blocked_receivers: usize,
+    /// Bytes of memory in use by slots and blocks.
+    pub memory: u64,
+    /// Counts of events.
+    pub statistics: Statistics,
+    /// True if the queue is closed for sending. It is false if all producers of a queue have died that the next call closes.
+    pub send_closed: bool,
+    /// True if the queue's memory held a state that no operation leaves there.
+    pub damaged: bool,
+}
+
+impl Queue {
+    /// Returns the state of the queue without taking a lock and without a change of the queue, so that it delays no other process. For programs
+    /// that watch queues.
+    ///
+    /// [`status`](Self::status) repairs the queue after a death, and then shows the numbers after the repair. A glance shows what is there.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// let glance = queue.glance();
+    /// assert_eq!((glance.attributes.messages, glance.sent, glance.removed), (1, 1, 0));
+    /// assert!(glance.oldest.unwrap().elapsed()?.as_secs() < 3600);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn glance(&self) -> Glance {
+        let (engine, segment) = (&self.engine, self.engine.segment());
+        let (fixed, waiters) = (segment.fixed(), Waiters::of(segment));
+        let slots = fixed.geometry.slots() as usize;
+        let totals = engine.totals();
+        Glance {
+            attributes: status::attributes(engine),
+            // Relaxed: the number is only displayed.
+            set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
+            sent: totals.sent,
+            sent_bytes: totals.sent_bytes,
+            removed: totals.removed,
+            removed_bytes: totals.removed_bytes,
+            oldest: engine.oldest_hint().map(clock::shown),
+            last_send: status::moment(fixed.sender.last_send()),
+            last_receive: status::moment(fixed.receiver.last_receive()),
+            blocked_senders: waiters.living(List::Senders),
+            blocked_receivers: waiters.living(List::Receivers) + waiters.living(List::Offered),
+            memory: segment.memory(slots) + arena::allocated(segment) as u64,
+            statistics: status::statistics(fixed),
+            send_closed: engine.is_send_closed(),
+            damaged: fixed.header.damage.is_noted(),
+        }
+    }
+}
