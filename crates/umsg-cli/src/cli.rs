@@ -8,8 +8,8 @@ use clap::{Parser, Subcommand};
 
 use crate::commands::{
     close::Close, completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc,
-    limits::Limits, load::Load, ls::Ls, man::Man, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm,
-    run::Run, send::Send, setup::Setup, stat::Stat, who::Who,
+    limits::Limits, load::Load, ls::Ls, man::Man, metrics::Metrics, peek::Peek, recv::Recv,
+    redrive::Redrive, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -66,6 +66,7 @@ pub enum Command {
     Dump(Dump),
     #[command(alias = "restore")]
     Load(Load),
+    Metrics(Metrics),
     Limits(Limits),
     Setup(Setup),
     Man(Man),
@@ -76,7 +77,11 @@ impl Command {
     /// Returns whether the command changes neither queues nor their directory.
     pub fn only_reads(&self) -> bool {
         match self {
-            Command::Ls(_) | Command::Stat(_) | Command::Who(_) | Command::Peek(_) => true,
+            Command::Ls(_)
+            | Command::Stat(_)
+            | Command::Who(_)
+            | Command::Peek(_)
+            | Command::Metrics(_) => true,
             Command::Doctor(doctor) => !doctor.repair,
             _ => false,
         }

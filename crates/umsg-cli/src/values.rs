@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 use std::time::{Duration, SystemTime};
 
+use glob::{Pattern, PatternError};
 use jiff::fmt::friendly::SpanParser;
 use jiff::{SpanRelativeTo, Timestamp};
 
@@ -49,6 +50,21 @@ pub fn ceiling(text: &str) -> Result<Ceiling, String> {
         }
         _ => size(text).map(|bytes| Ceiling(Some(bytes))),
     }
+}
+
+/// Parses a pattern of names: `*` matches any characters, `?` matches one character, all other characters match themselves.
+pub fn pattern(text: &str) -> Result<Pattern, PatternError> {
+    let mut pattern = String::new();
+    let mut last = ' ';
+    for character in text.chars() {
+        match character {
+            '[' | ']' => pattern.extend(['[', character, ']']),
+            '*' if last == '*' => {}
+            character => pattern.push(character),
+        }
+        last = character;
+    }
+    Pattern::new(&pattern)
 }
 
 /// Parses a message's priority.

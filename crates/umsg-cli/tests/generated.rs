@@ -4,7 +4,7 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "run",
     "create",
     "rm",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 17] = [
     "send",
     "recv",
     "peek",
+    "metrics",
     "dump",
     "load",
     "limits",

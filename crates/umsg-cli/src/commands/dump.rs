@@ -1,8 +1,7 @@
 //! `umsg dump`.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -16,6 +15,7 @@ use crate::attached::Attached;
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::opened::{Opened, Purpose};
+use crate::output::new_file::{Bounded, NewFile};
 use crate::output::time::utc;
 use crate::output::{self, json};
 use crate::{place, progress, streams};
@@ -127,7 +127,7 @@ fn write_file(snapshot: &Saved, path: &Path) -> Result<u64, SnapshotError> {
         let mut file = File::options().write(true).open(&target).map_err(failed)?;
         return snapshot.write(&mut file);
     }
-    let new = NewFile::beside(&target).map_err(failed)?;
+    let new = NewFile::beside(&target, "dump", 0o600).map_err(failed)?;
     let mut file = bar(snapshot).wrap_write(Bounded::new(&new.file));
     let written = snapshot.write(&mut file)?;
     new.replace(&target).map_err(failed)?;
@@ -190,71 +190,6 @@ impl Saved {
                 }
             }
         }
-    }
-}
-
-/// A file under a temporary name, removed unless it replaces the target.
-struct NewFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl NewFile {
-    fn beside(target: &Path) -> io::Result<NewFile> {
-        let path = target.with_file_name(format!(".umsg-dump-{}", std::process::id()));
-        let mut options = File::options();
-        options.write(true).create_new(true).mode(0o600);
-        let file = match options.open(&path) {
-            // A killed process with the same id left the file.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                fs::remove_file(&path)?;
-                options.open(&path)?
-            }
-            file => file?,
-        };
-        Ok(NewFile { file, path })
-    }
-
-    fn replace(self, target: &Path) -> io::Result<()> {
-        self.file.sync_all()?;
-        fs::rename(&self.path, target)
-    }
-}
-
-/// A file that is written up to the limit of file sizes. Beyond the limit, the system would kill the command with SIGXFSZ and leave an incomplete
-/// file.
-struct Bounded<'a> {
-    file: &'a File,
-    left: u64,
-}
-
-impl Bounded<'_> {
-    fn new(file: &File) -> Bounded<'_> {
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize);
-        let left = limit.current.unwrap_or(u64::MAX);
-        Bounded { file, left }
-    }
-}
-
-impl Write for Bounded<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if bytes.len() as u64 > self.left {
-            return Err(io::Error::from_raw_os_error(libc::EFBIG));
-        }
-        let written = self.file.write(bytes)?;
-        self.left -= written as u64;
-        Ok(written)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        self.file.flush()
-    }
-}
-
-impl Drop for NewFile {
-    fn drop(&mut self) {
-        // After the rename the temporary file no longer exists.
-        let _ = fs::remove_file(&self.path);
     }
 }
 

@@ -48,7 +48,7 @@ Examples:
 )]
 pub struct Gc {
     /// Queues and rings with matching names, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
-    #[arg(value_name = "PATTERN", value_parser = pattern)]
+    #[arg(value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
     /// Queues and rings that were unused for this time: 30m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
@@ -325,19 +325,4 @@ impl<'a> Report<'a> {
             },
         }
     }
-}
-
-/// Parses a pattern: `*` matches any characters, `?` matches one character, all other characters match themselves.
-fn pattern(text: &str) -> Result<Pattern, glob::PatternError> {
-    let mut pattern = String::new();
-    let mut last = ' ';
-    for character in text.chars() {
-        match character {
-            '[' | ']' => pattern.extend(['[', character, ']']),
-            '*' if last == '*' => {}
-            character => pattern.push(character),
-        }
-        last = character;
-    }
-    Pattern::new(&pattern)
 }

@@ -18,6 +18,7 @@ pub mod ls;
 pub mod ls_ring;
 mod ls_sysv;
 pub mod man;
+pub mod metrics;
 pub mod patience;
 pub mod peek;
 mod policy;
@@ -52,6 +53,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Redrive(redrive) => redrive.perform(cli),
         Command::Dump(dump) => dump.perform(cli),
         Command::Load(load) => load.perform(cli),
+        Command::Metrics(metrics) => metrics.perform(cli),
         Command::Limits(limits) => limits.perform(cli),
         Command::Setup(setup) => setup.perform(cli),
         Command::Man(man) => man.perform(),

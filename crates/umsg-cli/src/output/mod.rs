@@ -6,6 +6,7 @@ pub mod json_doctor;
 pub mod json_ring;
 pub mod json_sysv;
 pub mod message;
+pub mod new_file;
 pub mod owner;
 pub mod page;
 pub mod table;

@@ -1,0 +1,131 @@
+//! The queues that stay mapped between two scrapes.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::time::{Duration, Instant};
+
+use super::figures::Reason;
+
+/// The time after which a queue that could not be opened is tried again.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// Queues of one kind, by name or identifier.
+pub struct Kept<K, Q> {
+    queues: HashMap<K, Entry<Q>>,
+    /// The number of the present scrape.
+    scrape: u64,
+}
+
+struct Entry<Q> {
+    /// The inode number of the queue's file: another number is another queue. 0 of queues whose keys differ.
+    inode: u64,
+    queue: Result<Q, Refused>,
+    /// The last scrape that found the queue.
+    seen: u64,
+}
+
+/// A queue that could not be opened.
+struct Refused {
+    why: Reason,
+    at: Instant,
+}
+
+impl<K: Hash + Eq, Q> Kept<K, Q> {
+    pub fn new() -> Kept<K, Q> {
+        Kept {
+            queues: HashMap::new(),
+            scrape: 0,
+        }
+    }
+
+    pub fn begin(&mut self) {
+        self.scrape += 1;
+    }
+
+    /// Returns the queue, which is opened if it is new, or was replaced. None if it has gone.
+    pub fn queue<B: ?Sized + Hash + Eq + ToOwned<Owned = K>>(
+        &mut self,
+        name: &B,
+        inode: u64,
+        open: impl FnOnce() -> Result<Q, Option<Reason>>,
+    ) -> Option<Result<&mut Q, Reason>>
+    where
+        K: Borrow<B>,
+    {
+        let is_kept = |entry: &Entry<Q>| {
+            let refused = entry.queue.as_ref().err();
+            entry.inode == inode && refused.is_none_or(|refused| refused.at.elapsed() < RETRY)
+        };
+        if !self.queues.get(name).is_some_and(is_kept) {
+            // The old queue is unmapped first.
+            self.queues.remove(name);
+            let at = Instant::now();
+            let queue = match open() {
+                Ok(queue) => Ok(queue),
+                Err(Some(why)) => Err(Refused { why, at }),
+                Err(None) => return None,
+            };
+            let seen = self.scrape;
+            let entry = Entry { inode, queue, seen };
+            self.queues.insert(name.to_owned(), entry);
+        }
+        let entry = self.queues.get_mut(name)?;
+        entry.seen = self.scrape;
+        Some(entry.queue.as_mut().map_err(|refused| refused.why))
+    }
+
+    /// Unmaps the queues that the present scrape has not found.
+    pub fn end(&mut self) {
+        let scrape = self.scrape;
+        self.queues.retain(|_, entry| entry.seen == scrape);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Scrapes these names and inodes, and returns the names that were opened.
+    fn scrape(kept: &mut Kept<String, u64>, found: &[(&str, u64)]) -> Vec<String> {
+        let mut opened = Vec::new();
+        kept.begin();
+        for &(name, inode) in found {
+            let queue = kept.queue(name, inode, || {
+                opened.push(name.to_owned());
+                Ok(inode)
+            });
+            assert_eq!(queue.unwrap().unwrap(), &inode);
+        }
+        kept.end();
+        opened
+    }
+
+    #[test]
+    fn a_queue_is_opened_once_and_again_if_it_was_replaced() {
+        let mut kept = Kept::new();
+        assert_eq!(scrape(&mut kept, &[("/a", 1), ("/b", 2)]), ["/a", "/b"]);
+        assert!(scrape(&mut kept, &[("/a", 1), ("/b", 2)]).is_empty());
+        assert_eq!(scrape(&mut kept, &[("/a", 3), ("/b", 2)]), ["/a"]);
+        assert!(scrape(&mut kept, &[("/b", 2)]).is_empty());
+        assert_eq!(kept.queues.len(), 1, "a removed queue is not kept");
+        assert_eq!(scrape(&mut kept, &[("/a", 3)]), ["/a"]);
+    }
+
+    #[test]
+    fn a_queue_that_can_not_be_opened_is_not_tried_at_each_scrape() {
+        let mut kept = Kept::<String, u64>::new();
+        let mut tried = 0;
+        for _ in 0..3 {
+            kept.begin();
+            let queue = kept.queue("/a", 1, || {
+                tried += 1;
+                Err(Some(Reason::Permission))
+            });
+            assert!(matches!(queue, Some(Err(Reason::Permission))));
+            kept.end();
+        }
+        assert_eq!(tried, 1);
+        assert!(kept.queue("/gone", 1, || Err(None)).is_none());
+    }
+}

@@ -1,0 +1,130 @@
+//! `umsg metrics`.
+//!
+//! | what | where |
+//! |---|---|
+//! | the queues and rings, which stay mapped between two scrapes | [`gather`] |
+//! | what is kept of one queue, and when it is opened again | [`kept`] |
+//! | the figures of a queue, of any kind | [`figures`] |
+//! | the names of the metrics, and their texts | [`families`] |
+//! | HTTP | [`serve`] |
+
+mod families;
+mod figures;
+mod gather;
+mod kept;
+mod serve;
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use glob::Pattern;
+
+use crate::cli::Cli;
+use crate::failure::{Code, Failure, Result, say};
+use crate::output::new_file::{Bounded, NewFile};
+use crate::{output, values};
+use families::Form;
+use gather::Gatherer;
+use serve::Loopback;
+
+/// Print the state of all queues and rings as metrics for Prometheus
+///
+/// Without an option, the command prints the metrics once, in the OpenMetrics text format. With --write, it writes them to a file for the textfile
+/// collector of node_exporter; the file appears whole or not at all. With --listen, it serves them over HTTP at /metrics, until a signal ends it.
+///
+/// The command takes no lock of a queue, changes no queue and receives no message: it delays no other process. Counters are in the queues, so that they
+/// continue if this command is started again. The command opens each queue once and keeps it mapped as long as the queue exists.
+///
+/// Each queue has the labels "kind" (posix, sysv or ring) and "queue", its name as in `umsg ls`: /orders, key:0x00001234, id:32769 for a System V
+/// queue without a key, ring:/jobs. --match and --max-queues limit the number of queues. "umsg_queues_left_out" counts the queues without metrics,
+/// by reason: "limit" (--max-queues), "permission", "corrupted", "name" (not UTF-8) and "unusable". The command tries to open such a queue again
+/// after a minute. Queues that --match excludes are not counted.
+///
+/// A queue without a process's permission to read it has no metrics. For the queues of all users, run the command as root.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg metrics                          print all metrics once
+  umsg metrics --match '/orders*' --match 'ring:*'
+  umsg metrics --listen 127.0.0.1:9464  for Prometheus; port 0 takes a free port
+  umsg metrics --write /var/lib/prometheus/node-exporter/umsg.prom --every 15s")]
+pub struct Metrics {
+    /// Serve the metrics over HTTP at this address of the loopback interface, such as 127.0.0.1:9464
+    #[arg(long, value_name = "ADDRESS", value_parser = serve::loopback)]
+    listen: Option<Loopback>,
+    /// Write the metrics to this file, which is replaced if it exists
+    #[arg(long, value_name = "FILE", conflicts_with = "listen")]
+    write: Option<PathBuf>,
+    /// Write the file again and again at this interval: seconds, such as 15, or 1m
+    #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "write")]
+    every: Option<Duration>,
+    /// Only queues and rings with matching names, as the label "queue" has them; with * and ?; may be given several times
+    #[arg(long = "match", value_name = "PATTERN", value_parser = values::pattern)]
+    patterns: Vec<Pattern>,
+    /// Metrics of at most this many queues and rings, the first ones by kind and name
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = values::size)]
+    max_queues: u64,
+}
+
+impl Metrics {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let most = usize::try_from(self.max_queues).unwrap_or(usize::MAX);
+        let mut gatherer = Gatherer::new(cli, &self.patterns, most);
+        match (&self.listen, &self.write) {
+            (Some(address), _) => serve::run(address, gatherer),
+            (None, Some(path)) => self.write(path, &mut gatherer),
+            (None, None) => {
+                let mut out = output::standard()?;
+                out.write_all(gatherer.text(Form::OpenMetrics)?.as_bytes())?;
+                Ok(out.flush()?)
+            }
+        }
+    }
+
+    fn write(&self, path: &Path, gatherer: &mut Gatherer<'_>) -> Result {
+        write(path, gatherer)?;
+        let Some(interval) = self.every else {
+            return Ok(());
+        };
+        let mut complaint = String::new();
+        loop {
+            let begin = Instant::now();
+            thread::sleep(interval);
+            // A failure may pass: a full disk, a namespace that is created again.
+            let line =
+                write(path, gatherer).map_or_else(|failure| failure.line(), |()| String::new());
+            if line != complaint && !line.is_empty() {
+                say(&line);
+            }
+            complaint = line;
+            // An interval of 0 must not take all of a processor.
+            if begin.elapsed() < Duration::from_millis(10) {
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+}
+
+/// Writes all metrics to a file. The textfile collector reads the older text format of Prometheus.
+fn write(path: &Path, gatherer: &mut Gatherer<'_>) -> Result {
+    let text = gatherer.text(Form::Prometheus)?;
+    store(path, text.as_bytes()).map_err(|error| {
+        let line = format_args!("{}: {error}; choose another file", path.display());
+        Failure::new(Code::Failed, line)
+    })
+}
+
+fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    // A symbolic link stays; its target is replaced. A device or a pipe can't be replaced.
+    let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
+        return File::options().write(true).open(&target)?.write_all(bytes);
+    }
+    let new = NewFile::beside(&target, "metrics", 0o644)?;
+    Bounded::new(&new.file).write_all(bytes)?;
+    new.replace(&target)
+}

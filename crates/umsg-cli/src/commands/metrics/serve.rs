@@ -1,0 +1,167 @@
+//! Metrics over HTTP, on the loopback interface.
+//!
+//! One thread at a time scrapes. Several threads send, so that a client that reads slowly does not stop the others; the kernel ends a send that makes no
+//! progress for [`PATIENCE`].
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use super::families::Form;
+use super::gather::Gatherer;
+use crate::failure::{Code, Failure, Result, say};
+use crate::output;
+
+/// The threads that send.
+const SENDERS: usize = 4;
+/// The time that a client may read nothing.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+const PATH: &str = "/metrics";
+const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PROMETHEUS: &str = "text/plain; version=0.0.4; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// An address of the loopback interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Loopback(SocketAddr);
+
+/// Parses an address and a port. Names of queues are no secret to the users of this machine, and of no concern to others.
+pub fn loopback(text: &str) -> Result<Loopback, String> {
+    let address: SocketAddr = text
+        .parse()
+        .map_err(|_| "give an address and a port, such as 127.0.0.1:9464".to_owned())?;
+    match address.ip().is_loopback() {
+        true => Ok(Loopback(address)),
+        false => Err(
+            "this is no address of the loopback interface; give one such as 127.0.0.1:9464, and let a proxy with authentication serve other machines"
+                .to_owned(),
+        ),
+    }
+}
+
+/// Serves until the process ends.
+pub fn run(address: &Loopback, gatherer: Gatherer<'_>) -> Result {
+    let failed = |error: &dyn std::fmt::Display| {
+        let line = format_args!("{}: {error}; choose another port", address.0);
+        Failure::new(Code::Failed, line)
+    };
+    let listener = TcpListener::bind(address.0).map_err(|error| failed(&error))?;
+    // Accepted connections inherit the option.
+    let _ = set_socket_timeout(&listener, Timeout::Send, Some(PATIENCE));
+    let bound = listener.local_addr().map_err(|error| failed(&error))?;
+    let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
+    // A program that waits for this line may connect now.
+    let mut out = output::standard()?;
+    writeln!(out, "http://{bound}{PATH}")?;
+    out.flush()?;
+    drop(out);
+    let site = Site {
+        gatherer: Mutex::new(gatherer),
+        complaint: Mutex::new(String::new()),
+    };
+    thread::scope(|scope| {
+        for _ in 1..SENDERS {
+            scope.spawn(|| site.serve(&server));
+        }
+        site.serve(&server)
+    })
+}
+
+struct Site<'a> {
+    gatherer: Mutex<Gatherer<'a>>,
+    /// The last failure, so that it is reported once.
+    complaint: Mutex<String>,
+}
+
+impl Site<'_> {
+    fn serve(&self, server: &Server) -> Result {
+        loop {
+            let request = server.recv().map_err(|error| {
+                let line = format_args!("HTTP: {error}; start the command again");
+                Failure::new(Code::Failed, line)
+            });
+            let request = match request {
+                Ok(request) => request,
+                // The other threads get the same error: the listening socket is gone.
+                Err(failure) => {
+                    failure.report();
+                    std::process::exit(Code::Failed as i32);
+                }
+            };
+            // A client that has gone is no failure.
+            let _ = self.answer(request);
+        }
+    }
+
+    fn answer(&self, request: Request) -> io::Result<()> {
+        let path = request
+            .url()
+            .split('?')
+            .next()
+            .unwrap_or_default()
+            .to_owned();
+        let is_read = matches!(request.method(), Method::Get | Method::Head);
+        let (code, kind, text) = match path.as_str() {
+            _ if !is_read => (405, PLAIN, "Use GET.\n".to_owned()),
+            PATH => self.metrics(&request),
+            "/" => (200, PLAIN, format!("The metrics of umsg are at {PATH}.\n")),
+            _ => (404, PLAIN, format!("The metrics are at {PATH}.\n")),
+        };
+        let mut response = Response::from_string(text).with_status_code(code);
+        for (name, value) in [("Content-Type", kind), ("Allow", "GET, HEAD")] {
+            if name == "Allow" && code != 405 {
+                continue;
+            }
+            if let Ok(header) = Header::from_bytes(name, value) {
+                response.add_header(header);
+            }
+        }
+        request.respond(response)
+    }
+
+    fn metrics(&self, request: &Request) -> (u16, &'static str, String) {
+        let (form, kind) = match wants_openmetrics(request) {
+            true => (Form::OpenMetrics, OPENMETRICS),
+            false => (Form::Prometheus, PROMETHEUS),
+        };
+        let text = self
+            .gatherer
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .text(form);
+        let mut complaint = self
+            .complaint
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        match text {
+            Ok(text) => {
+                complaint.clear();
+                (200, kind, text)
+            }
+            Err(failure) => {
+                let line = failure.line();
+                if line != *complaint {
+                    say(&line);
+                    complaint.clone_from(&line);
+                }
+                (503, PLAIN, format!("{line}\n"))
+            }
+        }
+    }
+}
+
+fn wants_openmetrics(request: &Request) -> bool {
+    request.headers().iter().any(|header| {
+        header.field.equiv("Accept")
+            && header
+                .value
+                .as_str()
+                .contains("application/openmetrics-text")
+    })
+}

@@ -1,0 +1,174 @@
+//! Prometheus and promtool of Debian judge the metrics, the alert rules and the dashboard. Without them, the tests say so and pass.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::exporter::{Exporter, until};
+use super::support::patients::Killed;
+use super::support::{Site, finish, start};
+use super::with_all_kinds;
+
+/// Finds a program. Reports if it is missing; unlike other missing parts, this is no failure where `CI` is set.
+fn found(program: &str) -> Option<PathBuf> {
+    let path = umsg_testkit::run::on_the_path(program);
+    if path.is_none() {
+        eprintln!("skipped: {program} is missing (apt-get install prometheus)");
+    }
+    path
+}
+
+fn contrib(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../contrib")
+        .join(file)
+}
+
+/// promtool accepts the text, and knows no better names.
+pub fn check_metrics(site: &Site) {
+    let Some(promtool) = found("promtool") else {
+        return;
+    };
+    let text = site.umsg(&["metrics", "--write", "/dev/stdout"]);
+    let mut check = Command::new(promtool);
+    let outcome = finish(check.args(["check", "metrics"]), text.text().as_bytes());
+    assert_eq!((outcome.code, outcome.text()), (Some(0), ""), "{outcome:?}");
+}
+
+#[test]
+fn promtool_finds_no_fault_in_the_metrics_and_in_the_alert_rules() {
+    let (site, _ring) = with_all_kinds();
+    check_metrics(&site);
+    let Some(promtool) = found("promtool") else {
+        return;
+    };
+    for (step, file) in [("check", "umsg.rules.yml"), ("test", "umsg.tests.yml")] {
+        let mut command = Command::new(&promtool);
+        command.args([step, "rules", file]);
+        let outcome = finish(command.current_dir(contrib("prometheus")), b"");
+        assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    }
+}
+
+/// The words of a text that are names of metrics.
+fn metrics_of(text: &str) -> BTreeSet<&str> {
+    let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    words.filter(|word| word.starts_with("umsg_")).collect()
+}
+
+/// The names of metrics that a text declares, in the form of Prometheus.
+fn declared(text: &str) -> BTreeSet<&str> {
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    types.filter_map(|line| line.split(' ').next()).collect()
+}
+
+#[test]
+fn the_dashboard_and_the_rules_use_metrics_that_exist() {
+    let (site, _ring) = with_all_kinds();
+    let outcome = site.umsg(&["metrics", "--write", "/dev/stdout"]);
+    let there = declared(outcome.text());
+    let dashboard = fs::read_to_string(contrib("grafana/umsg.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
+    let mut rules = String::from("groups:\n- name: dashboard\n  rules:\n");
+    let mut used = String::new();
+    let panels = dashboard["panels"].as_array().unwrap();
+    for target in panels
+        .iter()
+        .flat_map(|panel| panel["targets"].as_array().unwrap())
+    {
+        let expression = target["expr"].as_str().unwrap();
+        used.push_str(expression);
+        let rule = expression
+            .replace("$__rate_interval", "1m")
+            .replace("$instance", ".*")
+            .replace("$kind", ".*")
+            .replace("$queue", ".*");
+        rules += &format!("  - record: x\n    expr: '{rule}'\n");
+    }
+    assert!(panels.len() > 10);
+    used.push_str(&fs::read_to_string(contrib("prometheus/umsg.rules.yml")).unwrap());
+    for metric in metrics_of(&used) {
+        assert!(there.contains(metric), "{metric} does not exist");
+    }
+    let Some(promtool) = found("promtool") else {
+        return;
+    };
+    let home = tempfile::tempdir().unwrap();
+    let file = home.path().join("rules.yml");
+    fs::write(&file, rules).unwrap();
+    let outcome = finish(
+        Command::new(promtool).args(["check", "rules"]).arg(&file),
+        b"",
+    );
+    // It finds duplicates, because the rules have one name.
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+}
+
+/// Starts Prometheus with a server of metrics as its target, and returns its address.
+fn scraping(prometheus: &Path, home: &Path, exporter: &Exporter) -> (Killed, String) {
+    let config = home.join("prometheus.yml");
+    fs::write(
+        &config,
+        format!(
+            "scrape_configs:\n- job_name: umsg\n  scrape_interval: 1s\n  static_configs:\n  - targets: ['{}']\n",
+            exporter.address
+        ),
+    )
+    .unwrap();
+    // Another program may take the port meanwhile: then Prometheus ends, and the test fails.
+    let free = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = free.local_addr().unwrap().to_string();
+    drop(free);
+    let mut command = Command::new(prometheus);
+    command
+        .arg(format!("--config.file={}", config.display()))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            home.join("data").display()
+        ))
+        .arg(format!("--web.listen-address={address}"));
+    let mut process = Killed(start(&mut command));
+    // It would block once the pipe of its log is full.
+    let mut log = process.0.stderr.take().unwrap();
+    std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    (process, address)
+}
+
+#[test]
+fn prometheus_scrapes_the_server_and_answers_with_the_values() {
+    let Some(prometheus) = found("prometheus") else {
+        return;
+    };
+    let (site, _ring) = with_all_kinds();
+    let exporter = Exporter::start(&site, &[]);
+    let home = tempfile::tempdir().unwrap();
+    let (_process, address) = scraping(&prometheus, home.path(), &exporter);
+    for (query, wanted) in [
+        ("umsg_queue_messages%7Bqueue=%22/orders%22%7D", "1"),
+        ("umsg_queue_sent_messages_total%7Bkind=%22ring%22%7D", "3"),
+        ("sum(umsg_queues)", "3"),
+    ] {
+        until(query, || {
+            let Some(answer) = get(&address, &format!("/api/v1/query?query={query}")) else {
+                return false;
+            };
+            let answer: Value = serde_json::from_str(&answer).unwrap_or_default();
+            answer["data"]["result"][0]["value"][1] == wanted
+        });
+    }
+}
+
+/// The body of an answer; None if there is no server yet.
+fn get(address: &str, path: &str) -> Option<String> {
+    use std::io::{Read, Write};
+    let mut stream = std::net::TcpStream::connect(address).ok()?;
+    // HTTP/1.0: no pieces.
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    Some(answer.split_once("\r\n\r\n")?.1.to_owned())
+}
