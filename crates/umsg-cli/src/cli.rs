@@ -9,7 +9,8 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     close::Close, completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc,
     limits::Limits, load::Load, ls::Ls, man::Man, metrics::Metrics, peek::Peek, recv::Recv,
-    redrive::Redrive, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat, who::Who,
+    redrive::Redrive, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat, watch::Watch,
+    who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -66,6 +67,7 @@ pub enum Command {
     Dump(Dump),
     #[command(alias = "restore")]
     Load(Load),
+    Watch(Watch),
     Metrics(Metrics),
     Limits(Limits),
     Setup(Setup),
@@ -81,6 +83,7 @@ impl Command {
             | Command::Stat(_)
             | Command::Who(_)
             | Command::Peek(_)
+            | Command::Watch(_)
             | Command::Metrics(_) => true,
             Command::Doctor(doctor) => !doctor.repair,
             _ => false,

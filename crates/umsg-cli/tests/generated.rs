@@ -4,7 +4,7 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "run",
     "create",
     "rm",
@@ -16,6 +16,7 @@ const COMMANDS: [&str; 18] = [
     "send",
     "recv",
     "peek",
+    "watch",
     "metrics",
     "dump",
     "load",

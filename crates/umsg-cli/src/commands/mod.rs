@@ -31,6 +31,7 @@ pub mod setup;
 pub mod stat;
 mod stat_ring;
 mod stat_sysv;
+pub mod watch;
 pub mod who;
 
 use crate::cli::{Cli, Command};
@@ -53,6 +54,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Redrive(redrive) => redrive.perform(cli),
         Command::Dump(dump) => dump.perform(cli),
         Command::Load(load) => load.perform(cli),
+        Command::Watch(watch) => watch.perform(cli),
         Command::Metrics(metrics) => metrics.perform(cli),
         Command::Limits(limits) => limits.perform(cli),
         Command::Setup(setup) => setup.perform(cli),

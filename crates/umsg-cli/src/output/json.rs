@@ -295,6 +295,29 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// A message that passed: its number and rank, its size, and its sender, time and earlier deliveries.
+    pub fn watched(
+        queue: &'a str,
+        (id, rank): (Option<u64>, Rank),
+        size: usize,
+        (pid, sent, returns): (u32, SystemTime, u32),
+        bytes: &'a [u8],
+    ) -> Message<'a> {
+        Message {
+            queue,
+            position: None,
+            id,
+            rank: rank.into(),
+            size,
+            sender_pid: pid,
+            sent: utc(sent),
+            due: None,
+            deliveries: returns,
+            history: None,
+            data: Data::of(bytes),
+        }
+    }
+
     pub fn peeked_sysv(
         queue: &'a str,
         position: Option<usize>,

@@ -21,6 +21,7 @@ use crate::failure::{Code, Failure, Result, say};
 use crate::inlet::{Held, Inlet};
 use crate::output::json::Picked;
 use crate::values::RetryDelay;
+pub use command::input;
 use command::{Broken, End, Job, Trouble};
 
 /// The pauses of a thread after failed commands in a row: the first one, and the longest. Without them, a command that fails at once

@@ -1,0 +1,363 @@
+//! `umsg watch`.
+//!
+//! | what | where |
+//! |---|---|
+//! | which messages of a look are new | [`memory`] |
+//! | how many messages a second are shown | [`budget`] |
+//! | the forms of a message | [`decode`] |
+
+mod budget;
+mod decode;
+mod memory;
+
+use std::ffi::OsString;
+use std::fmt::Display;
+use std::io::Write;
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Args;
+use umsg::sysv::ControlError;
+use umsg::{Namespace, posix, sysv};
+
+use crate::address::{Address, Label, address};
+use crate::attached::Attached;
+use crate::cli::Cli;
+use crate::failure::{Code, Failure, Result, say};
+use crate::inlet::Rank;
+use crate::names::Name;
+use crate::opened::{GLANCE, Opened, Purpose};
+use crate::output::{self, Format, json};
+use crate::{place, values};
+use budget::Budget;
+use decode::{Decoder, Style};
+use memory::Memory;
+
+/// The time between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The most messages of a look, and about the most bytes: receivers wait while they are copied.
+const MOST: usize = 256;
+const MOST_BYTES: usize = 256 << 10;
+
+/// Show messages as they pass through a queue, and leave them in the queue
+///
+/// The command shows copies: first of the messages that wait, then of new ones, each once. It looks at the queue 50 times a second, at up to 256 messages
+/// that are received next. Between two looks without a change it takes no lock; otherwise receivers wait while it copies.
+///
+/// The command misses a message that is received between two looks, and so each message that is handed to a receiver that waits for it. At least once a second, a
+/// line on standard error counts the messages that passed unseen. To see every message, let a program receive and send it on.
+///
+/// --rate limits the messages that are shown in a second; a line on standard error counts the others. Leased and delayed messages are not shown until they
+/// return or are due.
+///
+/// With --exec, the command runs COMMAND for each message, with the message as its standard input, and shows its standard output in place of the message. The
+/// command waits for COMMAND before it looks again.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg watch /orders
+  umsg watch /orders --as json          pretty-printed
+  umsg watch key:0x1234 --as hex --rate 5
+  umsg watch /orders --json | jq -r .data
+  umsg watch /events --exec protoc --decode_raw
+
+Exit codes:
+  0    --count messages were shown, or the program that reads the output ended
+  1    failed; one line on standard error says why and what to do
+  2    the command line is wrong
+  4    the queue was removed
+  126  the command of --exec can't be executed
+  127  the command of --exec was not found")]
+pub struct Watch {
+    /// The queue: a name, or for System V key:0x1234 or id:32769
+    #[arg(value_name = "QUEUE", value_parser = address())]
+    queue: Address,
+    /// Show at most this many messages a second, from 1 up
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    rate: u32,
+    /// End after this many messages
+    #[arg(long, short, value_name = "N", value_parser = values::size)]
+    count: Option<u64>,
+    /// The form of a message
+    #[arg(long = "as", value_enum, value_name = "FORM", default_value_t = Style::Text, conflicts_with = "json")]
+    style: Style,
+    /// Print nothing on standard error about messages that are not shown
+    #[arg(long, short)]
+    quiet: bool,
+    #[command(flatten)]
+    format: Format,
+    /// Run this command for each message, and show its output
+    #[arg(long, value_name = "COMMAND", num_args = 1.., allow_hyphen_values = true)]
+    exec: Option<Vec<OsString>>,
+}
+
+/// A copy of a message.
+pub struct Seen {
+    rank: Rank,
+    pid: u32,
+    sent: SystemTime,
+    returns: u32,
+    id: Option<u64>,
+    data: Vec<u8>,
+}
+
+/// The queue, of either kind.
+#[allow(clippy::large_enum_variant, reason = "a command has one, on its stack")]
+enum Watched<'a> {
+    Posix(Opened<'a>),
+    SystemV(Attached),
+}
+
+/// The numbers of messages that ever came to the queue, and that have left it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Passed {
+    sent: u64,
+    removed: u64,
+}
+
+impl Watch {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let namespace = place::existing(cli)?;
+        let decoder = Decoder::new(self.style, self.exec.as_deref())?;
+        let watched = Watched::open(&namespace, &self.queue)?;
+        Watching {
+            options: self,
+            name: self.queue.lossy(),
+            memory: Memory::default(),
+            budget: Budget::new(self.rate),
+            shown: 0,
+            seen: 0,
+            tally: Tally::new(),
+        }
+        .run(&watched, &decoder)
+    }
+}
+
+/// The messages that were not shown.
+struct Tally {
+    /// By --rate, and because they were received between two looks.
+    over_rate: u64,
+    unseen: u64,
+    told: (u64, u64),
+    at: Instant,
+}
+
+impl Tally {
+    fn new() -> Tally {
+        Tally {
+            over_rate: 0,
+            unseen: 0,
+            told: (0, 0),
+            at: Instant::now(),
+        }
+    }
+
+    /// Reports, at most once a second unless it is the end.
+    fn tell(&mut self, queue: impl Display, is_end: bool) {
+        let now = (self.over_rate, self.unseen);
+        if now == self.told || !is_end && self.at.elapsed() < Duration::from_secs(1) {
+            return;
+        }
+        let counts = [
+            (now.0 - self.told.0, "not shown because of --rate"),
+            (
+                now.1 - self.told.1,
+                "passed unseen, received between two looks",
+            ),
+        ];
+        let counts = counts.iter().filter(|(count, _)| *count != 0);
+        let counts: Vec<String> = counts
+            .map(|(count, why)| format!("{count} {why}"))
+            .collect();
+        say(format_args!("{queue}: {}", counts.join("; ")));
+        (self.told, self.at) = (now, Instant::now());
+    }
+}
+
+struct Watching<'a> {
+    options: &'a Watch,
+    name: String,
+    memory: Memory,
+    budget: Budget,
+    shown: u64,
+    /// The messages that were seen, each once.
+    seen: u64,
+    tally: Tally,
+}
+
+impl Watching<'_> {
+    fn run(mut self, watched: &Watched<'_>, decoder: &Decoder<'_>) -> Result {
+        let begin = watched.passed()?;
+        let mut last = None;
+        let mut checked = Instant::now();
+        loop {
+            let passed = watched.passed()?;
+            if last != Some(passed) {
+                let messages = watched.look()?;
+                let waiting = messages.len() as u64;
+                if self.show(messages, decoder)? {
+                    break;
+                }
+                // A lower bound: of the seen messages, those that still wait have not left.
+                let left = passed.removed.saturating_sub(begin.removed);
+                let known = self.seen.saturating_sub(waiting);
+                self.tally.unseen = self.tally.unseen.max(left.saturating_sub(known));
+                last = Some(passed);
+            }
+            if !self.options.quiet {
+                self.tally.tell(&self.options.queue, false);
+            }
+            if checked.elapsed() >= GLANCE {
+                watched.check_name()?;
+                output::direct::Direct::open()?
+                    .is_abandoned()
+                    .then_some(())
+                    .map_or(Ok(()), |()| Err(Failure::ReaderGone))?;
+                checked = Instant::now();
+            }
+            thread::sleep(PAUSE);
+        }
+        if !self.options.quiet {
+            self.tally.tell(&self.options.queue, true);
+        }
+        Ok(())
+    }
+
+    /// Shows the new ones of some messages. Returns whether --count is reached.
+    fn show(&mut self, messages: Vec<Seen>, decoder: &Decoder<'_>) -> Result<bool> {
+        let new = self.memory.new_ones(messages);
+        let mut out = output::standard()?;
+        for message in &new {
+            self.seen += 1;
+            if !self.budget.spend() {
+                self.tally.over_rate += 1;
+                continue;
+            }
+            if self.options.format.json {
+                let bytes = decoder.filtered(&message.data)?;
+                json::print(&mut out, &self.json(message, &bytes))?;
+            } else {
+                out.write_all(decoder.render(message)?.as_bytes())?;
+            }
+            self.shown += 1;
+            if self.options.count.is_some_and(|most| self.shown >= most) {
+                out.flush()?;
+                return Ok(true);
+            }
+        }
+        out.flush()?;
+        // --count 0.
+        Ok(self.options.count == Some(0))
+    }
+
+    fn json<'m>(&'m self, message: &Seen, bytes: &'m [u8]) -> json::Message<'m> {
+        json::Message::watched(
+            &self.name,
+            (message.id, message.rank),
+            message.data.len(),
+            (message.pid, message.sent, message.returns),
+            bytes,
+        )
+    }
+}
+
+impl<'a> Watched<'a> {
+    fn open(namespace: &'a Namespace, queue: &'a Address) -> Result<Watched<'a>> {
+        match queue {
+            Address::Posix(name) => Watched::posix(namespace, name),
+            Address::SystemV(label) => Watched::sysv(namespace, *label),
+        }
+    }
+
+    fn posix(namespace: &'a Namespace, name: &'a Name) -> Result<Watched<'a>> {
+        Opened::open(namespace, name, Purpose::See).map(Watched::Posix)
+    }
+
+    fn sysv(namespace: &Namespace, label: Label) -> Result<Watched<'a>> {
+        Attached::open(namespace, label).map(Watched::SystemV)
+    }
+
+    /// Takes no lock.
+    fn passed(&self) -> Result<Passed> {
+        match self {
+            Watched::Posix(opened) => {
+                let seen = opened.queue.glance();
+                let (sent, removed) = (seen.sent, seen.removed);
+                Ok(Passed { sent, removed })
+            }
+            Watched::SystemV(attached) => {
+                let seen = attached.queue.glance();
+                let seen = seen.map_err(|error| gone(attached, error))?;
+                let (sent, removed) = (seen.sent, seen.removed);
+                Ok(Passed { sent, removed })
+            }
+        }
+    }
+
+    /// Copies the messages that are received next.
+    fn look(&self) -> Result<Vec<Seen>> {
+        match self {
+            Watched::Posix(opened) => {
+                let longest = opened.queue.attributes().message_size;
+                let messages = opened.queue.messages(most(longest));
+                let messages = messages.map_err(|error| opened.not_seen(&error))?;
+                Ok(messages.into_iter().map(Seen::posix).collect())
+            }
+            Watched::SystemV(attached) => {
+                let messages = attached.queue.messages(most(attached.queue.msgmax()));
+                let messages = messages.map_err(|error| match error {
+                    sysv::ReceiveError::Removed => gone(attached, ControlError::Removed),
+                    error => attached.not_seen(&error),
+                })?;
+                Ok(messages.into_iter().map(Seen::sysv).collect())
+            }
+        }
+    }
+
+    fn check_name(&self) -> Result {
+        match self {
+            Watched::Posix(opened) => opened.check_name(),
+            // A look finds the removal of a System V queue.
+            Watched::SystemV(_) => Ok(()),
+        }
+    }
+}
+
+/// Returns the number of messages of a look.
+fn most(longest: usize) -> usize {
+    (MOST_BYTES / longest.max(1)).clamp(1, MOST)
+}
+
+fn gone(attached: &Attached, error: ControlError) -> Failure {
+    match error {
+        ControlError::Removed => {
+            let line = format_args!("{}: the queue was removed", attached.label);
+            Failure::new(Code::Removed, line)
+        }
+        error => attached.not_told(error),
+    }
+}
+
+impl Seen {
+    fn posix(peeked: posix::Peeked) -> Seen {
+        Seen {
+            rank: Rank::Priority(peeked.priority),
+            pid: peeked.pid,
+            sent: peeked.sent,
+            returns: peeked.returns,
+            id: peeked.id,
+            data: peeked.data,
+        }
+    }
+
+    fn sysv(peeked: sysv::Peeked) -> Seen {
+        Seen {
+            rank: Rank::Type(peeked.mtype),
+            pid: peeked.pid,
+            sent: peeked.sent,
+            returns: peeked.returns,
+            id: None,
+            data: peeked.data,
+        }
+    }
+}
