@@ -4,13 +4,12 @@
 
 use std::ffi::CString;
 use std::fmt::Display;
-use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use umsg::Namespace;
 
-use crate::fd;
+use crate::{fd, kernel};
 
 /// Prints why `function` failed on a name, and the directory of the queues, if the user has asked for explanations.
 pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
@@ -39,11 +38,18 @@ pub(crate) fn look_in_kernel(name: &[u8]) {
         return;
     }
     let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let arguments = [
+        bare.as_ptr().expose_provenance(),
+        flags as usize,
+        0,
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the name ends with NUL and outlives the call, and without O_CREAT there are no further arguments.
-    let queue = unsafe { libc::syscall(libc::SYS_mq_open, bare.as_ptr(), flags, 0, 0) };
-    let is_denied = || io::Error::last_os_error().raw_os_error() == Some(libc::EACCES);
-    let is_there = queue >= 0 || is_denied();
-    if let Ok(queue @ 0..) = i32::try_from(queue) {
+    let queue = unsafe { kernel::call(libc::SYS_mq_open, arguments) };
+    let is_there = !matches!(queue, Err(errno) if errno != libc::EACCES);
+    if let Ok(queue) = queue.map(|queue| queue as i32) {
         // SAFETY: the kernel returned a new descriptor.
         drop(unsafe { OwnedFd::from_raw_fd(queue) });
     }

@@ -45,6 +45,7 @@ mod fd;
 mod home;
 mod hooks;
 mod kept;
+mod kernel;
 mod memory;
 mod names;
 mod next;

@@ -12,6 +12,8 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
+use crate::pointer;
+
 /// Longest path that the kernel copies in, without its NUL.
 const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 255;
@@ -58,6 +60,39 @@ pub(crate) fn check(rest: &[u8]) -> Result<(), c_int> {
     }
 }
 
+/// A name with its slash, as libc's functions take it, of one without it, as the system calls do.
+pub(crate) struct Slashed {
+    bytes: [u8; 1 + NAME_MAX],
+    len: usize,
+}
+
+impl Slashed {
+    /// Judges a name that has no slash.
+    pub(crate) fn new(bare: &[u8]) -> Result<Slashed, c_int> {
+        check(bare)?;
+        let mut bytes = [b'/'; 1 + NAME_MAX];
+        let len = 1 + bare.len();
+        bytes[1..len].copy_from_slice(bare);
+        Ok(Slashed { bytes, len })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// The bytes of a C string that a system call takes.
+///
+/// # Safety
+/// `name` points to a NUL-terminated string that outlives the call, or is an address that a pointer check refuses.
+pub(crate) unsafe fn bytes_or_fault<'a>(name: *const c_char) -> Result<&'a [u8], c_int> {
+    if pointer::is_bad(name) {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: by this function's contract.
+    Ok(unsafe { bytes(name) })
+}
+
 /// The bytes of a C string.
 ///
 /// # Safety
@@ -69,7 +104,7 @@ pub(crate) unsafe fn bytes<'a>(name: *const c_char) -> &'a [u8] {
 
 #[cfg(test)]
 mod tests {
-    use super::{Room, SLASH_IS_OPTIONAL, check, passed_on};
+    use super::{Room, SLASH_IS_OPTIONAL, Slashed, check, passed_on};
 
     fn judge(name: &[u8]) -> Result<(), i32> {
         check(passed_on(name)?)
@@ -109,6 +144,17 @@ mod tests {
         assert_eq!(judge(&name(255)), Ok(()));
         assert_eq!(judge(&name(256)), Err(libc::ENAMETOOLONG));
         assert_eq!(judge(&name(4096)), Err(libc::ENAMETOOLONG));
+    }
+
+    #[test]
+    fn a_bare_name_gets_its_slash() {
+        let longest = [b'a'; 255];
+        for name in [b"x".as_slice(), &longest] {
+            let slashed = Slashed::new(name).unwrap();
+            assert_eq!(slashed.bytes(), [b"/", name].concat());
+        }
+        assert_eq!(Slashed::new(&[b'a'; 256]).err(), Some(libc::ENAMETOOLONG));
+        assert_eq!(Slashed::new(b"/x").err(), Some(libc::EACCES));
     }
 
     #[test]

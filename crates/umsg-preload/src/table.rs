@@ -1,6 +1,6 @@
 //! The descriptor table: the descriptors that are queues of umsg. A look-up reads an array, without a lock or a system call.
 //!
-//! It is a cache. A missing entry is found by inspecting the file ([`crate::adopt`]). An entry is stale if a raw system call
+//! It is a cache. A missing entry is found by inspecting the file ([`crate::adopt`]). An entry is stale if a bare system call
 //! closed its number; a comparison of the file's identity detects that ([`crate::ours`]). An entry leads to an [`Attached`] and
 //! has the access mode of the open file description.
 

@@ -115,6 +115,7 @@ const EXPORTED: &[&str] = &[
     "sigset",
     "ssignal",
     "statx",
+    "syscall",
     "sysv_signal",
     "write",
     "writev",

@@ -165,7 +165,7 @@ pub fn take(number: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 
-/// Closes every descriptor in a range by a system call that no library sees.
+/// Closes every descriptor in a range.
 ///
 /// To be called at the very start of a child, when nothing uses them.
 pub fn close_all(first: u32, last: u32) {

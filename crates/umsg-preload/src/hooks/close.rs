@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_uint};
 
 use umsg_shm::sys::reserved_descriptors;
 
-use crate::{arrivals, errno, fd, kept, next, ours, process, table};
+use crate::{arrivals, errno, fd, kept, kernel, next, ours, process, table};
 
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -28,7 +28,8 @@ pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
 /// As for libc's close.
 unsafe fn bare_close(fd: c_int) -> c_int {
     // SAFETY: takes a number, which the caller may close. The result of close fits into an int.
-    unsafe { libc::syscall(libc::SYS_close, fd) as c_int }
+    unsafe { kernel::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
+        .map_or_else(errno::fail, |result| result as c_int)
 }
 
 /// Not exported: a call of `close` may lead to another library that precedes this one.

@@ -1,11 +1,11 @@
 //! mmap: a queue's descriptor can't be mapped.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{c_int, c_void};
 
 use libc::{off_t, size_t};
 
 use crate::table::Held;
-use crate::{errno, ours, start};
+use crate::{errno, kernel, ours, start};
 
 hooks! {
     /// Maps memory.
@@ -42,11 +42,17 @@ unsafe fn early(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    let [protection, flags, fd] = [protection, flags, fd].map(c_long::from);
+    let [protection, flags, fd] = [protection, flags, fd].map(|word| word as usize);
+    let (address, offset) = (address.expose_provenance(), offset as usize);
+    let arguments = [address, len, protection, flags, fd, offset];
     // SAFETY: by this function's contract.
-    let mapped =
-        unsafe { libc::syscall(libc::SYS_mmap, address, len, protection, flags, fd, offset) };
-    std::ptr::with_exposed_provenance_mut(mapped as usize)
+    match unsafe { kernel::call(libc::SYS_mmap, arguments) } {
+        Ok(mapped) => std::ptr::with_exposed_provenance_mut(mapped as usize),
+        Err(errno) => {
+            errno::set(errno);
+            libc::MAP_FAILED
+        }
+    }
 }
 
 /// The kernel's answer to a mapping of a queue, in its order of checks.

@@ -24,7 +24,11 @@ pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq
 
 /// # Safety
 /// `new` is readable and `old` writable, or NULL, or addresses that a pointer check refuses.
-unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<c_int, c_int> {
+pub(super) unsafe fn exchange(
+    fd: c_int,
+    new: *const mq_attr,
+    old: *mut mq_attr,
+) -> Result<c_int, c_int> {
     // SAFETY: by this function's contract.
     let wanted = unsafe { wanted_flags(new)? };
     // As for a send, the table's word is enough to read. A change must not reach another file that has got the number.

@@ -10,7 +10,7 @@ use umsg::posix::{Notify, sigevent::wanted, withdraw_notification};
 use umsg_shm::sys::stack::uncancelled;
 
 use crate::table::{self, Held};
-use crate::{errno, next, ours, pointer};
+use crate::{debug, errno, next, ours, pointer};
 
 /// Registers the process, or with NULL takes its registration back.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -27,6 +27,21 @@ pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
         Ok(Some(held)) => unsafe { change(&held, event) }.map_or_else(errno::fail, |()| 0),
         Err(errno) => errno::fail(errno),
     }
+}
+
+/// mq_notify of a queue of ours, made by its number. The kernel sends the event of SIGEV_THREAD to a socket of libc's, which a process can't.
+///
+/// # Safety
+/// As for libc's mq_notify.
+pub(super) unsafe fn notify_bare(fd: c_int, event: *const sigevent) -> c_int {
+    // SAFETY: by this function's contract; not an address that a pointer check refuses.
+    if !pointer::is_bad(event) && unsafe { (*event).sigev_notify } == libc::SIGEV_THREAD {
+        let error = "SIGEV_THREAD needs libc's function, and syscall was called";
+        debug::explain("mq_notify", b"", &error);
+        return errno::fail(libc::EINVAL);
+    }
+    // SAFETY: by this function's contract.
+    unsafe { mq_notify(fd, event) }
 }
 
 /// # Safety

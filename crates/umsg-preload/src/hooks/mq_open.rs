@@ -12,9 +12,9 @@ use umsg_shm::sys::stack::{roomy, uncancelled};
 
 use crate::attachments::{self, Attached};
 use crate::blocking::Forks;
-use crate::names::Room;
+use crate::names::{Room, Slashed};
 use crate::table::ACCESS_MODE;
-use crate::{debug, errno, fd, home, kept, names, pointer, process, table, vacated};
+use crate::{debug, errno, fd, home, kept, kernel, names, pointer, process, table, vacated};
 
 /// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -66,7 +66,37 @@ unsafe fn open(
     let attributes = unsafe { read_attributes(attributes)? };
     names::check(rest)?;
     let mut room = Room::new();
-    let name = room.with_slash(name, rest);
+    open_checked(room.with_slash(name, rest), flags, mode, attributes)
+}
+
+/// mq_open made by its number: the name has no slash.
+///
+/// # Safety
+/// As for the system call. Without O_CREAT, the attributes are not read.
+pub(super) unsafe fn open_bare(
+    name: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+    attributes: *const mq_attr,
+) -> Result<mqd_t, c_int> {
+    let attributes = if flags & libc::O_CREAT != 0 || pointer::is_bad(attributes) {
+        // SAFETY: by this function's contract, or an address that is not read.
+        unsafe { read_attributes(attributes)? }
+    } else {
+        None
+    };
+    // SAFETY: by this function's contract.
+    let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;
+    open_checked(name.bytes(), flags, mode, attributes)
+}
+
+/// Opens a queue by a name with a slash, which is a good one.
+fn open_checked(
+    name: &[u8],
+    flags: c_int,
+    mode: mode_t,
+    attributes: Option<mq_attr>,
+) -> Result<mqd_t, c_int> {
     let request = Request {
         name,
         flags,
@@ -74,7 +104,7 @@ unsafe fn open(
         attributes,
         forks: Forks::now(),
     };
-    if let Some(opened) = request.open_kept(rest) {
+    if let Some(opened) = request.open_kept(&name[1..]) {
         return opened;
     }
     roomy(|| {
@@ -247,6 +277,8 @@ fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
 }
 
 fn replace(number: c_int, with: &OwnedFd) {
+    let numbers =
+        [with.as_raw_fd(), number, libc::O_CLOEXEC, 0, 0, 0].map(|number| number as usize);
     // SAFETY: dup3 takes numbers; `number` is a descriptor that the caller owns and keeps.
-    unsafe { libc::syscall(libc::SYS_dup3, with.as_raw_fd(), number, libc::O_CLOEXEC) };
+    let _ = unsafe { kernel::call(libc::SYS_dup3, numbers) };
 }

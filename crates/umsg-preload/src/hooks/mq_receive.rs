@@ -23,7 +23,7 @@ cancellation_point! {
     mq_timedreceive => receive
 }
 
-unsafe extern "C" fn receive(
+pub(super) unsafe extern "C" fn receive(
     fd: c_int,
     buffer: *mut c_char,
     len: size_t,

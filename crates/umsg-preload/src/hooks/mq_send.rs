@@ -26,7 +26,7 @@ cancellation_point! {
     mq_timedsend => send
 }
 
-unsafe extern "C" fn send(
+pub(super) unsafe extern "C" fn send(
     fd: c_int,
     message: *const c_char,
     len: size_t,

@@ -7,7 +7,7 @@ use umsg_shm::sys::stack::roomy;
 
 use umsg::Namespace;
 
-use crate::names::Room;
+use crate::names::{Room, Slashed};
 use crate::{debug, errno, home, kept, names, vacated};
 
 /// Removes a name. The queue lives on until its last descriptor is closed.
@@ -18,11 +18,25 @@ pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
     unlink(name).unwrap_or_else(errno::fail)
 }
 
+/// mq_unlink made by its number: the name has no slash.
+///
+/// # Safety
+/// As for the system call.
+pub(super) unsafe fn unlink_bare(name: *const c_char) -> Result<c_int, c_int> {
+    // SAFETY: by this function's contract.
+    let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;
+    unlink_checked(name.bytes())
+}
+
 fn unlink(name: &[u8]) -> Result<c_int, c_int> {
     let rest = names::passed_on(name)?;
     names::check(rest)?;
     let mut room = Room::new();
-    let name = room.with_slash(name, rest);
+    unlink_checked(room.with_slash(name, rest))
+}
+
+/// Removes a name with a slash, which is a good one.
+fn unlink_checked(name: &[u8]) -> Result<c_int, c_int> {
     // Only a namespace that is known already: to determine the namespace takes more stack than a small thread has.
     let is_vacated = |namespace| kept::vacate(namespace, name);
     if Namespace::known_of_this_process().is_some_and(is_vacated) {

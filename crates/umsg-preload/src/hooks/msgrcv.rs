@@ -17,7 +17,7 @@ cancellation_point! {
     msgrcv => receive
 }
 
-unsafe extern "C" fn receive(
+pub(super) unsafe extern "C" fn receive(
     id: c_int,
     message: *mut c_void,
     len: size_t,

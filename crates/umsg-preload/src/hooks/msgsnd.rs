@@ -16,7 +16,12 @@ cancellation_point! {
     msgsnd => send
 }
 
-unsafe extern "C" fn send(id: c_int, message: *const c_void, len: size_t, flags: c_int) -> c_int {
+pub(super) unsafe extern "C" fn send(
+    id: c_int,
+    message: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> c_int {
     let call = Call {
         id,
         message: message.cast(),

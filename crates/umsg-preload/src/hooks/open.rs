@@ -1,11 +1,11 @@
 //! open and fopen of the files that describe System V queues ([`crate::procfs`]). Calls on other files are passed on.
 
-use std::ffi::{CStr, c_char, c_int, c_long};
+use std::ffi::{CStr, c_char, c_int};
 
 use libc::{FILE, mode_t};
 
 use crate::procfs::{self, File};
-use crate::{errno, next, start};
+use crate::{errno, kernel, next, start};
 
 /// A function of libc that opens a file by its path. Calls before this library's constructor go to the kernel: an allocator may be starting,
 /// and must not call dlsym then.
@@ -65,11 +65,11 @@ fn answer(file: File, flags: c_int) -> c_int {
 /// As for libc's openat.
 #[cold]
 unsafe fn early(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
-    let [directory, flags] = [directory, flags].map(c_long::from);
-    // SAFETY: by this function's contract.
-    let opened =
-        unsafe { libc::syscall(libc::SYS_openat, directory, path, flags, c_long::from(mode)) };
-    opened as c_int
+    let [directory, flags, mode] = [directory, flags, mode.cast_signed()].map(|word| word as usize);
+    let arguments = [directory, path.expose_provenance(), flags, mode, 0, 0];
+    // SAFETY: by this function's contract. A descriptor fits into an int.
+    unsafe { kernel::call(libc::SYS_openat, arguments) }
+        .map_or_else(errno::fail, |opened| opened as c_int)
 }
 
 /// Opens a file as a stream.

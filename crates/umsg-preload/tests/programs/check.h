@@ -17,6 +17,22 @@
 #include "musl.h"
 #endif
 
+/* A system call that no library sees. */
+__attribute__((unused)) static long bare_call(long number, long a, long b, long c, long d) {
+#ifdef __x86_64__
+    register long fourth __asm__("r10") = d;
+    long result = number;
+    __asm__ volatile("syscall" : "+a"(result) : "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
+#else
+    register long called __asm__("x8") = number, result __asm__("x0") = a;
+    register long second __asm__("x1") = b, third __asm__("x2") = c, fourth __asm__("x3") = d;
+    __asm__ volatile("svc 0" : "+r"(result) : "r"(called), "r"(second), "r"(third), "r"(fourth) : "memory");
+#endif
+    if (result >= 0 || result < -4095) return result;
+    errno = (int)-result;
+    return -1;
+}
+
 #define EXPECT(condition)                                                                                              \
     do {                                                                                                               \
         errno = 0;                                                                                                     \

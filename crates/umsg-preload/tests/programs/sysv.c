@@ -28,7 +28,7 @@ static int create_id(void) {
     id_maker = getpid();
     atexit(remove_queue);
     struct msqid_ds kernels;
-    if (getenv("UMSG_DIR")) EXPECT_ERRNO(syscall(SYS_msgctl, queue_id, IPC_STAT, &kernels), EINVAL);
+    if (getenv("UMSG_DIR")) EXPECT_ERRNO(bare_call(SYS_msgctl, queue_id, IPC_STAT, (long)&kernels, 0), EINVAL);
     return queue_id;
 }
 

@@ -32,6 +32,7 @@ const CHOICE: &[&str] = &[
     "umsg/signals",
     "umsg/truncation",
     "umsg-preload/unit",
+    "umsg-preload/by_number",
     "umsg-preload/cancellation",
     "umsg-preload/descriptor",
     "umsg-preload/messages",
