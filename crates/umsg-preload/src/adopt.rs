@@ -52,8 +52,19 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
         return Ok(None);
     };
     signals::announce();
+    // That may have entered all inherited descriptors, and this one with them.
+    if process::owns_table()
+        && let Some(held) = table::hold(number)
+    {
+        return Ok(Some(held));
+    }
+    // A descriptor of O_PATH leads to the file, and is no queue's.
+    let flags = fd::status_flags(descriptor).map_err(|_| libc::EBADF)?;
+    if flags & libc::O_PATH != 0 {
+        return Ok(None);
+    }
     match Queue::from_fd(descriptor) {
-        Ok(queue) => hold_new(descriptor, number, Attached::new(queue, &name)).map(Some),
+        Ok(queue) => hold_new(flags, number, Attached::new(queue, &name)).map(Some),
         // The latter two: it was closed meanwhile, in another thread.
         Err(
             OpenError::Segment(SegmentError::NotAQueue(_))
@@ -64,8 +75,7 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
     }
 }
 
-fn hold_new(descriptor: BorrowedFd<'_>, number: c_int, attached: Attached) -> Result<Held, c_int> {
-    let flags = fd::status_flags(descriptor).map_err(|_| libc::EBADF)?;
+fn hold_new(flags: c_int, number: c_int, attached: Attached) -> Result<Held, c_int> {
     let attachment = attachments::attach(attached).ok_or(libc::ENOMEM)?;
     let held = Held::counted(attachment, flags);
     // A vfork child has its own descriptors, but no table.

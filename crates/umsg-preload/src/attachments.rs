@@ -1,6 +1,7 @@
 //! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as a call uses it
 //! ([`umsg_shm::reclaim`]).
 
+use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use umsg::posix::{FileState, Queue};
@@ -19,6 +20,8 @@ pub(crate) struct Attached {
     pub(crate) identity: (u64, u64),
     /// The blocking mode of calls.
     pub(crate) blocking: Blocking,
+    /// Flags of the opening that F_GETFL shows and the file's own description lacks.
+    pub(crate) shown_flags: c_int,
     /// Most bytes in a message; never changes.
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
@@ -42,6 +45,7 @@ impl Attached {
             queue,
             identity,
             blocking: Blocking::shared(),
+            shown_flags: 0,
             message_size,
             state: None,
             created: AtomicU64::new(0),

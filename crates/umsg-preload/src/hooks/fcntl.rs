@@ -76,6 +76,9 @@ fn on_queue(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() -> c
             flags if flags >= 0 => ours::file(fd).map_or(flags, |held| shown(&held, flags)),
             failed => failed,
         },
+        libc::F_SETFL if argument as c_int & libc::O_DIRECT != 0 && ours::file(fd).is_some() => {
+            errno::fail(libc::EINVAL)
+        }
         libc::F_SETFL => change_flags(fd, call),
         libc::F_SETFD if argument as c_int & libc::FD_CLOEXEC == 0 => {
             share(fd);
@@ -99,5 +102,5 @@ fn change_flags(fd: c_int, call: impl FnOnce() -> c_int) -> c_int {
 fn shown(held: &Held, flags: c_int) -> c_int {
     let without_access = !held.can_read() && !held.can_write();
     let access = if without_access { ACCESS_MODE } else { 0 };
-    flags & !FOREIGN | access
+    flags & !FOREIGN | access | held.shown_flags
 }

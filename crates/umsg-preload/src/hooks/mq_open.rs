@@ -10,6 +10,7 @@ use umsg::Namespace;
 use umsg::posix::{FileState, OpenError, OpenOptions, Queue};
 use umsg_shm::sys::stack::{roomy, uncancelled};
 
+use super::close;
 use crate::attachments::{self, Attached};
 use crate::blocking::Forks;
 use crate::names::{Room, Slashed};
@@ -90,13 +91,19 @@ pub(super) unsafe fn open_bare(
     open_checked(name.bytes(), flags, mode, attributes)
 }
 
-/// Opens a queue by a name with a slash, which is a good one.
+/// Opens a queue by a name with a slash, which is a good one. O_DIRECT is refused last, when the queue exists.
 fn open_checked(
     name: &[u8],
     flags: c_int,
     mode: mode_t,
     attributes: Option<mq_attr>,
 ) -> Result<mqd_t, c_int> {
+    if flags & (libc::O_DIRECT | libc::O_PATH) == libc::O_DIRECT {
+        let opened = open_checked(name, flags & !libc::O_DIRECT, mode, attributes)?;
+        // SAFETY: a descriptor of this call.
+        unsafe { close::mq_close(opened) };
+        return Err(libc::EINVAL);
+    }
     let request = Request {
         name,
         flags,
@@ -108,7 +115,9 @@ fn open_checked(
         return opened;
     }
     roomy(|| {
-        let opened = if flags & ACCESS_MODE == ACCESS_MODE {
+        let opened = if flags & libc::O_PATH != 0 {
+            request.open_as_place()
+        } else if flags & ACCESS_MODE == ACCESS_MODE {
             request.open_without_access()
         } else {
             request.open()
@@ -167,8 +176,7 @@ struct Request<'a> {
 impl Request<'_> {
     /// The short way to open a queue; see [`kept`].
     fn open_kept(&self, rest: &[u8]) -> Option<Result<mqd_t, c_int>> {
-        let further = libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME;
-        if self.flags & further != 0 || self.flags & ACCESS_MODE == ACCESS_MODE {
+        if self.flags & (SETTABLE | further(!0)) != 0 || self.flags & ACCESS_MODE == ACCESS_MODE {
             return None;
         }
         // Finding it out takes more stack than a small thread has.
@@ -199,6 +207,16 @@ impl Request<'_> {
         };
         drop_access(&descriptor, self.flags & libc::O_NONBLOCK);
         self.finish(queue, descriptor, ACCESS_MODE)
+    }
+
+    /// O_PATH: the descriptor shows where the queue is, and is no queue's.
+    fn open_as_place(&self) -> Result<mqd_t, Refusal> {
+        let (_, descriptor) = self.ask(&self.options())?;
+        let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+        let place = rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+            .map_err(|error| Refusal::Errno(error.raw_os_error()))?;
+        drop(descriptor);
+        Ok(fd::lowest(place, true).into_raw_fd())
     }
 
     fn options(&self) -> OpenOptions {
@@ -234,6 +252,11 @@ impl Request<'_> {
         self.set_further_flags(&descriptor);
         let mut attached = Attached::new(queue, self.name);
         attached.state = FileState::of(&attached.queue, &descriptor);
+        attached.shown_flags = further(self.flags);
+        if attached.shown_flags != 0 {
+            // They are this description's.
+            attached.unmap_at_last_close();
+        }
         let is_nonblocking = self.flags & libc::O_NONBLOCK != 0;
         attached.blocking.open(is_nonblocking, self.forks);
         if attached.queue.is_sole() && !vacated::may_be_spawned(descriptor.as_raw_fd()) {
@@ -253,13 +276,22 @@ impl Request<'_> {
 
     /// The kernel keeps flags that mean nothing to a queue, and F_GETFL shows them.
     fn set_further_flags(&self, descriptor: &OwnedFd) {
-        let further = self.flags & (libc::O_APPEND | libc::O_ASYNC | libc::O_NOATIME);
-        if further != 0 {
-            let all = (further | self.flags & libc::O_NONBLOCK).cast_unsigned();
+        let settable = self.flags & SETTABLE;
+        if settable != 0 {
+            let all = (settable | self.flags & libc::O_NONBLOCK).cast_unsigned();
             // An attribute that the kernel refuses is left out: nothing depends on it.
             let _ = rustix::fs::fcntl_setfl(descriptor, OFlags::from_bits_retain(all));
         }
     }
+}
+
+/// Flags without a meaning for a queue that F_SETFL can set. The file's own description has them.
+const SETTABLE: c_int = libc::O_APPEND | libc::O_NOATIME;
+
+/// The flags of an opening that its description keeps, without a meaning for a queue, and that F_SETFL can't set.
+fn further(flags: c_int) -> c_int {
+    const FORGOTTEN: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC;
+    flags & !(ACCESS_MODE | libc::O_NONBLOCK | SETTABLE | FORGOTTEN)
 }
 
 /// Replaces the open file description by one that can neither read nor write, on the same number. If the system refuses this, the table

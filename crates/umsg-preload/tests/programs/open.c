@@ -289,3 +289,63 @@ CASE(a_queue_that_is_opened_again_asks_for_the_permissions_of_then) {
     EXPECT(mq_open(name(), O_RDONLY) >= 0);
     EXPECT(seteuid(0) == 0);
 }
+
+CASE(flags_without_a_meaning_are_kept) {
+    mq_close(create(O_RDWR, 4));
+    const unsigned forgotten = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC;
+    const unsigned changed = O_APPEND | O_NONBLOCK | O_NOATIME;
+    for (int bit = 2; bit < 32; bit++) {
+        unsigned flag = 1U << bit, large = 0x8000;
+        if (flag == O_DIRECT || flag == O_PATH || flag == O_EXCL) continue;
+        mqd_t queue = mq_open(name(), (int)(O_RDWR | flag), 0600, NULL);
+        EXPECT(queue >= 0);
+        unsigned kept = flag & ~forgotten;
+        EXPECT((unsigned)fcntl(queue, F_GETFL) == (O_RDWR | kept));
+        int copy = dup(queue);
+        EXPECT(copy >= 0 && (unsigned)fcntl(copy, F_GETFL) == (O_RDWR | kept) && close(copy) == 0);
+        EXPECT(fcntl(queue, F_SETFL, O_NONBLOCK) == 0);
+        EXPECT((unsigned)fcntl(queue, F_GETFL) == (O_RDWR | O_NONBLOCK | (kept & ~changed)));
+        EXPECT(fcntl(queue, F_SETFL, O_SYNC | large) == 0);
+        EXPECT((unsigned)fcntl(queue, F_GETFL) == (O_RDWR | (kept & ~changed)));
+        EXPECT(mq_send(queue, "x", 1, 0) == 0);
+        char text[16];
+        EXPECT(mq_receive(queue, text, 16, NULL) == 1 && mq_close(queue) == 0);
+        queue = mq_open(name(), O_RDWR);
+        EXPECT(fcntl(queue, F_GETFL) == O_RDWR && mq_close(queue) == 0);
+    }
+    mqd_t queue = mq_open(name(), O_RDONLY | O_SYNC | O_NOFOLLOW | O_NONBLOCK);
+    EXPECT(fcntl(queue, F_GETFL) == (O_RDONLY | O_SYNC | O_NOFOLLOW | O_NONBLOCK));
+    EXPECT(mq_setattr(queue, &(struct mq_attr){0}, NULL) == 0);
+    pid_t child = fork();
+    if (child == 0) _exit(fcntl(queue, F_GETFL) != (O_RDONLY | O_SYNC | O_NOFOLLOW));
+    expect_success(child);
+}
+
+CASE(o_direct_is_refused_once_the_queue_exists) {
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_DIRECT), ENOENT);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_CREAT | O_EXCL | O_DIRECT, 0600, NULL), EINVAL);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_CREAT | O_EXCL | O_DIRECT, 0600, NULL), EEXIST);
+    mqd_t queue = mq_open(name(), O_RDWR);
+    EXPECT(queue >= 0 && fcntl(queue, F_SETFL, O_APPEND) == 0);
+    EXPECT_ERRNO(fcntl(queue, F_SETFL, O_DIRECT | O_NONBLOCK), EINVAL);
+    EXPECT(fcntl(queue, F_GETFL) == (O_RDWR | O_APPEND));
+    int next = dup(0);
+    close(next);
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_DIRECT), EINVAL);
+    EXPECT(dup(0) == next);
+}
+
+CASE(o_path_opens_no_queue) {
+    EXPECT_ERRNO(mq_open(name(), O_RDWR | O_PATH), ENOENT);
+    mq_close(create(O_RDWR, 4));
+    int lowest = dup(0);
+    close(lowest);
+    int place = mq_open(name(), O_RDWR | O_PATH);
+    EXPECT(place == lowest && (fcntl(place, F_GETFL) & O_PATH) && fcntl(place, F_GETFD) == FD_CLOEXEC);
+    EXPECT_ERRNO(mq_send(place, "x", 1, 0), EBADF);
+    EXPECT_ERRNO(mq_getattr(place, &(struct mq_attr){0}), EBADF);
+    EXPECT_ERRNO(fcntl(place, F_SETFL, 0), EBADF);
+    char text[16];
+    EXPECT_ERRNO(read(place, text, 16), EBADF);
+    EXPECT(close(place) == 0);
+}
