@@ -1,10 +1,15 @@
 //! Checks by other tools, which may be missing.
 
+use std::process::Command;
+
 use super::{Seen, VERSION};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::package::{CRATES, text};
 use crate::workspace::Workspace;
+
+/// The workspaces with a lock file.
+const WORKSPACES: [&str; 2] = ["Cargo.toml", "python/Cargo.toml"];
 
 /// Licences, sources and duplicates of the dependencies; advisories, if their database can be fetched.
 pub fn deny(workspace: &Workspace) -> Result<Seen> {
@@ -12,22 +17,33 @@ pub fn deny(workspace: &Workspace) -> Result<Seen> {
         let why = "cargo-deny is not installed; cargo install --locked cargo-deny";
         return Ok(Seen::Unchecked(why.to_owned()));
     }
-    let mut check = workspace.cargo(&["deny", "--locked", "check"]);
-    check.args(["--hide-inclusion-graph", "bans", "licenses", "sources"]);
-    if let Err(Failure::Failed(why)) = text(&mut check) {
-        return Ok(Seen::Missing(why));
-    }
-    let mut advisories = workspace.cargo(&["deny", "--locked", "check", "advisories"]);
-    Ok(match text(&mut advisories) {
-        Ok(_) => Seen::Fine("bans, licenses, sources and advisories hold".to_owned()),
-        Err(Failure::Failed(why)) if why.contains("failed to fetch advisory database") => {
-            Seen::Unchecked(
-                "the database of advisories can't be fetched here; the rest holds".to_owned(),
-            )
+    for manifest in WORKSPACES {
+        let mut check = deny_of(workspace, manifest);
+        check.args(["--hide-inclusion-graph", "bans", "licenses", "sources"]);
+        if let Err(Failure::Failed(why)) = text(&mut check) {
+            return Ok(Seen::Missing(why));
         }
-        Err(Failure::Failed(why)) => Seen::Missing(why),
-        Err(interrupted) => return Err(interrupted),
-    })
+    }
+    for manifest in WORKSPACES {
+        match text(deny_of(workspace, manifest).arg("advisories")) {
+            Ok(_) => {}
+            Err(Failure::Failed(why)) if why.contains("failed to fetch advisory database") => {
+                let why = "the database of advisories can't be fetched here; the rest holds";
+                return Ok(Seen::Unchecked(why.to_owned()));
+            }
+            Err(Failure::Failed(why)) => return Ok(Seen::Missing(why)),
+            Err(interrupted) => return Err(interrupted),
+        }
+    }
+    let held = "bans, licenses, sources and advisories hold";
+    Ok(Seen::Fine(held.to_owned()))
+}
+
+/// A check of the dependencies of one workspace.
+fn deny_of(workspace: &Workspace, manifest: &str) -> Command {
+    let mut check = workspace.cargo(&["deny", "--locked", "--manifest-path", manifest]);
+    check.args(["--config", "deny.toml", "check"]);
+    check
 }
 
 /// The public items of the libraries, beside those of the last release.
