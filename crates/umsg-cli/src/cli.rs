@@ -7,10 +7,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    close::Close, completions::Completions, create::Create, doctor::Doctor, dump::Dump, gc::Gc,
-    limits::Limits, load::Load, ls::Ls, man::Man, metrics::Metrics, peek::Peek, recv::Recv,
-    redrive::Redrive, rm::Rm, run::Run, send::Send, setup::Setup, stat::Stat, watch::Watch,
-    who::Who,
+    bench_queue::BenchQueue, close::Close, completions::Completions, create::Create,
+    doctor::Doctor, dump::Dump, gc::Gc, limits::Limits, load::Load, ls::Ls, man::Man,
+    metrics::Metrics, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm, run::Run, send::Send,
+    setup::Setup, stat::Stat, watch::Watch, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -69,6 +69,7 @@ pub enum Command {
     Load(Load),
     Watch(Watch),
     Metrics(Metrics),
+    BenchQueue(BenchQueue),
     Limits(Limits),
     Setup(Setup),
     Man(Man),

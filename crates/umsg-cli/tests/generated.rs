@@ -4,7 +4,7 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 20] = [
     "run",
     "create",
     "rm",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 19] = [
     "peek",
     "watch",
     "metrics",
+    "bench-queue",
     "dump",
     "load",
     "limits",

@@ -1,6 +1,7 @@
 //! One file per command: its arguments, its help and its actions.
 
 mod answers;
+pub mod bench_queue;
 pub mod close;
 pub mod completions;
 pub mod create;
@@ -55,6 +56,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Dump(dump) => dump.perform(cli),
         Command::Load(load) => load.perform(cli),
         Command::Watch(watch) => watch.perform(cli),
+        Command::BenchQueue(bench) => bench.perform(cli),
         Command::Metrics(metrics) => metrics.perform(cli),
         Command::Limits(limits) => limits.perform(cli),
         Command::Setup(setup) => setup.perform(cli),

@@ -151,6 +151,7 @@ fn related(command: &str) -> &'static str {
         "dump" => "umsg-load(1), umsg-peek(1)",
         "load" => "umsg-dump(1), umsg-create(1)",
         "watch" => "umsg-peek(1), umsg-recv(1), hexdump(1)",
+        "bench-queue" => "umsg-stat(1), umsg-create(1)",
         "metrics" => "umsg-stat(1), umsg-ls(1)",
         "limits" => "umsg-create(1), umsg-setup(1)",
         "setup" => "umsg-limits(1), tmpfiles.d(5)",

@@ -1,0 +1,347 @@
+//! `umsg bench-queue`.
+//!
+//! The command makes a queue, starts itself again as senders and receivers, which are processes as in real use, and adds up what they measured.
+//!
+//! | what | where |
+//! |---|---|
+//! | a sender, a receiver, and the lines between them and the command | [`role`] |
+//! | latencies | [`latency`] |
+//! | the result as text and as JSON | [`report`] |
+
+mod latency;
+mod report;
+mod role;
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use umsg::Namespace;
+use umsg::posix::{OpenOptions, Queue, Waiting};
+
+use crate::cli::Cli;
+use crate::ending::{Ending, wait_for};
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::output::{self, Format, json};
+use crate::{inherited, place, values};
+use report::Report;
+use role::{Received, Role, Sent};
+
+/// The time that a process may take to get ready, and to end after the last message.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The interval at which the command notices a signal.
+const GLANCE: Duration = Duration::from_millis(50);
+/// The time from the word to begin to the first message: each process is awake then.
+const START: Duration = Duration::from_millis(50);
+
+/// Load a queue at a given rate, and print how long messages take
+///
+/// The command makes a POSIX queue with the given depth, sends messages of the given size at the given rate from one process, receives them in another one, and
+/// prints the distribution of the latency. It removes the queue at the end.
+///
+/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" begins at the time at which the message was
+/// due by --rate: it includes the time by which a sender is late, because the queue is full or the machine is busy. If both differ much, the rate is too high
+/// for this depth, or for this machine.
+///
+/// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time is that of all senders and of all receivers, with the time that
+/// they spin; senders also use CPU time to keep the rate.
+///
+/// Measure on the machine and at the load of the real programs. The receivers do nothing with the messages: a program's own work comes on top.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  umsg bench-queue
+  umsg bench-queue --rate 200K --size 1K --depth 4K --time 10
+  umsg bench-queue --rate 0                as fast as possible
+  umsg bench-queue --receivers 4 --wait blocking --json")]
+pub struct BenchQueue {
+    /// Messages a second, of all senders together; 0 sends as fast as the queue takes them
+    #[arg(long, short, value_name = "N", default_value = "10000", value_parser = values::size, allow_hyphen_values = true)]
+    rate: u64,
+    /// The size of a message, in bytes, from 16 up
+    #[arg(long, short, value_name = "BYTES", default_value = "64", value_parser = size)]
+    size: u32,
+    /// The time of the measurement
+    #[arg(long, short, value_name = "TIME", default_value = "5s", value_parser = time)]
+    time: Duration,
+    /// The depth of the queue, in messages
+    #[arg(long, short, value_name = "N", default_value = "1024", value_parser = values::small_size)]
+    depth: u32,
+    /// The number of processes that send
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    senders: u32,
+    /// The number of processes that receive
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    receivers: u32,
+    /// How the processes wait
+    #[arg(long, value_enum, value_name = "HOW", default_value_t = Wait::Adaptive)]
+    wait: Wait,
+    #[command(flatten)]
+    format: Format,
+    /// The part of this process, in a run that another process has started
+    #[arg(long, value_enum, hide = true, requires = "queue")]
+    role: Option<Role>,
+    #[arg(long, hide = true)]
+    queue: Option<String>,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    /// Spin briefly, then sleep
+    Adaptive,
+    /// Sleep at once
+    Blocking,
+    /// Spin
+    Spinning,
+}
+
+impl Wait {
+    fn name(self) -> &'static str {
+        match self {
+            Wait::Adaptive => "adaptive",
+            Wait::Blocking => "blocking",
+            Wait::Spinning => "spinning",
+        }
+    }
+}
+
+impl From<Wait> for Waiting {
+    fn from(wait: Wait) -> Waiting {
+        match wait {
+            Wait::Adaptive => Waiting::Adaptive,
+            Wait::Blocking => Waiting::Blocking,
+            Wait::Spinning => Waiting::Spinning,
+        }
+    }
+}
+
+/// Parses the size of a message, which has two times in it.
+fn size(text: &str) -> Result<u32, String> {
+    match values::small_size(text)? {
+        bytes if (bytes as usize) < role::HEAD => Err(format!(
+            "a message has to hold its times: give {} bytes or more",
+            role::HEAD
+        )),
+        bytes => Ok(bytes),
+    }
+}
+
+fn time(text: &str) -> Result<Duration, String> {
+    match values::duration(text)? {
+        time if time.is_zero() => Err("give a time above 0, such as 5s".to_owned()),
+        time if time > Duration::from_secs(24 * 3600) => {
+            Err("give a time of at most a day".to_owned())
+        }
+        time => Ok(time),
+    }
+}
+
+/// A process that sends or receives, and its lines. It is killed if the command ends before.
+struct Part {
+    child: Child,
+    output: BufReader<ChildStdout>,
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl BenchQueue {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let namespace = place::namespace(cli)?;
+        if let (Some(role), Some(name)) = (self.role, &self.queue) {
+            return role.perform(&namespace, name, &self.load());
+        }
+        self.format.check()?;
+        let ending = Ending::prepare().map_err(|error| failed(&error))?;
+        let report = thread::scope(|scope| {
+            let worker = scope.spawn(|| {
+                let report = self.measure(&namespace, &ending);
+                ending.finish();
+                report
+            });
+            ending.supervise();
+            worker
+                .join()
+                .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })?;
+        let mut out = output::standard()?;
+        match self.format.json {
+            true => json::print(&mut out, &report)?,
+            false => report.print(&mut out)?,
+        }
+        Ok(out.flush()?)
+    }
+
+    /// The work of each process.
+    fn load(&self) -> role::Load {
+        role::Load {
+            rate: self.rate as f64 / f64::from(self.senders),
+            size: self.size as usize,
+            time: self.time,
+            waiting: self.wait.into(),
+        }
+    }
+
+    fn measure(&self, namespace: &Namespace, ending: &Ending) -> Result<Report> {
+        let name = format!("/umsg-bench-queue-{}", std::process::id());
+        // The queue goes with its last user, even if all of them are killed.
+        let queue = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .exclusive(true)
+            .max_messages(self.depth)
+            .message_size(self.size)
+            .remove_on_last_close(true)
+            .close_with_last_producer(true)
+            .namespace(namespace)
+            .open(&name)
+            .map_err(|error| Failure::of(&name, error))?;
+        let start = |role| self.start(role, namespace, &name, ending);
+        let parts = |role, count: u32| (0..count).map(|_| start(role)).collect::<Result<Vec<_>>>();
+        let mut receivers = parts(Role::Receive, self.receivers)?;
+        let mut senders = parts(Role::Send, self.senders)?;
+        for part in receivers.iter_mut().chain(&mut senders) {
+            part.line(ending, PATIENCE)?;
+        }
+        let begin = role::now() + START.as_nanos() as u64;
+        for part in &mut senders {
+            part.tell(begin)?;
+        }
+        let patience = self.time + START + PATIENCE;
+        let sent: Vec<Sent> = lines(&mut senders, ending, patience)?;
+        let received: Vec<Received> = lines(&mut receivers, ending, patience)?;
+        Ok(self.report(&queue, &sent, received))
+    }
+
+    fn start(
+        &self,
+        role: Role,
+        namespace: &Namespace,
+        name: &str,
+        ending: &Ending,
+    ) -> Result<Part> {
+        let mut command = Command::new("/proc/self/exe");
+        let number = |number: u64| number.to_string();
+        command
+            .arg("--dir")
+            .arg(namespace.path())
+            .arg("bench-queue");
+        command.args([
+            "--queue",
+            name,
+            "--role",
+            role.name(),
+            "--wait",
+            self.wait.name(),
+        ]);
+        command.args([
+            "--rate",
+            &number(self.rate),
+            "--size",
+            &number(self.size.into()),
+        ]);
+        command.args(["--senders", &number(self.senders.into())]);
+        command.args(["--time", &format!("{}", self.time.as_secs_f64())]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        inherited::restore_on_exec(&mut command);
+        inherited::end_with_this_thread(&mut command);
+        ending.unblock_in(&mut command);
+        let mut child = command.spawn().map_err(|error| failed(&error))?;
+        let output = child.stdout.take();
+        let output = output.ok_or_else(|| failed(&"the process has no output"))?;
+        let output = BufReader::new(output);
+        Ok(Part { child, output })
+    }
+
+    fn report(&self, queue: &Queue, sent: &[Sent], received: Vec<Received>) -> Report {
+        let counted = queue.status().statistics;
+        let mut report = Report {
+            rate: self.rate,
+            size: self.size,
+            depth: self.depth,
+            senders: self.senders,
+            receivers: self.receivers,
+            wait: self.wait.name(),
+            seconds: sent.iter().fold(0.0, |most, sent| sent.seconds.max(most)),
+            sent: sent.iter().map(|sent| sent.messages).sum(),
+            received: received.iter().map(|received| received.messages).sum(),
+            sends_blocked: counted.sends_blocked,
+            receives_blocked: counted.receives_blocked,
+            sender_cpu_seconds: sent.iter().map(|sent| sent.cpu_seconds).sum(),
+            receiver_cpu_seconds: received.iter().map(|received| received.cpu_seconds).sum(),
+            ..Report::default()
+        };
+        let mut latency = latency::Latencies::new();
+        let mut from_schedule = latency::Latencies::new();
+        for received in received {
+            latency.add(&received.latency);
+            from_schedule.add(&received.from_schedule);
+        }
+        report.latency = latency.figures();
+        report.from_schedule = from_schedule.figures();
+        report
+    }
+}
+
+impl Part {
+    /// Returns the next line of the process, unless a signal comes first.
+    fn line(&mut self, ending: &Ending, patience: Duration) -> Result<String> {
+        let begin = Instant::now();
+        while self.output.buffer().is_empty()
+            && !wait_for([self.output.get_ref().as_fd()], Some(GLANCE))[0]
+        {
+            if ending.is_asked() {
+                return Err(Failure::new(Code::Failed, "ended by a signal"));
+            }
+            if begin.elapsed() > patience {
+                return Err(failed(&"a process does not answer"));
+            }
+        }
+        let mut line = String::new();
+        match self.output.read_line(&mut line) {
+            Ok(0) if ending.is_asked() => Err(Failure::new(Code::Failed, "ended by a signal")),
+            // The process has reported why on standard error.
+            Ok(0) => Err(failed(&"a process has ended early")),
+            Ok(_) => Ok(line),
+            Err(error) => Err(failed(&error)),
+        }
+    }
+
+    /// Tells a sender when to begin.
+    fn tell(&mut self, begin: u64) -> Result {
+        let input = self.child.stdin.take();
+        let mut input = input.ok_or_else(|| failed(&"a process has no input"))?;
+        writeln!(input, "{begin}").map_err(|error| failed(&error))
+    }
+}
+
+/// Reads the result of each process.
+fn lines<T: serde::de::DeserializeOwned>(
+    parts: &mut [Part],
+    ending: &Ending,
+    patience: Duration,
+) -> Result<Vec<T>> {
+    let one = |part: &mut Part| {
+        let line = part.line(ending, patience)?;
+        serde_json::from_str(&line).map_err(|error| failed(&error))
+    };
+    parts.iter_mut().map(one).collect()
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Failure {
+    let line = format_args!("bench-queue: {error}; run the command again");
+    Failure::new(Code::Failed, line)
+}
+
+/// Explains an error of a queue in a process.
+fn of_queue(error: impl Explain) -> Failure {
+    Failure::of("bench-queue", error)
+}
