@@ -1,6 +1,7 @@
 //! The metrics: names, help, and text. Names and units follow the conventions of Prometheus.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use prometheus_client::collector::Collector;
@@ -12,7 +13,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::figures::{Figures, Kind, Reason};
-use super::gather::Snapshot;
+use super::gather::{SHARE, Snapshot};
+use super::parallel;
 
 /// The form of the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +27,31 @@ pub enum Form {
 
 /// Returns all metrics as text. `len` is about the length of the text.
 pub fn text(snapshot: Snapshot, form: Form, len: usize) -> String {
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(snapshot));
+    // For few queues, one thread writes all.
+    let least = FAMILIES.len() * SHARE / snapshot.figures.len().max(1);
+    let snapshot = Arc::new(snapshot);
     let mut text = String::with_capacity(len + len / 8);
+    text.push_str(&part(&snapshot, None, form));
+    let parts = parallel::map(FAMILIES, least, |family| {
+        part(&snapshot, Some(family), form)
+    });
+    parts.iter().for_each(|part| text.push_str(part));
+    if form == Form::OpenMetrics {
+        // Writing to a string can't fail.
+        let _ = openmetrics::encode_eof(&mut text);
+    }
+    text
+}
+
+/// Returns the text of a metric of each queue; of None, of the metrics of the namespace.
+fn part(snapshot: &Arc<Snapshot>, family: Option<&'static Family>, form: Form) -> String {
+    let mut registry = Registry::default();
+    let snapshot = Arc::clone(snapshot);
+    registry.register_collector(Box::new(Part { snapshot, family }));
+    let mut text = String::new();
     // Writing to a string can't fail.
     let _ = match form {
-        Form::OpenMetrics => openmetrics::encode(&mut text, &registry),
+        Form::OpenMetrics => openmetrics::encode_registry(&mut text, &registry),
         Form::Prometheus => prometheus_text::encode(&mut text, &registry),
     };
     text
@@ -46,6 +67,7 @@ enum Value {
 type Of = fn(&Figures) -> Option<Value>;
 
 /// A metric of each queue.
+#[derive(Debug)]
 struct Family {
     name: &'static str,
     help: &'static str,
@@ -307,15 +329,23 @@ impl EncodeLabelSet for Labels<'_> {
     }
 }
 
-impl Collector for Snapshot {
+/// A part of the text.
+#[derive(Debug)]
+struct Part {
+    snapshot: Arc<Snapshot>,
+    family: Option<&'static Family>,
+}
+
+impl Collector for Part {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
-        self.encode_info(encoder)?;
-        self.encode_found(encoder)?;
-        for family in FAMILIES {
-            self.encode_family(family, encoder)?;
+        match self.family {
+            Some(family) => self.snapshot.encode_family(family, encoder),
+            None => {
+                self.snapshot.encode_info(encoder)?;
+                self.snapshot.encode_found(encoder)
+            }
         }
-        Ok(())
     }
 }
 

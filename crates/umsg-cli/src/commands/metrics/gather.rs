@@ -16,10 +16,14 @@ use umsg::{Namespace, QueueError, SegmentError};
 use super::families::{self, Form};
 use super::figures::{Figures, Kind, Reason};
 use super::kept::Kept;
+use super::parallel;
 use crate::address::{Label, Notation, RING};
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::place;
+
+/// The number of queues for which a thread is worth its start.
+pub const SHARE: usize = 256;
 
 /// The state of a namespace at one scrape.
 #[derive(Debug)]
@@ -31,6 +35,8 @@ pub struct Snapshot {
     pub left_out: [[u64; Reason::ALL.len()]; Kind::ALL.len()],
     /// The time that the scrape took, in seconds, without the text.
     pub seconds: f64,
+    /// The number of queues that have metrics, or may have.
+    admitted: usize,
 }
 
 /// The queues of a namespace between two scrapes.
@@ -38,9 +44,9 @@ pub struct Gatherer<'a> {
     cli: &'a Cli,
     patterns: &'a [Pattern],
     most: usize,
-    posix: Kept<OsString, Named<posix::Queue>>,
-    sysv: Kept<i32, Named<sysv::Queue>>,
-    rings: Kept<OsString, Named<Observer>>,
+    posix: Kept<OsString, Arc<Named<posix::Queue>>>,
+    sysv: Kept<i32, Arc<Named<sysv::Queue>>>,
+    rings: Kept<OsString, Arc<Named<Observer>>>,
     /// The length of the last text.
     len: usize,
 }
@@ -58,11 +64,21 @@ impl Snapshot {
             found: [0; Kind::ALL.len()],
             left_out: [[0; Reason::ALL.len()]; Kind::ALL.len()],
             seconds: 0.0,
+            admitted: 0,
         }
     }
 
     fn leave_out(&mut self, kind: Kind, why: Reason) {
         self.left_out[kind as usize][why as usize] += 1;
+    }
+
+    /// Gives back the place of a queue that has no metrics for this reason. None: it has gone since the names were read.
+    fn give_up(&mut self, kind: Kind, why: Option<Reason>) {
+        self.admitted -= 1;
+        match why {
+            Some(why) => self.leave_out(kind, why),
+            None => self.found[kind as usize] -= 1,
+        }
     }
 }
 
@@ -107,15 +123,17 @@ impl<'a> Gatherer<'a> {
             return None;
         }
         snapshot.found[kind as usize] += 1;
-        let has_room = snapshot.figures.len() < self.most;
-        if !has_room {
-            snapshot.leave_out(kind, Reason::Limit);
+        let has_room = snapshot.admitted < self.most;
+        match has_room {
+            true => snapshot.admitted += 1,
+            false => snapshot.leave_out(kind, Reason::Limit),
         }
         Some(has_room)
     }
 
     fn scrape_posix(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
         self.posix.begin();
+        let mut queues = Vec::new();
         for (name, inode) in posix::names(namespace)? {
             let lossy = name.to_string_lossy();
             if self.admit(Kind::Posix, &lossy, snapshot) != Some(true) {
@@ -124,18 +142,18 @@ impl<'a> Gatherer<'a> {
             let kept = self.posix.queue(name.as_os_str(), inode, || {
                 let label = name.to_str().ok_or(Some(Reason::Name))?.into();
                 let queue = open_posix(namespace, &name).map_err(|error| of_open(&error))?;
-                Ok(Named { queue, label })
+                Ok(Arc::new(Named { queue, label }))
             });
             match kept {
-                Some(Ok(Named { queue, label })) => {
-                    let figures = Figures::posix(Arc::clone(label), &queue.glance());
-                    snapshot.figures.push(figures);
-                }
-                Some(Err(why)) => snapshot.leave_out(Kind::Posix, why),
-                None => snapshot.found[Kind::Posix as usize] -= 1,
+                Some(Ok(named)) => queues.push(Arc::clone(named)),
+                Some(Err(why)) => snapshot.give_up(Kind::Posix, Some(why)),
+                None => snapshot.give_up(Kind::Posix, None),
             }
         }
         self.posix.end();
+        snapshot.figures = parallel::map(&queues, SHARE, |named| {
+            Figures::posix(Arc::clone(&named.label), &named.queue.glance())
+        });
         Ok(())
     }
 
@@ -143,6 +161,7 @@ impl<'a> Gatherer<'a> {
         let ids = sysv::ids(namespace);
         let ids = ids.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
         self.sysv.begin();
+        let mut queues = Vec::new();
         for (id, key) in ids {
             let label = match key {
                 sysv::PRIVATE => Label::Id(id),
@@ -157,26 +176,31 @@ impl<'a> Gatherer<'a> {
                 let queue = options.namespace(namespace).open_id(id);
                 let queue = queue.map_err(|error| of_sysv_open(&error))?;
                 let label = label.as_str().into();
-                Ok(Named { queue, label })
+                Ok(Arc::new(Named { queue, label }))
             });
-            let seen = kept.map(|kept| {
-                let Named { queue, label } = kept.map_err(Some)?;
-                let seen = queue.glance().map_err(|error| of_control(&error))?;
-                Ok(Figures::sysv(Arc::clone(label), &seen))
-            });
-            match seen {
-                Some(Ok(figures)) => snapshot.figures.push(figures),
-                Some(Err(Some(why))) => snapshot.leave_out(Kind::Sysv, why),
-                // It was removed since the names were read.
-                Some(Err(None)) | None => snapshot.found[Kind::Sysv as usize] -= 1,
+            match kept {
+                Some(Ok(named)) => queues.push(Arc::clone(named)),
+                Some(Err(why)) => snapshot.give_up(Kind::Sysv, Some(why)),
+                None => snapshot.give_up(Kind::Sysv, None),
             }
         }
         self.sysv.end();
+        let all = parallel::map(&queues, SHARE, |named| {
+            let seen = named.queue.glance().map_err(|error| of_control(&error))?;
+            Ok(Figures::sysv(Arc::clone(&named.label), &seen))
+        });
+        for figures in all {
+            match figures {
+                Ok(figures) => snapshot.figures.push(figures),
+                Err(why) => snapshot.give_up(Kind::Sysv, why),
+            }
+        }
         Ok(())
     }
 
     fn scrape_rings(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
         self.rings.begin();
+        let mut rings = Vec::new();
         for (name, inode) in ring::names(namespace)? {
             let lossy = format!("{RING}{}", name.to_string_lossy());
             if self.admit(Kind::Ring, &lossy, snapshot) != Some(true) {
@@ -187,18 +211,20 @@ impl<'a> Gatherer<'a> {
                 let label = lossy.as_str().into();
                 let queue = Observer::open_in(namespace, &name);
                 let queue = queue.map_err(|error| of_ring(&error))?;
-                Ok(Named { queue, label })
+                Ok(Arc::new(Named { queue, label }))
             });
             match kept {
-                Some(Ok(Named { queue, label })) => {
-                    let figures = Figures::ring(Arc::clone(label), &queue.look().status);
-                    snapshot.figures.push(figures);
-                }
-                Some(Err(why)) => snapshot.leave_out(Kind::Ring, why),
-                None => snapshot.found[Kind::Ring as usize] -= 1,
+                Some(Ok(named)) => rings.push(Arc::clone(named)),
+                Some(Err(why)) => snapshot.give_up(Kind::Ring, Some(why)),
+                None => snapshot.give_up(Kind::Ring, None),
             }
         }
         self.rings.end();
+        snapshot
+            .figures
+            .extend(parallel::map(&rings, SHARE, |named| {
+                Figures::ring(Arc::clone(&named.label), &named.queue.look().status)
+            }));
         Ok(())
     }
 }

@@ -49,7 +49,7 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
         name: &B,
         inode: u64,
         open: impl FnOnce() -> Result<Q, Option<Reason>>,
-    ) -> Option<Result<&mut Q, Reason>>
+    ) -> Option<Result<&Q, Reason>>
     where
         K: Borrow<B>,
     {
@@ -72,7 +72,7 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
         }
         let entry = self.queues.get_mut(name)?;
         entry.seen = self.scrape;
-        Some(entry.queue.as_mut().map_err(|refused| refused.why))
+        Some(entry.queue.as_ref().map_err(|refused| refused.why))
     }
 
     /// Unmaps the queues that the present scrape has not found.

@@ -6,12 +6,14 @@
 //! | what is kept of one queue, and when it is opened again | [`kept`] |
 //! | the figures of a queue, of any kind | [`figures`] |
 //! | the names of the metrics, and their texts | [`families`] |
+//! | several threads | [`parallel`] |
 //! | HTTP | [`serve`] |
 
 mod families;
 mod figures;
 mod gather;
 mod kept;
+mod parallel;
 mod serve;
 
 use std::fs::{self, File};

@@ -113,7 +113,10 @@ impl Site<'_> {
             "/" => (200, PLAIN, format!("The metrics of umsg are at {PATH}.\n")),
             _ => (404, PLAIN, format!("The metrics are at {PATH}.\n")),
         };
-        let mut response = Response::from_string(text).with_status_code(code);
+        // In one piece.
+        let mut response = Response::from_string(text)
+            .with_status_code(code)
+            .with_chunked_threshold(usize::MAX);
         for (name, value) in [("Content-Type", kind), ("Allow", "GET, HEAD")] {
             if name == "Allow" && code != 405 {
                 continue;

@@ -1,0 +1,53 @@
+//! Work on many queues, in several threads.
+
+use std::num::NonZero;
+use std::thread;
+
+/// The threads that are worth their start, at most.
+const MOST: usize = 4;
+
+/// Returns the results of `work` for all items, in their order. A thread has at least `least` items.
+pub fn map<'i, T: Sync, R: Send>(
+    items: &'i [T],
+    least: usize,
+    work: impl Fn(&'i T) -> R + Sync,
+) -> Vec<R> {
+    let processors = thread::available_parallelism().map_or(1, NonZero::get);
+    let threads = (items.len() / least.max(1)).clamp(1, processors.min(MOST));
+    let share = items.len().div_ceil(threads).max(1);
+    let work = &work;
+    let some = |items: &'i [T]| items.iter().map(work).collect::<Vec<R>>();
+    let mut shares = items.chunks(share);
+    let own = shares.next().unwrap_or_default();
+    thread::scope(|scope| {
+        let others: Vec<_> = shares
+            .map(|items| scope.spawn(move || some(items)))
+            .collect();
+        let mut results = some(own);
+        for other in others {
+            let more = other.join();
+            results.extend(more.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+        }
+        results
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_results_are_in_the_order_of_the_items() {
+        for count in [0, 1, 2, 7, 8, 9, 1000] {
+            let items: Vec<usize> = (0..count).collect();
+            for least in [0, 1, 3, 2000] {
+                let doubled: Vec<usize> = items.iter().map(|item| item * 2).collect();
+                assert_eq!(
+                    map(&items, least, |item| item * 2),
+                    doubled,
+                    "{count} {least}"
+                );
+            }
+        }
+    }
+}
