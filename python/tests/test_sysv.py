@@ -183,7 +183,7 @@ def test_a_closed_handle_says_so(sysv: umsg.SysVQueue) -> None:
             call()
 
 
-def test_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
+def test_each_call_on_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
     polled = umsg.SysVQueue(7)
     descriptor = polled.fileno()
     umsg.SysVQueue(7).remove()
