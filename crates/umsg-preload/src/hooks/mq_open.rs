@@ -6,8 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use libc::{mode_t, mq_attr, mqd_t};
 use rustix::fs::{Mode, OFlags};
-use umsg::Namespace;
 use umsg::posix::{FileState, OpenError, OpenOptions, Queue};
+use umsg::{Namespace, NamespaceError};
 use umsg_shm::sys::stack::{roomy, uncancelled};
 
 use super::close;
@@ -122,7 +122,8 @@ fn open_checked(
         } else {
             request.open()
         };
-        opened.map_err(|refusal| refusal.errno(name))
+        let creates = flags & libc::O_CREAT != 0;
+        opened.map_err(|refusal| refusal.errno(name, creates))
     })
 }
 
@@ -140,14 +141,23 @@ unsafe fn read_attributes(attributes: *const mq_attr) -> Result<Option<mq_attr>,
 /// The reason why there is no descriptor.
 enum Refusal {
     Library(OpenError),
-    Namespace(umsg::NamespaceError),
+    Namespace(NamespaceError),
     Errno(c_int),
 }
 
 impl Refusal {
+    /// `creates`: the call has O_CREAT, and so never fails with ENOENT.
     #[cold]
-    fn errno(self, name: &[u8]) -> c_int {
+    fn errno(self, name: &[u8], creates: bool) -> c_int {
+        let of = |error: &NamespaceError| match error {
+            NamespaceError::NoQueuesDirectory { .. } if creates => libc::EACCES,
+            other => other.errno(),
+        };
         match self {
+            Refusal::Library(OpenError::Namespace(error)) => {
+                debug::explain("mq_open", name, &error);
+                of(&error)
+            }
             Refusal::Library(error) => {
                 debug::explain("mq_open", name, &error);
                 if matches!(error, OpenError::NotFound) {
@@ -157,7 +167,7 @@ impl Refusal {
             }
             Refusal::Namespace(error) => {
                 debug::explain("mq_open", name, &error);
-                error.errno()
+                of(&error)
             }
             Refusal::Errno(errno) => errno,
         }

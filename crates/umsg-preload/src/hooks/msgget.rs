@@ -3,7 +3,8 @@
 use std::ffi::c_int;
 
 use libc::key_t;
-use umsg::sysv::raw;
+use umsg::NamespaceError;
+use umsg::sysv::{OpenError, raw};
 use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, errno, signals};
@@ -21,7 +22,16 @@ pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
     roomy(|| {
         raw::get(key, flags).unwrap_or_else(|error| {
             debug::explain("msgget", format!("{key:#x}").as_bytes(), &error);
-            errno::fail(error.errno())
+            errno::fail(errno_of(&error, key, flags))
         })
     })
+}
+
+/// A creation never fails with ENOENT: in a namespace that only its owner or root can prepare, the caller lacks a permission.
+fn errno_of(error: &OpenError, key: key_t, flags: c_int) -> c_int {
+    let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
+    match error {
+        OpenError::Namespace(NamespaceError::NoQueuesDirectory { .. }) if creates => libc::EACCES,
+        other => other.errno(),
+    }
 }

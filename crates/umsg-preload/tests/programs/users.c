@@ -3,6 +3,7 @@
 #include <grp.h>
 #include <poll.h>
 #include <sys/epoll.h>
+#include <sys/msg.h>
 
 enum { OWNER = 61001, MEMBER = 61002, STRANGER = 61003, GROUP = 61000 };
 
@@ -191,4 +192,43 @@ CASE(who_gave_up_his_user_still_polls) {
     opened_before = create(O_RDWR, 4);
     as(STRANGER, poll_what_was_opened_before);
     EXPECT(count(opened_before) == 1);
+}
+
+static void open_as(uid_t effective) {
+    struct mq_attr attributes = {.mq_maxmsg = 4, .mq_msgsize = 16};
+    EXPECT(seteuid(effective) == 0);
+    EXPECT_ERRNO(mq_open(queue_name, O_RDWR), EACCES);
+    EXPECT_ERRNO(mq_open(queue_name, O_RDONLY | O_CREAT, 0600, &attributes), EACCES);
+    EXPECT_ERRNO(mq_open(queue_name, O_RDWR | O_CREAT | O_EXCL, 0600, &attributes), EEXIST);
+    EXPECT_ERRNO(mq_unlink(queue_name), EACCES);
+    EXPECT(seteuid(0) == 0);
+}
+
+/* The process has used queues as root before, and no process has it open. */
+CASE(a_process_with_another_effective_user_is_denied_the_queues_of_others) {
+    if (!can_become_others()) return;
+    mode = 0600;
+    EXPECT(mq_close(create(O_RDWR, 4)) == 0);
+    open_as(STRANGER);
+    EXPECT(mq_unlink(queue_name) == 0);
+    as(OWNER, create_with_mode);
+    open_as(STRANGER);
+    EXPECT(mq_unlink(queue_name) == 0);
+    EXPECT(seteuid(STRANGER) == 0);
+    EXPECT_ERRNO(mq_open(queue_name, O_RDWR), ENOENT);
+    EXPECT(seteuid(0) == 0);
+}
+
+/* Of umsg alone: only root may add the directories of the queues. */
+CASE(a_creation_where_only_root_can_prepare_the_namespace_is_denied) {
+    const char *directory = getenv("UMSG_DIR");
+    if (geteuid() != 0 || !directory) return;
+    struct mq_attr attributes = {.mq_maxmsg = 4, .mq_msgsize = 16};
+    EXPECT(chmod(directory, 01777) == 0 && seteuid(STRANGER) == 0);
+    EXPECT_ERRNO(mq_open("/none", O_RDWR), ENOENT);
+    EXPECT_ERRNO(mq_open("/none", O_RDWR | O_CREAT, 0600, &attributes), EACCES);
+    EXPECT_ERRNO(msgget(1, 0600), ENOENT);
+    EXPECT_ERRNO(msgget(1, 0600 | IPC_CREAT), EACCES);
+    EXPECT_ERRNO(msgget(IPC_PRIVATE, 0600), EACCES);
+    EXPECT(seteuid(0) == 0);
 }
