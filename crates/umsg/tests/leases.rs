@@ -461,3 +461,51 @@ fn a_poller_learns_that_the_holder_of_a_reservation_was_killed() {
     assert!(is_ready_within(STUCK, descriptor, PollFlags::OUT));
     queue.try_send(b"second", 0).unwrap();
 }
+
+/// Holds a process up at a point.
+fn linger() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+#[test]
+fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 2, 8);
+    let done = place.create("/done", 1, 8);
+    let mut holder = Child::run(|| {
+        let (queue, done) = (place.open("/q"), place.open("/done"));
+        // Awake, and without its message yet.
+        umsg_shm::crash::arm_fuse("WAIT_WOKEN", linger);
+        let lease = queue.receive_lease_timeout(STUCK).unwrap();
+        done.receive_vec_timeout(STUCK).unwrap();
+        lease.acknowledge().unwrap();
+        0
+    });
+    assert!(wait_until(STUCK, || queue.status().blocked_receivers == 1));
+    queue.try_send(b"job", 0).unwrap();
+    for _ in 0..300 {
+        let now = queue.attributes();
+        // If the holder gets no processor, its offer goes back after a slice.
+        assert_eq!(now.messages + now.leased, 1);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    done.try_send(b"", 0).unwrap();
+    holder.expect(Exit::Code(0), "the holder");
+    let now = queue.attributes();
+    assert_eq!((now.messages, now.leased), (0, 0));
+}
+
+#[test]
+fn a_queue_whose_descriptor_is_readable_counts_its_message() {
+    let (place, queue) = Place::in_turn().with_queue("/q", 2, 8);
+    let descriptor = queue.pollable().unwrap();
+    let mut sender = Child::run(|| {
+        let queue = place.open("/q");
+        // The doorbell is rung, and the message is not sent yet.
+        umsg_shm::crash::arm_fuse("BELL_RUNG", linger);
+        queue.try_send(b"job", 0).unwrap();
+        0
+    });
+    assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
+    assert_eq!(queue.attributes().messages, 1);
+    sender.expect(Exit::Code(0), "the sender");
+}

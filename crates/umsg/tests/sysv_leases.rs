@@ -3,9 +3,12 @@
 mod support;
 
 use std::time::{Duration, SystemTime};
+use support::child::{Child, Exit};
 use support::place::Place;
 use support::wait_until;
 use umsg::sysv::{ReceiveError, Want};
+
+const STUCK: Duration = Duration::from_secs(20);
 
 #[test]
 fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
@@ -48,4 +51,36 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
     );
     again.acknowledge().unwrap();
     assert_eq!(queue.status().unwrap().entry.messages, 1);
+}
+
+/// Holds a process up at a point.
+fn linger() {
+    std::thread::sleep(Duration::from_millis(50));
+}
+
+#[test]
+fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
+    let (place, queue) = Place::in_turn().with_sysv_queue(7);
+    let mut holder = Child::run(|| {
+        let queue = place.open_sysv(7);
+        // Awake, and without its message yet.
+        umsg_shm::crash::arm_fuse("MSG_WOKEN", linger);
+        let lease = queue.receive_lease_timeout(Want::Any, STUCK).unwrap();
+        queue.receive_vec_timeout(Want::Exactly(2), STUCK).unwrap();
+        lease.acknowledge().unwrap();
+        0
+    });
+    let is_blocked = || queue.status().unwrap().blocked_receivers == 1;
+    assert!(wait_until(STUCK, is_blocked));
+    queue.try_send(1, b"job").unwrap();
+    for _ in 0..300 {
+        let now = queue.status().unwrap();
+        // If the holder gets no processor, its offer goes back after a slice.
+        assert_eq!(now.entry.messages + now.leased, 1);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    queue.try_send(2, b"end").unwrap();
+    holder.expect(Exit::Code(0), "the holder");
+    let now = queue.status().unwrap();
+    assert_eq!((now.entry.messages, now.leased), (0, 0));
 }

@@ -1,5 +1,6 @@
 //! Inspection: counts, and copies of messages that stay in the queue.
 
+use super::wait::LEASES;
 use super::{Engine, Refused, batch};
 use crate::fault::Fault;
 use crate::leases;
@@ -13,6 +14,7 @@ use crate::sync::Ordering;
 use crate::sys::clock;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
+use crate::waiters::{self, List, Node, State, Waiters};
 use std::time::Duration;
 
 /// The contents of a queue at one instant.
@@ -92,6 +94,41 @@ impl Engine {
                 }
                 Ok(())
             });
+        }
+    }
+
+    /// Returns the counts as [`counts`](Self::counts) does, of an instant at which no process is inside of an operation that polls or leases concern. Such an
+    /// operation changes one count after the other, and rings before its change. So in a queue that is polled, has had held messages or has offered
+    /// one, this call takes the lock, and waits for it for at most a second.
+    pub fn settled_counts(&self, me: &Thread) -> Counts {
+        let has_had_held = || self.segment().fixed().leases.used.get() != 0;
+        let has_offers = || Waiters::of(self.segment()).len(List::Offered) != 0;
+        // A model doesn't read the number of records without the lock.
+        if !(self.must_ring() || has_offers() || cfg!(loom) || has_had_held()) {
+            return self.counts();
+        }
+        let settled = self.with_receiver_lock(me, Deadline::Passed, |receiving, _| {
+            let counts = self.counts();
+            let offered = self.offered_leases(receiving);
+            Ok(Counts {
+                leased: counts.leased.saturating_add(offered),
+                ..counts
+            })
+        });
+        settled.unwrap_or_else(|_| self.counts())
+    }
+
+    /// Returns the number of messages that were offered to threads which are going to lease them.
+    fn offered_leases(&self, _: ReceiverHeld<'_>) -> u64 {
+        let is_one = |node: &Node| {
+            List::of(node) == List::Offered
+                && node.wanted.get() == LEASES
+                && waiters::state(node) == State::Settled
+        };
+        let waiters = Waiters::of(self.segment());
+        match waiters.len(List::Offered) {
+            0 => 0,
+            _ => waiters.all().filter(|(_, node)| is_one(node)).count() as u64,
         }
     }
 

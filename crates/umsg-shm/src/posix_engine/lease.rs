@@ -5,7 +5,7 @@
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;
-use super::wait::{Receipt, Taker};
+use super::wait::{LEASES, Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
 use crate::doorbell::Watched;
@@ -23,6 +23,8 @@ struct Lease;
 
 impl Receipt for Lease {
     type Outcome = LeaseHandle;
+
+    const MARK: u32 = LEASES;
 
     fn take(
         &mut self,

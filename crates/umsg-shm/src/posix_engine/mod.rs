@@ -52,7 +52,7 @@ mod wake_word;
 mod watch;
 
 pub use held_messages::LeaseHandle;
-pub use inspect::{PeekedMessages, Seen, SeenHistory};
+pub use inspect::{Counts, PeekedMessages, Seen, SeenHistory};
 pub use notification::{Claim, Outcome, RegisterError, Registered, What};
 pub use policy::Chore;
 pub use receive::Taken;

@@ -29,9 +29,15 @@ pub(super) struct Taker<'a> {
     pub(super) me: &'a Thread,
 }
 
+/// The mark in the node of a thread that waits for a message to lease it: an offered message counts as leased.
+pub(super) const LEASES: u32 = 1;
+
 /// The way in which a receive takes its message: it copies the message out, or leases it.
 pub(super) trait Receipt {
     type Outcome;
+
+    /// The mark of its node, in `wanted`: [`LEASES`] or 0.
+    const MARK: u32 = 0;
 
     /// Takes the message that is next in the queue, if there is one.
     fn take(
@@ -203,6 +209,7 @@ impl Engine {
         let Some((index, node)) = waiters.claim(receiving, me, 0, UNRANKED)? else {
             return Ok(Enlisted::NoNode);
         };
+        node.wanted.set(R::MARK);
         crash_point!(WAIT_NODE_FILLED);
         waiters.insert(receiving, List::Receivers, index)?;
         crash_point!(WAIT_LISTED);

@@ -1,16 +1,18 @@
 //! Inspection of a queue: messages, types and counts, without a change.
 
+use super::lease::Lease;
 use super::receive::Taken;
 use super::segment::Contents;
 use super::wait::Call;
 use super::{Engine, Refused, Why};
 use crate::fault::Fault;
-use crate::leases::{Leases, State};
+use crate::leases::{self, Leases};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Want;
-use crate::waiters::List;
+use crate::waiters::{self, List, State};
+use std::ops::ControlFlow;
 
 /// A copy of a queued message and its header.
 #[derive(Clone, Debug)]
@@ -179,7 +181,7 @@ impl Engine {
                 self.check_rights(receiving, call.rights)?;
                 for record in Leases::of(self.segment()).iter() {
                     let (_, record) = record?;
-                    if State::of(record) != State::Delayed {
+                    if leases::State::of(record) != leases::State::Delayed {
                         continue;
                     }
                     if places.len() == places.capacity() {
@@ -279,7 +281,13 @@ impl Engine {
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.reclaim_if_due(receiving, wakes)?;
-            Ok(self.counts_hint())
+            let (offered, offered_bytes) = self.offered_leases()?;
+            let counts = self.counts_hint();
+            Ok(Counts {
+                leased: counts.leased.saturating_add(offered),
+                leased_bytes: counts.leased_bytes.saturating_add(offered_bytes),
+                ..counts
+            })
         })
     }
 
@@ -319,5 +327,19 @@ impl Engine {
         let at = self.segment().cell(slot).ok()?.sent_at();
         // A slot without a message has no time.
         (at != 0).then_some(at)
+    }
+
+    /// Returns the number of messages that were offered to threads which are going to lease them, and of their bytes.
+    fn offered_leases(&self) -> Result<(u64, u64), Fault> {
+        let (mut messages, mut bytes) = (0, 0);
+        self.each_waiter(List::Offered, |waiter| {
+            let node = waiter.node();
+            if waiter.record.size() == Lease::SIZE && waiters::state(node) == State::Settled {
+                let len = self.len_of(self.segment().cell(node.slot.get())?)?;
+                (messages, bytes) = (messages + 1, bytes + len as u64);
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok((messages, bytes))
     }
 }

@@ -25,13 +25,18 @@ use crate::waiters;
 pub type LeaseHandle = leases::LeaseHandle<i64>;
 
 /// Leases the message in place.
-struct Lease;
+pub(super) struct Lease;
+
+impl Lease {
+    /// The size of its buffer in its waiter record. No other receiver has such a buffer.
+    pub(super) const SIZE: u64 = u64::MAX;
+}
 
 impl Receipt for Lease {
     type Outcome = LeaseHandle;
 
     fn longest(&self) -> u64 {
-        u64::MAX
+        Lease::SIZE
     }
 
     fn take(

@@ -33,7 +33,7 @@ pub struct Node {
     /// The time of the offer, in nanoseconds of the monotonic clock. For a batch: the time when its turn began, or before that, the time of the last
     /// check that its thread lives.
     pub(crate) offered_at: Guarded64,
-    /// For a batch: the number of its messages.
+    /// For a batch: the number of its messages. For a receiver of a POSIX queue: 1 if it leases, else 0.
     pub wanted: Guarded32,
     /// The start of the wait in milliseconds of the monotonic clock, modulo 2^32. For diagnosis.
     pub since: Guarded32,

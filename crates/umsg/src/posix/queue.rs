@@ -148,7 +148,7 @@ impl Queue {
     /// After a process died inside an operation on this queue: for the repair, and at most a second.
     pub fn attributes(&self) -> Attributes {
         self.engine.repair_receivers(thread::current());
-        status::attributes(&self.engine)
+        status::settled_attributes(&self.engine)
     }
 
     /// Returns the complete status of the queue.

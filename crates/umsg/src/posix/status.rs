@@ -8,8 +8,8 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
-use umsg_shm::posix_engine::Engine;
 use umsg_shm::posix_engine::segment::{Fixed, OnFull, Policy};
+use umsg_shm::posix_engine::{Counts, Engine};
 use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 use umsg_shm::sys::liveness::Liveness;
@@ -116,9 +116,18 @@ statistics! {
     }
 }
 
+/// Returns the attributes without the lock: each number is right by itself.
 pub(super) fn attributes(engine: &Engine) -> Attributes {
+    with_counts(engine, &engine.counts())
+}
+
+/// Returns the attributes at one instant, as far as [`Engine::settled_counts`] tells.
+pub(super) fn settled_attributes(engine: &Engine) -> Attributes {
+    with_counts(engine, &engine.settled_counts(thread::current()))
+}
+
+fn with_counts(engine: &Engine, counts: &Counts) -> Attributes {
     let layout = engine.segment().layout();
-    let counts = engine.counts();
     Attributes {
         max_messages: layout.max_messages,
         message_size: layout.message_size,
@@ -142,7 +151,7 @@ pub(super) fn status(queue: &Queue) -> Status {
     // Relaxed: each figure is right by itself. All figures together are a snapshot only of an idle queue.
     let slots = fixed.geometry.slots() as usize;
     Status {
-        attributes: attributes(engine),
+        attributes: settled_attributes(engine),
         mode: mode(fixed),
         uid,
         gid,

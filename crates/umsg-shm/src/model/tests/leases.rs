@@ -9,6 +9,7 @@
 //! | a reservation does not correct the room that senders have seen | two messages share the last place |
 //! | a commit or a return does not serve, an acknowledgement admits no blocked sender | a deadlock |
 //! | the slot of a dead reservation is not freed | a slot is lost |
+//! | an offered message counts as neither queued nor leased | the counts lack it |
 //! | a blocked thread does not check for dead holders | no thread makes progress |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
@@ -52,6 +53,26 @@ fn a_message_that_is_sent_arrives_at_a_blocked_receiver_that_leases() {
         let receiver = queue.spawn(1, |queue, me| receive_in_place(queue, me, Deadline::Never));
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         assert_eq!(alive(receiver), Ok((1, 0)));
+        queue.audit();
+    });
+}
+
+#[test]
+fn a_message_that_is_handed_to_a_lease_counts_all_the_time() {
+    explore("holds: send, lease and count", 2, Slices::Endless, || {
+        let queue = Queue::new(1, 1);
+        let holder = queue.spawn(1, |queue, me| queue.lease(me, Deadline::Never).unwrap().1);
+        queue.direct(|queue, me| {
+            queue.send(me, (1, 0), Deadline::Passed).unwrap();
+            let counts = queue.engine().settled_counts(me);
+            assert_eq!(counts.messages + counts.leased, 1, "{counts:?}");
+        });
+        let lease = alive(holder);
+        queue.direct(|queue, me| {
+            assert_eq!(queue.engine().acknowledge(me, &lease), Ok(true));
+            let counts = queue.engine().settled_counts(me);
+            assert_eq!((counts.messages, counts.leased), (0, 0));
+        });
         queue.audit();
     });
 }
