@@ -4,10 +4,10 @@
 //! diagnosis waits a moment for a state at rest. The file may hold any bytes, and may be truncated meanwhile.
 //!
 //! ```text
-//!   file --pread--> copy --+--> locks, blocked threads, holds, registrations --/proc--> who they are, and whether they live
+//!   file --pread--> copy --+--> locks, blocked threads, leases, registrations --/proc--> their processes: names, alive or dead
 //!                          |
-//!                          +--> checks: what a repair goes by (cursors, stamps, entries)   corruption, regardless of which process died
-//!                               what a repair makes anew (store, lists, counts)            only if no owner is in the middle of it
+//!                          +--> checks: the input of repairs (cursors, stamps, entries)   a wrong value is corruption
+//!                               the output of repairs (store, lists, counts)              checked only if no owner is in a call
 //! ```
 //!
 //! ```
