@@ -1,4 +1,4 @@
-//! Builds the programs that run on the machine.
+//! Builds what runs on the machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use umsg_testkit::compile::{COMPILED, Compile};
 use umsg_testkit::programs::{flags, of_c_library, of_drop_in, run_path};
 use umsg_testkit::run::PART;
 
-use super::programs::{GROUPS, OF_C_LIBRARY, OF_DROP_IN, Program, Selection, UNIT, target_name};
+use super::programs::{CRATES, OF_C_LIBRARY, OF_DROP_IN, Program, Selection, UNIT, target_name};
 use super::{COMPILER, TARGET, directory};
 use crate::c;
 use crate::failure::{Context as _, Failure, Result};
@@ -21,8 +21,8 @@ use crate::workspace::Workspace;
 
 /// The profile of Cargo.toml.
 const PROFILE: &str = "aarch64";
-/// The features of umsg. The tests of tokio are about code that is the same on each processor.
-pub const FEATURES: &str = "umsg/crash-points";
+/// The features of umsg, all that it has.
+pub const FEATURES: [&str; 2] = ["umsg/crash-points", "umsg/tokio"];
 const DROP_IN: &str = "libumsg_preload.so";
 
 /// Everything that goes into the machine, with the paths that it has here.
@@ -49,19 +49,13 @@ impl Built {
                 ("PROPTEST_CASES", "16".into()),
             ],
         };
-        // The first group has the drop-in and the C library.
-        let is_needed = |group: &[&str]| {
-            group
-                .iter()
-                .any(|name| !selection.of_crate(name).is_empty())
-        };
-        for (place, group) in GROUPS.into_iter().enumerate() {
-            if place == 0 || is_needed(group) {
-                for mut command in commands(workspace, selection, group) {
-                    steps.need(&format!("build of {}", group.join(", ")), &mut command)?;
-                    built.add_tests(&mut command, selection)?;
-                }
-            }
+        for mut command in commands(workspace, selection) {
+            let what = match command.get_args().next() {
+                Some(word) if word == "build" => "libraries, programs and integration tests",
+                _ => "unit tests",
+            };
+            steps.need(&format!("build of {what}"), &mut command)?;
+            built.add_tests(&mut command, selection)?;
         }
         let library = target.join(PROFILE).join(DROP_IN);
         built.files.push(library.clone());
@@ -98,7 +92,8 @@ impl Built {
                     executable,
                     ..
                 } = artefact;
-                programs.push((place, Program::new(name, directory, executable)));
+                let program = Program::new(name, directory, executable, selection);
+                programs.push((place, program));
             }
         }
         programs.sort_by_key(|(place, _)| *place);
@@ -241,29 +236,29 @@ impl Artefact {
     }
 }
 
-/// The commands that build a group of crates: its libraries, its programs and the selected integration tests; then its unit tests, if any are selected.
+/// The commands that build the crates: their libraries, their programs and the selected integration tests; then the unit tests, if any are selected.
 ///
 /// The first builds the drop-in and the C library together with tests. So the engines get the same features for all of these, and are built once.
-fn commands(workspace: &Workspace, selection: &Selection, group: &[&str]) -> Vec<Command> {
+fn commands(workspace: &Workspace, selection: &Selection) -> Vec<Command> {
     let mut names = BTreeSet::new();
-    let mut build = cargo(workspace, &["build", "--lib", "--bins"], group);
-    for name in group {
+    let mut build = cargo(workspace, &["build", "--lib", "--bins"]);
+    for name in CRATES {
         names.extend(selection.of_crate(name));
     }
     let has_units = names.remove(UNIT);
     for name in names {
         build.args(["--test", name]);
     }
-    let units = has_units.then(|| cargo(workspace, &["test", "--no-run", "--lib"], group));
+    let units = has_units.then(|| cargo(workspace, &["test", "--no-run", "--lib"]));
     std::iter::once(build).chain(units).collect()
 }
 
-/// All crates of the group, so that the features of the dependencies do not depend on the selection.
-fn cargo(workspace: &Workspace, arguments: &[&str], group: &[&str]) -> Command {
+/// All crates, so that the features of the dependencies do not depend on the selection.
+fn cargo(workspace: &Workspace, arguments: &[&str]) -> Command {
     let mut cargo = workspace.cargo(arguments);
     cargo
-        .args(group.iter().flat_map(|name| ["--package", name]))
-        .args(["--features", FEATURES])
+        .args(CRATES.iter().flat_map(|name| ["--package", name]))
+        .args(FEATURES.iter().flat_map(|feature| ["--features", feature]))
         .args(["--locked", "--target", TARGET, "--profile", PROFILE])
         .env("CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER", COMPILER);
     cargo

@@ -23,6 +23,9 @@ const DIRECTORIES: [&str; 10] = [
 const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n";
 const GROUP: &str = "root:x:0:\nnogroup:x:65534:\n";
 
+/// install(1), which Debian's BusyBox does not have, as the tests use it: install -m MODE FROM TO.
+const INSTALL: &str = "#!/bin/sh\ncp \"$3\" \"$4\" && chmod \"$2\" \"$4\"\n";
+
 /// Directories of the checkout that tests read: files of earlier versions, and the sources with the named points.
 const READ: [&str; 4] = [
     "crates/umsg-shm/src",
@@ -56,6 +59,7 @@ pub fn write(
     image.text("etc/passwd", 0o644, PASSWD)?;
     image.text("etc/group", 0o644, GROUP)?;
     image.text("init", 0o755, INIT)?;
+    image.text("usr/bin/install", 0o755, INSTALL)?;
     image.text("tests.sh", 0o644, script)?;
     image.file_as(&debian.busybox, "bin/busybox")?;
     for name in needs::LIBRARIES {
