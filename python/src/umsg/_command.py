@@ -18,7 +18,11 @@ def _find() -> str:
     import shutil  # Here, because `import umsg` takes no time for it.
     import sysconfig
 
-    places = [os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin"), sysconfig.get_path("scripts")]
+    modules = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # Where pip puts the scripts of a package: --target, and an environment or the system.
+    places = [os.path.join(modules, "bin"), sysconfig.get_path("scripts")]
+    if modules == sysconfig.get_path("platlib", "posix_user"):
+        places.insert(0, sysconfig.get_path("scripts", "posix_user"))
     found = shutil.which("umsg", path=os.pathsep.join(places)) or shutil.which("umsg")
     if found is None:
         text = "the package has no umsg command, and neither has PATH: install the command, for example from its release archive"

@@ -36,6 +36,11 @@ impl<'a> Build<'a> {
         })
     }
 
+    /// The build for this machine of which the Debian packages are made.
+    pub fn of_this_machine(workspace: &'a Workspace) -> Result<Self> {
+        Self::new(workspace, "build", None)
+    }
+
     /// A build in a directory of its own, for a target if not for this machine.
     pub fn new(workspace: &'a Workspace, name: &str, target: Option<&str>) -> Result<Self> {
         let directory = super::directory(workspace).join(name);

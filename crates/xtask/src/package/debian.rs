@@ -19,6 +19,9 @@ use crate::workspace::Workspace;
 /// The name and address in the packages, unless DEBFULLNAME and DEBEMAIL are set.
 const MAINTAINER: (&str, &str) = ("The umsg authors", "umsg@localhost");
 
+/// What the packages contain. One command builds all of them, so that the crates share what they depend on.
+pub const CRATES: [&str; 3] = ["umsg-cli", "umsg-preload", "umsg-c"];
+
 /// The compression of a release. One thread: the bytes must not depend on the number of processors.
 const SMALL: [&str; 2] = ["-Zxz", "--threads-max=1"];
 /// The compression for tests.
@@ -48,9 +51,8 @@ pub fn make(
     let (build, mut command) = if quick {
         (Build::usual(workspace)?, workspace.build_release())
     } else {
-        let build = Build::new(workspace, "build", None)?;
-        // In one command, so that the crates share their dependencies.
-        let command = build.of(&["umsg-cli", "umsg-preload", "umsg-c"]);
+        let build = Build::of_this_machine(workspace)?;
+        let command = build.of(&CRATES);
         (build, command)
     };
     steps.need("Debian: command, drop-in and C library", &mut command)?;

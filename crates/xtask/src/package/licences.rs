@@ -10,17 +10,29 @@ use super::build;
 use crate::failure::{Context as _, Result};
 use crate::workspace::Workspace;
 
+/// Libraries of other authors, each with its licence, and the texts of the licences, each once with its libraries.
+#[derive(Default)]
+pub struct Licences {
+    libraries: BTreeSet<String>,
+    texts: BTreeMap<String, BTreeSet<String>>,
+}
+
 /// A list of the libraries of other authors that the crates contain, with the texts of their licences.
 pub fn text(workspace: &Workspace, crates: &[&str]) -> Result<String> {
+    Ok(merged([of(workspace, None, crates)?]))
+}
+
+/// The libraries that the crates contain. The crates are those of the workspace, or of another one, which the path of its Cargo.toml names.
+pub fn of(workspace: &Workspace, manifest: Option<&Path>, crates: &[&str]) -> Result<Licences> {
     let mut command = workspace.cargo(&["metadata", "--locked", "--format-version", "1"]);
-    let metadata = build::text(command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]))?;
+    command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);
+    if let Some(manifest) = manifest {
+        command.arg("--manifest-path").arg(manifest);
+    }
+    let metadata = build::text(&mut command)?;
     let metadata: Value = serde_json::from_str(&metadata).context("cargo metadata")?;
     let used = used(&metadata, crates);
-    let mut list = String::from(
-        "Libraries whose code this package contains, and their licences.\n\nRust's standard library: MIT OR Apache-2.0\n",
-    );
-    // Each text once, with the libraries that come with it.
-    let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut found = Licences::default();
     for package in array(&metadata["packages"]) {
         let is_foreign = package["source"].is_string();
         if !is_foreign || !used.contains(string(&package["id"])) {
@@ -31,22 +43,37 @@ pub fn text(workspace: &Workspace, crates: &[&str]) -> Result<String> {
             string(&package["name"]),
             string(&package["version"])
         );
-        list.push_str(&format!("{name}: {}\n", string(&package["license"])));
+        let licence = string(&package["license"]);
+        found.libraries.insert(format!("{name}: {licence}\n"));
         let manifest = Path::new(string(&package["manifest_path"]));
         for file in files(manifest.parent().unwrap_or(manifest))? {
             let bytes = fs::read(&file).context(file.display())?;
             let text = String::from_utf8_lossy(&bytes).trim().to_owned();
-            texts.entry(text).or_default().push(name.clone());
+            found.texts.entry(text).or_default().insert(name.clone());
         }
     }
-    for (text, names) in texts {
-        let rule = "-".repeat(80);
-        list.push_str(&format!(
-            "\n{rule}\n{}\n{rule}\n\n{text}\n",
-            names.join(", ")
-        ));
+    Ok(found)
+}
+
+/// The text of all these licences.
+pub fn merged(all: impl IntoIterator<Item = Licences>) -> String {
+    let mut merged = Licences::default();
+    for licences in all {
+        merged.libraries.extend(licences.libraries);
+        for (text, names) in licences.texts {
+            merged.texts.entry(text).or_default().extend(names);
+        }
     }
-    Ok(list)
+    let mut list = String::from(
+        "Libraries whose code this package contains, and their licences.\n\nRust's standard library: MIT OR Apache-2.0\n",
+    );
+    list.extend(merged.libraries);
+    for (text, names) in merged.texts {
+        let rule = "-".repeat(80);
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        list.push_str(&format!("\n{rule}\n{names}\n{rule}\n\n{text}\n"));
+    }
+    list
 }
 
 /// The ids of the crates and of all that they are compiled with, tests and build scripts aside.

@@ -16,7 +16,7 @@ mod compare;
 mod crates;
 mod debian;
 mod files;
-mod licences;
+pub mod licences;
 mod tarball;
 mod test;
 mod tree;
@@ -26,10 +26,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use self::build::Build;
-pub use self::build::text;
+pub use self::build::{Build, epoch, text};
 pub use self::crates::CRATES;
+pub use self::debian::CRATES as OF_DEBIAN;
 use self::files::Files;
+pub use self::tree::{Tree, files_below, succeed};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
 use crate::steps::Steps;
@@ -115,7 +116,7 @@ fn directory(workspace: &Workspace) -> PathBuf {
 }
 
 /// The version of all packages.
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Fails with the package that has the program.
 pub fn missing(program: &str, package: &str) -> Failure {

@@ -23,9 +23,14 @@ impl Tree {
         if root.exists() {
             fs::remove_dir_all(&root).context(root.display())?;
         }
-        let tree = Self { root };
+        let tree = Self::of(root);
         tree.make(&tree.root)?;
         Ok(tree)
+    }
+
+    /// The files that a directory has already.
+    pub fn of(root: PathBuf) -> Self {
+        Self { root }
     }
 
     /// Copies a file, without rights to execute it.
@@ -47,8 +52,8 @@ impl Tree {
         let mut strip = Command::new("strip");
         strip.args(["--enable-deterministic-archives", option]);
         succeed(strip.arg(&path))?;
-        let mode = if to.contains("bin/") { PROGRAM } else { FILE };
-        set_mode(&path, mode)
+        let is_program = to.contains("bin/") || to.contains("/scripts/");
+        set_mode(&path, if is_program { PROGRAM } else { FILE })
     }
 
     /// Writes a file.
@@ -84,10 +89,7 @@ impl Tree {
 
     /// The paths of all files, relative and in order.
     pub fn files(&self) -> Result<Vec<String>> {
-        let mut files = Vec::new();
-        collect(&self.root, &self.root, &mut files)?;
-        files.sort();
-        Ok(files)
+        files_below(&self.root)
     }
 
     fn put(&self, to: &str, bytes: &[u8], mode: u32) -> Result<()> {
@@ -106,6 +108,14 @@ impl Tree {
         }
         Ok(())
     }
+}
+
+/// The paths of all files below a directory, relative to it and in order.
+pub fn files_below(directory: &Path) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    collect(directory, directory, &mut files)?;
+    files.sort();
+    Ok(files)
 }
 
 fn collect(root: &Path, directory: &Path, files: &mut Vec<String>) -> Result<()> {
