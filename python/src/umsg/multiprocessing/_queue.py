@@ -7,7 +7,7 @@ import mmap
 import os
 import queue as standard
 from collections.abc import Callable, Iterable
-from multiprocessing import context, util
+from multiprocessing import context, util  # pyright: ignore[reportAttributeAccessIssue] - its stub imports itself
 from pickle import loads
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Union
