@@ -10,6 +10,9 @@
 //! ```
 
 mod environment;
+mod free_threaded;
+mod import_time;
+mod memory;
 mod sdist;
 mod wheel;
 
@@ -49,6 +52,9 @@ pub struct Options {
     /// Leave the command and the drop-in out of the wheel
     #[arg(long)]
     bare: bool,
+    /// Also install the source distribution, run tests under valgrind, see that free-threaded Python is refused, and measure the import: minutes
+    #[arg(long)]
+    full: bool,
     /// Also compare the times of a send and a receive with those of other packages
     #[arg(long)]
     bench: bool,
@@ -106,6 +112,12 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let mut check = environment.pyright(&check)?;
         check.current_dir(&package.directory);
         steps.run("completeness of the types", &mut check)?;
+    }
+    if options.full {
+        sdist::install(&package, &options.python, &files, &mut steps)?;
+        memory::check(&package, &environment, &mut steps)?;
+        free_threaded::check(&package)?;
+        import_time::check(&environment)?;
     }
     if options.bench {
         environment.pip(&mut steps, &["faster-fifo==1.5.2"])?;

@@ -36,6 +36,29 @@ pub fn make(
     Ok(source)
 }
 
+/// Installs the distribution in an empty environment, in a directory away from the checkout, and imports the package there.
+pub fn install(package: &Package, python: &Path, files: &Path, steps: &mut Steps) -> Result<()> {
+    let away = tempfile::tempdir().context("a temporary directory")?;
+    let environment = away.path().join("venv");
+    let mut make = package.workspace.command(python);
+    make.args(["-m", "venv"]).arg(&environment);
+    steps.need("empty environment", &mut make)?;
+    let mut install = package.workspace.command(environment.join("bin/pip"));
+    install.args(["install", "--quiet", "--disable-pip-version-check"]);
+    install.arg(only(files, ".tar.gz")?);
+    // Whether it builds does not depend on the optimisation.
+    install
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    let what = "installation of the source distribution";
+    steps.need(what, install.current_dir(away.path()))?;
+    let program = "import umsg; print(umsg.__file__, umsg.__version__)";
+    let mut import = package.workspace.command(environment.join("bin/python"));
+    import.args(["-c", program]).current_dir(away.path());
+    steps.run("import", &mut import)
+}
+
 /// Gives a directory the contents of another one. Files that are the same keep their times, by which cargo sees what has changed: all files of
 /// the archive have one time.
 fn take(from: &Path, to: &Path) -> Result<()> {

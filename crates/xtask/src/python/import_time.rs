@@ -1,0 +1,53 @@
+//! The time of `import umsg`.
+
+use super::environment::Environment;
+use crate::failure::{Failure, Result};
+use crate::interrupt;
+
+const ROUNDS: usize = 20;
+/// The most that the import may take, in microseconds.
+const MOST: u64 = 10_000;
+
+/// Measures the import in new processes, and prints the median. Fails if each takes more than 10 ms: on a busy machine, the least is what the import
+/// itself needs.
+pub fn check(environment: &Environment) -> Result<()> {
+    println!("\n==> time of import umsg");
+    let mut times = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut python = environment.command("python");
+        python.args(["-X", "importtime", "-c", "import umsg"]);
+        let output = interrupt::output(&mut python)?;
+        let report = String::from_utf8_lossy(&output.stderr);
+        times.push(of_package(&report).ok_or_else(|| Failure::new("no time of umsg"))?);
+    }
+    times.sort_unstable();
+    let (least, median) = (times[0], times[ROUNDS / 2]);
+    println!("median {median} µs, least {least} µs, {ROUNDS} processes");
+    match least <= MOST {
+        true => Ok(()),
+        false => Err(Failure::new(format!(
+            "import umsg takes {least} µs at least, more than {MOST}"
+        ))),
+    }
+}
+
+/// The line "import time: SELF | CUMULATIVE | umsg".
+fn of_package(report: &str) -> Option<u64> {
+    report.lines().find_map(|line| {
+        let mut fields = line.rsplit('|').map(str::trim);
+        (fields.next() == Some("umsg")).then(|| fields.next()?.parse().ok())?
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_time_of_the_package_has_that_of_its_modules() {
+        let report = "\
+import time: self [us] | cumulative | imported package
+import time:       428 |        428 |     umsg._errors
+import time:       980 |       2835 | umsg
+";
+        assert_eq!(super::of_package(report), Some(2835));
+    }
+}
