@@ -201,7 +201,9 @@ fn a_task_that_sends_gets_the_room_of_a_leased_message_of_a_system_v_queue() {
             assert!(in_vain.is_err(), "the task has found no room");
             let mut sending = pin!(queue.send(1, b"second"));
             assert!(waits(sending.as_mut()).await);
-            leases.map(|lease| lease.acknowledge().unwrap());
+            for lease in leases {
+                lease.acknowledge().unwrap();
+            }
             let sent = timeout(STUCK, sending).await;
             sent.expect("the task learns of the room").unwrap();
             assert_eq!(other.try_receive(Want::Any, &mut [0; 8]).unwrap().len, 6);

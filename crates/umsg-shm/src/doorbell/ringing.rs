@@ -214,8 +214,8 @@ impl Ringer<'_> {
         let held = held(shown);
         let bits = shows(held) | now.bits() | then.bits();
         let comes = then.messages > now.messages;
-        let is_told = !(then.brings_room_to(shown) || comes && self.reports_edges(then));
-        if bits == shows(held) && is_told {
+        let tells = comes && self.reports_edges(then) || then.brings_room_to(shown);
+        if bits == shows(held) && !tells {
             return;
         }
         self.words.shown.set(shown | BUSY);
