@@ -19,7 +19,7 @@ use rustix::io::FdFlags;
 use umsg_shm::sys::stack::roomy;
 
 use crate::adopt::adopt;
-use crate::{errno, fd, ours, process, start, table};
+use crate::{errno, fd, knobs, ours, process, start, table};
 
 /// Numbers below this are tried one by one: /proc makes an inode for each descriptor that it lists, which takes ten times as long.
 const FEW: c_int = 16;
@@ -88,7 +88,11 @@ fn look(number: c_int) {
 /// Returns whether a descriptor may be one that the program has inherited, of a queue's file. The library's own files close on exec: their
 /// closes come here, too.
 fn may_be_inherited_queue(number: c_int) -> bool {
-    status(number).is_some_and(|status| may_be_queue(&status)) && stays_on_exec(number)
+    let status = status(number);
+    if let Some(status) = &status {
+        knobs::note_arrival(status);
+    }
+    status.is_some_and(|status| may_be_queue(&status)) && stays_on_exec(number)
 }
 
 fn status(number: c_int) -> Option<Stat> {
@@ -167,6 +171,9 @@ fn look_at_listed(directory: impl AsFd) -> usize {
 /// Enters a descriptor, if it is a queue's. Returns whether it is open.
 fn look_at(number: c_int) -> bool {
     let status = status(number);
+    if let Some(status) = &status {
+        knobs::note_arrival(status);
+    }
     if status.is_some_and(|status| may_be_queue(&status)) && stays_on_exec(number) {
         received(number);
     }

@@ -16,7 +16,7 @@
 //! | the descriptors by which they are polled; the library's own descriptors | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
 //! | the process that owns the table, after fork and vfork | `process` |
 //! | whether calls block | `blocking` |
-//! | files of /proc on System V queues | `procfs` |
+//! | files of /proc on System V queues; the limits in /proc/sys | `procfs`; `knobs` |
 //! | handlers that use queues; the dispositions that the program has asked for | `signals`; `wanted` |
 //! | ending threads that are blocked | `cancellation` |
 //! | memory that is not from the program's malloc | `memory` |
@@ -46,6 +46,7 @@ mod home;
 mod hooks;
 mod kept;
 mod kernel;
+mod knobs;
 mod memory;
 mod names;
 mod next;

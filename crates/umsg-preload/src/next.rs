@@ -229,6 +229,8 @@ next_functions! {
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
     fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
     fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn fflush(stream: *mut FILE) -> c_int;
+    fn fclose(stream: *mut FILE) -> c_int;
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn setuid(user: uid_t) -> c_int;

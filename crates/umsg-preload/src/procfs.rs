@@ -1,19 +1,18 @@
-//! Files of /proc that describe System V queues, as the kernel would write them for its own queues.
+//! Files of /proc that describe queues, as the kernel would write them for its own queues.
 //!
-//! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, three files below /proc/sys/kernel. An open of one of them by its
-//! full path for reading returns a file in memory with a snapshot. An open of the limits for writing fails with EACCES: it would
-//! change the kernel's own limits. `umsg limits` sets those of the namespace. The kernel, which has these paths too, handles all
-//! other calls on them.
+//! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, files below /proc/sys. An open of one of them by its full path for reading
+//! returns a file in memory with a snapshot. The limits can be opened for writing, too: see [`crate::knobs`]. The kernel, which has
+//! these paths too, handles all other calls on them.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 
 use rustix::fs::{MemfdFlags, Mode, OFlags};
-use umsg::Limits;
 use umsg::sysv::{self, Entry, raw};
 use umsg_shm::sys::stack::roomy;
 
+use crate::knobs::Knob;
 use crate::{debug, fd, home, pointer};
 
 /// The common beginning of the paths, which few other paths have: a check that does not read a whole path.
@@ -24,12 +23,8 @@ const BEGINNING: &[u8] = b"/proc/sys";
 pub(crate) enum File {
     /// All queues, a line each.
     Queues,
-    /// Bytes in a message, at most.
-    MsgMax,
-    /// Bytes in a queue, unless it is given more.
-    MsgMnb,
-    /// Queues.
-    MsgMni,
+    /// A limit.
+    Limit(Knob),
 }
 
 /// Returns which of the files a path names, if the flags open it for reading only or if it is a limit.
@@ -64,10 +59,7 @@ fn named(path: &[u8], flags: c_int) -> Option<File> {
     const OTHERS: c_int = libc::O_DIRECTORY | libc::O_PATH;
     let file = match path {
         b"/proc/sysvipc/msg" => File::Queues,
-        b"/proc/sys/kernel/msgmax" => File::MsgMax,
-        b"/proc/sys/kernel/msgmnb" => File::MsgMnb,
-        b"/proc/sys/kernel/msgmni" => File::MsgMni,
-        _ => return None,
+        _ => File::Limit(Knob::named(path)?),
     };
     let is_answered = file != File::Queues || !writes(flags);
     (is_answered && flags & OTHERS == 0).then_some(file)
@@ -87,12 +79,11 @@ impl File {
     }
 
     fn write_and_open(self, flags: c_int) -> Result<c_int, c_int> {
-        if writes(flags) {
-            let error = "umsg's limits are set by `umsg limits`";
-            debug::explain("open", b"/proc/sys/kernel/msg*", &error);
-            return Err(libc::EACCES);
+        if let File::Limit(knob) = self {
+            let file = knob.open(flags, writes(flags))?;
+            return Ok(fd::lowest(file, flags & libc::O_CLOEXEC != 0).into_raw_fd());
         }
-        let text = self.text()?;
+        let text = queues()?;
         let filled = filled(text.as_bytes()).map_err(|error| error.raw_os_error())?;
         // Opened once more, because the first descriptor can be written to.
         let path = format!("/proc/self/fd/{}", filled.as_raw_fd());
@@ -103,27 +94,17 @@ impl File {
         drop(filled);
         Ok(fd::lowest(file, flags.contains(OFlags::CLOEXEC)).into_raw_fd())
     }
+}
 
-    fn text(self) -> Result<String, c_int> {
-        let namespace = home::namespace().map_err(|error| {
-            debug::explain("open", b"/proc/sysvipc/msg", &error);
-            error.errno()
-        })?;
-        let limit = |which: fn(&Limits) -> u32| {
-            let limits = namespace.limits().map_err(|error| error.errno())?;
-            Ok(format!("{}\n", which(&limits)))
-        };
-        match self {
-            File::Queues => {
-                let mut entries = sysv::list(namespace).map_err(|error| error.errno())?;
-                entries.sort_unstable_by_key(|entry| entry.id % INDICES);
-                Ok(table(&entries))
-            }
-            File::MsgMax => limit(|limits| limits.msgmax),
-            File::MsgMnb => limit(|limits| limits.msgmnb),
-            File::MsgMni => limit(|limits| limits.msgmni),
-        }
-    }
+/// The table of all queues.
+fn queues() -> Result<String, c_int> {
+    let namespace = home::namespace().map_err(|error| {
+        debug::explain("open", b"/proc/sysvipc/msg", &error);
+        error.errno()
+    })?;
+    let mut entries = sysv::list(namespace).map_err(|error| error.errno())?;
+    entries.sort_unstable_by_key(|entry| entry.id % INDICES);
+    Ok(table(&entries))
 }
 
 /// The maximum number of queues in a namespace; an identifier modulo this is the queue's place.
@@ -170,7 +151,7 @@ fn table(entries: &[Entry]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{File, wanted};
+    use super::{File, Knob, wanted};
     use std::ffi::CStr;
 
     fn of(path: &CStr, flags: i32) -> Option<File> {
@@ -184,7 +165,10 @@ mod tests {
             of(c"/proc/sysvipc/msg", libc::O_CLOEXEC),
             Some(File::Queues)
         );
-        assert_eq!(of(c"/proc/sys/kernel/msgmni", 0), Some(File::MsgMni));
+        assert_eq!(
+            of(c"/proc/sys/kernel/msgmni", 0),
+            Some(File::Limit(Knob::Msgmni))
+        );
         for other in [
             c"/proc/sysvipc/sem",
             c"/proc/sys/kernel/msgmax2",
@@ -198,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_not_the_kernels_to_be_changed() {
+    fn limits_are_answered_for_writing_too() {
         for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_TRUNC] {
-            let limit = of(c"/proc/sys/kernel/msgmnb", flags | libc::O_CREAT).unwrap();
-            assert_eq!(limit.open(flags), Err(libc::EACCES));
+            let limit = of(c"/proc/sys/kernel/msgmnb", flags | libc::O_CREAT);
+            assert_eq!(limit, Some(File::Limit(Knob::Msgmnb)));
         }
         assert_eq!(of(c"/proc/sys/kernel/msgmnb", libc::O_PATH), None);
     }

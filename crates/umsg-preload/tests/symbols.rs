@@ -42,6 +42,8 @@ const EXPORTED: &[&str] = &[
     "fcntl",
     "fcntl64",
     "fdatasync",
+    "fclose",
+    "fflush",
     "fopen",
     "fopen64",
     "fstat",

@@ -29,5 +29,4 @@ cases_on_umsg! { "sysv":
     a_handler_that_runs_as_the_call_begins_ends_it,
     removed_queues_are_unmapped,
     a_queue_in_a_row_takes_no_file,
-    limits_are_read_but_not_written,
 }

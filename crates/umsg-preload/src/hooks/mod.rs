@@ -52,5 +52,6 @@ mod select;
 mod sendmsg;
 mod sigaction;
 mod stat;
+mod stream;
 mod syscall;
 mod write;

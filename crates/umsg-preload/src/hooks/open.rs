@@ -1,4 +1,4 @@
-//! open and fopen of the files that describe System V queues ([`crate::procfs`]). Calls on other files are passed on.
+//! open and fopen of the files that describe queues ([`crate::procfs`]). Calls on other files are passed on.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -108,7 +108,11 @@ unsafe fn stream_of(file: File, mode: *const c_char) -> Option<*mut FILE> {
     if !reads && file == File::Queues {
         return None;
     }
-    let access = if reads { libc::O_RDONLY } else { libc::O_RDWR };
+    let access = match letters.first() {
+        _ if letters.contains(&b'+') => libc::O_RDWR,
+        Some(b'r') => libc::O_RDONLY,
+        _ => libc::O_WRONLY,
+    };
     let close_on_exec = if letters.contains(&b'e') {
         libc::O_CLOEXEC
     } else {

@@ -59,7 +59,7 @@ hooks! {
     }
 }
 
-fn part(buffer: *mut c_void, len: size_t) -> iovec {
+pub(super) fn part(buffer: *mut c_void, len: size_t) -> iovec {
     iovec {
         iov_base: buffer,
         iov_len: len,
@@ -68,7 +68,7 @@ fn part(buffer: *mut c_void, len: size_t) -> iovec {
 
 /// # Safety
 /// `parts` has `count` elements, or is an address that a pointer check refuses.
-unsafe fn slice<'a>(parts: *const iovec, count: c_int) -> Result<&'a [iovec], c_int> {
+pub(super) unsafe fn slice<'a>(parts: *const iovec, count: c_int) -> Result<&'a [iovec], c_int> {
     match usize::try_from(count) {
         Ok(0) => Ok(&[]),
         Err(_) => Err(libc::EINVAL),

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::next::Symbol;
 use crate::polling::{self, Patience};
-use crate::{adopt, errno, kernel, start, table, timeout};
+use crate::{adopt, errno, kernel, knobs, start, table, timeout};
 
 /// The numbers that [`answer`] knows.
 const NUMBERS: &[c_long] = &[
@@ -496,6 +496,7 @@ unsafe fn on_descriptor(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
             #[cfg(target_arch = "x86_64")]
             libc::SYS_dup2 => dup::dup2(fd, int(b)).into(),
             libc::SYS_dup3 => dup::dup3(fd, int(b), int(c)).into(),
+            libc::SYS_write if knobs::of(fd).is_some() => write::write(fd, address(b), c) as c_long,
             // What follows has no effect on a descriptor of the library, which makes some of these calls itself.
             _ if !is_known => NOT_OURS,
             libc::SYS_fcntl => fcntl::fcntl(fd, int(b), c).into(),
@@ -520,6 +521,7 @@ unsafe fn on_descriptor(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     }
 }
 
+#[cfg(target_arch = "x86_64")]
 fn span_of(milliseconds: c_int) -> Option<Duration> {
     u64::try_from(milliseconds).ok().map(Duration::from_millis)
 }

@@ -1,11 +1,12 @@
-//! write and its relatives, and other calls that change a file: none of them changes a queue.
+//! write and its relatives, and other calls that change a file: none of them changes a queue. A write may set a limit ([`knobs`]).
 
 use std::ffi::{c_int, c_void};
 
 use libc::{iovec, off_t, size_t, ssize_t};
 
+use super::read::{part, slice};
 use crate::table::Held;
-use crate::{errno, ours};
+use crate::{errno, knobs, ours};
 
 /// The kernel's answer to a write to a queue; `None` for any other file.
 #[inline(always)]
@@ -18,25 +19,54 @@ fn refused(fd: c_int) -> Option<ssize_t> {
     }))
 }
 
+/// Answers a write from several buffers to a limit.
+///
+/// # Safety
+/// As for libc's writev.
+#[inline(always)]
+unsafe fn written(
+    fd: c_int,
+    parts: *const iovec,
+    count: c_int,
+    offset: Option<off_t>,
+) -> Option<ssize_t> {
+    knobs::of(fd)?;
+    // SAFETY: by this function's contract.
+    unsafe {
+        match slice(parts, count) {
+            Ok(parts) => knobs::written(fd, parts, offset),
+            Err(errno) => Some(errno::fail(errno)),
+        }
+    }
+}
+
 hooks! {
     /// Writes at the descriptor's position.
     fn [write](fd: c_int, buffer: *const c_void, len: size_t) -> ssize_t {
-        next => refused(fd).unwrap_or_else(|| next(fd, buffer, len))
+        next => refused(fd)
+            .or_else(|| knobs::written(fd, &[part(buffer.cast_mut(), len)], None))
+            .unwrap_or_else(|| next(fd, buffer, len))
     }
 
     /// Writes at a position of the caller's choice.
     fn [pwrite, pwrite64](fd: c_int, buffer: *const c_void, len: size_t, offset: off_t) -> ssize_t {
-        next => refused(fd).unwrap_or_else(|| next(fd, buffer, len, offset))
+        next => refused(fd)
+            .or_else(|| knobs::written(fd, &[part(buffer.cast_mut(), len)], Some(offset)))
+            .unwrap_or_else(|| next(fd, buffer, len, offset))
     }
 
     /// Writes from several buffers.
     fn [writev](fd: c_int, parts: *const iovec, count: c_int) -> ssize_t {
-        next => refused(fd).unwrap_or_else(|| next(fd, parts, count))
+        next => refused(fd)
+            .or_else(|| written(fd, parts, count, None))
+            .unwrap_or_else(|| next(fd, parts, count))
     }
 
     /// Writes from several buffers at a position of the caller's choice.
     fn [pwritev, pwritev64](fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t {
-        next => refused(fd).unwrap_or_else(|| next(fd, parts, count, offset))
+        next => refused(fd)
+            .or_else(|| written(fd, parts, count, Some(offset)))
+            .unwrap_or_else(|| next(fd, parts, count, offset))
     }
 
     /// A queue has nothing to bring to a disk: EINVAL.

@@ -541,21 +541,3 @@ CASE(a_queue_in_a_row_takes_no_file) {
     make_some(0x66);
     EXPECT(mappings() < 10);
 }
-
-/* Written to, they would be the kernel's, for the whole machine. */
-CASE(limits_are_read_but_not_written) {
-    const char *limits[] = {"/proc/sys/kernel/msgmax", "/proc/sys/kernel/msgmnb", "/proc/sys/kernel/msgmni"};
-    for (int i = 0; i < 3; i++) {
-        int descriptor = open(limits[i], O_RDONLY);
-        EXPECT(descriptor >= 0 && close(descriptor) == 0);
-        EXPECT_ERRNO(open(limits[i], O_WRONLY | O_CREAT | O_TRUNC, 0600), EACCES);
-        EXPECT_ERRNO(openat(AT_FDCWD, limits[i], O_RDWR), EACCES);
-        const char *modes[] = {"w", "a", "r+"};
-        for (int mode = 0; mode < 3; mode++) {
-            errno = 0;
-            EXPECT(!fopen(limits[i], modes[mode]) && errno == EACCES);
-        }
-        FILE *stream = fopen(limits[i], "r");
-        EXPECT(stream && fclose(stream) == 0);
-    }
-}

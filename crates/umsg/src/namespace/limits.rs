@@ -234,6 +234,19 @@ impl Namespace {
         Ok(())
     }
 
+    /// Returns whether the caller may set the limits: the directory's owner and root may.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert!(namespace.may_set_limits());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn may_set_limits(&self) -> bool {
+        self.directory()
+            .is_ok_and(|directory| directory.may_be_mended_by(caller()))
+    }
+
     /// Opens the namespace's directory, and checks the owner of the open directory.
     pub(super) fn directory(&self) -> Result<Directory, NamespaceError> {
         let directory = Directory::open(self.path())?;

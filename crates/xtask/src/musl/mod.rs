@@ -26,8 +26,7 @@ pub const COMPILER: &str =
 const ENTER: &str = "crates/xtask/src/musl/enter.sh";
 
 /// The tests whose programs musl can have. Not among them: `symbols` (names of glibc), `stack` (makecontext), `sandboxed` (glibc's loader).
-const TESTS: [&str; 20] = [
-    "by_number",
+const TESTS: [&str; 19] = [
     "cancellation",
     "descriptor",
     "epoll",

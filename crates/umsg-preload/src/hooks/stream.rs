@@ -1,0 +1,76 @@
+//! fflush and fclose: libc's streams write to a limit's file behind this library's back ([`crate::knobs`]).
+
+use std::ffi::c_int;
+
+use libc::FILE;
+
+use crate::{arrivals, errno, knobs, next, table};
+
+/// libc's mark of a stream on which a write has failed, in the first word of a stream of glibc and of musl.
+const HAS_FAILED: c_int = 0x20;
+
+/// Writes out what a stream, or with NULL each stream, holds back.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's promises to libc's fflush are handed on.
+    unsafe {
+        let number = limit_of(stream);
+        let outcome = next::fflush(stream);
+        match number.map_or(Ok(()), knobs::settle) {
+            Ok(()) => outcome,
+            Err(errno) => {
+                if !stream.is_null() {
+                    *stream.cast::<c_int>() |= HAS_FAILED;
+                }
+                errno::fail(errno)
+            }
+        }
+    }
+}
+
+/// Closes a stream.
+#[cfg_attr(not(test), unsafe(no_mangle))]
+pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
+    // SAFETY: the caller's promises to libc's fclose are handed on.
+    unsafe {
+        let settled = match limit_of(stream) {
+            Some(number) => {
+                next::fflush(stream);
+                knobs::settle(number)
+            }
+            None => Ok(()),
+        };
+        let outcome = next::fclose(stream);
+        settled.map_or_else(errno::fail, |()| outcome)
+    }
+}
+
+/// Returns the descriptor of a stream that writes to a limit. With NULL it is the standard output's, if that is one.
+///
+/// # Safety
+/// `stream` is NULL or an open stream.
+#[inline(always)]
+unsafe fn limit_of(stream: *mut FILE) -> Option<c_int> {
+    if !arrivals::are_expected() && !knobs::are_there() {
+        return None;
+    }
+    // SAFETY: by this function's contract.
+    unsafe { find_limit(stream) }
+}
+
+/// # Safety
+/// As for [`limit_of`].
+#[cold]
+unsafe fn find_limit(stream: *mut FILE) -> Option<c_int> {
+    let before = errno::get();
+    let number = if stream.is_null() {
+        libc::STDOUT_FILENO
+    } else {
+        // SAFETY: an open stream.
+        unsafe { libc::fileno(stream) }
+    };
+    errno::set(before);
+    // The first question about a number looks at an inherited descriptor.
+    let is_queue = table::knows(number);
+    (!is_queue && knobs::of(number).is_some()).then_some(number)
+}

@@ -1,0 +1,178 @@
+/* The limits of queues in /proc/sys: read, written, and obeyed. On the kernel's queues in an IPC namespace of their own. */
+#include "check.h"
+#include <sched.h>
+#include <sys/msg.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+
+static const char *const limits[] = {"fs/mqueue/msg_default", "fs/mqueue/msg_max", "fs/mqueue/msgsize_default",
+                                     "fs/mqueue/msgsize_max", "fs/mqueue/queues_max", "kernel/msgmax",
+                                     "kernel/msgmnb", "kernel/msgmni"};
+enum { MSG_DEFAULT, MSG_MAX, MSGSIZE_DEFAULT, MSGSIZE_MAX, QUEUES_MAX, MSGMAX, MSGMNB, MSGMNI, ALL };
+
+static const char *path_of(int limit) {
+    static char path[64];
+    snprintf(path, sizeof path, "/proc/sys/%s", limits[limit]);
+    return path;
+}
+
+/* A namespace in which nothing of the machine is changed. Without the right to it there is nothing to compare with. */
+static void enter(void) {
+    if (unshare(CLONE_NEWIPC) != 0 && !getenv("UMSG_DIR")) exit(0);
+}
+
+static long value_of(int limit) {
+    char text[32] = {0};
+    int file = open(path_of(limit), O_RDONLY);
+    EXPECT(file >= 0 && read(file, text, sizeof text - 1) > 0 && close(file) == 0);
+    EXPECT(text[strlen(text) - 1] == '\n');
+    return atol(text);
+}
+
+static long write_to(int limit, const char *text) {
+    int file = open(path_of(limit), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    EXPECT(file >= 0);
+    long written = write(file, text, strlen(text));
+    int error = errno;
+    EXPECT(close(file) == 0);
+    errno = error;
+    return written;
+}
+
+CASE(a_written_limit_is_read_from_then_on) {
+    enter();
+    for (int limit = 0; limit < ALL; limit++) {
+        long before = value_of(limit);
+        char text[32];
+        EXPECT(write_to(limit, "129\n") == 4 && value_of(limit) == 129);
+        EXPECT(write_to(limit, " 0x80") == 5 && value_of(limit) == 128);
+        EXPECT(write_to(limit, "0203\t\n") == 6 && value_of(limit) == 131);
+        EXPECT(write_to(limit, "130 7") == 4 && value_of(limit) == 130);
+        const char *junk[] = {"x", "130x", "\n", " ", "+5", "2147483648", "99999999999999999999"};
+        for (unsigned i = 0; i < sizeof junk / sizeof *junk; i++) EXPECT_ERRNO(write_to(limit, junk[i]), EINVAL);
+        EXPECT(write_to(limit, "") == 0 && value_of(limit) == 130);
+        snprintf(text, sizeof text, "%ld\n", before);
+        EXPECT(write_to(limit, text) == (long)strlen(text) && value_of(limit) == before);
+    }
+    for (int limit = MSG_DEFAULT; limit <= MSGSIZE_MAX; limit++) EXPECT_ERRNO(write_to(limit, "0\n"), EINVAL);
+    for (int limit = MSGSIZE_DEFAULT; limit <= MSGSIZE_MAX; limit++) EXPECT_ERRNO(write_to(limit, "127\n"), EINVAL);
+    for (int limit = QUEUES_MAX; limit <= MSGMNI; limit++) EXPECT(write_to(limit, "0\n") == 2 && value_of(limit) == 0);
+    EXPECT_ERRNO(write_to(MSGMNI, "32769\n"), EINVAL);
+}
+
+CASE(a_descriptor_counts_what_is_written_at_its_beginning) {
+    enter();
+    int file = open(path_of(MSGMAX), O_RDWR | O_CLOEXEC), copy = dup(file);
+    EXPECT(file >= 0 && copy >= 0 && fcntl(file, F_GETFD) == FD_CLOEXEC && (fcntl(file, F_GETFL) & O_ACCMODE) == O_RDWR);
+    EXPECT(write(copy, "100\n", 4) == 4 && value_of(MSGMAX) == 100);
+    EXPECT(write(file, "200\n", 4) == 4 && value_of(MSGMAX) == 100 && lseek(copy, 0, SEEK_CUR) == 8);
+    EXPECT(pwrite(file, "300\n", 4, 0) == 4 && value_of(MSGMAX) == 300);
+    char text[16] = {0};
+    EXPECT(pread(file, text, 15, 0) == 4 && !strcmp(text, "300\n"));
+    EXPECT(lseek(file, 0, SEEK_SET) == 0);
+    struct iovec parts[] = {{"4", 1}, {"50\n", 3}};
+    EXPECT(writev(file, parts, 2) == 4 && value_of(MSGMAX) == 450);
+    EXPECT_ERRNO(pwrite(file, "y", 1, 0), EINVAL);
+    EXPECT_ERRNO(pwrite(file, nowhere, 5, 0), EFAULT);
+    EXPECT(close(file) == 0 && close(copy) == 0);
+    file = open(path_of(MSGMAX), O_RDONLY);
+    EXPECT_ERRNO(write(file, "1", 1), EBADF);
+    file = open(path_of(MSGMAX), O_WRONLY);
+    EXPECT_ERRNO(read(file, text, 1), EBADF);
+    EXPECT(syscall(SYS_write, file, "460", 3L) == 3 && value_of(MSGMAX) == 460);
+}
+
+CASE(queues_obey_written_limits) {
+    enter();
+    EXPECT(write_to(MSGMAX, "100\n") == 4 && write_to(MSGMNB, "300\n") == 4);
+    int id = msgget(IPC_PRIVATE, 0600);
+    struct {
+        long type;
+        char text[200];
+    } message = {.type = 1};
+    struct msqid_ds state;
+    EXPECT(id >= 0 && msgctl(id, IPC_STAT, &state) == 0 && state.msg_qbytes == 300);
+    EXPECT(msgsnd(id, &message, 100, IPC_NOWAIT) == 0);
+    EXPECT_ERRNO(msgsnd(id, &message, 101, IPC_NOWAIT), EINVAL);
+    EXPECT(write_to(MSGMNI, "1\n") == 2);
+    EXPECT_ERRNO(msgget(IPC_PRIVATE, 0600), ENOSPC);
+    struct msginfo info;
+    EXPECT(msgctl(0, IPC_INFO, (struct msqid_ds *)&info) >= 0 && info.msgmax == 100 && info.msgmnb == 300 && info.msgmni == 1);
+    EXPECT(msgctl(id, IPC_RMID, NULL) == 0);
+    EXPECT(write_to(MSG_DEFAULT, "3\n") == 2 && write_to(MSGSIZE_DEFAULT, "256\n") == 4);
+    mqd_t queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
+    struct mq_attr seen;
+    EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 3 && seen.mq_msgsize == 256);
+    EXPECT(mq_unlink(name()) == 0);
+    /* A default above the maximum counts for nothing. */
+    EXPECT(write_to(MSG_MAX, "2\n") == 2 && write_to(MSGSIZE_MAX, "128\n") == 4);
+    queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
+    EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 2 && seen.mq_msgsize == 128);
+}
+
+static int put(const char *mode, const char *text) {
+    FILE *stream = fopen(path_of(MSGMAX), mode);
+    EXPECT(stream);
+    EXPECT(fputs(text, stream) >= 0);
+    return fclose(stream);
+}
+
+CASE(streams_write_limits) {
+    enter();
+    EXPECT(put("w", "111\n") == 0 && value_of(MSGMAX) == 111);
+    EXPECT(put("ae", "112") == 0 && value_of(MSGMAX) == 112);
+    EXPECT_ERRNO(put("w", "junk\n"), EINVAL);
+    FILE *stream = fopen(path_of(MSGMAX), "w");
+    EXPECT(stream && fprintf(stream, "%d\n", 113) == 4 && fflush(stream) == 0 && value_of(MSGMAX) == 113);
+    /* Behind the beginning, where it counts for nothing. */
+    EXPECT(fprintf(stream, "114\n") == 4 && fclose(stream) == 0 && value_of(MSGMAX) == 113);
+    stream = fopen(path_of(MSGMAX), "w");
+    EXPECT(stream && fputs("junk", stream) >= 0);
+    EXPECT_ERRNO(fflush(stream), EINVAL);
+    EXPECT(ferror(stream));
+    fclose(stream);
+}
+
+static int shell(const char *line) {
+    int status = system(line);
+    EXPECT(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+CASE(shells_and_other_programs_write_limits) {
+    enter();
+    EXPECT(shell("echo 201 > /proc/sys/kernel/msgmax") == 0 && value_of(MSGMAX) == 201);
+    EXPECT(shell("/bin/echo 202 > /proc/sys/kernel/msgmax") == 0 && value_of(MSGMAX) == 202);
+    EXPECT(shell("echo 203 | tee /proc/sys/kernel/msgmax > /dev/null") == 0 && value_of(MSGMAX) == 203);
+    EXPECT(shell("test $(cat /proc/sys/kernel/msgmax) = 203") == 0);
+    EXPECT(shell("echo junk 2>/dev/null > /proc/sys/kernel/msgmax") != 0 && value_of(MSGMAX) == 203);
+    EXPECT(shell("/bin/echo junk 2>/dev/null > /proc/sys/kernel/msgmax") != 0 && value_of(MSGMAX) == 203);
+    if (access("/bin/bash", X_OK) == 0) {
+        EXPECT(shell("bash -c 'echo 204 > /proc/sys/kernel/msgmax'") == 0 && value_of(MSGMAX) == 204);
+        EXPECT(shell("bash -c 'echo junk 2>/dev/null > /proc/sys/kernel/msgmax'") != 0 && value_of(MSGMAX) == 204);
+    }
+    if (access("/sbin/sysctl", X_OK) == 0) {
+        EXPECT(shell("/sbin/sysctl -q -w kernel.msgmax=205 fs.mqueue.msg_default=7") == 0);
+        EXPECT(value_of(MSGMAX) == 205 && value_of(MSG_DEFAULT) == 7);
+        EXPECT(shell("test $(/sbin/sysctl -n kernel.msgmax) = 205") == 0);
+    }
+}
+
+CASE(another_user_reads_limits_and_does_not_write_them) {
+    if (geteuid() != 0) return;
+    if (getenv("UMSG_DIR")) EXPECT(chmod(getenv("UMSG_DIR"), 01777) == 0);
+    enter();
+    int file = open(path_of(MSGMAX), O_WRONLY);
+    EXPECT(file >= 0 && write_to(MSGMAX, "300\n") == 4);
+    EXPECT(setegid(65534) == 0 && seteuid(65534) == 0);
+    EXPECT(value_of(MSGMAX) == 300);
+    for (int limit = 0; limit < ALL; limit++) {
+        EXPECT_ERRNO(open(path_of(limit), O_WRONLY | O_CREAT | O_TRUNC, 0600), EACCES);
+        EXPECT_ERRNO(openat(AT_FDCWD, path_of(limit), O_RDWR), EACCES);
+        const char *modes[] = {"w", "a", "r+"};
+        for (int mode = 0; mode < 3; mode++) {
+            errno = 0;
+            EXPECT(!fopen(path_of(limit), modes[mode]) && errno == EACCES);
+        }
+    }
+}
