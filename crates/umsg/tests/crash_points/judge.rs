@@ -32,16 +32,19 @@ impl Stage<'_> {
     pub(super) fn judge(&self, death: &Death, what: &str) {
         // Mends the senders' side, if that was left behind.
         let _ = self.worker(OBSERVER).send(How::Try, 0, 4);
+        // A message that was offered to a waiting lease counts as leased until a call takes the offer back.
+        let is_offered = self.blocked().1 != 0;
+        if is_offered {
+            self.take_offers_back(what);
+        }
         // A query gets an answer without the messages of dead holders, unless the same query was made within the last tick.
         let returned = wait_until(STALL, || {
             let attributes = self.queue.attributes();
             attributes.leased + attributes.reserved == 0
         });
         assert!(returned, "{what}: held by the dead for good");
-        if self.blocked().1 == 0 {
+        if !is_offered {
             self.judge_the_rest(death.prefilled, what);
-        } else {
-            self.take_offers_back(what);
         }
         let missing = self.journal.missing(what);
         self.check_batch(death, what);
