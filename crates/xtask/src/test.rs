@@ -56,9 +56,11 @@ const FULL: [(&str, u64); 14] = [
     (TIMES, 60),
 ];
 
-/// The tests that the default leaves to `--full`: a stranger's attacks, which take minutes (shorter ones of the same file remain), and runs of
-/// the benchmarks (their reports and options remain).
-const LONG: [&str; 5] = [
+/// Parts of the names of tests that the default leaves to `--full`: a stranger's attacks, each value at each boundary, and each refused call,
+/// which take minutes (shorter tests of the same files remain), and runs of the benchmarks (their reports and options remain).
+const LONG: [&str; 7] = [
+    "no_value_at_a_boundary",
+    "a_refused_call_is_done_without_or_named",
     "what_a_stranger_does_to_an_object_harms_no_other_user",
     "what_a_stranger_puts_at_a_free_name_harms_no_other_user",
     "each_row_has_a_figure_of_the_kernel_and_of_the_drop_in",
