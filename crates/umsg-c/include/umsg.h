@@ -3621,7 +3621,8 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
  * instead, its call may fail with EDEADLK.
  *
  * Signals that an instruction raises itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are
- * never deferred. Handlers that don't use queues need not call this function.
+ * never deferred. A handler that doesn't use queues need not call this function. A blocking call may then miss a handler that runs while
+ * the call is about to sleep, and sleep on; after a handler that calls this function, the call ends with EINTR in any case.
  *
  * Return value:
  * 1 if the handler has to return at once, 0 if it may use queues.

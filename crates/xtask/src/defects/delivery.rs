@@ -69,8 +69,8 @@ pub const DEFECTS: &[Defect] = &[
             "a_message_that_is_returned_for_later_does_not_block_younger_ones",
         ),
         file: "umsg-shm/src/leases/end.rs",
-        old: "                    holders.pass();\n                    is_over\n",
-        new: "                    holders.pass();\n                    true\n",
+        old: "                    holders.pass();\n                    if is_over {\n",
+        new: "                    holders.pass();\n                    if true {\n",
         finding: &["came too early"],
     },
     Defect {
