@@ -38,7 +38,8 @@ fn scribble(place: &Place) {
 #[test]
 fn a_thread_that_signals_interrupt_all_the_time_gets_a_free_lock() {
     let (place, queue) = Place::new().with_sysv_queue(KEY);
-    let signal = libc::SIGUSR2;
+    // The other tests of this program use SIGALRM, SIGUSR1 and SIGUSR2.
+    let signal = libc::SIGURG;
     interrupt_by(signal);
     scribble(&place);
     let is_done = AtomicBool::new(false);
