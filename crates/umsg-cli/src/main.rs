@@ -58,6 +58,7 @@ mod rights;
 mod streams;
 mod users;
 mod values;
+mod waiting;
 
 use std::process::ExitCode;
 

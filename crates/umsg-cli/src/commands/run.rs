@@ -11,6 +11,7 @@ use crate::cli::{Cli, OwnIdentity};
 use crate::failure::{Code, Failure, Result};
 use crate::output::text;
 use crate::program::{self, Fault, Kind};
+use crate::waiting::Wait;
 use crate::{inherited, place, preload};
 
 /// The variable that tells the drop-in how to wait.
@@ -67,27 +68,6 @@ pub struct Run {
     /// The program and its arguments; the command looks up a name without a slash in PATH
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
-}
-
-/// The ways to wait, named as in UMSG_WAIT.
-#[derive(ValueEnum, Clone, Copy, Debug)]
-enum Wait {
-    /// Spin briefly, then sleep; sleep at once if recent spins ended without a message or room
-    Adaptive,
-    /// Sleep at once: the least CPU time
-    Blocking,
-    /// Spin: the least delay, at the cost of a whole CPU; a signal handler does not end such a wait
-    Spinning,
-}
-
-impl Wait {
-    fn name(self) -> &'static str {
-        match self {
-            Wait::Adaptive => "adaptive",
-            Wait::Blocking => "blocking",
-            Wait::Spinning => "spinning",
-        }
-    }
 }
 
 impl Run {

@@ -497,7 +497,7 @@ unsafe fn on_descriptor(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
             libc::SYS_dup2 => dup::dup2(fd, int(b)).into(),
             libc::SYS_dup3 => dup::dup3(fd, int(b), int(c)).into(),
             libc::SYS_write if knobs::of(fd).is_some() => write::write(fd, address(b), c) as c_long,
-            // What follows has no effect on a descriptor of the library, which makes some of these calls itself.
+            // The calls below have no effect on a descriptor of the library, which makes some of them itself.
             _ if !is_known => NOT_OURS,
             libc::SYS_fcntl => fcntl::fcntl(fd, int(b), c).into(),
             libc::SYS_ioctl => fcntl::ioctl(fd, b as _, c).into(),

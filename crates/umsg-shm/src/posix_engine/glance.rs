@@ -1,4 +1,4 @@
-//! What a process sees of a queue without a lock: the numbers of messages that ever passed through it, and the age of the oldest one.
+//! The state of a queue that a process reads without a lock: the numbers of messages that ever passed through it, and the age of the oldest one.
 //!
 //! A process that watches queues must not delay the processes that use them. So nothing here takes a lock, repairs, or writes a word.
 

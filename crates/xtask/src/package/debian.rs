@@ -19,7 +19,7 @@ use crate::workspace::Workspace;
 /// The name and address in the packages, unless DEBFULLNAME and DEBEMAIL are set.
 const MAINTAINER: (&str, &str) = ("The umsg authors", "umsg@localhost");
 
-/// What the packages contain. One command builds all of them, so that the crates share what they depend on.
+/// The crates in the packages. One command builds all of them, so that their common dependencies are built once.
 pub const CRATES: [&str; 3] = ["umsg-cli", "umsg-preload", "umsg-c"];
 
 /// The compression of a release. One thread: the bytes must not depend on the number of processors.

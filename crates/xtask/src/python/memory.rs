@@ -17,12 +17,12 @@ const TESTS: [&str; 4] = [
     "tests/test_sysv.py",
 ];
 
-/// What valgrind must not report of Python, in Debian's package python3-dev or libpython3-dev.
+/// Python's own list of reports that valgrind suppresses, in Debian's package python3-dev or libpython3-dev.
 const SUPPRESSIONS: &str = "/usr/lib/valgrind/python3.supp";
 
 const MODULE: &str = "/_umsg.";
 
-/// The function that runs the initialisation of a module. What it allocates for a class is used until the process ends.
+/// The function that runs the initialisation of a module. The process uses its memory for a class until it ends.
 const IMPORT: &str = "PyModule_ExecDef";
 
 /// Runs the tests. Fails if valgrind reports something with the module on the stack.

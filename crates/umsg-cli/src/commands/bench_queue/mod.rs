@@ -18,14 +18,15 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use umsg::Namespace;
-use umsg::posix::{OpenOptions, Queue, Waiting};
+use umsg::posix::{OpenOptions, Queue};
 
 use crate::cli::Cli;
 use crate::ending::{Ending, wait_for};
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::output::{self, Format, json};
+use crate::waiting::Wait;
 use crate::{inherited, place, values};
 use report::Report;
 use role::{Received, Role, Sent};
@@ -86,36 +87,6 @@ pub struct BenchQueue {
     role: Option<Role>,
     #[arg(long, hide = true)]
     queue: Option<String>,
-}
-
-#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-enum Wait {
-    /// Spin briefly, then sleep
-    Adaptive,
-    /// Sleep at once
-    Blocking,
-    /// Spin
-    Spinning,
-}
-
-impl Wait {
-    fn name(self) -> &'static str {
-        match self {
-            Wait::Adaptive => "adaptive",
-            Wait::Blocking => "blocking",
-            Wait::Spinning => "spinning",
-        }
-    }
-}
-
-impl From<Wait> for Waiting {
-    fn from(wait: Wait) -> Waiting {
-        match wait {
-            Wait::Adaptive => Waiting::Adaptive,
-            Wait::Blocking => Waiting::Blocking,
-            Wait::Spinning => Waiting::Spinning,
-        }
-    }
 }
 
 /// Parses the size of a message, which has two times in it.

@@ -94,7 +94,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// What is known of a message beside its bytes.
+/// The properties of a message beside its bytes.
 fn head(message: &Seen) -> String {
     let rank = match message.rank {
         Rank::Priority(priority) => format!("priority {priority}"),
