@@ -31,6 +31,7 @@ pub struct Attributes {
     /// Number of reserved messages: written in place and not committed. They count for the capacity.
     pub reserved: usize,
     /// Number of leased messages: received in place and not acknowledged. They count for the capacity.
+    /// A message that is offered to a waiting lease is one of them, also if the waiter is dead, until a send or a receive takes the offer back.
     pub leased: usize,
     /// Number of delayed messages: sent or returned for a later delivery, and not due. They count for the capacity.
     pub delayed: usize,
