@@ -37,8 +37,8 @@ const HEADERS: [Scribble; 8] = [
     // The header of the second queue.
     (
         |site| {
-            let other = std::fs::read(site.path().join("msg/1")).unwrap();
-            site.scribble("msg/0", 0, &other[..64]);
+            let other = site.header("msg/1");
+            site.scribble("msg/0", 0, &other);
         },
         true,
     ),

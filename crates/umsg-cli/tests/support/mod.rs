@@ -4,6 +4,7 @@
 pub mod compiler;
 pub mod patients;
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::{FileExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use umsg_testkit::users::is_root;
 
 use compiler::Workshop;
+use rustix::fs::{SeekFrom, seek};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -138,6 +140,35 @@ impl Site {
             .write(true)
             .open(self.path().join(file));
         file.unwrap().write_all_at(bytes, offset).unwrap();
+    }
+
+    /// The first bytes of a file of the namespace.
+    pub fn header(&self, file: &str) -> [u8; 64] {
+        let file = std::fs::File::open(self.path().join(file)).unwrap();
+        let mut header = [0; 64];
+        file.read_exact_at(&mut header, 0).unwrap();
+        header
+    }
+
+    /// The pages of a file of the namespace that are not all zeroes, by their offsets. The file of a System V queue has gigabytes of holes.
+    pub fn pages(&self, file: &str) -> BTreeMap<u64, Vec<u8>> {
+        const PAGE: u64 = 4096;
+        let file = std::fs::File::open(self.path().join(file)).unwrap();
+        let mut pages = BTreeMap::new();
+        let mut at = 0;
+        // ENXIO: only a hole is left.
+        while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
+            let end = seek(&file, SeekFrom::Hole(data)).unwrap();
+            for offset in (data / PAGE * PAGE..end).step_by(PAGE as usize) {
+                let mut page = vec![0; PAGE.min(end - offset) as usize];
+                file.read_exact_at(&mut page, offset).unwrap();
+                if page.iter().any(|byte| *byte != 0) {
+                    pages.insert(offset, page);
+                }
+            }
+            at = end;
+        }
+        pages
     }
 
     /// Waits until `umsg stat NAME` shows this number in this field.
