@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use support::compiler::Workshop;
 use support::{NOBODY, Site, end, finish, give_to, set_mode, start};
-use umsg_testkit::artefacts::build_drop_in;
+use umsg_testkit::artefacts::drop_in;
 use umsg_testkit::needs_root;
 
 /// A POSIX queue of the kernel, which is removed with the test. None where the kernel refuses it.
@@ -163,7 +163,7 @@ fn a_program_on_the_drop_in_learns_of_a_queue_of_the_kernel_on_request() {
     let run = || {
         let mut command = site.command(&arguments);
         command
-            .env("UMSG_PRELOAD", build_drop_in())
+            .env("UMSG_PRELOAD", drop_in())
             .env("UMSG_DEBUG", "1");
         finish(&mut command, b"")
     };

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use support::compiler::Workshop;
 use support::{NOBODY, Outcome, Site, finish, give_to, set_mode};
-use umsg_testkit::artefacts::build_drop_in as drop_in;
+use umsg_testkit::artefacts::drop_in;
 
 /// glibc's dynamic linker.
 const GLIBC_LINKER: &str = match cfg!(target_arch = "x86_64") {

@@ -18,7 +18,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
-use umsg_testkit::artefacts::build_drop_in;
+use umsg_testkit::artefacts::drop_in;
 
 use crate::profiles::DOCKER;
 use crate::seccomp::{allow_only, refuse};
@@ -50,7 +50,7 @@ impl Image {
             environment: vec![],
         };
         image.add(Path::new(env!("CARGO_BIN_EXE_umsg")), "bin");
-        image.add(&build_drop_in(), "lib");
+        image.add(drop_in(), "lib");
         image
     }
 
