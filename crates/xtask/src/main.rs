@@ -2,6 +2,7 @@
 
 mod aarch64;
 mod bench;
+mod built;
 mod c;
 mod defects;
 mod demo;
@@ -25,6 +26,7 @@ mod release;
 mod shell;
 mod soak;
 mod steps;
+mod suite;
 mod test;
 mod toolchain;
 mod tsan;
@@ -199,6 +201,9 @@ enum Task {
         /// A library with checks and without optimisation
         #[arg(long)]
         debug: bool,
+        /// Take the library that a build of the whole workspace has made, and build nothing
+        #[arg(long)]
+        built: bool,
     },
 }
 
@@ -250,6 +255,11 @@ fn run(task: &Task) -> Result<()> {
         Task::Release { options } => release::run(&workspace, *options),
         Task::CHeader { check } => c::header(&workspace, *check),
         Task::CMan { directory } => c::manual(&workspace, directory.as_deref()),
-        Task::CInstall { prefix, debug } => c::install(&workspace, prefix, !debug),
+        Task::CInstall {
+            prefix,
+            debug,
+            built: false,
+        } => c::install(&workspace, prefix, !debug),
+        Task::CInstall { prefix, debug, .. } => c::install_built(&workspace, prefix, !debug),
     }
 }

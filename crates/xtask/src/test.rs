@@ -8,7 +8,8 @@ use crate::interrupt;
 use crate::miri;
 use crate::programs;
 use crate::soak;
-use crate::steps::Steps;
+use crate::steps::{Again, Job, Steps};
+use crate::suite::{self, Suite};
 use crate::workspace::Workspace;
 
 /// The default number of random operations that are compared with the kernel.
@@ -27,59 +28,43 @@ pub enum Extent {
 }
 
 /// The steps of the default, with the seconds that each takes on two cores, from an empty target directory.
-const DEFAULT: [(&str, u64); 9] = [
-    (BUILD, 40),
-    (BUILD_LIBRARY, 25),
+const DEFAULT: [(&str, u64); 3] = [(BUILD, 130), (INSTALL, 2), (TESTS, 170)];
+/// The steps of the whole. The models run beside others.
+const FULL: [(&str, u64); 9] = [
+    (BUILD_RELEASE, 120),
+    (BUILD, 100),
     (INSTALL, 2),
-    (BUILD_OTHERS, 25),
-    (LIBRARY, 230),
-    (OTHERS, 0),
-    (COMPARISON, 3),
-    (COMPARISON_SYSV, 3),
-    (COMPARISON_LIVES, 7),
-];
-/// The steps of the whole. The models and the tests of the other crates run beside others.
-const FULL: [(&str, u64); 14] = [
-    (BUILD, 120),
-    (BUILD_LIBRARY, 60),
-    (INSTALL, 5),
-    (BUILD_OTHERS, 90),
-    (LIBRARY, 480),
-    (OTHERS, 10),
-    (COMPARISON, 15),
-    (COMPARISON_SYSV, 20),
-    (COMPARISON_LIVES, 40),
-    (soak::BUILD, 60),
+    (TESTS, 330),
+    (soak::BUILD, 45),
     ("soak, posix", 40),
     (MODELS, 0),
     (MIRI, 10),
     (TIMES, 60),
 ];
 
-/// Parts of the names of tests that the default leaves to `--full`: a stranger's attacks, each value at each boundary, and each refused call,
-/// which take minutes (shorter tests of the same files remain), and runs of the benchmarks (their reports and options remain).
-const LONG: [&str; 7] = [
+/// Parts of the names of tests that the default leaves to `--full`: a stranger's attacks, each value at each boundary, each refused call, and
+/// C programs under valgrind, which take minutes. Shorter tests of the same files remain.
+const LONG: [&str; 5] = [
     "no_value_at_a_boundary",
     "a_refused_call_is_done_without_or_named",
     "what_a_stranger_does_to_an_object_harms_no_other_user",
     "what_a_stranger_puts_at_a_free_name_harms_no_other_user",
-    "each_row_has_a_figure_of_the_kernel_and_of_the_drop_in",
-    "each_row_has_the_longest_call_of_both_sides_or_the_system_refuses_the_scheduler",
-    "peers_are_measured_or_missed_and_those_that_are_killed_are_counted",
+    "with_valgrind",
 ];
+
+/// The crate that the default leaves to `--full`: the other queues that it measures are a quarter of all dependencies.
+const BENCHMARKS: &str = "umsg-bench";
 
 /// The sizes of random tests in the default; without these variables the tests take the sizes of `--full`.
 const SMALL: [(&str, &str); 2] = [("UMSG_COMPARE_OPS", "4000"), ("UMSG_HOSTILE_SECONDS", "3")];
 
-/// The tests of a program that the default runs at the same time: most of them mostly wait.
-const TEST_THREADS: &str = "3";
+/// The programs that run at the same time. With two cores, two compute while the others wait.
+const PLACES: usize = 4;
 
+const BUILD_RELEASE: &str = "release build";
 const BUILD: &str = "build";
-const BUILD_LIBRARY: &str = "building the library's tests";
-const LIBRARY: &str = "library, with crash points";
 const INSTALL: &str = "installing the C library";
-const BUILD_OTHERS: &str = "building all other tests";
-const OTHERS: &str = "all other crates";
+const TESTS: &str = "tests, with crash points";
 const COMPARISON: &str = "comparison with the kernel";
 const COMPARISON_SYSV: &str = "comparison, System V";
 const COMPARISON_LIVES: &str = "comparison, processes that live";
@@ -99,22 +84,30 @@ pub fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     steps.finish()
 }
 
-/// The tests in the profile of development, so that each crate is compiled once less.
+/// The tests in the profile of development, so that each crate is compiled once.
 fn default(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let profile = Profile::Development;
     steps.plan(workspace.target.join("xtask-times.json"), &DEFAULT);
-    steps.need(BUILD, &mut workspace.build())?;
-    steps.need(BUILD_LIBRARY, &mut build(library(workspace)))?;
+    let mut suite = suite(workspace, profile);
+    suite.leave_out(BENCHMARKS);
+    for test in LONG {
+        suite.skip(test);
+    }
+    for (variable, value) in SMALL {
+        suite.env(variable, value);
+    }
+    steps.need(BUILD, &mut suite.build())?;
     steps.need(INSTALL, &mut c_library(workspace, profile))?;
-    steps.need(BUILD_OTHERS, &mut build(others(workspace, profile)))?;
-    let others = steps.begin(OTHERS, &mut short(others(workspace, profile)))?;
-    steps.run(LIBRARY, &mut short(library(workspace)))?;
-    steps.end(others)?;
+    run_suite(
+        &suite,
+        comparisons(workspace, profile, OPERATIONS / 10),
+        steps,
+    )?;
     note_missing_programs(steps);
-    compare_all(workspace, profile, OPERATIONS / 10, steps)?;
     for what in LONG {
         steps.skip(what, "cargo xtask test --full");
     }
+    steps.skip("tests of the benchmarks", "cargo xtask test --full");
     steps.skip(
         "loom models, Miri, soak, repair time, waiter table",
         "cargo xtask test --full",
@@ -122,30 +115,18 @@ fn default(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     Ok(())
 }
 
-/// Leaves out the longest tests, and makes the random ones smaller.
-fn short(mut tests: Command) -> Command {
-    tests.arg("--");
-    for test in LONG {
-        tests.arg(format!("--skip={test}"));
-    }
-    tests.envs(SMALL).env("RUST_TEST_THREADS", TEST_THREADS);
-    tests
-}
-
 fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let profile = Profile::Release;
     steps.plan(workspace.target.join("xtask-times-full.json"), &FULL);
-    steps.need(BUILD, &mut workspace.build_release())?;
-    steps.need(BUILD_LIBRARY, &mut build(library(workspace)))?;
+    let suite = suite(workspace, profile);
+    steps.need(BUILD_RELEASE, &mut workspace.build_release())?;
+    steps.need(BUILD, &mut suite.build())?;
     // The models need the processor and have a low priority. The tests mostly wait.
     let models = steps.begin(MODELS, &mut models(workspace))?;
     steps.need(INSTALL, &mut c_library(workspace, profile))?;
-    steps.need(BUILD_OTHERS, &mut build(others(workspace, profile)))?;
-    let others = steps.begin(OTHERS, &mut others(workspace, profile))?;
-    steps.run(LIBRARY, &mut library(workspace))?;
-    steps.end(others)?;
+    run_suite(&suite, comparisons(workspace, profile, OPERATIONS), steps)?;
     note_missing_programs(steps);
-    compare_all(workspace, profile, OPERATIONS, steps)?;
+    note_missing_browser(steps);
     soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), steps)?;
     steps.end(models)?;
     miri::short(workspace, steps)?;
@@ -153,10 +134,20 @@ fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.run(TIMES, &mut repair_time(workspace))
 }
 
-/// The command without running the tests.
-fn build(mut tests: Command) -> Command {
-    tests.arg("--no-run");
-    tests
+/// The tests of all crates, on the drop-in and the C library as they are installed.
+fn suite(workspace: &Workspace, profile: Profile) -> Suite<'_> {
+    let mut suite = Suite::new(workspace);
+    // The soak that counts comes later and in a release build.
+    suite.env("UMSG_SOAK_SECONDS", "2");
+    suite.env("UMSG_PRELOAD_LIBRARY", profile.file(workspace, DROP_IN));
+    suite.env("UMSG_C_PREFIX", c_prefix(workspace));
+    suite
+}
+
+/// Runs the tests, and beside them the comparisons, which begin early because they take long.
+fn run_suite(suite: &Suite, mut jobs: Vec<Job>, steps: &mut Steps) -> Result<()> {
+    jobs.extend(suite.jobs()?);
+    steps.run_jobs(TESTS, jobs, PLACES, &suite.again())
 }
 
 /// The profile of cargo in which the drop-in, the C library and the comparing program are built.
@@ -184,14 +175,18 @@ fn note_missing_programs(steps: &mut Steps) {
     if programs::curl().is_none() {
         steps.skip("curl", "not installed; apt-get install curl");
     }
-    if programs::chromium().is_none() {
-        let remedy = "not installed; apt-get install chromium, or UMSG_TEST_CHROMIUM names one";
-        steps.skip("a browser's look at the page of benchmarks", remedy);
-    }
     if programs::python_with_posix_ipc().is_none() {
         let remedy =
             "not installed; pip install posix_ipc, and UMSG_TEST_PYTHON names a Python that has it";
         steps.skip("posix_ipc", remedy);
+    }
+}
+
+/// The same, for the tests of the benchmarks.
+fn note_missing_browser(steps: &mut Steps) {
+    if programs::chromium().is_none() {
+        let remedy = "not installed; apt-get install chromium, or UMSG_TEST_CHROMIUM names one";
+        steps.skip("a browser's look at the page of benchmarks", remedy);
     }
 }
 
@@ -210,17 +205,24 @@ pub fn compare(workspace: &Workspace, operations: u64, is_of_lives: bool) -> Res
 }
 
 /// The comparisons of calls and of processes that live.
-fn compare_all(
-    workspace: &Workspace,
-    profile: Profile,
-    operations: u64,
-    steps: &mut Steps,
-) -> Result<()> {
-    compare_both(workspace, profile, operations, steps)?;
+fn comparisons(workspace: &Workspace, profile: Profile, operations: u64) -> Vec<Job> {
+    let posix = comparison(workspace, profile, operations);
+    let mut sysv = comparison(workspace, profile, operations);
+    sysv.arg("--sysv");
     let mut lives = lives(workspace, profile, operations);
     // The histories are the same each time; `cargo xtask compare --lives` tries new ones.
     lives.args(["--seed", "101"]);
-    steps.run(COMPARISON_LIVES, &mut lives)
+    let job = |name: &str, group, command| Job {
+        name: name.to_owned(),
+        command,
+        again: Again::Whole,
+        group: Some(group),
+    };
+    vec![
+        job(COMPARISON_LIVES, suite::KERNEL, lives),
+        job(COMPARISON, suite::KERNEL, posix),
+        job(COMPARISON_SYSV, suite::KERNEL_SYSV, sysv),
+    ]
 }
 
 /// The comparison of processes that fork, run other programs and end.
@@ -243,34 +245,14 @@ fn compare_both(
     steps.run(COMPARISON_SYSV, sysv.arg("--sysv"))
 }
 
-/// The library's unit, integration and documentation tests, with real SIGKILL at every named point; the soak that counts
-/// comes later and in a release build.
-fn library(workspace: &Workspace) -> Command {
-    let mut library = workspace.cargo(&["test", "--no-fail-fast", "-p", "umsg-shm", "-p", "umsg"]);
-    library.args(["--features", "umsg/crash-points,umsg/tokio"]);
-    library.env("UMSG_SOAK_SECONDS", "2");
-    library
-}
-
 /// Below a prefix in the target directory.
 fn c_library(workspace: &Workspace, profile: Profile) -> Command {
     let mut install = workspace.cargo(&["run", "--quiet", "-p", "xtask", "--", "c-install"]);
-    install.arg(c_prefix(workspace));
+    install.arg(c_prefix(workspace)).arg("--built");
     if profile == Profile::Development {
         install.arg("--debug");
     }
     install
-}
-
-/// The tests of everything else, conformance and real programs among them, on the drop-in and the C library as they are
-/// installed.
-fn others(workspace: &Workspace, profile: Profile) -> Command {
-    let mut others = workspace.cargo(&["test", "--no-fail-fast", "--workspace"]);
-    others
-        .args(["--exclude", "umsg-shm", "--exclude", "umsg"])
-        .env("UMSG_PRELOAD_LIBRARY", profile.file(workspace, DROP_IN))
-        .env("UMSG_C_PREFIX", c_prefix(workspace));
-    others
 }
 
 /// The comparisons always run these histories, so that a failure is due to the change that is tested. `cargo xtask compare` without

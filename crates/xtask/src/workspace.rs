@@ -53,11 +53,6 @@ impl Workspace {
         command
     }
 
-    /// Builds the workspace in the profile of development.
-    pub fn build(&self) -> Command {
-        self.cargo(&["build", "--workspace", "--exclude", "xtask"])
-    }
-
     /// Builds all that a user installs, and the tools that measure and compare.
     pub fn build_release(&self) -> Command {
         self.cargo(&["build", "--release", "--workspace", "--exclude", "xtask"])

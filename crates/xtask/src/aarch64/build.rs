@@ -12,17 +12,16 @@ use umsg_testkit::run::PART;
 
 use super::programs::{CRATES, OF_C_LIBRARY, OF_DROP_IN, Program, Selection, UNIT, target_name};
 use super::{COMPILER, TARGET, directory};
+use crate::built;
 use crate::c;
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
-use crate::shell;
 use crate::steps::Steps;
+use crate::suite::FEATURES;
 use crate::workspace::Workspace;
 
 /// The profile of Cargo.toml.
 const PROFILE: &str = "aarch64";
-/// The features of umsg, all that it has.
-pub const FEATURES: [&str; 2] = ["umsg/crash-points", "umsg/tokio"];
 const DROP_IN: &str = "libumsg_preload.so";
 
 /// Everything that goes into the machine, with the paths that it has here.
@@ -67,18 +66,9 @@ impl Built {
 
     /// Adds the programs that cargo has built: the second run only names them.
     fn add_tests(&mut self, list: &mut Command, selection: &Selection) -> Result<()> {
-        list.args(["--quiet", "--message-format", "json"]);
-        let output = interrupt::output(list)?;
-        if !output.status.success() {
-            return Err(Failure::new(format!("{} failed", shell::line(list))));
-        }
-        let text = String::from_utf8_lossy(&output.stdout);
-        let messages = text
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
         let mut programs = Vec::new();
         let mut files = BTreeSet::new();
-        for message in messages {
+        for message in built::messages(list)? {
             let Some(artefact) = Artefact::of(&message) else {
                 continue;
             };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::build::FEATURES;
 use crate::failure::{Failure, Result};
+use crate::suite::FEATURES;
 use crate::workspace::Workspace;
 
 /// The crates with tests for the machine.

@@ -40,7 +40,16 @@ pub struct Layout<'a> {
 
 /// Builds the library and installs everything below `prefix`.
 pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()> {
-    let archive = build(workspace, release)?;
+    let mut build = workspace.cargo(&["build", "--quiet", "-p", "umsg-c"]);
+    if release {
+        build.arg("--release");
+    }
+    succeed(&mut build)?;
+    install_built(workspace, prefix, release)
+}
+
+/// Installs everything below `prefix`, with the library that is built.
+pub fn install_built(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()> {
     let layout = Layout {
         root: prefix,
         libraries: "lib",
@@ -48,6 +57,8 @@ pub fn install(workspace: &Workspace, prefix: &Path, release: bool) -> Result<()
         prefix: "${pcfiledir}/../..",
         compiler: compiler(),
     };
+    let profile = if release { "release" } else { "debug" };
+    let archive = workspace.target.join(profile).join("libumsg_c.a");
     lay_out(workspace, &archive, &layout)
 }
 
@@ -82,16 +93,6 @@ pub fn lay_out(workspace: &Workspace, archive: &Path, layout: &Layout) -> Result
         fs::write(new, description).context(new.display())
     })?;
     manual::write(root, &layout.root.join("share/man/man3"))
-}
-
-fn build(workspace: &Workspace, release: bool) -> Result<PathBuf> {
-    let mut build = workspace.cargo(&["build", "--quiet", "-p", "umsg-c"]);
-    if release {
-        build.arg("--release");
-    }
-    succeed(&mut build)?;
-    let profile = if release { "release" } else { "debug" };
-    Ok(workspace.target.join(profile).join("libumsg_c.a"))
 }
 
 /// Links the shared library, with its name and its versions of symbols, and makes the two names that lead to it.

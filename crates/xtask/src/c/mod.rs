@@ -13,7 +13,7 @@ use std::path::Path;
 use crate::failure::Result;
 use crate::workspace::Workspace;
 
-pub use install::{Layout, compiler, install, lay_out};
+pub use install::{Layout, compiler, install, install_built, lay_out};
 
 /// `cargo xtask c-header`.
 pub fn header(workspace: &Workspace, check: bool) -> Result<()> {

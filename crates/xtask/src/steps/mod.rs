@@ -1,6 +1,7 @@
 //! A list of commands, run one after another: how long each took, how many tests it ran, and which failed.
 
 mod again;
+mod jobs;
 mod output;
 mod plan;
 
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process_group};
 
+pub use self::jobs::{Again, Job};
 pub use self::output::{Output, Tests};
 use self::plan::Plan;
 use crate::failure::{Context as _, Failure, Result};
@@ -114,6 +116,58 @@ impl Steps {
     pub fn run(&mut self, what: &str, command: &mut Command) -> Result<()> {
         let done = self.perform(what, command)?;
         let took = done.took;
+        self.note(done, took);
+        Ok(())
+    }
+
+    /// Runs test programs, so many at a time, and prints the output of each when it has ended. `again` is a command of cargo which, with the
+    /// options of a program, repeats it.
+    pub fn run_jobs(
+        &mut self,
+        what: &str,
+        jobs: Vec<Job>,
+        places: usize,
+        again: &Command,
+    ) -> Result<()> {
+        let count = jobs.len();
+        self.announce(what, &format!("{count} programs, {places} at a time"));
+        let start = Instant::now();
+        let mut output = Output::default();
+        let mut number = 0;
+        let mut failed = None;
+        let mut whole = Vec::new();
+        jobs::run(jobs, places, |job| {
+            number += 1;
+            let took = seconds(job.took);
+            println!("\n{number} of {count}, {took}: {}", job.name);
+            let printed = String::from_utf8_lossy(&job.output);
+            print!("{printed}");
+            printed.lines().for_each(|line| output.add(line));
+            if job.status.success() {
+                return;
+            }
+            failed.get_or_insert(job.status);
+            match job.again {
+                Again::Options(options) => {
+                    let line = output::failure(&options);
+                    println!("{line}\n    {}", job.status);
+                    output.add(&line);
+                }
+                Again::Printed => {}
+                Again::Whole => whole.push(shell::line(&job.command)),
+            }
+        })?;
+        let again = again::Command::of(again);
+        let took = start.elapsed();
+        let is_of_tests = !output.failed.is_empty();
+        let mut done = done(what, took, output, failed.unwrap_or_default(), &again)?;
+        if let (Some(failed), false) = (&mut done.failed, whole.is_empty()) {
+            if !is_of_tests {
+                // The command for all tests.
+                failed.again.clear();
+            }
+            failed.again.extend(whole);
+        }
         self.note(done, took);
         Ok(())
     }

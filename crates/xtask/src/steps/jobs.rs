@@ -1,0 +1,210 @@
+//! Test programs that run beside each other: at each place one after another, the output of each whole.
+
+use std::collections::VecDeque;
+use std::io::Read as _;
+use std::process::{Command, ExitStatus};
+use std::sync::mpsc::{self, Sender};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::spawn;
+use crate::failure::{Context as _, Result};
+use crate::interrupt;
+
+/// A test program, or another command that runs tests.
+pub struct Job {
+    /// The name, such as `umsg/ring`.
+    pub name: String,
+    pub command: Command,
+    pub again: Again,
+    /// At most one job of a group runs at a time.
+    pub group: Option<&'static str>,
+}
+
+/// How a job is repeated.
+pub enum Again {
+    /// By `cargo test` with these options.
+    Options(String),
+    /// By `cargo test` with the options that the job prints: it is cargo.
+    Printed,
+    /// By its own command.
+    Whole,
+}
+
+/// A job that has ended.
+pub struct Ended {
+    pub name: String,
+    pub again: Again,
+    pub command: Command,
+    pub output: Vec<u8>,
+    pub status: ExitStatus,
+    pub took: Duration,
+}
+
+/// The jobs that have not begun.
+struct Queue {
+    state: Mutex<State>,
+    /// A job of a group has ended.
+    freed: Condvar,
+}
+
+struct State {
+    waiting: VecDeque<Job>,
+    /// The groups of the jobs that run.
+    busy: Vec<&'static str>,
+}
+
+impl Queue {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the first job whose group has none that runs, and waits for one if there is none. None if no job is left.
+    fn take(&self) -> Option<Job> {
+        let mut state = self.state();
+        while !state.waiting.is_empty() {
+            let State { waiting, busy } = &mut *state;
+            let is_free = |job: &Job| job.group.is_none_or(|group| !busy.contains(&group));
+            if let Some(job) = waiting
+                .iter()
+                .position(is_free)
+                .and_then(|place| waiting.remove(place))
+            {
+                busy.extend(job.group);
+                return Some(job);
+            }
+            state = self
+                .freed
+                .wait(state)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        None
+    }
+
+    fn free(&self, group: Option<&'static str>) {
+        self.state().busy.retain(|busy| Some(*busy) != group);
+        self.freed.notify_all();
+    }
+
+    /// Runs jobs until none is left or a signal came.
+    fn work(&self, ended: &Sender<Result<Ended>>) {
+        while let Some(job) = self.take() {
+            let group = job.group;
+            let result = interrupt::check().and_then(|()| job.run());
+            self.free(group);
+            // The receiver has gone if it met an error.
+            if result.is_err() | ended.send(result).is_err() {
+                self.state().waiting.clear();
+            }
+        }
+    }
+}
+
+impl Job {
+    fn run(mut self) -> Result<Ended> {
+        let start = Instant::now();
+        let (mut child, mut printed) = spawn(&mut self.command)?;
+        let mut output = Vec::new();
+        printed.read_to_end(&mut output).context(&self.name)?;
+        let status = child.wait().context(&self.name)?;
+        Ok(Ended {
+            name: self.name,
+            again: self.again,
+            command: self.command,
+            output,
+            status,
+            took: start.elapsed(),
+        })
+    }
+}
+
+/// Runs the jobs in their order, so many at a time, and reports each that has ended. Fails after a signal, when the jobs that ran have ended.
+pub fn run(jobs: Vec<Job>, places: usize, mut report: impl FnMut(Ended)) -> Result<()> {
+    let state = State {
+        waiting: jobs.into(),
+        busy: Vec::new(),
+    };
+    let queue = Queue {
+        state: Mutex::new(state),
+        freed: Condvar::new(),
+    };
+    std::thread::scope(|scope| {
+        let (sender, ended) = mpsc::channel();
+        for _ in 0..places.max(1) {
+            let sender = sender.clone();
+            let queue = &queue;
+            scope.spawn(move || queue.work(&sender));
+        }
+        drop(sender);
+        ended.into_iter().try_for_each(|ended| {
+            report(ended?);
+            interrupt::check()
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn job(name: usize, group: Option<&'static str>, script: &str) -> Job {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]);
+        Job {
+            name: name.to_string(),
+            command,
+            again: Again::Whole,
+            group,
+        }
+    }
+
+    #[test]
+    fn each_job_runs_once_and_its_output_is_whole() {
+        let jobs = (0..20).map(|n| job(n, None, &format!("echo {n}; echo {n} >&2; exit {n}")));
+        let mut ended = Vec::new();
+        run(jobs.collect(), 4, |job| {
+            assert_eq!(job.output, format!("{0}\n{0}\n", job.name).as_bytes());
+            assert_eq!(job.status.code(), job.name.parse().ok());
+            ended.push(job.name.parse::<usize>().unwrap());
+        })
+        .unwrap();
+        ended.sort_unstable();
+        assert_eq!(ended, (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn jobs_of_a_group_run_one_after_another_beside_the_others() {
+        let directory = tempfile::tempdir().unwrap();
+        // The directory is there while a job of the group runs.
+        let script = format!(
+            "cd {} && mkdir group && sleep 0.05 && rmdir group",
+            directory.path().display()
+        );
+        let mut jobs: Vec<_> = (0..5).map(|n| job(n, Some("one"), &script)).collect();
+        jobs.extend((5..10).map(|n| job(n, None, "true")));
+        let ended = AtomicUsize::new(0);
+        run(jobs, 4, |job| {
+            assert!(job.status.success(), "{}", job.name);
+            ended.fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+        assert_eq!(ended.into_inner(), 10);
+    }
+
+    #[test]
+    fn jobs_run_beside_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        // Either job ends only if the other has begun; the bound is for a failure.
+        let wait = |n: usize| {
+            format!(
+                "cd {} && touch {n} && timeout 60 sh -c 'until [ -e {} ]; do sleep 0.01; done'",
+                directory.path().display(),
+                1 - n
+            )
+        };
+        let jobs = vec![job(0, None, &wait(0)), job(1, None, &wait(1))];
+        run(jobs, 2, |job| assert!(job.status.success(), "{}", job.name)).unwrap();
+    }
+}
