@@ -71,13 +71,14 @@ impl Wish {
     }
 }
 
-/// The library's tests in a release build in which processes die at named points.
+/// The library's tests with optimisation, in a build in which processes die at named points.
 pub fn tests(workspace: &Workspace) -> Command {
     workspace.cargo(&[
         "test",
         "-p",
         "umsg",
-        "--release",
+        "--profile",
+        "fast-tests",
         "--features",
         "crash-points",
     ])
