@@ -34,11 +34,13 @@ pub(crate) enum Knob {
     Msgmnb,
     /// System V queues.
     Msgmni,
+    /// The identifier of the next System V queue, once.
+    MsgNextId,
 }
 
 use Knob::*;
 
-const ALL: [Knob; 8] = [
+const ALL: [Knob; 9] = [
     MsgDefault,
     MsgMost,
     MsgsizeDefault,
@@ -47,6 +49,7 @@ const ALL: [Knob; 8] = [
     Msgmax,
     Msgmnb,
     Msgmni,
+    MsgNextId,
 ];
 
 /// The mode of the files in memory that are open for writing.
@@ -124,6 +127,7 @@ impl Knob {
             Msgmax => "/proc/sys/kernel/msgmax",
             Msgmnb => "/proc/sys/kernel/msgmnb",
             Msgmni => "/proc/sys/kernel/msgmni",
+            MsgNextId => "/proc/sys/kernel/msg_next_id",
         }
     }
 
@@ -132,12 +136,12 @@ impl Knob {
         match self {
             MsgDefault | MsgMost => 1,
             MsgsizeDefault | MsgsizeMost => 128,
-            QueuesMost | Msgmax | Msgmnb | Msgmni => 0,
+            QueuesMost | Msgmax | Msgmnb | Msgmni | MsgNextId => 0,
         }
     }
 
-    fn value(self, limits: &Limits) -> u32 {
-        match self {
+    fn value(self, limits: &Limits) -> i64 {
+        i64::from(match self {
             MsgDefault => limits.default_messages,
             MsgMost => limits.max_messages,
             MsgsizeDefault => limits.default_message_size,
@@ -146,7 +150,8 @@ impl Knob {
             Msgmax => limits.msgmax,
             Msgmnb => limits.msgmnb,
             Msgmni => limits.msgmni,
-        }
+            MsgNextId => return limits.next_id.map_or(-1, i64::from),
+        })
     }
 
     /// Sets a limit. The kernel creates a queue with the default or the maximum, whichever is lower; here a default is never higher.
@@ -166,6 +171,7 @@ impl Knob {
             Msgmax => limits.msgmax = value,
             Msgmnb => limits.msgmnb = value,
             Msgmni => limits.msgmni = value,
+            MsgNextId => limits.next_id = Some(value),
         }
     }
 

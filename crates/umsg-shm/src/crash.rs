@@ -240,6 +240,8 @@ points! {
     MSGGET_FILLED;
     /// The file has its index and no key symlink: it is no queue. A later process of its user, or root, that needs the index removes it.
     MSGGET_INDEXED;
+    /// The identifier that the namespace's owner wants is taken, if there is one: no queue gets it.
+    MSGGET_ID_TAKEN;
     /// An identifier is recorded as used: no queue has it, and the file is removed like one that has only its index.
     MSGGET_NUMBERED;
     /// The file has its key symlink: the queue exists.

@@ -63,7 +63,7 @@ const DEADLY: &[(&str, &str)] = &[
 
 /// Points at which the creator and the remover of a queue die.
 const CREATE_POINTS: &[&str] = crate::crash_points![
-    MSGGET_EMPTY MSGGET_FILLED MSGGET_NUMBERED MSGGET_INDEXED MSGGET_LABELLED
+    MSGGET_EMPTY MSGGET_FILLED MSGGET_ID_TAKEN MSGGET_NUMBERED MSGGET_INDEXED MSGGET_LABELLED
 ];
 const REMOVE_POINTS: &[&str] = crate::crash_points![MSG_REMOVED MSGCTL_UNLABELLED];
 

@@ -17,6 +17,7 @@ const ROUND: usize = 70;
 const MAKE: &[&str] = &[
     "MSGGET_EMPTY",
     "MSGGET_FILLED",
+    "MSGGET_ID_TAKEN",
     "MSGGET_NUMBERED",
     "MSGGET_INDEXED",
     "MSGGET_LABELLED",
@@ -297,4 +298,22 @@ fn a_limit_of_queues_does_not_count_stale_files() {
         keys(&place),
         [1, 2, 3].map(|n: i32| queues[n as usize - 1].key())
     );
+}
+
+#[test]
+fn a_creator_that_dies_with_the_wanted_identifier_leaves_it_to_no_queue() {
+    let place = Place::new();
+    for (point, id) in [("MSGGET_ID_TAKEN", 98_305), ("MSGGET_NUMBERED", 98_307)] {
+        let limits = umsg::Limits {
+            next_id: Some(id),
+            ..place.namespace.limits().unwrap()
+        };
+        place.namespace.set_limits(&limits).unwrap();
+        die(0, point, || drop(open(&place, PRIVATE)));
+        assert_eq!(place.namespace.limits().unwrap().next_id, None, "{point}");
+        let next = open(&place, PRIVATE);
+        assert!(next.id() < 64, "{point}: {}", next.id());
+        next.remove().unwrap();
+    }
+    tidy(&place, &[], "wanted identifiers");
 }

@@ -138,6 +138,7 @@ impl Limits {
             msgmnb: number(self.msgmnb, was.msgmnb),
             msgmni: number(self.msgmni, was.msgmni),
             max_qbytes: number(self.max_qbytes, was.max_qbytes),
+            next_id: was.next_id,
         }
     }
 }

@@ -110,6 +110,83 @@ CASE(queues_obey_written_limits) {
     EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 2 && seen.mq_msgsize == 128);
 }
 
+static const char next_id[] = "/proc/sys/kernel/msg_next_id";
+
+static long next_id_is(void) {
+    char text[32] = {0};
+    int file = open(next_id, O_RDONLY);
+    EXPECT(file >= 0 && read(file, text, sizeof text - 1) > 0 && close(file) == 0);
+    return atol(text);
+}
+
+static long want_id(const char *text) {
+    int file = open(next_id, O_WRONLY);
+    EXPECT(file >= 0);
+    long written = write(file, text, strlen(text));
+    int error = errno;
+    EXPECT(close(file) == 0);
+    errno = error;
+    return written;
+}
+
+static int new_queue(void) {
+    int id = msgget(IPC_PRIVATE, 0600);
+    EXPECT(id >= 0);
+    return id;
+}
+
+CASE(the_next_queue_has_the_identifier_that_was_written) {
+    enter();
+    EXPECT(next_id_is() == -1);
+    int first = new_queue();
+    EXPECT(want_id("98306\n") == 6 && next_id_is() == 98306);
+    /* Not a creation. */
+    EXPECT_ERRNO(msgget(0x7531, 0600), ENOENT);
+    EXPECT(next_id_is() == 98306);
+    int wanted = msgget(0x7531, IPC_CREAT | IPC_EXCL | 0600);
+    EXPECT(wanted == 98306 && next_id_is() == -1 && msgget(0x7531, 0) == wanted);
+    struct msqid_ds state;
+    EXPECT(msgctl(wanted, IPC_STAT, &state) == 0 && state.msg_perm.__seq == 3);
+    EXPECT(new_queue() == first + 1);
+    /* The index is in use: the next free one. */
+    EXPECT(want_id("98306") == 5 && new_queue() == 98307 && next_id_is() == -1);
+    EXPECT(want_id("0") == 1 && new_queue() == 4 && new_queue() == first + 5);
+    EXPECT_ERRNO(want_id("-1"), EINVAL);
+    EXPECT_ERRNO(want_id("2147483648"), EINVAL);
+    EXPECT(want_id("7") == 1 && want_id("4") == 1 && next_id_is() == 4);
+    EXPECT(msgctl(wanted, IPC_RMID, NULL) == 0 && want_id("98306") == 5 && msgget(0x7531, IPC_CREAT | 0600) == wanted);
+    /* Queues that are removed and made again. */
+    for (int round = 0; round < 3; round++) EXPECT(msgctl(new_queue(), IPC_RMID, NULL) == 0);
+    for (int round = 0; round < 3; round++) {
+        EXPECT(want_id("65546") == 5 && next_id_is() == 65546);
+        int id = new_queue();
+        EXPECT(id == 65546 && next_id_is() == -1 && msgctl(id, IPC_RMID, NULL) == 0);
+    }
+}
+
+CASE(another_user_takes_the_next_identifier_and_does_not_choose_it) {
+    if (geteuid() != 0) return;
+    if (getenv("UMSG_DIR")) EXPECT(chmod(getenv("UMSG_DIR"), 01777) == 0);
+    enter();
+    EXPECT(want_id("32773") == 5);
+    new_queue();
+    for (int round = 0; round < 2; round++) {
+        EXPECT(want_id("32775") == 5);
+        pid_t child = fork();
+        if (child == 0) {
+            EXPECT(setegid(65534) == 0 && seteuid(65534) == 0);
+            EXPECT_ERRNO(open(next_id, O_WRONLY), EACCES);
+            EXPECT(next_id_is() == 32775);
+            int id = msgget(IPC_PRIVATE, 0600);
+            EXPECT(id == 32775 && next_id_is() == -1 && msgget(IPC_PRIVATE, 0600) != 32776);
+            EXPECT(msgctl(id, IPC_RMID, NULL) == 0);
+            exit(0);
+        }
+        expect_success(child);
+        EXPECT(next_id_is() == -1 && new_queue() != 32776);
+    }
+}
+
 static int put(const char *mode, const char *text) {
     FILE *stream = fopen(path_of(MSGMAX), mode);
     EXPECT(stream);

@@ -17,6 +17,8 @@ const MOST_MESSAGES: u32 = 1_048_576;
 const MOST_MESSAGE_SIZE: u32 = 16 << 20;
 /// The largest possible number of System V queues, because identifiers have this many indices.
 const MOST_SYSV_QUEUES: u32 = 32_768;
+/// The largest identifier of a System V queue.
+const MOST_ID: u32 = i32::MAX.cast_unsigned();
 
 /// The limits of a namespace. They apply to queues that are created later; `max_bytes` also limits the growth of existing queues.
 ///
@@ -52,6 +54,9 @@ pub struct Limits {
     /// The largest `msg_qbytes` that a queue's owner may set (`IPC_SET`), in bytes. The default is 1 GiB. More needs CAP_SYS_RESOURCE. The
     /// kernel's limit is `msgmnb`.
     pub max_qbytes: u32,
+    /// The identifier of the next System V queue, from 0 to 2,147,483,647, or `None` for the usual one. The creation of a queue resets it.
+    /// If another queue has the identifier's index, the new queue gets the next free index. The kernel calls it `msg_next_id`.
+    pub next_id: Option<u32>,
 }
 
 impl Default for Limits {
@@ -68,6 +73,7 @@ impl Default for Limits {
             msgmnb: 16_384,
             msgmni: 32_000,
             max_qbytes: 1 << 30,
+            next_id: None,
         }
     }
 }
@@ -93,6 +99,7 @@ impl Limits {
         for (limit, value, most) in [
             ("msgmax", self.msgmax, MOST_MESSAGE_SIZE),
             ("msgmni", self.msgmni, MOST_SYSV_QUEUES),
+            ("next_id", self.next_id.unwrap_or(0), MOST_ID),
         ] {
             in_range(limit, u64::from(value), 0..=u64::from(most))?;
         }
@@ -135,7 +142,7 @@ struct Watched {
 }
 
 impl Namespace {
-    /// Reads the present limits; the defaults if no process has set any.
+    /// Reads the present limits; the defaults if no process has set any. `next_id` is `None` once a queue has got it.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -148,7 +155,11 @@ impl Namespace {
     /// The errors of opening the directory; `RecordNotReadable`, `RecordDamaged`, `RecordVersion`.
     pub fn limits(&self) -> Result<Limits, NamespaceError> {
         let record = record::read(&self.directory()?)?;
-        Ok(record.map(|record| record.limits).unwrap_or_default())
+        let mut limits = record.map(|record| record.limits).unwrap_or_default();
+        if limits.next_id.is_some() && self.is_next_id_taken() {
+            limits.next_id = None;
+        }
+        Ok(limits)
     }
 
     /// Returns the present limits as [`limits`](Self::limits) does, for a caller that checks the directory of the queues itself. That

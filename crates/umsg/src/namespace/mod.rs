@@ -95,7 +95,8 @@ pub(crate) use file_error::FileError;
 pub use intruders::Intruder;
 pub use limits::Limits;
 pub(crate) use msg::{
-    Entry, Files, INDICES, KeySymlink, Locked, NewFile, Next, PATIENCE, key_symlink_name,
+    Entry, Files, INDICES, KeySymlink, Locked, NewFile, Next, PATIENCE, indices_from,
+    key_symlink_name,
 };
 pub(crate) use names::{NameError, QueueName};
 pub(crate) use open::FileAccess;

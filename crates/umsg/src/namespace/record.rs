@@ -10,7 +10,7 @@
 //! | 24 | 4 | `max_message_size`, in bytes |
 //! | 28 | 4 | `default_messages` |
 //! | 32 | 4 | `default_message_size`, in bytes |
-//! | 36 | 4 | 0 |
+//! | 36 | 4 | `next_id` + 1, or 0 for none |
 //! | 40 | 8 | `max_bytes`, 0 unless bit 1 of the flags is set |
 //! | 48 | 8 | PID namespace: `st_dev` of /proc/self/ns/pid |
 //! | 56 | 8 | PID namespace: `st_ino` of /proc/self/ns/pid |
@@ -133,6 +133,16 @@ pub(super) fn last_limits(path: &Path, trusted: u32) -> Option<Limits> {
 pub(super) fn last_limits_and_change(path: &Path, trusted: u32) -> Option<(Limits, (i64, i64))> {
     let (limits, stat) = last_limits_and_stat(path, trusted)?;
     Some((limits, (stat.st_ctime, stat.st_ctime_nsec as i64)))
+}
+
+/// Returns what tells the present record from all earlier ones: the number of its inode, and the time of its last change, in seconds and
+/// nanoseconds. None if there is no trusted record.
+pub(super) fn identity(path: &Path, trusted: u32) -> Option<[u64; 3]> {
+    let stat = fs::lstat(path.join(NAME)).ok()?;
+    let time = [stat.st_ctime.cast_unsigned(), stat.st_ctime_nsec as u64];
+    [0, trusted]
+        .contains(&stat.st_uid)
+        .then_some([stat.st_ino, time[0], time[1]])
 }
 
 fn last_limits_and_stat(path: &Path, trusted: u32) -> Option<(Limits, Stat)> {
@@ -296,6 +306,7 @@ fn encode(record: &Record) -> [u8; SIZE] {
     put(24, &limits.max_message_size.to_le_bytes());
     put(28, &limits.default_messages.to_le_bytes());
     put(32, &limits.default_message_size.to_le_bytes());
+    put(36, &limits.next_id.map_or(0, |id| id + 1).to_le_bytes());
     put(40, &limits.max_bytes.unwrap_or(0).to_le_bytes());
     put(48, &home.pid_namespace.device.to_le_bytes());
     put(56, &home.pid_namespace.inode.to_le_bytes());
@@ -361,6 +372,7 @@ fn fields(bytes: &[u8; SIZE]) -> Record {
         msgmnb: sysv(84, plain.msgmnb),
         msgmni: sysv(88, plain.msgmni),
         max_qbytes: sysv(92, plain.max_qbytes),
+        next_id: four(36).checked_sub(1),
     };
     let mut boot = [0; 16];
     boot.copy_from_slice(&bytes[64..80]);
@@ -403,6 +415,7 @@ mod tests {
             msgmnb: 0x0908_0706,
             msgmni: 0x0a0b,
             max_qbytes: u32::MAX,
+            next_id: Some(0x0102_0303),
         };
         let boot = *b"0123456789abcdef";
         let pid_namespace = PidNamespace {
@@ -443,7 +456,7 @@ mod tests {
                 16,
                 &[1, 0, 0, 0, 4, 3, 2, 0, 7, 6, 5, 0, 4, 0, 0, 0, 5, 0, 0, 0],
             ),
-            (36, &[0; 4]),
+            (36, &[4, 3, 2, 1]),
             (40, &[8, 7, 6, 5, 4, 3, 2, 1]),
             (48, &[7, 0, 0, 0, 0, 0, 0, 0]),
             (56, &[0xfc, 0xff, 0xff, 0xef, 0, 0, 0, 0]),
@@ -486,7 +499,10 @@ mod tests {
             what(&decoded(&changed(12, 31)).unwrap_err()),
             "unknown bits"
         );
-        assert_eq!(what(&decoded(&changed(39, 1)).unwrap_err()), "unknown bits");
+        assert_eq!(
+            what(&decoded(&changed(39, 0x81)).unwrap_err()),
+            "limits out of range"
+        );
         assert_eq!(what(&decoded(&changed(12, 3)).unwrap_err()), "unknown bits");
         assert_eq!(
             what(&decoded(&changed(28, 0)).unwrap_err()),

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the file is built without a name | it vanishes |
 //! | the user's lock is taken; no other process created the key's queue meanwhile | the kernel releases the lock |
+//! | the identifier that the namespace's owner wants is taken, if there is one | no queue gets it |
 //! | the file gets its index, which from then on belongs to its creator alone | there is no queue; a later process of the user, or of root, that needs the index removes the file |
 //! | the identifier is noted, larger than all earlier ones | the same; the identifier is skipped |
 //! | **the key symlink is made** | the queue exists |
@@ -20,7 +21,7 @@ use super::{file_rights, recycle, sweep};
 use crate::error::QueueError;
 use crate::namespace::{
     FileError, Files, INDICES, KeySymlink, Limits, Locked, Namespace, NewFile, Next, PATIENCE,
-    key_symlink_name,
+    indices_from, key_symlink_name,
 };
 use std::time::{Duration, Instant};
 use umsg_shm::crash::crash_point;
@@ -83,8 +84,21 @@ fn attempt(
     {
         return judge(found, request).map(Obtained::Existing);
     }
-    let is_reusable = request.reusable && recycle::may_be_reusable(namespace, mode, limits);
-    let link = name(&mut new, &mut segment, limits, is_reusable, &lock)?;
+    let in_use = room(new.files(), limits, &lock)?;
+    let number = match limits.next_id {
+        Some(_) => namespace.take_next_id(new.files())?.map(Number::Wanted),
+        None => None,
+    };
+    crash_point!(MSGGET_ID_TAKEN);
+    let number = match number {
+        Some(wanted) => wanted,
+        None => Number::Next(new.files().next(in_use)?, in_use),
+    };
+    // The further identifiers of a segment are those of its index's turns.
+    let is_reusable = matches!(number, Number::Next(..))
+        && request.reusable
+        && recycle::may_be_reusable(namespace, mode, limits);
+    let link = name(&mut new, &mut segment, limits, is_reusable, (number, &lock))?;
     let own_file = link.and_then(|link| OwnFile::of(namespace, new.file(), link, limits));
     Ok(Obtained::Created(NewQueue { segment, own_file }))
 }
@@ -124,12 +138,10 @@ fn name(
     segment: &mut Segment,
     limits: &Limits,
     is_reusable: bool,
-    lock: &Locked,
+    (number, lock): (Number, &Locked),
 ) -> Result<Option<(String, KeySymlink)>, OpenError> {
-    let in_use = room(new.files(), limits, lock)?;
-    let last = new.files().next(in_use)?;
     let key = segment.fixed().header.key();
-    for index in last.indices(in_use) {
+    for index in number.indices() {
         if !sweep::index(new.files(), index, Vacant::OfTheDead, lock) {
             continue;
         }
@@ -141,13 +153,13 @@ fn name(
             false => return Err(OpenError::KeyTaken { link }),
         }
         // No key symlink has this identifier: a process that finds the linked file before `number` finds no queue.
-        segment.set_id(last.with(index).id());
+        segment.set_id(number.id(index));
         match new.link(index) {
             Err(FileError::AlreadyExists) => continue,
             other => other?,
         }
         crash_point!(MSGGET_INDEXED);
-        let made = number(new.files(), segment, (last, index), in_use);
+        let made = number.give(new.files(), segment, index);
         let linked = made.and_then(|id| {
             let to = match is_reusable {
                 true => KeySymlink::OfSegment(id),
@@ -164,20 +176,53 @@ fn name(
     Err(OpenError::TooManyQueues(limits.msgmni))
 }
 
-/// Gives the queue at an index its identifier.
-fn number(
-    files: &mut Files,
-    segment: &mut Segment,
-    (last, index): (Next, u32),
-    in_use: u32,
-) -> Result<i32, OpenError> {
-    // Read again: the previous user of the index noted its identifier before it gave the index up.
-    let next = files.next_again(last, in_use)?.with(index);
-    segment.set_id(next.id());
-    segment.fixed().header.set_turn(next.turn());
-    files.note_next(next)?;
-    crash_point!(MSGGET_NUMBERED);
-    Ok(next.id())
+/// The source of a queue's identifier.
+#[derive(Clone, Copy)]
+enum Number {
+    /// The last identifier, and the number of queues.
+    Next(Next, u32),
+    /// The identifier that the namespace's owner wants.
+    Wanted(u32),
+}
+
+impl Number {
+    /// The indices to try, in order.
+    fn indices(self) -> impl Iterator<Item = u32> {
+        let ranges = match self {
+            Number::Next(last, in_use) => last.indices(in_use),
+            Number::Wanted(id) => indices_from(id),
+        };
+        ranges.into_iter().flatten()
+    }
+
+    /// Returns the identifier of a queue with this index.
+    fn id(self, index: u32) -> i32 {
+        match self {
+            Number::Next(last, _) => last.with(index).id(),
+            Number::Wanted(id) => Next::id_of(u64::from(id / INDICES), index),
+        }
+    }
+
+    /// Gives the queue at an index its identifier.
+    fn give(self, files: &mut Files, segment: &mut Segment, index: u32) -> Result<i32, OpenError> {
+        let id = match self {
+            Number::Next(last, in_use) => {
+                // Read again: the previous user of the index noted its identifier before it gave the index up.
+                let next = files.next_again(last, in_use)?.with(index);
+                segment.set_id(next.id());
+                segment.fixed().header.set_turn(next.turn());
+                files.note_next(next)?;
+                next.id()
+            }
+            Number::Wanted(wanted) => {
+                segment.set_id(self.id(index));
+                segment.fixed().header.set_turn(u64::from(wanted / INDICES));
+                self.id(index)
+            }
+        };
+        crash_point!(MSGGET_NUMBERED);
+        Ok(id)
+    }
 }
 
 /// Makes the key symlink of a numbered queue.

@@ -45,6 +45,7 @@ mod lock;
 mod names;
 mod next;
 mod own_directory;
+mod wanted;
 
 use std::ffi::CStr;
 
@@ -62,6 +63,7 @@ pub(crate) use key_symlink::KeySymlink;
 pub(crate) use lock::{Locked, PATIENCE};
 pub(crate) use names::{INDICES, key_symlink_name};
 pub(crate) use next::Next;
+pub(crate) use wanted::indices_from;
 
 /// The entry, if it is neither a queue's file nor a key symlink.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {

@@ -14,6 +14,7 @@
 //! of that clock is ignored.
 //! A forged count skips identifiers, and never repeats earlier ones. If a directory with queues has no count, the clock supplies the turn.
 
+use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{self, Mode, OFlags};
@@ -55,11 +56,11 @@ impl Next {
 
     /// The indices to try, in order: the next ones first. Their number is one and a half times the number of queues. Source: ipc/util.c of
     /// the kernel, `ipc_idr_alloc`.
-    pub(crate) fn indices(self, in_use: u32) -> impl Iterator<Item = u32> {
+    pub(crate) fn indices(self, in_use: u32) -> [Range<u32>; 3] {
         let end = (in_use.saturating_mul(3) / 2).clamp(LEAST_CYCLE, INDICES);
         let begin = self.index.map_or(0, |index| index + 1);
         // All others come last: an index may have a file that is not a queue and not counted.
-        (begin..end).chain(0..begin.min(end)).chain(end..INDICES)
+        [begin..end, 0..begin.min(end), end..INDICES]
     }
 
     /// Returns the state after an identifier with this index. The turn counts how often the indices wrapped around.
@@ -246,7 +247,7 @@ mod tests {
 
     /// The first indices that are tried, and the identifier that the first of them makes.
     fn proposed(next: Next, in_use: u32) -> (Vec<u32>, i32) {
-        let first: Vec<u32> = next.indices(in_use).take(3).collect();
+        let first: Vec<u32> = next.indices(in_use).into_iter().flatten().take(3).collect();
         let id = next.with(first[0]).id();
         (first, id)
     }
@@ -278,11 +279,12 @@ mod tests {
             (last(30, 0), 3),
             (last(32_767, 0), 32_000),
         ] {
-            let mut indices: Vec<u32> = next.indices(in_use).collect();
+            let mut indices: Vec<u32> = next.indices(in_use).into_iter().flatten().collect();
             indices.sort_unstable();
             indices.dedup();
             assert_eq!(indices.len(), INDICES as usize, "{next:?}");
-            assert_eq!(next.indices(in_use).count(), INDICES as usize, "{next:?}");
+            let count: usize = next.indices(in_use).into_iter().map(Range::count).sum();
+            assert_eq!(count, INDICES as usize, "{next:?}");
         }
     }
 

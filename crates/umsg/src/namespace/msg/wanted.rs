@@ -1,0 +1,156 @@
+//! The identifier that the namespace's owner wants the next System V queue to have: `next_id` of the [`Limits`](crate::Limits), the kernel's
+//! `msg_next_id`.
+//!
+//! The next creation takes it, by any user. The owner's process and root's remove it from the namespace's record. Another user may not
+//! write the record, and notes in the file `taken` of its own directory which record it means: the number of the record's inode and the time
+//! of its change, 24 bytes, little-endian. So a hostile user can take the identifier, as with the kernel, and can't choose one.
+//!
+//! **If a process dies** after it has taken the identifier, and before it has created its queue, no queue gets the identifier.
+//!
+//! The processes of one user exclude each other by the user's lock. Two users that create queues at the same moment may both take the
+//! identifier: then the second one gets the next index.
+
+use std::ops::Range;
+use std::path::Path;
+
+use rustix::fs::{self, Mode, OFlags};
+use rustix::io::{self, Errno};
+
+use super::files::Files;
+use super::names::INDICES;
+use crate::namespace::directory::Directory;
+use crate::namespace::file_error::FileError;
+use crate::namespace::identified::open_regular;
+use crate::namespace::{Namespace, record};
+
+const NAME: &str = "taken";
+const SIZE: usize = 24;
+/// The mode: the owner writes the file, and every process that creates queues reads it.
+const MODE: u32 = 0o644;
+
+impl Namespace {
+    /// Returns whether a user has noted that it has taken the identifier in the present record.
+    pub(in crate::namespace) fn is_next_id_taken(&self) -> bool {
+        let Some(record) = record::identity(self.path(), self.owner()) else {
+            return false;
+        };
+        let Ok(owns) = self.msg_files().and_then(|files| Ok(files.all_owns()?)) else {
+            return false;
+        };
+        owns.values()
+            .any(|own| read(own).is_some_and(|noted| noted == encode(record)))
+    }
+
+    /// Takes the identifier that the next queue shall have. None if there is none. The caller holds its user's lock.
+    ///
+    /// # Errors
+    /// Those of reading and writing the limits, and of the caller's note.
+    ///
+    /// # If the process dies
+    /// The identifier is taken or not.
+    pub(crate) fn take_next_id(&self, files: &Files) -> Result<Option<u32>, FileError> {
+        let Some(record) = record::identity(self.path(), self.owner()) else {
+            return Ok(None);
+        };
+        let mut limits = self.limits()?;
+        let id = limits.next_id.take();
+        match self.may_set_limits() {
+            // Another user's note ends with the record.
+            true => self.set_limits(&limits)?,
+            false if id.is_some() => note(&files.own()?, record)?,
+            false => {}
+        }
+        Ok(id)
+    }
+}
+
+/// The indices for a queue that shall have an identifier: its own, or else the next free one. Source: ipc/util.c of the kernel, `ipc_idr_alloc`.
+pub(crate) fn indices_from(id: u32) -> [Range<u32>; 3] {
+    [id % INDICES..INDICES, 0..0, 0..0]
+}
+
+fn encode(record: [u64; 3]) -> [u8; SIZE] {
+    let mut bytes = [0; SIZE];
+    for (to, number) in bytes.chunks_exact_mut(8).zip(record) {
+        to.copy_from_slice(&number.to_le_bytes());
+    }
+    bytes
+}
+
+fn read(own: &Path) -> Option<[u8; SIZE]> {
+    let mut own = Directory::open(own).ok()?;
+    let file = open_regular(&mut own, NAME.as_ref(), OFlags::RDONLY).ok()?;
+    let mut bytes = [0; SIZE];
+    (io::pread(&file, &mut bytes, 0) == Ok(SIZE)).then_some(bytes)
+}
+
+fn note(own: &Path, record: [u64; 3]) -> Result<(), FileError> {
+    let mut own = Directory::open(own)?;
+    let file = match open_regular(&mut own, NAME.as_ref(), OFlags::RDWR) {
+        Err(FileError::NotFound) => make(&mut own)?,
+        other => other?,
+    };
+    match io::pwrite(&file, &encode(record), 0) {
+        Ok(SIZE) => Ok(()),
+        Ok(_) => Err(FileError::NoSpace),
+        Err(e) => Err(FileError::of("pwrite", e)),
+    }
+}
+
+/// Creates the file in the caller's own directory. The mode does not depend on the umask.
+fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = own.with_number(|own| {
+        let (at, path) = own.locate(NAME);
+        fs::openat(at, &path, flags, Mode::from_raw_mode(MODE))
+    });
+    let file = file.map_err(|e| FileError::of("open", e))?;
+    match fs::fchmod(&file, Mode::from_raw_mode(MODE)) {
+        Ok(()) | Err(Errno::PERM) => Ok(file),
+        Err(e) => Err(FileError::of("fchmod", e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::namespace::Limits;
+    use crate::namespace::testing::{STRANGER, TestDir, as_user};
+
+    #[test]
+    fn an_identifier_is_taken_once_by_its_owner_or_by_a_stranger() {
+        let dir = TestDir::shared();
+        let namespace = dir.namespace();
+        let want = |id| {
+            let limits = Limits {
+                next_id: Some(id),
+                ..namespace.limits().unwrap()
+            };
+            namespace.set_limits(&limits).unwrap();
+            assert_eq!(namespace.limits().unwrap().next_id, Some(id));
+        };
+        let take = || {
+            let files = namespace.msg_files().unwrap();
+            namespace.take_next_id(&files).unwrap()
+        };
+        want(98_309);
+        assert_eq!([take(), take()], [Some(98_309), None]);
+        umsg_testkit::needs_root!();
+        for id in [7, 7, 8] {
+            want(id);
+            as_user(STRANGER, || {
+                assert_eq!([take(), take()], [Some(id), None]);
+            });
+            assert_eq!(namespace.limits().unwrap().next_id, None);
+            assert_eq!(take(), None);
+        }
+        // Other limits do not bring a taken one back.
+        let limits = namespace.limits().unwrap();
+        namespace
+            .set_limits(&Limits {
+                msgmni: 9,
+                ..limits
+            })
+            .unwrap();
+        assert_eq!(take(), None);
+    }
+}
