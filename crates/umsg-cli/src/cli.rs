@@ -203,5 +203,7 @@ Environment:
                 for the program's C library
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
                 spinning [default: adaptive]
-  UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed"
+  UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed
+  UMSG_DEV_MQUEUE
+                off: programs under `umsg run` see the kernel's /dev/mqueue"
 );

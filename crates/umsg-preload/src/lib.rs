@@ -17,6 +17,7 @@
 //! | the process that owns the table, after fork and vfork | `process` |
 //! | whether calls block | `blocking` |
 //! | files of /proc on System V queues; the limits in /proc/sys | `procfs`; `knobs` |
+//! | /dev/mqueue | `mqueue` |
 //! | handlers that use queues; the dispositions that the program has asked for | `signals`; `wanted` |
 //! | ending threads that are blocked | `cancellation` |
 //! | memory that is not from the program's malloc | `memory` |
@@ -48,6 +49,7 @@ mod kept;
 mod kernel;
 mod knobs;
 mod memory;
+mod mqueue;
 mod names;
 mod next;
 mod ours;

@@ -10,9 +10,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
-    FILE, epoll_event, fd_set, gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, nfds_t, off_t,
-    pollfd, posix_spawn_file_actions_t, pthread_t, sigevent, sighandler_t, sigset_t, size_t,
-    ssize_t, stat, timespec, timeval, uid_t,
+    DIR, FILE, dirent, epoll_event, fd_set, gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, nfds_t,
+    off_t, pollfd, posix_spawn_file_actions_t, pthread_t, sigevent, sighandler_t, sigset_t, size_t,
+    ssize_t, timespec, timeval, uid_t,
 };
 
 use crate::errno;
@@ -90,6 +90,10 @@ impl Failure for *mut c_void {
 
 impl Failure for *mut FILE {
     const FAILED: *mut FILE = std::ptr::null_mut();
+}
+
+impl Failure for *mut DIR {
+    const FAILED: *mut DIR = std::ptr::null_mut();
 }
 
 impl Failure for () {
@@ -190,14 +194,14 @@ next_functions! {
     fn mmap(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
     fn mmap64(address: *mut c_void, len: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
     fn fchmod(fd: c_int, mode: mode_t) -> c_int;
-    fn fstat(fd: c_int, out: *mut stat) -> c_int;
-    fn fstat64(fd: c_int, out: *mut stat) -> c_int;
-    fn __fxstat(version: c_int, fd: c_int, out: *mut stat) -> c_int;
-    fn __fxstat64(version: c_int, fd: c_int, out: *mut stat) -> c_int;
-    fn fstatat(directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
-    fn fstatat64(directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
-    fn __fxstatat(version: c_int, directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
-    fn __fxstatat64(version: c_int, directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int;
+    fn fstat(fd: c_int, out: *mut libc::stat) -> c_int;
+    fn fstat64(fd: c_int, out: *mut libc::stat) -> c_int;
+    fn __fxstat(version: c_int, fd: c_int, out: *mut libc::stat) -> c_int;
+    fn __fxstat64(version: c_int, fd: c_int, out: *mut libc::stat) -> c_int;
+    fn fstatat(directory: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int;
+    fn fstatat64(directory: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int;
+    fn __fxstatat(version: c_int, directory: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int;
+    fn __fxstatat64(version: c_int, directory: c_int, path: *const c_char, out: *mut libc::stat, flags: c_int) -> c_int;
     fn statx(directory: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut libc::statx) -> c_int;
     fn readlink(path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t;
     fn readlinkat(directory: c_int, path: *const c_char, buffer: *mut c_char, len: size_t) -> ssize_t;
@@ -229,6 +233,44 @@ next_functions! {
     fn __open64_2(path: *const c_char, flags: c_int) -> c_int;
     fn __openat_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
     fn __openat64_2(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn stat(path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn stat64(path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn lstat(path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn lstat64(path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn __xstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn __xstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn __lxstat(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn __lxstat64(version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int;
+    fn access(path: *const c_char, wanted: c_int) -> c_int;
+    fn eaccess(path: *const c_char, wanted: c_int) -> c_int;
+    fn euidaccess(path: *const c_char, wanted: c_int) -> c_int;
+    fn faccessat(directory: c_int, path: *const c_char, wanted: c_int, flags: c_int) -> c_int;
+    fn unlink(path: *const c_char) -> c_int;
+    fn unlinkat(directory: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn rmdir(path: *const c_char) -> c_int;
+    fn remove(path: *const c_char) -> c_int;
+    fn rename(from: *const c_char, to: *const c_char) -> c_int;
+    fn renameat(from_directory: c_int, from: *const c_char, to_directory: c_int, to: *const c_char) -> c_int;
+    fn renameat2(from_directory: c_int, from: *const c_char, to_directory: c_int, to: *const c_char, flags: c_uint) -> c_int;
+    fn chmod(path: *const c_char, mode: mode_t) -> c_int;
+    fn fchmodat(directory: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int;
+    fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int;
+    fn lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int;
+    fn fchownat(directory: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int;
+    fn creat(path: *const c_char, mode: mode_t) -> c_int;
+    fn creat64(path: *const c_char, mode: mode_t) -> c_int;
+    fn opendir(path: *const c_char) -> *mut DIR;
+    fn scandir(path: *const c_char, entries: *mut *mut *mut dirent, select: *const c_void, compare: *const c_void) -> c_int;
+    fn scandir64(path: *const c_char, entries: *mut *mut *mut dirent, select: *const c_void, compare: *const c_void) -> c_int;
+    fn chdir(path: *const c_char) -> c_int;
+    fn inotify_add_watch(fd: c_int, path: *const c_char, mask: u32) -> c_int;
+    fn getxattr(path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t) -> ssize_t;
+    fn lgetxattr(path: *const c_char, name: *const c_char, value: *mut c_void, len: size_t) -> ssize_t;
+    fn listxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t;
+    fn llistxattr(path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t;
+    fn copy_file_range(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, len: size_t, flags: c_uint) -> ssize_t;
+    fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     fn fflush(stream: *mut FILE) -> c_int;
     fn fclose(stream: *mut FILE) -> c_int;
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;

@@ -17,6 +17,9 @@ use crate::{inherited, place, preload};
 /// The variable that tells the drop-in how to wait.
 const WAIT: &str = "UMSG_WAIT";
 
+/// The variable that leaves /dev/mqueue to the kernel.
+const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
+
 /// Run a program on umsg's queues instead of the kernel's
 ///
 /// The command appends the drop-in library to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program.
@@ -26,6 +29,8 @@ const WAIT: &str = "UMSG_WAIT";
 /// The system starts some programs without the drop-in; they would silently use the kernel's queues. The command refuses these
 /// programs: statically linked programs, set-user-ID programs, programs with file capabilities, and programs for another
 /// architecture or C library. For a script, the command checks the interpreter.
+///
+/// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory.
 ///
 /// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it, which raises
 /// the signal. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last
@@ -54,12 +59,17 @@ Environment:
                 for the program's C library
   UMSG_WAIT     how the program waits, unless --wait is given
   UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
+  UMSG_DEV_MQUEUE
+                off: /dev/mqueue is the kernel's, unless --dev-mqueue is given
   LD_PRELOAD    other libraries, which are loaded before the drop-in"
 )]
 pub struct Run {
     /// The way in which the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
     #[arg(long, value_enum, value_name = "HOW")]
     wait: Option<Wait>,
+    /// Whose queues /dev/mqueue has: umsg's, or those of the kernel [default: $UMSG_DEV_MQUEUE, else on]
+    #[arg(long, value_enum, value_name = "on|off")]
+    dev_mqueue: Option<Switch>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
@@ -68,6 +78,13 @@ pub struct Run {
     /// The program and its arguments; the command looks up a name without a slash in PATH
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     program: Vec<OsString>,
+}
+
+/// Whether a part of the drop-in works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 impl Run {
@@ -94,6 +111,11 @@ impl Run {
         command.env("UMSG_DIR", namespace.path());
         if let Some(wait) = wait {
             command.env(WAIT, wait.name());
+        }
+        match self.dev_mqueue {
+            Some(Switch::On) => _ = command.env_remove(DEV_MQUEUE),
+            Some(Switch::Off) => _ = command.env(DEV_MQUEUE, "off"),
+            None => {}
         }
         inherited::restore_on_exec(&mut command);
         // `exec` returns only on failure.

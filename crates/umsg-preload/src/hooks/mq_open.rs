@@ -92,7 +92,7 @@ pub(super) unsafe fn open_bare(
 }
 
 /// Opens a queue by a name with a slash, which is a good one. O_DIRECT is refused last, when the queue exists.
-fn open_checked(
+pub(crate) fn open_checked(
     name: &[u8],
     flags: c_int,
     mode: mode_t,

@@ -36,7 +36,7 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
 }
 
 /// Removes a name with a slash, which is a good one.
-fn unlink_checked(name: &[u8]) -> Result<c_int, c_int> {
+pub(crate) fn unlink_checked(name: &[u8]) -> Result<c_int, c_int> {
     // Only a namespace that is known already: to determine the namespace takes more stack than a small thread has.
     let is_vacated = |namespace| kept::vacate(namespace, name);
     if Namespace::known_of_this_process().is_some_and(is_vacated) {

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_char, c_int};
 use libc::{FILE, mode_t};
 
 use crate::procfs::{self, File};
-use crate::{errno, kernel, next, start};
+use crate::{errno, kernel, mqueue, next, start};
 
 /// A function of libc that opens a file by its path. Calls before this library's constructor go to the kernel: an allocator may be starting,
 /// and must not call dlsym then.
@@ -22,13 +22,17 @@ macro_rules! opens {
             ) -> c_int {
                 // SAFETY: the caller's promises to libc's function are handed on.
                 unsafe {
+                    let from = [$($directory,)? libc::AT_FDCWD][0];
+                    if let Some(place) = mqueue::at(from, path) {
+                        let mode = [$($mode,)? 0][0];
+                        return place.open(flags, mode).unwrap_or_else(errno::fail);
+                    }
                     match procfs::wanted(path, flags) {
                         Some(file) => answer(file, flags),
                         None if start::is_done() => next::$name($($directory,)? path, flags $(, $mode)?),
                         None => {
-                            let directory = [$($directory,)? libc::AT_FDCWD][0];
                             let mode = [$($mode,)? 0][0];
-                            early(directory, path, flags, mode)
+                            early(from, path, flags, mode)
                         }
                     }
                 }
@@ -92,6 +96,11 @@ pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *m
 /// As for libc's fopen.
 #[inline(always)]
 unsafe fn stream(path: *const c_char, mode: *const c_char) -> Option<*mut FILE> {
+    // SAFETY: by this function's contract.
+    if let Some(place) = unsafe { mqueue::at(libc::AT_FDCWD, path) } {
+        // SAFETY: by this function's contract.
+        return Some(unsafe { super::mqueue::stream(place, mode) });
+    }
     // SAFETY: by this function's contract.
     let file = unsafe { procfs::wanted(path, libc::O_RDONLY)? };
     // SAFETY: by this function's contract.

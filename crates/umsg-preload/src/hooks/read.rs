@@ -108,14 +108,15 @@ unsafe fn read_there(held: &Held, parts: &[iovec], offset: off_t) -> ssize_t {
     if !held.can_read() {
         return errno::fail(libc::EBADF);
     }
-    let mut line = [0; 96];
-    let text = describe(
-        held.queue.attributes().bytes,
-        held.queue.registered(),
-        &mut line,
-    );
+    let mut room = [0; 96];
+    let text = line(held, &mut room);
     // SAFETY: by this function's contract.
     unsafe { copy(text.get(offset..).unwrap_or(&[]), parts) }
+}
+
+/// The line about a queue.
+pub(crate) fn line<'a>(held: &Held, room: &'a mut [u8; 96]) -> &'a [u8] {
+    describe(held.queue.attributes().bytes, held.queue.registered(), room)
 }
 
 /// The line as linux/ipc/mqueue.c, mqueue_read_file, writes it.

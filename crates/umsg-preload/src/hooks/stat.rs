@@ -4,8 +4,8 @@ use std::ffi::{c_char, c_int, c_uint};
 
 use libc::{off_t, stat};
 
-use crate::table::Held;
-use crate::{next, ours};
+use crate::mqueue;
+use crate::{errno, next, ours};
 
 /// The size that the kernel shows for a queue.
 pub(super) const SIZE: off_t = 80;
@@ -28,12 +28,18 @@ hooks! {
 
     /// The status of a file by its path, or of an open one by an empty path.
     fn [fstatat, fstatat64](directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int {
-        next => amend_at(directory, path, flags, out, next(directory, path, out, flags))
+        next => match mqueue::at(directory, path) {
+            Some(place) => place.stat(out).unwrap_or_else(errno::fail),
+            None => amend_at(directory, path, flags, out, next(directory, path, out, flags)),
+        }
     }
 
     /// fstatat in programs linked against glibc before 2.33.
     fn [__fxstatat, __fxstatat64](version: c_int, directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int {
-        next => amend_at(directory, path, flags, out, next(version, directory, path, out, flags))
+        next => match mqueue::at(directory, path) {
+            Some(place) => place.stat(out).unwrap_or_else(errno::fail),
+            None => amend_at(directory, path, flags, out, next(version, directory, path, out, flags)),
+        }
     }
 }
 
@@ -48,11 +54,14 @@ pub unsafe extern "C" fn statx(
 ) -> c_int {
     // SAFETY: the caller's promises to libc's statx are handed on; a successful call has filled `out`.
     unsafe {
+        if let Some(place) = mqueue::at(directory, path) {
+            return place.statx(flags, mask, out).unwrap_or_else(errno::fail);
+        }
         let outcome = next::statx(directory, path, flags, mask, out);
         if outcome == 0
             && let Some(held) = ours::file(meant(directory, path, flags))
         {
-            disguise_statx(&held, &mut *out);
+            disguise_statx(held.queue.mode(), &mut *out);
         }
         outcome
     }
@@ -94,14 +103,14 @@ unsafe fn amend(fd: c_int, out: *mut stat, outcome: c_int) -> c_int {
         && let Some(held) = ours::file(fd)
     {
         // SAFETY: by this function's contract.
-        disguise(&held, unsafe { &mut *out });
+        disguise(held.queue.mode(), unsafe { &mut *out });
     }
     outcome
 }
 
 #[cold]
-fn disguise(held: &Held, status: &mut stat) {
-    status.st_mode = libc::S_IFREG | held.queue.mode();
+pub(crate) fn disguise(mode: u32, status: &mut stat) {
+    status.st_mode = libc::S_IFREG | mode;
     status.st_size = SIZE;
     status.st_blocks = 0;
     // The type has 32 or 64 bits, depending on the architecture.
@@ -109,9 +118,9 @@ fn disguise(held: &Held, status: &mut stat) {
 }
 
 #[cold]
-fn disguise_statx(held: &Held, status: &mut libc::statx) {
+pub(crate) fn disguise_statx(mode: u32, status: &mut libc::statx) {
     status.stx_mask &= STATX_KNOWN;
-    status.stx_mode = (libc::S_IFREG | held.queue.mode()) as u16;
+    status.stx_mode = (libc::S_IFREG | mode) as u16;
     status.stx_size = SIZE.cast_unsigned();
     status.stx_blocks = 0;
     status.stx_blksize = BLOCK.into();

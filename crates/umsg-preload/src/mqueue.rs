@@ -1,0 +1,455 @@
+//! /dev/mqueue: the directory that mqueue_overview(7) describes, with umsg's queues.
+//!
+//! The directory of the namespace's POSIX queues has a file for each queue, with the queue's name. So a path to /dev/mqueue is replaced by
+//! the path of that directory: the kernel lists it, descriptors of it are real ones, and inotify(7) watches it. A path to a queue below it
+//! is the queue's: it is opened as by mq_open(3), removed as by mq_unlink(3), and has the queue's mode and size.
+//!
+//! Before a program opens the directory, files that are no queues are removed, such as those of vacated queues ([`crate::vacated`]).
+//!
+//! A path is recognised by its text. A call with another path reads its first bytes and does no more. A path relative to a descriptor is
+//! looked at once the process has opened the directory.
+//!
+//! `UMSG_DEV_MQUEUE=off` leaves /dev/mqueue to the kernel.
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use libc::{mode_t, stat};
+use rustix::fs::{MemfdFlags, Mode, OFlags};
+use umsg::posix::{OpenError, OpenOptions, Queue};
+use umsg_shm::sys::stack::roomy;
+
+use crate::hooks::{mq_open, mq_unlink, read, stat as stats};
+use crate::{debug, fd, home, names, next, pointer, start};
+
+/// The path of the directory.
+const PATH: &[u8] = b"/dev/mqueue";
+
+/// The directory of POSIX queues in a namespace.
+const QUEUES: &str = "mq";
+
+/// The file in the directory of a transient queue.
+const TRANSIENT: &str = "queue";
+
+/// Set once the process has opened the directory, or works in it.
+#[unsafe(link_section = ".data.umsg")]
+static ANY: AtomicBool = AtomicBool::new(false);
+
+/// Device and inode of the directory that was opened last.
+static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// A place below /dev.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place<'a> {
+    /// /dev/mqueue.
+    Directory,
+    /// A name in it, without a slash.
+    Name(&'a [u8]),
+}
+
+/// Returns the place that a path leads to; `None` if it leads elsewhere.
+///
+/// # Safety
+/// `path` is a C string, or an address that a pointer check refuses.
+#[inline(always)]
+pub(crate) unsafe fn at<'a>(directory: c_int, path: *const c_char) -> Option<Place<'a>> {
+    // SAFETY: by this function's contract.
+    unsafe {
+        if begins(path) {
+            absolute(CStr::from_ptr(path).to_bytes())
+        } else if ANY.load(Ordering::Relaxed) && !pointer::is_bad(path) {
+            relative(directory, CStr::from_ptr(path).to_bytes())
+        } else {
+            None
+        }
+    }
+}
+
+/// # Safety
+/// As for [`at`].
+#[inline(always)]
+unsafe fn begins(path: *const c_char) -> bool {
+    !pointer::is_bad(path)
+        && (0..PATH.len()).all(|index| {
+            // SAFETY: the bytes before this one are none that ends the string.
+            let byte = unsafe { *path.cast::<u8>().add(index) };
+            byte == PATH[index]
+        })
+}
+
+#[cold]
+fn absolute(path: &[u8]) -> Option<Place<'_>> {
+    let rest = path.strip_prefix(PATH)?;
+    let place = match rest.first() {
+        None => Place::Directory,
+        Some(b'/') => place_of(rest)?,
+        Some(_) => return None,
+    };
+    ((start::is_done() || cfg!(test)) && is_on()).then_some(place)
+}
+
+#[cold]
+fn relative(directory: c_int, path: &[u8]) -> Option<Place<'_>> {
+    if path.is_empty() || path[0] == b'/' || !is_directory(directory) {
+        return None;
+    }
+    place_of(path)
+}
+
+/// The place of a path from the directory. A path that leads on, or back, is the kernel's.
+fn place_of(path: &[u8]) -> Option<Place<'_>> {
+    let begin = path.iter().position(|&byte| byte != b'/');
+    match begin.map(|begin| &path[begin..]) {
+        None | Some(b".") => Some(Place::Directory),
+        Some(b"..") => None,
+        Some(name) if name.contains(&b'/') => None,
+        Some(name) => Some(Place::Name(name)),
+    }
+}
+
+/// Returns whether a descriptor, or the working directory, is the directory that was opened.
+fn is_directory(number: c_int) -> bool {
+    let found = match number {
+        libc::AT_FDCWD => rustix::fs::stat(".").ok().map(|it| (it.st_dev, it.st_ino)),
+        number => fd::identity(number),
+    };
+    let known = [0, 1].map(|index| IDENTITY[index].load(Ordering::Relaxed));
+    found == Some((known[0], known[1]))
+}
+
+/// Returns whether the environment leaves /dev/mqueue to the drop-in.
+fn is_on() -> bool {
+    /// 0 before the first question.
+    static ANSWER: AtomicU8 = AtomicU8::new(0);
+    const ON: u8 = 1;
+    const OFF: u8 = 2;
+    let known = ANSWER.load(Ordering::Relaxed);
+    if known != 0 {
+        return known == ON;
+    }
+    let is_off = roomy(|| std::env::var_os("UMSG_DEV_MQUEUE").is_some_and(|value| value == "off"));
+    ANSWER.store(if is_off { OFF } else { ON }, Ordering::Relaxed);
+    !is_off
+}
+
+impl Place<'_> {
+    /// Returns the path of the place in the namespace. A name need not exist.
+    pub(crate) fn path(self) -> Result<CString, c_int> {
+        let mut path = directory()?;
+        if let Place::Name(name) = self {
+            names::check(name)?;
+            path.push(OsStr::from_bytes(name));
+            let within = path.join(TRANSIENT);
+            if within.symlink_metadata().is_ok() {
+                path = within;
+            }
+        }
+        CString::new(path.into_os_string().as_bytes()).map_err(|_| libc::ENOENT)
+    }
+
+    /// Returns the path as [`path`](Self::path) does, for a call that opens or watches the directory.
+    pub(crate) fn path_to_open(self) -> Result<CString, c_int> {
+        let path = self.path()?;
+        if self == Place::Directory {
+            let namespace = home::namespace().map_err(|error| error.errno())?;
+            // The files that stay are at most some that are no queues.
+            let _ = namespace.sweep();
+            let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
+            IDENTITY[0].store(status.st_dev, Ordering::Relaxed);
+            IDENTITY[1].store(status.st_ino, Ordering::Relaxed);
+            ANY.store(true, Ordering::Relaxed);
+        }
+        Ok(path)
+    }
+
+    /// Opens the place, as open(2) does.
+    #[cold]
+    pub(crate) fn open(self, flags: c_int, mode: mode_t) -> Result<c_int, c_int> {
+        let Place::Name(name) = self else {
+            let path = roomy(|| self.path_to_open())?;
+            // SAFETY: a C string.
+            return match unsafe { next::open(path.as_ptr(), flags, mode) } {
+                -1 => Err(crate::errno::get()),
+                number => Ok(number),
+            };
+        };
+        if flags & libc::O_DIRECTORY != 0 {
+            return match find(name) {
+                _ if flags & libc::O_CREAT != 0 => Err(libc::EINVAL),
+                Ok(_) => Err(libc::ENOTDIR),
+                Err(errno) => Err(errno),
+            };
+        }
+        let name = names::Slashed::new(name)?;
+        let number = mq_open::open_checked(name.bytes(), flags, mode, None)?;
+        if flags & libc::O_CLOEXEC == 0 {
+            // SAFETY: a descriptor of this call.
+            unsafe { crate::hooks::fcntl::fcntl(number, libc::F_SETFD, 0) };
+        }
+        Ok(number)
+    }
+
+    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream that reads gets the queue's line of
+    /// this moment. A stream that writes gets a file to which no process can write, as to a queue of the kernel.
+    #[cold]
+    pub(crate) fn open_stream(self, flags: c_int, reads_only: bool) -> Result<OwnedFd, c_int> {
+        let number = self.open(flags | libc::O_CLOEXEC, 0o666)?;
+        let Place::Name(_) = self else {
+            // SAFETY: a descriptor of this call.
+            return Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) });
+        };
+        let raw = |error: rustix::io::Errno| error.raw_os_error();
+        let file = roomy(|| match reads_only {
+            true => {
+                let held = crate::ours::file(number).ok_or(libc::EBADF)?;
+                let file = rustix::fs::memfd_create("umsg", MemfdFlags::CLOEXEC).map_err(raw)?;
+                rustix::io::write(&file, read::line(&held, &mut [0; 96])).map_err(raw)?;
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).map_err(raw)
+            }
+            false => {
+                let clock = rustix::time::TimerfdClockId::Monotonic;
+                rustix::time::timerfd_create(clock, rustix::time::TimerfdFlags::CLOEXEC)
+                    .map_err(raw)
+            }
+        });
+        // SAFETY: a descriptor of this call.
+        unsafe { crate::hooks::close::close(number) };
+        Ok(fd::lowest(file?, true))
+    }
+
+    /// Removes the place, as unlink(2) does.
+    #[cold]
+    pub(crate) fn unlink(self) -> Result<c_int, c_int> {
+        let Place::Name(name) = self else {
+            return Err(libc::EISDIR);
+        };
+        let name = names::Slashed::new(name)?;
+        mq_unlink::unlink_checked(name.bytes()).map_err(|errno| match errno {
+            // mq_unlink(3) says EACCES for another user's queue.
+            libc::EACCES => libc::EPERM,
+            other => other,
+        })
+    }
+
+    /// Removes the place, as rmdir(2) does.
+    #[cold]
+    pub(crate) fn remove_directory(self) -> Result<c_int, c_int> {
+        match self {
+            Place::Directory => Err(libc::EBUSY),
+            Place::Name(name) => Err(find(name).map_or_else(|errno| errno, |_| libc::ENOTDIR)),
+        }
+    }
+
+    /// Fills in the place's status.
+    #[cold]
+    pub(crate) fn stat(self, out: *mut stat) -> Result<c_int, c_int> {
+        let (path, mode) = self.found()?;
+        // SAFETY: a C string; `out` is the caller's.
+        let outcome = unsafe { next::fstatat(libc::AT_FDCWD, path.as_ptr(), out, 0) };
+        if outcome != 0 {
+            return Err(crate::errno::get());
+        }
+        if let Some(mode) = mode {
+            // SAFETY: a successful call has filled it.
+            stats::disguise(mode, unsafe { &mut *out });
+        }
+        Ok(0)
+    }
+
+    /// Fills in the place's extended status.
+    #[cold]
+    pub(crate) fn statx(
+        self,
+        flags: c_int,
+        mask: u32,
+        out: *mut libc::statx,
+    ) -> Result<c_int, c_int> {
+        let (path, mode) = self.found()?;
+        // SAFETY: a C string; `out` is the caller's.
+        let outcome = unsafe { next::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, out) };
+        if outcome != 0 {
+            return Err(crate::errno::get());
+        }
+        if let Some(mode) = mode {
+            // SAFETY: a successful call has filled it.
+            stats::disguise_statx(mode, unsafe { &mut *out });
+        }
+        Ok(0)
+    }
+
+    /// Returns the path of the place, which exists, and a queue's mode.
+    fn found(self) -> Result<(CString, Option<u32>), c_int> {
+        roomy(|| {
+            let mode = match self {
+                Place::Directory => None,
+                Place::Name(name) => Some(find(name)?),
+            };
+            let path = self.path()?;
+            match mode {
+                Some(Found::Mode(mode)) => Ok((path, Some(mode))),
+                Some(Found::Hidden) => {
+                    let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
+                    Ok((path, Some(status.st_mode & 0o7777)))
+                }
+                None => Ok((path, None)),
+            }
+        })
+    }
+
+    /// Checks the caller's permissions, as access(2) does: by the real ids, or by the effective ones.
+    #[cold]
+    pub(crate) fn access(self, wanted: c_int, effective: bool) -> Result<c_int, c_int> {
+        if wanted & !(libc::R_OK | libc::W_OK | libc::X_OK) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let (path, mode) = self.found()?;
+        let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
+        let mode = mode.unwrap_or(status.st_mode & 0o7777);
+        let (user, group) = match effective {
+            true => (rustix::process::geteuid(), rustix::process::getegid()),
+            false => (rustix::process::getuid(), rustix::process::getgid()),
+        };
+        let allowed = if user.is_root() {
+            let can_search = self == Place::Directory || mode & 0o111 != 0;
+            6 | u32::from(can_search)
+        } else if user.as_raw() == status.st_uid {
+            mode >> 6
+        } else if group.as_raw() == status.st_gid || is_member(status.st_gid) {
+            mode >> 3
+        } else {
+            mode
+        };
+        let missing = wanted.cast_unsigned() & !allowed & 7;
+        if missing == 0 {
+            Ok(0)
+        } else {
+            Err(libc::EACCES)
+        }
+    }
+
+    /// Sets the mode of the place.
+    #[cold]
+    pub(crate) fn change_mode(self, mode: mode_t) -> Result<c_int, c_int> {
+        let Place::Name(name) = self else {
+            let path = self.path()?;
+            rustix::fs::chmod(&path, Mode::from_raw_mode(mode))
+                .map_err(|error| error.raw_os_error())?;
+            return Ok(0);
+        };
+        roomy(|| {
+            let (queue, descriptor) = open_somehow(name)?;
+            queue
+                .set_mode(std::os::fd::AsFd::as_fd(&descriptor), mode)
+                .map_err(|error| error.errno())?;
+            Ok(0)
+        })
+    }
+}
+
+/// The answer to rename(2) between two places, of which at least one is below /dev/mqueue.
+#[cold]
+pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c_int, c_int> {
+    match (from, to) {
+        (Some(Place::Directory), _) | (_, Some(Place::Directory)) => Err(libc::EBUSY),
+        (Some(Place::Name(from)), Some(Place::Name(to))) => {
+            find(from)?;
+            names::check(to)?;
+            if from == to { Ok(0) } else { Err(libc::EPERM) }
+        }
+        _ => Err(libc::EXDEV),
+    }
+}
+
+/// A queue that exists.
+enum Found {
+    /// With its mode.
+    Mode(u32),
+    /// The caller has no permission to open it.
+    Hidden,
+}
+
+/// Looks for a queue.
+fn find(name: &[u8]) -> Result<Found, c_int> {
+    match roomy(|| open_somehow(name)) {
+        Ok((queue, _)) => Ok(Found::Mode(queue.mode())),
+        Err(libc::EACCES) => Ok(Found::Hidden),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Opens a queue for what the caller may do with it.
+fn open_somehow(name: &[u8]) -> Result<(Queue, OwnedFd), c_int> {
+    let name = names::Slashed::new(name)?;
+    let namespace = home::namespace().map_err(|error| error.errno())?;
+    let open = |reads| {
+        let mut options = OpenOptions::new();
+        options.read(reads).write(!reads).namespace(namespace);
+        options
+            .open_with_descriptor(OsStr::from_bytes(name.bytes()), true)
+            .map_err(|error: OpenError| error.errno())
+    };
+    match open(true) {
+        Err(libc::EACCES) => open(false),
+        other => other,
+    }
+}
+
+fn directory() -> Result<PathBuf, c_int> {
+    let namespace = home::namespace().map_err(|error| {
+        debug::explain("open", PATH, &error);
+        error.errno()
+    })?;
+    Ok(namespace.path().join(QUEUES))
+}
+
+fn is_member(group: u32) -> bool {
+    rustix::process::getgroups().is_ok_and(|groups| groups.iter().any(|one| one.as_raw() == group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Place, at};
+    use std::ffi::CStr;
+
+    fn of(path: &CStr) -> Option<Place<'_>> {
+        // SAFETY: a C string.
+        unsafe { at(libc::AT_FDCWD, path.as_ptr()) }
+    }
+
+    #[test]
+    fn only_paths_below_the_directory_are_places() {
+        for path in [
+            c"/dev/mqueue",
+            c"/dev/mqueue/",
+            c"/dev/mqueue//",
+            c"/dev/mqueue/.",
+        ] {
+            assert_eq!(of(path), Some(Place::Directory), "{path:?}");
+        }
+        for (path, name) in [
+            (c"/dev/mqueue/a", b"a".as_slice()),
+            (c"/dev/mqueue//.b", b".b"),
+        ] {
+            assert_eq!(of(path), Some(Place::Name(name)), "{path:?}");
+        }
+        for path in [
+            c"",
+            c"/",
+            c"/dev",
+            c"/dev/mqueu",
+            c"/dev/mqueue2",
+            c"/dev/mqueue/..",
+            c"/dev/mqueue/a/b",
+            c"/dev/mqueue/a/",
+            c"dev/mqueue",
+        ] {
+            assert_eq!(of(path), None, "{path:?}");
+        }
+        // SAFETY: an address that is refused.
+        assert_eq!(unsafe { at(libc::AT_FDCWD, std::ptr::null()) }, None);
+    }
+}
