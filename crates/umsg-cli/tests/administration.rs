@@ -54,6 +54,7 @@ fn limits_are_shown_and_set_one_by_one() {
         "namespace": site.path(), "max_queues": 65_536, "max_messages": 1_048_576, "max_message_size": 16 << 20,
         "default_messages": 1024, "default_message_size": 8192, "max_bytes": 4u64 << 30,
         "enforced_modes": false,
+        "rlimit_msgqueue": false,
         "msgmax": 8192, "msgmnb": 16_384, "msgmni": 32_000, "max_qbytes": 1 << 30,
     });
     assert_eq!(set, expected);

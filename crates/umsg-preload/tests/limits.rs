@@ -12,3 +12,37 @@ cases_on_both! { "limits":
     shells_and_other_programs_write_limits,
     another_user_reads_limits_and_does_not_write_them,
 }
+
+#[test]
+fn a_user_has_the_bytes_of_rlimit_msgqueue() {
+    let program = support::compile("limits");
+    let case = "a_user_has_the_bytes_of_rlimit_msgqueue";
+    if support::kernel_has_queues() {
+        support::succeed(std::process::Command::new(&program).arg(case));
+    }
+    let namespace = support::Namespace::new();
+    let opened = umsg::Namespace::at(namespace.path()).unwrap();
+    for honoured in [false, true] {
+        let limits = umsg::Limits {
+            rlimit_msgqueue: honoured,
+            ..umsg::Limits::default()
+        };
+        opened.set_limits(&limits).unwrap();
+        for part in ["", "mq"] {
+            let path = namespace.path().join(part);
+            std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o1777))
+                .unwrap();
+        }
+        let ended = support::finish(namespace.command(&program).arg(case));
+        // Without the limit, the third queue is made.
+        let is_root = rustix::process::geteuid().is_root();
+        assert_eq!(
+            ended.status.success(),
+            honoured || !is_root,
+            "{honoured}: {ended:?}"
+        );
+        for queue in umsg::posix::list(&opened).unwrap() {
+            umsg::posix::unlink_in(&opened, &queue.name).unwrap();
+        }
+    }
+}

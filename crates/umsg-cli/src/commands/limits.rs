@@ -63,6 +63,9 @@ pub struct Limits {
     /// enforces such modes. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]
     #[arg(long, value_name = "true|false")]
     enforced_modes: Option<bool>,
+    /// Limit each user's POSIX queues by RLIMIT_MSGQUEUE (`ulimit -q`) of their creators, and count them as the kernel does [default: false]
+    #[arg(long, value_name = "true|false")]
+    rlimit_msgqueue: Option<bool>,
     #[command(flatten)]
     format: Format,
 }
@@ -78,6 +81,7 @@ struct Shown {
     default_message_size: u32,
     max_bytes: Option<u64>,
     enforced_modes: bool,
+    rlimit_msgqueue: bool,
     msgmax: u32,
     msgmnb: u32,
     msgmni: u32,
@@ -120,7 +124,9 @@ impl Limits {
             self.msgmni,
             self.max_qbytes,
         ];
-        let others = self.max_bytes.is_some() || self.enforced_modes.is_some();
+        let others = self.max_bytes.is_some()
+            || self.enforced_modes.is_some()
+            || self.rlimit_msgqueue.is_some();
         others || numbers.iter().any(Option::is_some)
     }
 
@@ -138,6 +144,7 @@ impl Limits {
             msgmnb: number(self.msgmnb, was.msgmnb),
             msgmni: number(self.msgmni, was.msgmni),
             max_qbytes: number(self.max_qbytes, was.max_qbytes),
+            rlimit_msgqueue: self.rlimit_msgqueue.unwrap_or(was.rlimit_msgqueue),
             next_id: was.next_id,
         }
     }
@@ -278,6 +285,11 @@ fn table(limits: &umsg::Limits) -> Table<3> {
         limits.enforced_modes.to_string(),
         "refuse modes that only the library enforces",
     );
+    row(
+        "rlimit-msgqueue",
+        limits.rlimit_msgqueue.to_string(),
+        "limit a user's queues by RLIMIT_MSGQUEUE",
+    );
     for (option, value, meaning) in [
         ("msgmax", limits.msgmax, "System V: bytes in a message"),
         ("msgmnb", limits.msgmnb, "System V: bytes in a new queue"),
@@ -303,6 +315,7 @@ fn shown(namespace: &Namespace, limits: &umsg::Limits) -> Shown {
         default_message_size: limits.default_message_size,
         max_bytes: limits.max_bytes,
         enforced_modes: limits.enforced_modes,
+        rlimit_msgqueue: limits.rlimit_msgqueue,
         msgmax: limits.msgmax,
         msgmnb: limits.msgmnb,
         msgmni: limits.msgmni,

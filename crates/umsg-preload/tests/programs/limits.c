@@ -1,6 +1,7 @@
 /* The limits of queues in /proc/sys: read, written, and obeyed. On the kernel's queues in an IPC namespace of their own. */
 #include "check.h"
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/msg.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -252,4 +253,40 @@ CASE(another_user_reads_limits_and_does_not_write_them) {
             EXPECT(!fopen(path_of(limit), modes[mode]) && errno == EACCES);
         }
     }
+}
+
+/* Bytes that a queue is charged for: getrlimit(2). */
+static long charge(long messages, long size) { return messages * (48 + 48 + size); }
+
+static void allow(long bytes) {
+    struct rlimit limit = {bytes, bytes};
+    EXPECT(prlimit(0, RLIMIT_MSGQUEUE, &limit, NULL) == 0);
+}
+
+static mqd_t sized(const char *queue, long messages, long size) {
+    struct mq_attr attributes = {.mq_maxmsg = messages, .mq_msgsize = size};
+    return mq_open(queue, O_RDWR | O_CREAT, 0600, &attributes);
+}
+
+/* The namespace of umsg says so: the test sets it. */
+CASE(a_user_has_the_bytes_of_rlimit_msgqueue) {
+    if (geteuid() != 0) return;
+    enter();
+    /* A user without any other queue on the machine. */
+    EXPECT(setresgid(61234, 61234, 61234) == 0);
+    allow(charge(10, 100) + charge(7, 50) + charge(1, 8) - 1);
+    EXPECT(setresuid(61234, 61234, 61234) == 0);
+    mqd_t first = sized("/first", 10, 100), second = sized("/second", 7, 50);
+    EXPECT(first >= 0 && second >= 0);
+    EXPECT_ERRNO(sized("/third", 1, 8), EMFILE);
+    /* An existing queue is charged already. */
+    EXPECT(mq_close(sized("/first", 10, 8192)) == 0);
+    EXPECT(mq_close(second) == 0 && mq_unlink("/second") == 0 && mq_close(sized("/third", 1, 8)) == 0);
+    EXPECT_ERRNO(sized("/second", 7, 50), EMFILE);
+    EXPECT(mq_close(sized("/second", 7, 49)) == 0);
+    for (int round = 0; round < 3; round++) EXPECT(mq_unlink("/second") == 0 && mq_close(sized("/second", 7, 49)) == 0);
+    allow(0);
+    EXPECT(mq_unlink("/second") == 0);
+    EXPECT_ERRNO(sized("/second", 1, 1), EMFILE);
+    EXPECT(mq_close(sized("/third", 1, 8)) == 0);
 }

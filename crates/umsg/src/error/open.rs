@@ -93,6 +93,17 @@ pub enum OpenError {
     /// ENOSPC: the namespace has as many queues as its limits allow.
     #[error("{}", too_many(*.0))]
     TooManyQueues(u32),
+    /// EMFILE: the namespace honours RLIMIT_MSGQUEUE ([`Limits::rlimit_msgqueue`](crate::Limits::rlimit_msgqueue)), and the user's queues would
+    /// need more bytes.
+    #[error(
+        "the user's queues would need {bytes} bytes, and RLIMIT_MSGQUEUE allows {limit}: remove some, make this one smaller, or raise the limit (`ulimit -q`)"
+    )]
+    OverMsgqueueLimit {
+        /// The bytes that the kernel would charge for the user's queues and the new one.
+        bytes: u64,
+        /// The soft limit of the process.
+        limit: u64,
+    },
     /// EAGAIN: a process has been [removing](crate::posix::OpenOptions::remove_on_last_close) the queue for a second. That
     /// process was stopped or did not get a processor.
     #[error(
@@ -184,6 +195,7 @@ impl OpenError {
             OpenError::NotFound => libc::ENOENT,
             OpenError::AlreadyExists => libc::EEXIST,
             OpenError::TooManyQueues(_) => libc::ENOSPC,
+            OpenError::OverMsgqueueLimit { .. } => libc::EMFILE,
             OpenError::Leaving => libc::EAGAIN,
             OpenError::Namespace(error) => error.errno(),
             OpenError::Segment(error) => error.errno(),

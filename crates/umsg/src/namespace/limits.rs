@@ -54,6 +54,9 @@ pub struct Limits {
     /// The largest `msg_qbytes` that a queue's owner may set (`IPC_SET`), in bytes. The default is 1 GiB. More needs CAP_SYS_RESOURCE. The
     /// kernel's limit is `msgmnb`.
     pub max_qbytes: u32,
+    /// Limits the bytes of each user's POSIX queues by the creator's RLIMIT_MSGQUEUE (getrlimit(2)), as the kernel computes them: the whole
+    /// capacity of each queue counts, used or not. Off by default.
+    pub rlimit_msgqueue: bool,
     /// The identifier of the next System V queue, from 0 to 2,147,483,647, or `None` for the usual one. The creation of a queue resets it.
     /// If another queue has the identifier's index, the new queue gets the next free index. The kernel calls it `msg_next_id`.
     pub next_id: Option<u32>,
@@ -73,6 +76,7 @@ impl Default for Limits {
             msgmnb: 16_384,
             msgmni: 32_000,
             max_qbytes: 1 << 30,
+            rlimit_msgqueue: false,
             next_id: None,
         }
     }

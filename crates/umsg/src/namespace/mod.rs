@@ -51,6 +51,7 @@
 //! ```
 
 mod changes;
+mod charges;
 mod claim;
 mod contents;
 mod dead_letters;
@@ -88,6 +89,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use changes::{BELIEVED, Changes, Watch};
+pub(crate) use charges::charge;
 pub(crate) use dead_letters::{Label as DeadLetterLabel, NewLabel as NewDeadLetterLabel};
 pub(crate) use directory::proc_link;
 pub use error::NamespaceError;

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | 0 | 8 | magic `UMSG-NS` and a zero byte |
 //! | 8 | 4 | version: 1 |
-//! | 12 | 4 | flags: bit 0 was of use to earlier versions, and is ignored; bit 1 `max_bytes` holds; bit 2 some limit of System V queues is not the default; bit 3 only modes that the system enforces are allowed; the others 0 |
+//! | 12 | 4 | flags: bit 0 was of use to earlier versions, and is ignored; bit 1 `max_bytes` holds; bit 2 some limit of System V queues is not the default; bit 3 only modes that the system enforces are allowed; bit 4 RLIMIT_MSGQUEUE counts; the others 0 |
 //! | 16 | 4 | `max_queues` |
 //! | 20 | 4 | `max_messages` |
 //! | 24 | 4 | `max_message_size`, in bytes |
@@ -50,6 +50,7 @@ const VERSION: u32 = 1;
 const HAS_MAX_BYTES: u32 = 2;
 const HAS_SYSV: u32 = 4;
 const ENFORCED_MODES: u32 = 8;
+const RLIMIT_MSGQUEUE: u32 = 16;
 const MODE: u32 = 0o644;
 
 /// The contents of the record.
@@ -288,6 +289,7 @@ fn encode(record: &Record) -> [u8; SIZE] {
         (limits.max_bytes.is_some(), HAS_MAX_BYTES),
         (sysv.is_some(), HAS_SYSV),
         (limits.enforced_modes, ENFORCED_MODES),
+        (limits.rlimit_msgqueue, RLIMIT_MSGQUEUE),
     ];
     let flags: u32 = flags
         .iter()
@@ -372,6 +374,7 @@ fn fields(bytes: &[u8; SIZE]) -> Record {
         msgmnb: sysv(84, plain.msgmnb),
         msgmni: sysv(88, plain.msgmni),
         max_qbytes: sysv(92, plain.max_qbytes),
+        rlimit_msgqueue: flags & RLIMIT_MSGQUEUE != 0,
         next_id: four(36).checked_sub(1),
     };
     let mut boot = [0; 16];
@@ -415,6 +418,7 @@ mod tests {
             msgmnb: 0x0908_0706,
             msgmni: 0x0a0b,
             max_qbytes: u32::MAX,
+            rlimit_msgqueue: true,
             next_id: Some(0x0102_0303),
         };
         let boot = *b"0123456789abcdef";
@@ -451,7 +455,7 @@ mod tests {
         let expected: &[(usize, &[u8])] = &[
             (0, b"UMSG-NS\0"),
             (8, &[1, 0, 0, 0]),
-            (12, &[14, 0, 0, 0]),
+            (12, &[30, 0, 0, 0]),
             (
                 16,
                 &[1, 0, 0, 0, 4, 3, 2, 0, 7, 6, 5, 0, 4, 0, 0, 0, 5, 0, 0, 0],
@@ -496,7 +500,7 @@ mod tests {
         assert_eq!(what(&decoded(&good[..95]).unwrap_err()), "wrong length");
         assert_eq!(what(&decoded(&longer).unwrap_err()), "wrong length");
         assert_eq!(
-            what(&decoded(&changed(12, 31)).unwrap_err()),
+            what(&decoded(&changed(12, 63)).unwrap_err()),
             "unknown bits"
         );
         assert_eq!(

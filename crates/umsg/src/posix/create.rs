@@ -9,13 +9,27 @@ use crate::error::QueueError;
 use crate::last_close::{self, LastClose};
 use crate::namespace::{
     FileAccess, FileError, Limits, Namespace, NewDeadLetterLabel, QueueName, Removal, Unpublished,
-    hold_unnamed, presence_of,
+    charge, hold_unnamed, presence_of,
 };
 use std::ffi::OsStr;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Layout, Policy};
+
+/// Refuses a queue for which the caller's RLIMIT_MSGQUEUE leaves no room.
+fn check_rlimit(namespace: &Namespace, layout: &Layout) -> Result<(), OpenError> {
+    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Msgqueue).current
+    else {
+        return Ok(());
+    };
+    let new = charge(layout.max_messages as u64, layout.message_size as u64);
+    let bytes = namespace.charges_of_caller()?.saturating_add(new);
+    match bytes <= limit {
+        true => Ok(()),
+        false => Err(OpenError::OverMsgqueueLimit { bytes, limit }),
+    }
+}
 
 impl OpenOptions {
     pub(super) fn create_new(
@@ -62,6 +76,9 @@ impl OpenOptions {
     ) -> Result<Unnamed, OpenError> {
         let limits = namespace.limits_of_creation()?;
         let layout = self.layout(&limits)?;
+        if limits.rlimit_msgqueue {
+            check_rlimit(namespace, &layout)?;
+        }
         self.check_policy(name)?;
         if self.policy.remove_on_last_close {
             last_close::remove_some_unused(namespace)?;

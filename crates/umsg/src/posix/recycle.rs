@@ -47,6 +47,7 @@ impl OpenOptions {
             && self.counted
             && self.mode == PRIVATE
             && limits.max_bytes.is_none()
+            && !limits.rlimit_msgqueue
     }
 
     /// Makes a queue of the segment of the removed queue `removed`, whose file was opened by the name of the new queue. `created` is the

@@ -45,6 +45,10 @@ impl Header {
     #[cfg(not(loom))]
     pub(super) const PRESENCE: usize = offset_of!(Header, presence);
     #[cfg(not(loom))]
+    pub(super) const MAX_MESSAGES: usize = offset_of!(Header, max_messages);
+    #[cfg(not(loom))]
+    pub(super) const MESSAGE_SIZE: usize = offset_of!(Header, message_size);
+    #[cfg(not(loom))]
     pub(super) const CREATOR: usize = offset_of!(Header, creator);
     #[cfg(not(loom))]
     pub(super) const HOME: usize = offset_of!(Header, home);

@@ -79,7 +79,7 @@ pub use receiver::LEVEL1;
 pub use ring::Ring;
 pub use run::has_begun;
 #[cfg(not(loom))]
-pub use vacant::{presence, take, vacated_by};
+pub use vacant::{attributes, presence, take, vacated_by};
 pub(crate) use wait_flags::{ARMED, POLLED};
 #[cfg(not(loom))]
 pub use words::{CellWords, Words};

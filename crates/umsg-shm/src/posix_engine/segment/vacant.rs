@@ -86,6 +86,20 @@ pub fn presence(file: BorrowedFd<'_>) -> Seen {
     }
 }
 
+/// Reads the capacity and the message size of a queue from a file that is open for reading. None if the file is no segment.
+pub fn attributes(file: BorrowedFd<'_>) -> Option<(u32, u32)> {
+    let mut bytes = [0; Header::MESSAGE_SIZE + 4];
+    let is_whole = rustix::io::pread(file, &mut bytes, 0) == Ok(bytes.len());
+    let magic = bytes.first_chunk().map(|word| u64::from_le_bytes(*word));
+    let word = |at: usize| {
+        bytes[at..]
+            .first_chunk()
+            .map(|word| u32::from_le_bytes(*word))
+    };
+    (is_whole && magic == Some(MAGIC))
+        .then(|| Some((word(Header::MAX_MESSAGES)?, word(Header::MESSAGE_SIZE)?)))?
+}
+
 /// Returns the process id of the creator of a file's segment, if the creator has removed the queue and is of this process's namespaces.
 /// `file` is open for reading.
 pub fn vacated_by(file: BorrowedFd<'_>) -> Option<u32> {
