@@ -26,7 +26,7 @@ use crate::hooks::{mq_open, mq_unlink, read, stat as stats};
 use crate::{debug, fd, home, names, next, pointer, start};
 
 /// The path of the directory.
-const PATH: &[u8] = b"/dev/mqueue";
+pub(crate) const PATH: &[u8] = b"/dev/mqueue";
 
 /// The directory of POSIX queues in a namespace.
 const QUEUES: &str = "mq";
@@ -71,7 +71,7 @@ pub(crate) unsafe fn at<'a>(directory: c_int, path: *const c_char) -> Option<Pla
 /// # Safety
 /// As for [`at`].
 #[inline(always)]
-unsafe fn begins(path: *const c_char) -> bool {
+pub(crate) unsafe fn begins(path: *const c_char) -> bool {
     !pointer::is_bad(path)
         && (0..PATH.len()).all(|index| {
             // SAFETY: the bytes before this one are none that ends the string.

@@ -271,6 +271,12 @@ next_functions! {
     fn copy_file_range(from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, len: size_t, flags: c_uint) -> ssize_t;
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, count: size_t) -> ssize_t;
+    fn glob(pattern: *const c_char, flags: c_int, failed: *const c_void, found: *mut c_void) -> c_int;
+    fn glob64(pattern: *const c_char, flags: c_int, failed: *const c_void, found: *mut c_void) -> c_int;
+    fn nftw(path: *const c_char, visit: *const c_void, descriptors: c_int, flags: c_int) -> c_int;
+    fn nftw64(path: *const c_char, visit: *const c_void, descriptors: c_int, flags: c_int) -> c_int;
+    fn ftw(path: *const c_char, visit: *const c_void, descriptors: c_int) -> c_int;
+    fn ftw64(path: *const c_char, visit: *const c_void, descriptors: c_int) -> c_int;
     fn fflush(stream: *mut FILE) -> c_int;
     fn fclose(stream: *mut FILE) -> c_int;
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;

@@ -10,6 +10,12 @@ use std::process::Command;
 use support::{Namespace, compile_with, finish, library, succeed};
 
 const EXPORTED: &[&str] = &[
+    "ftw",
+    "ftw64",
+    "glob",
+    "glob64",
+    "nftw",
+    "nftw64",
     "stat",
     "stat64",
     "lstat",

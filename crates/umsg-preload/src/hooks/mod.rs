@@ -55,4 +55,5 @@ mod sigaction;
 pub(crate) mod stat;
 mod stream;
 mod syscall;
+mod walk;
 mod write;

@@ -1,6 +1,8 @@
 /* /dev/mqueue as mqueue_overview(7) describes it. On the kernel's queues in IPC and mount namespaces of their own. */
 #include "check.h"
 #include <dirent.h>
+#include <ftw.h>
+#include <glob.h>
 #include <sched.h>
 #include <sys/inotify.h>
 #include <sys/mount.h>
@@ -46,9 +48,11 @@ CASE(a_queue_is_a_file_of_eighty_bytes) {
         EXPECT(seen[i].st_uid == geteuid() && seen[i].st_gid == getegid() && seen[i].st_blocks == 0);
         EXPECT(seen[i].st_ino == of_descriptor.st_ino && seen[i].st_dev == of_descriptor.st_dev);
     }
+#ifdef STATX_BASIC_STATS /* musl 1.2.3 has no statx */
     struct statx extended;
     EXPECT(statx(AT_FDCWD, one, 0, STATX_ALL, &extended) == 0 && extended.stx_size == 80 && extended.stx_mode == (S_IFREG | 0640));
     EXPECT(statx(directory, "one", 0, STATX_ALL, &extended) == 0 && extended.stx_size == 80);
+#endif
     EXPECT(stat(HOME, &seen[0]) == 0 && S_ISDIR(seen[0].st_mode) && stat(HOME "/", &seen[0]) == 0);
     EXPECT_ERRNO(stat(two, &seen[0]), ENOENT);
     EXPECT_ERRNO(fstatat(directory, "two", &seen[0], 0), ENOENT);
@@ -161,6 +165,52 @@ CASE(the_directory_lists_the_queues_that_there_are) {
     EXPECT(!opendir(one) && errno == ENOTDIR);
     errno = 0;
     EXPECT(!opendir(HOME "/four") && errno == ENOENT);
+}
+
+static int walked;
+
+static int visit(const char *path, const struct stat *seen, int kind, struct FTW *at) {
+    if (!strcmp(path, HOME)) {
+        EXPECT(kind == FTW_D && at->level == 0 && !strcmp(path + at->base, "mqueue"));
+        return 0;
+    }
+    EXPECT(kind == FTW_F && at->level == 1 && at->base == strlen(HOME) + 1 && seen->st_size == 80);
+    EXPECT(!strncmp(path, HOME "/", at->base) && S_ISREG(seen->st_mode));
+    walked |= bit(path + at->base);
+    return 0;
+}
+
+static int visit_plainly(const char *path, const struct stat *seen, int kind) {
+    if (kind == FTW_F) {
+        EXPECT(seen->st_size == 80);
+        walked |= bit(path + strlen(HOME) + 1);
+    }
+    return strcmp(path, two) ? 0 : 5;
+}
+
+static int visit_other(const char *path, const struct stat *seen, int kind, struct FTW *at) {
+    (void)seen, (void)kind, (void)at;
+    EXPECT(!strncmp(path, "/proc/self/ns", 13));
+    return 3;
+}
+
+CASE(walks_and_patterns_find_the_queues) {
+    enter();
+    umask(0);
+    make("/one", 0640);
+    EXPECT(nftw(HOME, visit, 4, FTW_PHYS) == 0 && walked == 1);
+    make("/two", 0600);
+    walked = 0;
+    EXPECT(nftw(HOME, visit, 4, 0) == 0 && walked == 3);
+    walked = 0;
+    EXPECT(ftw(HOME, visit_plainly, 4) == 5 && walked & 2);
+    EXPECT(nftw("/proc/self/ns", visit_other, 4, 0) == 3);
+    glob_t found = {0};
+    EXPECT(glob(HOME "/[ot]*", 0, NULL, &found) == 0 && found.gl_pathc == 2);
+    EXPECT(!strcmp(found.gl_pathv[0], one) && !strcmp(found.gl_pathv[1], two));
+    globfree(&found);
+    EXPECT(glob(HOME "/x*", 0, NULL, &found) == GLOB_NOMATCH && glob(HOME "/one", 0, NULL, &found) == 0);
+    EXPECT(glob("/proc/self/sta*", 0, NULL, &found) == 0 && found.gl_pathc >= 2);
 }
 
 CASE(a_queue_is_removed_by_its_path) {
