@@ -205,5 +205,8 @@ Environment:
                 spinning [default: adaptive]
   UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed
   UMSG_DEV_MQUEUE
-                off: programs under `umsg run` see the kernel's /dev/mqueue"
+                off: programs under `umsg run` see the kernel's /dev/mqueue
+  UMSG_IPC_NAMESPACE
+                the IPC namespace to which UMSG_DIR belongs, or share; umsg run
+                sets it"
 );

@@ -1,11 +1,59 @@
 //! The namespace that this process uses.
 
-use umsg::{Namespace, NamespaceError};
+use umsg::{Namespace, NamespaceError, ipc};
+use umsg_shm::sys::stack::roomy;
 
-use crate::signals;
+use crate::{kept, mqueue, process, signals, vacated};
 
 /// Returns the namespace, or the reason why there is none. After an error, the next call tries again.
 pub(crate) fn namespace() -> Result<&'static Namespace, NamespaceError> {
     signals::announce();
     Namespace::of_this_process()
+}
+
+/// Looks whether the process was made in another IPC namespace, by a system call that libc does not make.
+#[inline(always)]
+pub(crate) fn notice_child() {
+    if process::is_unnoticed_child() {
+        look_at_child();
+    }
+}
+
+#[cold]
+fn look_at_child() {
+    if process::owns_table() && ipc::has_moved() {
+        // The parent is in that namespace.
+        std::mem::forget(after_move(true));
+    }
+}
+
+/// Gives up what the process keeps for its next queues, before it moves to another IPC namespace.
+pub(crate) fn before_move() {
+    roomy(|| {
+        kept::for_each(vacated::give_up);
+        umsg::sysv::raw::give_up_kept();
+    });
+}
+
+/// Has the next call find the namespace again: the process has moved to another IPC namespace. Open descriptors stay those of their queues,
+/// and identifiers of System V queues are those of the new namespace. Returns the directory of the one that the process has left.
+pub(crate) fn after_move(is_new: bool) -> Option<ipc::Used> {
+    let used = ipc::note_move(is_new);
+    umsg::sysv::raw::forget_all();
+    kept::forget_all();
+    mqueue::forget_directory();
+    used
+}
+
+/// Run by the dynamic linker at the end of the process, behind the functions of atexit(3), which may use queues.
+#[cfg(not(test))]
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = leave;
+
+#[cfg_attr(test, expect(dead_code, reason = "the test program has no destructor"))]
+extern "C" fn leave() {
+    if ipc::has_followed() && process::owns_table() {
+        roomy(ipc::leave_at_exit);
+    }
 }

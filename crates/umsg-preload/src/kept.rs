@@ -210,6 +210,11 @@ pub(crate) fn forget_creations() {
     for_each(Attached::forget_creation);
 }
 
+/// Forgets all queues.
+pub(crate) fn forget_all() {
+    forget_if(|_| true);
+}
+
 /// Forgets the queues for which `is_over` holds.
 fn forget_if(is_over: impl Fn(&Attached) -> bool) {
     for link in &KEPT {

@@ -120,6 +120,13 @@ fn is_directory(number: c_int) -> bool {
     found == Some((known[0], known[1]))
 }
 
+/// Leaves the directory that was opened to the kernel: it is not that of the process's present namespace.
+pub(crate) fn forget_directory() {
+    IDENTITY
+        .iter()
+        .for_each(|word| word.store(0, Ordering::Relaxed));
+}
+
 /// Returns whether the environment leaves /dev/mqueue to the drop-in.
 fn is_on() -> bool {
     /// 0 before the first question.

@@ -277,6 +277,9 @@ next_functions! {
     fn nftw64(path: *const c_char, visit: *const c_void, descriptors: c_int, flags: c_int) -> c_int;
     fn ftw(path: *const c_char, visit: *const c_void, descriptors: c_int) -> c_int;
     fn ftw64(path: *const c_char, visit: *const c_void, descriptors: c_int) -> c_int;
+    fn unshare(flags: c_int) -> c_int;
+    fn setns(fd: c_int, kind: c_int) -> c_int;
+    fn clone(run: *const c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: usize, tls: usize, child: usize) -> c_int;
     fn fflush(stream: *mut FILE) -> c_int;
     fn fclose(stream: *mut FILE) -> c_int;
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;

@@ -21,6 +21,7 @@ fn a_user_has_the_bytes_of_rlimit_msgqueue() {
         support::succeed(std::process::Command::new(&program).arg(case));
     }
     let namespace = support::Namespace::new();
+    let (name, value) = umsg::ipc::shared();
     let opened = umsg::Namespace::at(namespace.path()).unwrap();
     for honoured in [false, true] {
         let limits = umsg::Limits {
@@ -33,7 +34,7 @@ fn a_user_has_the_bytes_of_rlimit_msgqueue() {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o1777))
                 .unwrap();
         }
-        let ended = support::finish(namespace.command(&program).arg(case));
+        let ended = support::finish(namespace.command(&program).arg(case).env(name, value));
         // Without the limit, the third queue is made.
         let is_root = rustix::process::geteuid().is_root();
         assert_eq!(

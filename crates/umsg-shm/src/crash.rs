@@ -234,6 +234,10 @@ points! {
     TRANSIENT_LOCKED;
     /// A transient queue is removed, and its directory exists: a new queue of its name replaces the directory.
     TRANSIENT_EMPTIED;
+    /// The directory of another IPC namespace is made, and closed to other users: the next process of its user uses it.
+    IPC_DIRECTORY_MADE;
+    /// The directory of an ended IPC namespace has lost its name: a sweep removes it.
+    IPC_DIRECTORY_GOING;
     /// A System V queue's file is made, without contents and without a name: the file vanishes.
     MSGGET_EMPTY;
     /// A System V queue's file has its contents and no name: it vanishes.

@@ -66,6 +66,8 @@ mod until;
 
 pub use error::{QueueError, SegmentError};
 pub use lease::Lease;
+#[doc(hidden)]
+pub use namespace::ipc;
 pub use namespace::{
     Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, PassedOver,
     SetupReport, TMPFILES,

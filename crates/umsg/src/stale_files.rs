@@ -14,7 +14,7 @@ pub struct StaleFiles {
     /// Number of stale FIFOs, through which processes polled queues.
     pub poll_fifos: usize,
     /// Number of unfinished files and directories of queues and limits, of labels of dead-letter queues whose queues are
-    /// gone, and of files of removed queues. A living program may keep such a file for its next queue, and then makes another one.
+    /// gone, of files of removed queues, and of directories of IPC namespaces that have ended. A living program may keep such a file for its next queue, and then makes another one.
     pub incomplete: usize,
 }
 
@@ -69,7 +69,11 @@ impl Namespace {
         Ok(StaleFiles::new(
             all_unused(self)?,
             self.stale_fifos()?,
-            self.left_temporary()? + self.left_labels()? + self.left_lives() + self.all_vacant()?,
+            self.left_temporary()?
+                + self.left_labels()?
+                + self.left_lives()
+                + self.all_vacant()?
+                + self.left_ipc(),
         ))
     }
 
@@ -101,7 +105,8 @@ impl Namespace {
             self.remove_left_temporary()?
                 + self.remove_left_labels()?
                 + self.remove_left_lives()
-                + self.remove_all_vacant()?,
+                + self.remove_all_vacant()?
+                + self.remove_left_ipc(),
         ))
     }
 }

@@ -72,6 +72,7 @@ const OTHER_FILES: &[&str] = &[
     "salvage_killed.rs",
     "last_close/races.rs",
     "real_time.rs",
+    "ipc_namespaces_crash.rs",
     "recycling.rs",
     "redrive.rs",
 ];

@@ -30,7 +30,8 @@ const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 /// programs: statically linked programs, set-user-ID programs, programs with file capabilities, and programs for another
 /// architecture or C library. For a script, the command checks the interpreter.
 ///
-/// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory.
+/// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC
+/// namespace has the queues of a directory inside the namespace's directory. The last process of that IPC namespace removes the directory.
 ///
 /// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it, which raises
 /// the signal. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last
@@ -61,6 +62,9 @@ Environment:
   UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
   UMSG_DEV_MQUEUE
                 off: /dev/mqueue is the kernel's, unless --dev-mqueue is given
+  UMSG_IPC_NAMESPACE
+                the IPC namespace to which UMSG_DIR belongs, or share; umsg run
+                sets it
   LD_PRELOAD    other libraries, which are loaded before the drop-in"
 )]
 pub struct Run {
@@ -70,6 +74,10 @@ pub struct Run {
     /// Whose queues /dev/mqueue has: umsg's, or those of the kernel [default: $UMSG_DEV_MQUEUE, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     dev_mqueue: Option<Switch>,
+    /// Whether a process that moves to another IPC namespace (unshare, clone, setns) gets other queues there, or shares those of
+    /// the directory [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
+    #[arg(long, value_enum, value_name = "follow|share")]
+    ipc_namespaces: Option<IpcNamespaces>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
@@ -85,6 +93,15 @@ pub struct Run {
 enum Switch {
     On,
     Off,
+}
+
+/// The queues of processes in other IPC namespaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IpcNamespaces {
+    /// Each IPC namespace has its own
+    Follow,
+    /// All have the same
+    Share,
 }
 
 impl Run {
@@ -116,6 +133,18 @@ impl Run {
             Some(Switch::On) => _ = command.env_remove(DEV_MQUEUE),
             Some(Switch::Off) => _ = command.env(DEV_MQUEUE, "off"),
             None => {}
+        }
+        let shares = match self.ipc_namespaces {
+            Some(wish) => wish == IpcNamespaces::Share,
+            None => !umsg::ipc::is_followed(),
+        };
+        match umsg::ipc::variable().filter(|_| !shares) {
+            // The directory was found for the present IPC namespace.
+            Some((name, value)) => _ = command.env(name, value),
+            None => {
+                let (name, value) = umsg::ipc::shared();
+                command.env(name, value);
+            }
         }
         inherited::restore_on_exec(&mut command);
         // `exec` returns only on failure.

@@ -106,3 +106,31 @@ fn a_program_waits_in_the_mode_given_to_umsg_run() {
     let (blocking, spinning) = (cpu_time("blocking"), cpu_time("spinning"));
     assert!(spinning > 3 * blocking, "{spinning} µs, {blocking} µs");
 }
+
+#[test]
+fn the_options_choose_whose_queues_dev_mqueue_and_ipc_namespaces_have() {
+    let site = Site::new();
+    site.umsg(&["create", "/jobs"]).text();
+    let library = drop_in();
+    let shell = |options: &[&str], line: &str| {
+        let arguments = [&["run"], options, &["--", "sh", "-c", line]].concat();
+        let mut command = site.command(&arguments);
+        command
+            .env("UMSG_PRELOAD", &library)
+            .env("UMSG", env!("CARGO_BIN_EXE_umsg"));
+        finish(&mut command, b"").text().to_owned()
+    };
+    assert_eq!(shell(&[], "ls /dev/mqueue"), "jobs\n");
+    let off = shell(&["--dev-mqueue", "off"], "ls /dev/mqueue 2>&1; true");
+    assert_ne!(off, "jobs\n");
+    // A command within, too, belongs to the IPC namespace in which it is started.
+    umsg_testkit::needs_root!();
+    let made = r#""$UMSG" create /other >/dev/null; "$UMSG" ls --quiet; ls /dev/mqueue;
+        "$UMSG" run -- unshare --ipc "$UMSG" ls --quiet; "$UMSG" run -- "$UMSG" ls --quiet"#;
+    let line = format!("unshare --ipc sh -c '{made}'; ls /dev/mqueue");
+    assert_eq!(shell(&[], &line), "/other\nother\n/other\njobs\n");
+    let shared = ["--ipc-namespaces", "share"];
+    assert_eq!(shell(&shared, "unshare --ipc ls /dev/mqueue"), "jobs\n");
+    let leftovers = site.umsg(&["gc", "--leftovers", "--json"]).json();
+    assert_eq!(leftovers["stale_files"]["incomplete"], 0);
+}

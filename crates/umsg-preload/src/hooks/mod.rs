@@ -31,6 +31,7 @@ mod dup;
 mod epoll;
 mod fchmod;
 pub(crate) mod fcntl;
+mod ipc_namespace;
 mod lseek;
 mod mmap;
 mod mq_attr;

@@ -98,6 +98,7 @@ pub(crate) fn open_checked(
     mode: mode_t,
     attributes: Option<mq_attr>,
 ) -> Result<mqd_t, c_int> {
+    home::notice_child();
     if flags & (libc::O_DIRECT | libc::O_PATH) == libc::O_DIRECT {
         let opened = open_checked(name, flags & !libc::O_DIRECT, mode, attributes)?;
         // SAFETY: a descriptor of this call.

@@ -10,11 +10,12 @@ use libc::msqid_ds;
 use umsg::sysv::{Change, raw};
 use umsg_shm::sys::stack::roomy;
 
-use crate::{errno, pointer, signals};
+use crate::{errno, home, pointer, signals};
 
 /// Inspects, changes and removes System V queues.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) -> c_int {
+    home::notice_child();
     signals::announce();
     // SAFETY: the caller's promises to libc's msgctl are handed on.
     unsafe { control(id, command, data) }.unwrap_or_else(errno::fail)

@@ -7,11 +7,12 @@ use umsg::NamespaceError;
 use umsg::sysv::{OpenError, raw};
 use umsg_shm::sys::stack::roomy;
 
-use crate::{debug, errno, signals};
+use crate::{debug, errno, home, signals};
 
 /// Returns the identifier of a key's System V queue. Creates the queue if the flags ask for that.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
+    home::notice_child();
     if let Some(id) = raw::known(key, flags) {
         return id;
     }

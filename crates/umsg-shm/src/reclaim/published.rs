@@ -35,6 +35,11 @@ impl<T: Send + Sync> Published<T> {
         Ok(unsafe { &*found })
     }
 
+    /// Empties the place. The value stays in memory, because other threads may be using it.
+    pub fn forget(&self) {
+        self.0.store(std::ptr::null_mut(), Ordering::Release);
+    }
+
     fn keep(&self, value: T) -> *mut T {
         let fresh = Box::into_raw(Box::new(value));
         // Release: a thread that finds the value finds it complete.

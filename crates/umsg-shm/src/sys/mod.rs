@@ -27,6 +27,9 @@ pub mod futex;
 pub(crate) mod home;
 pub(crate) mod inheritance;
 #[cfg(not(loom))]
+#[allow(unsafe_code, reason = "a request of ioctl")]
+pub mod ipc_namespace;
+#[cfg(not(loom))]
 pub(crate) mod kept_descriptor;
 #[cfg(not(loom))]
 pub mod life;

@@ -17,6 +17,7 @@
 //! ├── ring                   root's, mode 1777: rings
 //! │   ├── jobs               the ring /jobs: a regular file of the user that receives from it
 //! │   └── .bell-1234-2f...   its doorbell: a socket; the number of that file's inode, and a random one
+//! ├── ipc-141097             root's, mode 1777: the namespace of another IPC namespace of the kernel, see `ipc.rs`
 //! └── own                    root's, mode 1777
 //!     └── 1000               what user 1000 keeps for himself beside System V queues, see `msg/own_directory.rs`
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
@@ -62,6 +63,8 @@ mod home;
 mod host;
 mod identified;
 mod intruders;
+#[doc(hidden)]
+pub mod ipc;
 pub(crate) mod life;
 mod limits;
 mod meeting;

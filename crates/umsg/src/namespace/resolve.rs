@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::contents::{self, Otherwise};
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{Namespace, NamespaceKind, caller, claim, queues, trust, user};
+use super::{Namespace, NamespaceKind, caller, claim, ipc, queues, trust, user};
 
 /// The link to the directory of the calling process, in which descriptors lead to their files.
 const PROC: &str = "/proc/self";
@@ -26,6 +26,9 @@ impl Namespace {
     /// use `/dev/shm/umsg-UID-` and 16 random hexadecimal digits.
     ///
     /// A set-user-ID or set-group-ID program ignores the variable.
+    ///
+    /// If `$UMSG_IPC_NAMESPACE` names another IPC namespace of the kernel than the caller's, the namespace is one of the caller's IPC namespace,
+    /// inside the selected directory. `umsg run` and the drop-in set that variable.
     ///
     /// ```no_run
     /// // The directory that `UMSG_DIR` names, the system's, or one of this user's own.
@@ -157,6 +160,21 @@ fn is_setuid() -> bool {
 }
 
 fn resolve_in(
+    base: &Path,
+    chosen: Option<OsString>,
+    caller: u32,
+    otherwise: Otherwise,
+) -> Result<Namespace, NamespaceError> {
+    let base = base_in(base, chosen, caller, otherwise)?;
+    if is_setuid() {
+        return Ok(base);
+    }
+    let kind = base.kind;
+    ipc::followed(base, |path| admitted(path, kind, caller, Otherwise::Make))
+}
+
+/// Returns the namespace of the IPC namespace to which the directory belongs.
+fn base_in(
     base: &Path,
     chosen: Option<OsString>,
     caller: u32,

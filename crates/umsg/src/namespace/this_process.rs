@@ -7,7 +7,7 @@ static FOUND: Published<Namespace> = Published::nothing();
 
 impl Namespace {
     /// Returns the namespace that this process uses. It is determined once, and stays the same after setuid, chdir and changes of the
-    /// environment, as an IPC namespace does.
+    /// environment, as an IPC namespace does. A process that moves to another IPC namespace determines it again, see `ipc.rs`.
     ///
     /// # Errors
     /// Those of [`Namespace::resolve`]. After an error, the next call tries again.
@@ -15,6 +15,11 @@ impl Namespace {
     #[inline]
     pub fn of_this_process() -> Result<&'static Namespace, NamespaceError> {
         FOUND.get_or_find(Namespace::resolve)
+    }
+
+    /// Has the next call determine the namespace again: the process has moved to another IPC namespace.
+    pub(super) fn forget_of_this_process() {
+        FOUND.forget();
     }
 
     /// Returns the namespace that this process uses, if it was determined before.

@@ -126,6 +126,16 @@ impl<T: Send + Sync> Attachments<T> {
         self.slots.reap();
     }
 
+    /// Detaches from all queues.
+    pub(crate) fn forget_all(&'static self) {
+        for (_, entry) in self.entries.range(0, INDICES - 1) {
+            if let Some(held) = entry.hold_counted() {
+                entry.forget(held.word());
+            }
+        }
+        self.slots.reap();
+    }
+
     /// Unmaps detached queues that no call uses any more. It is cheap without such queues, and called after a call that blocked.
     pub(crate) fn reap(&'static self) {
         self.slots.reap();

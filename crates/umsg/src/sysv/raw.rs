@@ -495,6 +495,13 @@ pub fn why_no_memory(len: usize) -> super::SendError {
     }
 }
 
+/// Detaches from all queues: the process has moved to another namespace, in which their identifiers mean others.
+#[doc(hidden)]
+pub fn forget_all() {
+    kept::forget_all();
+    ATTACHED.forget_all();
+}
+
 /// Unmaps queues that were removed meanwhile. Callers use it after a call that blocked.
 pub fn reap() {
     ATTACHED.reap();

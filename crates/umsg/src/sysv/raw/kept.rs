@@ -101,6 +101,13 @@ pub fn give_up_kept() {
     }
 }
 
+/// Forgets the segments without a change of their files.
+pub(super) fn forget_all() {
+    for word in KEPT.iter().filter_map(Link::take) {
+        drop(word.hold());
+    }
+}
+
 /// Takes over the count of a queue whose segment is kept.
 fn keep(word: Word<Attached<Queue>>) {
     if !KEPT.iter().any(|link| link.put_if_empty(word)) {

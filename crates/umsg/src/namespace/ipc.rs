@@ -1,0 +1,455 @@
+//! Namespaces of umsg that follow the kernel's IPC namespaces: ipc_namespaces(7).
+//!
+//! A process that has left the IPC namespace in which its `umsg run` was started has other queues, as with the kernel's. They are in a
+//! directory inside the namespace's directory:
+//!
+//! ```text
+//! /dev/shm/umsg-1000          the namespace of the IPC namespace in which `umsg run` was started
+//! ├── ipc-141097              that of the IPC namespace 141097, with all sub-directories of a namespace
+//! ├── ipc-141098-1000         user 1000's own, because another user has taken the name ipc-141098
+//! └── ipc-i4026532177         that of an IPC namespace without a number of its own, by its inode, before Linux 6.18
+//! ```
+//!
+//! `UMSG_IPC_NAMESPACE` names the IPC namespace to which `$UMSG_DIR` belongs: its inode and its number, or `share` if no process leaves the
+//! directory. Without the variable no process follows, apart from one that moves under the drop-in, which sets the variable.
+//!
+//! | event | effect |
+//! |---|---|
+//! | the first use of queues in another IPC namespace | its directory is made |
+//! | the end of the last process in it, while no mount and no descriptor leads to it | the process removes the directory |
+//! | that process is killed | the directory stays until another one is made beside it, or until a sweep (`umsg gc`) |
+//!
+//! A process looks for others in /proc. It removes no directory that was made in a PID namespace whose processes it does not see. Only root's
+//! directories are used by processes of several users: root removes one if /proc hides no process from it.
+//!
+//! An inode's number may be used again. A process that has made an IPC namespace knows that it is new, and removes the remains of an earlier
+//! one.
+
+use std::ffi::OsStr;
+use std::fs::{self as files, DirBuilder};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustix::io::Errno;
+use umsg_shm::crash::crash_point;
+use umsg_shm::sys::ipc_namespace::{self, IpcNamespace, OWN};
+use umsg_shm::sys::random::random;
+
+use super::directory::Directory;
+use super::error::NamespaceError;
+use super::{Namespace, caller, home, record};
+
+/// The variable with the IPC namespace of `$UMSG_DIR`.
+pub(super) const VARIABLE: &str = "UMSG_IPC_NAMESPACE";
+/// Its value if all processes share the directory.
+const SHARE: &str = "share";
+const PREFIX: &str = "ipc-";
+/// The beginning of the name of a directory that is being removed.
+const GOING: &str = ".ipc-";
+
+/// Set once this process has used a directory of another IPC namespace.
+static HAS_FOLLOWED: AtomicBool = AtomicBool::new(false);
+
+/// Set if this process has made its IPC namespace, and has not used queues in it.
+static IS_NEW: AtomicBool = AtomicBool::new(false);
+
+/// The inode of the IPC namespace in which the process has found its namespace; 0 if it follows none.
+static NOTED: AtomicU64 = AtomicU64::new(0);
+
+/// The directory of another IPC namespace that this process uses.
+static USED: Mutex<Option<Used>> = Mutex::new(None);
+
+/// The directory in which such directories of this process are.
+static BASE: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// Returns whether processes follow the kernel's IPC namespaces.
+pub fn is_followed() -> bool {
+    std::env::var_os(VARIABLE).is_none_or(|value| value != SHARE)
+}
+
+/// Returns whether this process has used the directory of another IPC namespace than that of `$UMSG_DIR`.
+#[inline]
+#[must_use]
+pub fn has_followed() -> bool {
+    HAS_FOLLOWED.load(Ordering::Relaxed)
+}
+
+/// Returns the number of the inode of the calling thread's IPC namespace. None without /proc.
+#[must_use]
+pub fn present() -> Option<u64> {
+    ipc_namespace::inode(OWN).ok()
+}
+
+/// Returns whether the process is in another IPC namespace than when it found its namespace: a child that was made in a new one.
+#[must_use]
+pub fn has_moved() -> bool {
+    let noted = NOTED.load(Ordering::Relaxed);
+    noted != 0 && present().is_some_and(|own| own != noted)
+}
+
+/// Returns the value of the variable, and its name, for programs whose `$UMSG_DIR` belongs to the caller's IPC namespace.
+#[must_use]
+pub fn variable() -> Option<(&'static str, String)> {
+    let own = ipc_namespace::of(OWN).ok()?;
+    Some((VARIABLE, format!("{}-{}", own.inode, own.id.unwrap_or(0))))
+}
+
+/// Returns the variable and the value with which no program leaves `$UMSG_DIR`.
+#[must_use]
+pub fn shared() -> (&'static str, &'static str) {
+    (VARIABLE, SHARE)
+}
+
+/// A directory that a process has used.
+#[derive(Debug)]
+pub struct Used(IpcNamespace, PathBuf);
+
+/// Notes that the calling process has moved to another IPC namespace. `is_new`: the process has made it. The next use of queues finds its
+/// namespace again. Returns the directory of the IPC namespace that it has left.
+pub fn note_move(is_new: bool) -> Option<Used> {
+    IS_NEW.store(is_new, Ordering::Relaxed);
+    Namespace::forget_of_this_process();
+    USED.try_lock().ok().and_then(|mut used| used.take())
+}
+
+impl Used {
+    /// Removes the directory if no process is in its IPC namespace, after the process has moved.
+    pub fn leave(self) {
+        let Used(of, path) = self;
+        let Some(base) = path.parent().filter(|_| is_in_sight(&path)) else {
+            return;
+        };
+        let others = Others::look(None, |found| found.contains(&of));
+        if !others.have(of) && others.suffice(base) {
+            remove_all(base, |name| path.file_name() == Some(name));
+        }
+    }
+}
+
+/// Returns the namespace for the caller's IPC namespace: `base`, or one inside its directory. `make` admits a directory.
+pub(super) fn followed(
+    base: Namespace,
+    admit: impl Fn(PathBuf) -> Result<Namespace, NamespaceError>,
+) -> Result<Namespace, NamespaceError> {
+    let Some(value) = std::env::var_os(VARIABLE) else {
+        return Ok(base);
+    };
+    let Some((inode, id)) = value.to_str().and_then(|value| value.split_once('-')) else {
+        return Ok(base);
+    };
+    // Without /proc the base has reported an error.
+    let Some(present) = present() else {
+        return Ok(base);
+    };
+    NOTED.store(present, Ordering::Relaxed);
+    if inode.parse() == Ok(present) {
+        return Ok(base);
+    }
+    let own =
+        ipc_namespace::of(OWN).map_err(|e| NamespaceError::looking("open", OWN.as_ref(), e))?;
+    if own.id.is_some_and(|own| id.parse() == Ok(own)) {
+        return Ok(base);
+    }
+    let path = directory(base.path(), own)?;
+    let namespace = admit(path)?;
+    if let Ok(mut known) = BASE.try_lock() {
+        *known = Some(base.path().to_owned());
+    }
+    if let Ok(mut used) = USED.try_lock() {
+        *used = Some(Used(own, namespace.path().to_owned()));
+    }
+    HAS_FOLLOWED.store(true, Ordering::Relaxed);
+    Ok(namespace)
+}
+
+/// The usual name of the directory of an IPC namespace.
+fn name_of(of: IpcNamespace) -> String {
+    match of.id {
+        Some(id) => format!("{PREFIX}{id}"),
+        None => format!("{PREFIX}i{}", of.inode),
+    }
+}
+
+/// Returns whether a directory of this name belongs to an IPC namespace.
+fn belongs(name: &OsStr, to: IpcNamespace) -> bool {
+    let usual = name_of(to);
+    name.to_str()
+        .and_then(|name| name.strip_prefix(&usual))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+}
+
+/// Returns the directory of an IPC namespace in a namespace's directory, and makes it if necessary.
+fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
+    if of.id.is_none() && IS_NEW.swap(false, Ordering::Relaxed) {
+        remove_all(base, |name| belongs(name, of));
+    }
+    let (usual, user) = (name_of(of), caller());
+    // Root's before the caller's: processes of several users in one IPC namespace meet there.
+    let names = [
+        usual.clone(),
+        format!("{usual}-0"),
+        format!("{usual}-{user}"),
+    ];
+    let is_trusted = |path: &PathBuf| {
+        let found = files::symlink_metadata(path);
+        found.is_ok_and(|it| it.is_dir() && [0, user].contains(&it.uid()))
+    };
+    for _ in 0..2 {
+        let paths = names.each_ref().map(|name| base.join(name));
+        if let Some(found) = paths.iter().find(|path| is_trusted(path)) {
+            return Ok(found.clone());
+        }
+        sweep(base);
+        for path in [&paths[0], &paths[2]] {
+            match make(base, path) {
+                Ok(()) => return Ok(path.clone()),
+                Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+                Err(error) => {
+                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                    return Err(NamespaceError::changing("mkdir", base, errno));
+                }
+            }
+        }
+    }
+    Err(NamespaceError::changing("mkdir", base, Errno::EXIST))
+}
+
+/// Makes a directory with the mode of the base, and closed to other users until it has that mode.
+fn make(base: &Path, path: &Path) -> std::io::Result<()> {
+    let mode = files::metadata(base)?.permissions().mode() & 0o1777;
+    DirBuilder::new().mode(0o700).create(path)?;
+    crash_point!(IPC_DIRECTORY_MADE);
+    files::set_permissions(path, PermissionsExt::from_mode(mode))
+}
+
+/// Removes the directories of IPC namespaces that end with this process, at its end.
+pub fn leave_at_exit() {
+    if let Some(base) = BASE.try_lock().ok().and_then(|mut base| base.take()) {
+        let dead = dead(&base, Some(std::process::id()));
+        remove_all(&base, |name| dead.iter().any(|one| one == name));
+    }
+}
+
+/// Returns whether /proc shows all processes that use the directory of an IPC namespace: the caller is in the PID namespace in which it was
+/// made, or in the initial one.
+fn is_in_sight(path: &Path) -> bool {
+    /// Source: linux/proc_ns.h, PROC_PID_INIT_INO.
+    const INITIAL: u64 = 0xEFFF_FFFC;
+    let Ok(own) = home::pid_namespace() else {
+        return false;
+    };
+    let recorded = || {
+        let record = record::read(&Directory::open(path).ok()?).ok()??;
+        Some(record.home.pid_namespace == own)
+    };
+    own.inode == INITIAL || recorded() == Some(true)
+}
+
+impl Namespace {
+    /// Returns the number of directories of IPC namespaces that have ended.
+    pub(crate) fn left_ipc(&self) -> usize {
+        dead(self.path(), None).len()
+    }
+
+    /// Removes the directories of IPC namespaces that have ended. Returns their number.
+    pub(crate) fn remove_left_ipc(&self) -> usize {
+        sweep(self.path())
+    }
+}
+
+fn sweep(base: &Path) -> usize {
+    let dead = dead(base, None);
+    remove_all(base, |name| dead.iter().any(|one| one == name))
+}
+
+/// The names of the directories of IPC namespaces that have ended or have no process `but` one, among those that the caller may remove.
+fn dead(base: &Path, but: Option<u32>) -> Vec<std::ffi::OsString> {
+    let mut names = entries(base);
+    names.retain(|name| is_one(name));
+    if names.is_empty() {
+        return names;
+    }
+    let is_found =
+        |name: &OsStr, found: &[IpcNamespace]| found.iter().any(|one| belongs(name, *one));
+    let others = Others::look(but, |found| names.iter().all(|name| is_found(name, found)));
+    let suffice = others.suffice(base);
+    names.retain(|name| {
+        let is_unused = !is_found(name, &others.found);
+        is_going(name) || is_unused && suffice && is_in_sight(&base.join(name))
+    });
+    names
+}
+
+fn entries(base: &Path) -> Vec<std::ffi::OsString> {
+    let entries = files::read_dir(base).into_iter().flatten().flatten();
+    entries.map(|entry| entry.file_name()).collect()
+}
+
+fn is_going(name: &OsStr) -> bool {
+    name.to_str().is_some_and(|name| name.starts_with(GOING))
+}
+
+/// Returns whether a directory of this name is one of an IPC namespace, or the remains of one.
+fn is_one(name: &OsStr) -> bool {
+    is_going(name) || name.to_str().is_some_and(|name| name.starts_with(PREFIX))
+}
+
+/// Returns whether only the caller and root can use the directory.
+fn is_closed(base: &Path) -> bool {
+    files::metadata(base).is_ok_and(|base| base.mode() & 0o077 == 0 && base.uid() == caller())
+}
+
+/// Removes directories with all their files. First each gets another name, so that no process finds half of it.
+fn remove_all(base: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> usize {
+    let mut removed = 0;
+    for name in entries(base).iter().filter(|name| is_wanted(name)) {
+        let path = base.join(name);
+        let going = match is_going(name) {
+            true => path,
+            false => {
+                let going = base.join(format!("{GOING}{:016x}", random()));
+                if files::rename(&path, &going).is_err() {
+                    continue;
+                }
+                going
+            }
+        };
+        crash_point!(IPC_DIRECTORY_GOING);
+        removed += usize::from(files::remove_dir_all(&going).is_ok());
+    }
+    removed
+}
+
+/// The IPC namespaces of other processes.
+struct Others {
+    found: Vec<IpcNamespace>,
+    /// False if a process hides its namespace from the caller.
+    are_all_seen: bool,
+}
+
+impl Others {
+    /// Looks at all processes but one, until what was found `is_enough`.
+    fn look(but: Option<u32>, is_enough: impl Fn(&[IpcNamespace]) -> bool) -> Others {
+        let mut others = Others {
+            found: Vec::new(),
+            are_all_seen: true,
+        };
+        let mut processes: Vec<u32> = numbers(Path::new("/proc")).collect();
+        processes.retain(|process| Some(*process) != but);
+        let mut add = |link: &str| others.add(link) && is_enough(&others.found);
+        for process in &processes {
+            let tasks = format!("/proc/{process}/task");
+            if numbers(Path::new(&tasks)).any(|task| add(&format!("{tasks}/{task}/ns/ipc"))) {
+                return others;
+            }
+        }
+        // Namespaces without a process: mounted ones, and those that a descriptor keeps.
+        let mounts = files::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        for line in mounts.lines().filter(|line| line.contains(" ipc:[")) {
+            if line.split(' ').nth(4).is_some_and(&mut add) {
+                return others;
+            }
+        }
+        for process in processes {
+            let all = format!("/proc/{process}/fd");
+            let links = numbers(Path::new(&all)).map(|number| format!("{all}/{number}"));
+            let is_ipc = |link: &String| {
+                files::read_link(link)
+                    .is_ok_and(|to| to.as_os_str().as_encoded_bytes().starts_with(b"ipc:["))
+            };
+            if links.filter(is_ipc).any(|link| add(&link)) {
+                return others;
+            }
+        }
+        others
+    }
+
+    /// Adds the namespace to which a link leads. Returns whether it is a new one.
+    fn add(&mut self, link: &str) -> bool {
+        let inode = match ipc_namespace::inode(link) {
+            Ok(inode) => inode,
+            Err(error) => {
+                self.are_all_seen &= ![Errno::ACCESS, Errno::PERM].contains(&error);
+                return false;
+            }
+        };
+        if self.found.iter().any(|known| known.inode == inode) {
+            return false;
+        }
+        let found = ipc_namespace::of(link);
+        self.found.extend(found);
+        found.is_ok()
+    }
+
+    /// Returns whether no hidden process can use a directory that the caller may remove: only its owner's processes use the directory of an
+    /// ordinary user.
+    fn suffice(&self, base: &Path) -> bool {
+        self.are_all_seen || caller() != 0 || is_closed(base)
+    }
+
+    fn have(&self, namespace: IpcNamespace) -> bool {
+        self.found.contains(&namespace)
+    }
+}
+
+/// The names in a directory that are numbers.
+fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
+    let entries = files::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::namespace::testing::TestDir;
+
+    const NONE: IpcNamespace = IpcNamespace {
+        inode: 7,
+        id: Some(u64::MAX),
+    };
+
+    #[test]
+    fn the_directory_of_an_ended_namespace_is_removed_and_that_of_a_living_one_stays() {
+        let dir = TestDir::new();
+        let base = dir.namespace();
+        let own = ipc_namespace::of(OWN).unwrap();
+        let living = directory(base.path(), own).unwrap();
+        assert_eq!(directory(base.path(), own).unwrap(), living);
+        let ended = directory(base.path(), NONE).unwrap();
+        Namespace::at(&ended).unwrap();
+        files::write(ended.join("file"), b"").unwrap();
+        files::create_dir(base.path().join(".ipc-0123456789abcdef")).unwrap();
+        assert_eq!(base.left_ipc(), 2);
+        assert_eq!(base.remove_left_ipc(), 2);
+        assert!(living.exists() && !ended.exists());
+        assert_eq!(base.left_ipc(), 0);
+    }
+
+    #[test]
+    fn a_name_belongs_to_one_namespace() {
+        for (name, expected) in [
+            ("ipc-5", true),
+            ("ipc-5-1000", true),
+            ("ipc-55", false),
+            ("ipc-i5", false),
+            ("ipc-", false),
+            ("mq", false),
+        ] {
+            let five = IpcNamespace {
+                inode: 9,
+                id: Some(5),
+            };
+            assert_eq!(belongs(OsStr::new(name), five), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_namespace_that_a_descriptor_keeps_lives() {
+        let kept = files::File::open(OWN).unwrap();
+        let others = Others::look(None, |_| false);
+        assert!(others.have(ipc_namespace::of(OWN).unwrap()));
+        drop(kept);
+    }
+}
