@@ -17,7 +17,7 @@
 //! | the process that owns the table, after fork and vfork | `process` |
 //! | whether calls block | `blocking` |
 //! | files of /proc on System V queues; the limits in /proc/sys | `procfs`; `knobs` |
-//! | /dev/mqueue | `mqueue` |
+//! | /dev/mqueue; another IPC namespace | `mqueue`; `home` |
 //! | handlers that use queues; the dispositions that the program has asked for | `signals`; `wanted` |
 //! | ending threads that are blocked | `cancellation` |
 //! | memory that is not from the program's malloc | `memory` |
