@@ -46,7 +46,6 @@ mod fd;
 mod home;
 mod hooks;
 mod kept;
-mod kernel;
 mod knobs;
 mod memory;
 mod mqueue;
@@ -65,4 +64,5 @@ mod vacated;
 mod waiting;
 mod wanted;
 
+use umsg_shm::kernel;
 use umsg_shm::sys::arguments as pointer;

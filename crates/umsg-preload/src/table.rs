@@ -6,6 +6,7 @@
 
 use std::ffi::c_int;
 use std::ops::Deref;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use umsg_shm::reclaim::{self, Chunks, Link, Slot};
 
@@ -18,6 +19,10 @@ pub(crate) const ACCESS_MODE: c_int = libc::O_WRONLY | libc::O_RDWR;
 const CHUNK: usize = 1024;
 /// Higher descriptors (fs.nr_open is 1,048,576 unless raised) are not cached but checked at each call.
 const MOST: usize = 1 << 20;
+
+/// Set when the table gets its first entry. In a page that a process writes anyway: a process without queues reads no page of the table.
+#[unsafe(link_section = ".data.umsg")]
+static IS_USED: AtomicBool = AtomicBool::new(false);
 
 static TABLE: Chunks<Link<Attached>, CHUNK, { MOST / CHUNK }> = Chunks::new();
 
@@ -117,7 +122,8 @@ fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
     arrivals::look_once(fd);
-    entry(fd).is_some_and(Link::leads)
+    // Relaxed: a thread that knows of an entry has it from the thread that made it.
+    IS_USED.load(Ordering::Relaxed) && entry(fd).is_some_and(Link::leads)
 }
 
 /// The queue behind a descriptor, if the table has it.
@@ -130,6 +136,7 @@ pub(crate) fn hold(fd: c_int) -> Option<Held> {
 /// table, the count is given back.
 pub(crate) fn enter(fd: c_int, word: Word) {
     arrivals::note_later(fd);
+    IS_USED.store(true, Ordering::Relaxed);
     match TABLE.get_or_grow(fd as u32 as usize) {
         Some(entry) => entry.put(word),
         None => word.release(),

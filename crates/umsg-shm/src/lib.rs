@@ -50,6 +50,9 @@ pub mod counters;
 pub mod crash;
 pub mod doorbell;
 pub mod fault;
+#[cfg(not(loom))]
+#[allow(unsafe_code, reason = "the instruction of a system call")]
+pub mod kernel;
 pub mod leases;
 pub mod lock;
 #[cfg(not(loom))]

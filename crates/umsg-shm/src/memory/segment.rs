@@ -46,6 +46,33 @@ pub trait Regions: Copy + Debug {
     fn inline(&self) -> usize;
 }
 
+/// Copies bytes. A call of memcpy takes as long as a short copy, and its code is a page fault more in a forked child.
+///
+/// # Safety
+/// As for [`std::ptr::copy_nonoverlapping`].
+#[inline(always)]
+unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
+    /// Copies the first and the last bytes of a run that is as long as a word, or up to twice as long.
+    #[inline(always)]
+    unsafe fn ends<Word>(from: *const u8, to: *mut u8, len: usize) {
+        let last = len - size_of::<Word>();
+        // SAFETY: both words are in the run. Both are read before one is written, which makes no difference.
+        unsafe {
+            let [begin, end] = [from, from.add(last)].map(|at| at.cast::<Word>().read_unaligned());
+            to.cast::<Word>().write_unaligned(begin);
+            to.add(last).cast::<Word>().write_unaligned(end);
+        }
+    }
+    // SAFETY: by this function's contract.
+    unsafe {
+        match len {
+            16..=32 => ends::<u128>(from, to, len),
+            8..16 => ends::<u64>(from, to, len),
+            _ => std::ptr::copy_nonoverlapping(from, to, len),
+        }
+    }
+}
+
 /// A mapped segment. Every accessor checks its index against the layout that this process has computed. So no value that a peer writes leads
 /// out of the mapping.
 pub struct Segment<F: Format> {
@@ -274,7 +301,7 @@ impl<F: Format> Segment<F> {
         let place = self.payload(cell, message.len())?;
         // SAFETY: `place` has room for the message inside the mapping, which does not overlap the caller's bytes. A peer that breaks the
         // protocol may write at the same time. Then the bytes are arbitrary, which every reader expects.
-        unsafe { std::ptr::copy_nonoverlapping(message.as_ptr(), place, message.len()) };
+        unsafe { copy(message.as_ptr(), place, message.len()) };
         Ok(())
     }
 
@@ -289,7 +316,7 @@ impl<F: Format> Segment<F> {
         let place = self.payload(cell, len)?;
         let copied = len.min(buffer.len());
         // SAFETY: as in `copy_in`, with source and target exchanged, and limited to the length of the buffer.
-        unsafe { std::ptr::copy_nonoverlapping(place, buffer.as_mut_ptr(), copied) };
+        unsafe { copy(place, buffer.as_mut_ptr(), copied) };
         Ok(copied)
     }
 

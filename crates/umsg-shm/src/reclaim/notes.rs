@@ -19,6 +19,7 @@
 //! thread counts from then on.
 
 use super::local::{self, RECORD};
+use crate::kernel;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 const RECORDS: usize = 1024;
@@ -36,15 +37,15 @@ pub struct Record {
     blocked: AtomicUsize,
 }
 
-static ALL: [Record; RECORDS] = [const {
-    Record {
-        thread: AtomicUsize::new(0),
-        holds: AtomicUsize::new(0),
-        blocked: AtomicUsize::new(0),
-    }
-}; RECORDS];
+static ALL: [Record; RECORDS] = [const { Record::unused() }; RECORDS];
 
-/// The records that a thread has, or had: a bit for each. A dropper and a forked child read these only, and not 64 KiB.
+/// The record of the first thread that needs one. It is in a page that the parent and the child of a fork write anyway, and so are the bits
+/// below.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
+static FIRST: Record = Record::unused();
+
+/// The other records that a thread has, or had: a bit for each. A dropper and a forked child read these only, and not 64 KiB.
+#[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
 /// Whether membarrier works in this process. No thread notes a slot before this is known. In initialised memory: the drop-in's start writes
@@ -56,6 +57,24 @@ const SEEN: u32 = 1;
 const NOT_SEEN: u32 = 2;
 
 impl Record {
+    const fn unused() -> Record {
+        Record {
+            thread: AtomicUsize::new(0),
+            holds: AtomicUsize::new(0),
+            blocked: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes the record for a thread, if it is free. Returns whether the thread has it.
+    fn claim(&self, thread: usize) -> bool {
+        // Relaxed: only this thread stores its own thread pointer. No load before: the page of a new process would have two page faults, one
+        // to read and one to write.
+        let taken = self
+            .thread
+            .compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
+        taken.is_ok() || taken == Err(thread)
+    }
+
     /// Notes that the thread is about to use a slot. The caller then checks that the link still leads there.
     #[inline(always)]
     pub(super) fn note(&self, slot: usize) {
@@ -97,8 +116,8 @@ pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
     let me = unsafe { libc::pthread_self() } as usize;
     let pointer = (thread as usize).wrapping_add(thread_pointer().wrapping_sub(me));
     let home = home_of(pointer);
-    (home..home + PROBES)
-        .map(|place| &ALL[place % RECORDS])
+    std::iter::once(&FIRST)
+        .chain((home..home + PROBES).map(|place| &ALL[place % RECORDS]))
         .find(|record| record.thread.load(Ordering::Relaxed) == pointer && pointer != 0)
 }
 
@@ -130,26 +149,24 @@ fn find_or_claim(thread: usize, home: usize) -> Option<&'static Record> {
     if thread == 0 {
         return None;
     }
+    if FIRST.claim(thread) {
+        return Some(&FIRST);
+    }
     (home..home + PROBES)
         .map(|place| place % RECORDS)
         .find(|&place| claim(place, thread))
         .map(|place| &ALL[place])
 }
 
-/// Takes a record for a thread, if it is free. Returns whether the thread has it.
 fn claim(place: usize, thread: usize) -> bool {
-    let owner = &ALL[place].thread;
     // Before the first note: a dropper whose membarrier comes behind the note finds the bit, too.
     USED[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
-    // Relaxed, here and above: only this thread stores its own thread pointer. No load before: the page of a new process would have two page
-    // faults, one to read and one to write.
-    let taken = owner.compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
-    taken.is_ok() || taken == Err(thread)
+    ALL[place].claim(thread)
 }
 
 /// Returns the records that a thread has, or had.
 fn used() -> impl Iterator<Item = &'static Record> {
-    USED.iter().enumerate().flat_map(|(index, word)| {
+    let others = USED.iter().enumerate().flat_map(|(index, word)| {
         // Relaxed: a dropper has passed the barrier of `see_notes`. A forked child has one thread.
         let mut bits = word.load(Ordering::Relaxed);
         std::iter::from_fn(move || {
@@ -157,7 +174,8 @@ fn used() -> impl Iterator<Item = &'static Record> {
             bits &= bits - 1;
             Some(&ALL[64 * index + lowest])
         })
-    })
+    });
+    std::iter::once(&FIRST).chain(others)
 }
 
 fn home_of(thread: usize) -> usize {
@@ -212,15 +230,9 @@ pub(super) fn see_notes() -> bool {
 }
 
 fn membarrier(command: libc::c_int) -> bool {
-    // SAFETY: libc returns the address of the calling thread's own errno; the system call takes numbers only, and only
-    // orders memory.
-    unsafe {
-        let errno = libc::__errno_location();
-        let before = *errno;
-        let done = libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0;
-        *errno = before;
-        done
-    }
+    let arguments = [command as usize, 0, 0, 0, 0, 0];
+    // SAFETY: the system call takes numbers only, and only orders memory.
+    unsafe { kernel::call(libc::SYS_membarrier, arguments) }.is_ok()
 }
 
 /// Returns whether a thread has noted a slot. The caller has called [`see_notes`].

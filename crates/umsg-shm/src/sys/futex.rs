@@ -35,6 +35,7 @@ pub(crate) use real::{monotonic, touch};
 #[cfg(not(loom))]
 mod real {
     use super::{AtomicU32, Calm, Deadline, Futex, Slept};
+    use crate::kernel;
     use crate::sys::clock;
     use crate::sys::stack::away;
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -247,9 +248,10 @@ mod real {
             return Ok(());
         }
         let word = std::sync::atomic::AtomicU32::new(0);
+        let arguments = [word.as_ptr().addr(), libc::FUTEX_WAKE as usize, 1, 0, 0, 0];
         // SAFETY: as in `wake_own`.
-        let result = unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
-        answer(result).map_err(rustix::io::Errno::from_raw_os_error)?;
+        let result = unsafe { kernel::call(libc::SYS_futex, arguments) };
+        result.map_err(rustix::io::Errno::from_raw_os_error)?;
         IS_ALLOWED.store(true, Ordering::Relaxed);
         Ok(())
     }

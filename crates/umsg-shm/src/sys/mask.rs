@@ -1,5 +1,6 @@
 //! The calling thread's signal mask.
 
+use crate::kernel;
 use std::cell::Cell;
 
 /// All signals except those that an instruction raises, which can't wait, and the two signals of libc: setuid(2) waits until every thread
@@ -87,33 +88,27 @@ pub fn clear() {
 /// Sets the thread's mask, and returns the previous one. When a handler returns, the kernel restores the mask of its context.
 pub fn set(mask: u64) -> u64 {
     let mut before = 0_u64;
-    // SAFETY: two masks of the kernel's size, which is said.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const mask,
-            &raw mut before,
-            size_of::<u64>(),
-        );
-    }
+    // SAFETY: two masks of the kernel's size.
+    unsafe { change(&raw const mask, &raw mut before) };
     before
 }
 
 /// Returns the thread's mask. In a handler, it contains the signal that is handled, unless the handler was installed with SA_NODEFER.
 pub(crate) fn current() -> u64 {
     let mut mask = 0_u64;
-    // SAFETY: one mask of the kernel's size, which is said. Without a new mask nothing is set.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            std::ptr::null::<u64>(),
-            &raw mut mask,
-            size_of::<u64>(),
-        );
-    }
+    // SAFETY: one mask of the kernel's size. Without a new mask nothing is set.
+    unsafe { change(std::ptr::null(), &raw mut mask) };
     mask
+}
+
+/// # Safety
+/// Both point to a mask, or are null.
+unsafe fn change(to: *const u64, before: *mut u64) {
+    let (to, before) = (to.expose_provenance(), before.expose_provenance());
+    let (how, size) = (libc::SIG_SETMASK as usize, size_of::<u64>());
+    let arguments = [how, to, before, size, 0, 0];
+    // SAFETY: two masks of the size that is said. The call can't fail.
+    let _ = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
 }
 
 /// Runs `work` with no signal masked.

@@ -13,6 +13,7 @@
 //! | refused | not found | - | none |
 //! | none, or refused | - | refused | none |
 
+use crate::kernel;
 use rustix::io::Errno;
 use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
@@ -67,13 +68,16 @@ pub(crate) fn registered(own: &Head) -> Result<*const Head, Errno> {
 fn ask() -> Result<*const Head, Errno> {
     let mut head: *const Head = std::ptr::null();
     let mut length = 0_usize;
+    let pointers = [
+        (&raw mut head).expose_provenance(),
+        (&raw mut length).expose_provenance(),
+    ];
+    let arguments = [0, pointers[0], pointers[1], 0, 0, 0];
     // SAFETY: pid 0 is the calling thread; both pointers are to locals that the kernel fills.
-    let result =
-        unsafe { libc::syscall(libc::SYS_get_robust_list, 0, &raw mut head, &raw mut length) };
-    match result {
-        0 if length == size_of::<Head>() => Ok(head),
-        0 => Ok(std::ptr::null()),
-        _ => Err(Errno::from_raw_os_error(super::errno())),
+    match unsafe { kernel::call(libc::SYS_get_robust_list, arguments) } {
+        Ok(_) if length == size_of::<Head>() => Ok(head),
+        Ok(_) => Ok(std::ptr::null()),
+        Err(errno) => Err(Errno::from_raw_os_error(errno)),
     }
 }
 
@@ -90,11 +94,11 @@ pub(crate) unsafe fn register_again(head: *const Head) -> Result<(), Errno> {
 
 /// `head` is a well-formed list in storage that lives as long as the thread.
 fn register(head: *const Head) -> Result<(), Errno> {
+    let arguments = [head.expose_provenance(), size_of::<Head>(), 0, 0, 0, 0];
     // SAFETY: the kernel keeps the address as long as the thread lives, and so does the list: the caller says so.
-    let result = unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<Head>()) };
-    match result {
-        0 => Ok(()),
-        _ => Err(Errno::from_raw_os_error(super::errno())),
+    match unsafe { kernel::call(libc::SYS_set_robust_list, arguments) } {
+        Ok(_) => Ok(()),
+        Err(errno) => Err(Errno::from_raw_os_error(errno)),
     }
 }
 

@@ -18,6 +18,7 @@ use super::map::PAGE;
 use super::mask::{self, Masked};
 use super::thread;
 use super::valgrind::{StackId, deregister_stack, register_stack};
+use crate::kernel;
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags};
 use std::any::Any;
 use std::cell::Cell;
@@ -128,9 +129,9 @@ impl Drop for Uncancelled {
 fn is_on_alternate() -> bool {
     // SAFETY: numbers and a pointer, for which zero is valid.
     let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
-    let nothing = std::ptr::null::<libc::stack_t>();
-    // Not libc's function, which would be a page fault more in each process. SAFETY: the kernel fills a local; nothing is installed.
-    let done = unsafe { libc::syscall(libc::SYS_sigaltstack, nothing, &raw mut alternate) } == 0;
+    let arguments = [0, (&raw mut alternate).expose_provenance(), 0, 0, 0, 0];
+    // SAFETY: the kernel fills a local; nothing is installed.
+    let done = unsafe { kernel::call(libc::SYS_sigaltstack, arguments) }.is_ok();
     !done || alternate.ss_flags & libc::SS_ONSTACK != 0
 }
 

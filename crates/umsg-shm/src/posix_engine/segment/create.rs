@@ -18,7 +18,12 @@ pub fn create(
 ) -> Result<Segment, AttachError> {
     set_length(file, layout.len)?;
     let mut segment = Segment::map(file, layout)?;
-    for (offset, len) in first_pages(&layout) {
+    let mut pages = first_pages(&layout).into_iter().peekable();
+    while let Some((offset, mut len)) = pages.next() {
+        // Neighbours are populated by one call.
+        while let Some((_, more)) = pages.next_if(|&(next, _)| next == offset + len) {
+            len += more;
+        }
         segment.populate(offset, len)?;
     }
     segment.fixed().header.note_creator();

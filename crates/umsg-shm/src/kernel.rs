@@ -1,17 +1,24 @@
-//! System calls that this library makes for itself, past its own `syscall`, which would answer them ([`crate::hooks`]).
+//! System calls without libc's `syscall`, which is a page fault more in a new process. Under the drop-in it is the drop-in's own function, which
+//! would look libc's up first.
 
+#[cfg(not(miri))]
 use std::arch::asm;
 use std::ffi::{c_int, c_long};
 
 /// The highest errno of the kernel. A result above `-MOST` is a negated errno.
+#[cfg(not(miri))]
 const MOST: isize = 4095;
 
 /// Makes a system call. `Err` is its errno.
 ///
 /// # Safety
 /// As for the system call. Unused arguments are 0.
+///
+/// # Errors
+/// Those of the system call.
+#[cfg(not(miri))]
 #[inline]
-pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int> {
+pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int> {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
     #[cfg(target_arch = "x86_64")]
@@ -43,7 +50,25 @@ pub(crate) unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize
     }
 }
 
-#[cfg(test)]
+/// As above, by libc's function, which Miri knows.
+///
+/// # Safety
+/// As for the system call. Unused arguments are 0.
+///
+/// # Errors
+/// Those of the system call.
+#[cfg(miri)]
+pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int> {
+    let [a, b, c, d, e, f] = arguments;
+    // SAFETY: by this function's contract.
+    match unsafe { libc::syscall(number, a, b, c, d, e, f) } {
+        // SAFETY: libc returns a pointer to the calling thread's errno.
+        -1 => Err(unsafe { *libc::__errno_location() }),
+        result => Ok(result as isize),
+    }
+}
+
+#[cfg(all(test, not(miri)))]
 mod tests {
     use super::call;
     use std::ffi::CStr;
