@@ -313,6 +313,14 @@ points! {
     SALVAGE_DONE;
     /// A message is in a slot that no list has: the message was never sent, and the repair frees the slot.
     MSG_FILLED;
+    /// A lock that was counted is taken, and the namespace's count of changes does not show it: nothing was changed.
+    MSG_UNCOUNTED;
+    /// The namespace's count of changes shows that counts may change: nothing was changed.
+    MSG_ANNOUNCED;
+    /// The namespace's number of changes has grown, and its log does not show the queue: nothing was changed.
+    MSG_NUMBERED;
+    /// A process that adds up counts has taken the lock: nothing was changed.
+    MSG_COUNTING;
     /// The message's number is stored, no receiver has the message, and no list leads to it: the message is sent, and the repair puts it into the
     /// order.
     MSG_SENT;

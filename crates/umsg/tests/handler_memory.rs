@@ -5,6 +5,7 @@
 mod counting;
 mod support;
 
+use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
@@ -160,4 +161,29 @@ fn a_call_of_a_handler_starts_no_helper_and_the_next_call_does() {
         assert!(poll_readable(descriptor, how));
         queue.try_receive(&mut room).unwrap();
     }
+}
+
+#[test]
+fn a_send_that_announces_a_change_of_kept_sums_takes_no_memory() {
+    let place = Place::new();
+    let queue = place.create_sysv(7);
+    let mut asker = Child::run(|| {
+        umsg::signals::catch_truncation().unwrap();
+        // SAFETY: the process has one thread.
+        unsafe { std::env::set_var("UMSG_DIR", place.namespace.path()) };
+        let file = std::fs::File::open(place.namespace.path().join("msg/0")).unwrap();
+        let is_marked = || {
+            umsg::sysv::raw::msgctl_info(libc::MSG_INFO).unwrap();
+            let mut word = [0; 8];
+            file.read_exact_at(&mut word, 256).unwrap();
+            u64::from_ne_bytes(word) == 1 << 62
+        };
+        wait_until(Duration::from_secs(60), is_marked).into()
+    });
+    asker.expect(Exit::Code(1), "a process that adds up");
+    let mut sender = Child::run(|| {
+        without_malloc(|| queue.try_send(1, b"x")).unwrap();
+        0
+    });
+    sender.expect(Exit::Code(0), "a sender");
 }

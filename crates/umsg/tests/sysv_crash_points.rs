@@ -75,6 +75,7 @@ const OTHER_FILES: &[&str] = &[
     "sysv_delivery/end_of_stream.rs",
     "sysv_recycling.rs",
     "sysv_registry_crash.rs",
+    "sysv_scan.rs",
     "real_time.rs",
     "salvage_killed.rs",
 ];

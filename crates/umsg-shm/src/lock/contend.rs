@@ -1,7 +1,7 @@
 //! Takes a lock that is not free at once: spins, sleeps in slices, and takes the lock from a dead owner.
 
 use super::{
-    DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID,
+    COUNTED, DOUBT, FREE, Left, Lock, LockError, OWNER_DIED, SHARED, SLICE, SPINS, STOPPED, TID,
     URGENT_SPINS, WAITERS, is_held, is_shared, names_no_thread, orphaned, process_of, with_low,
 };
 use crate::sync::{Ordering, spin_hint};
@@ -191,7 +191,10 @@ impl Lock {
             )
             .ok()?;
         if !is_orphaned {
-            return Some(Left::InOrder);
+            return Some(match word {
+                COUNTED => Left::Counted,
+                _ => Left::InOrder,
+            });
         }
         self.note_dead(word, claim.thread);
         Some(Left::ByTheDead)

@@ -5,7 +5,7 @@
 //!
 //! | low half | state | may leave it | if the owner dies |
 //! |---|---|---|---|
-//! | 0 | free | any thread: CAS to its own id | - |
+//! | 0 | free; also *counted*, see below | any thread: CAS to its own id | - |
 //! | tid | held | the owner: swap to free | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
 //! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form, if its process is dead | any thread: CAS to its own id, then repair | the same
@@ -23,6 +23,9 @@
 //! high half. In plain form, a thread names the lock before it takes it. In shared form, the thread names the lock after it has taken it, and removes
 //! the name before it sleeps: the death of a thread that only waited then marks nothing. The mark counts if the process that the word names is dead.
 //! If the kernel set no mark, another thread finds the dead owner after a slice, by the same test.
+//!
+//! A free lock in plain form is *counted* while its high half is COUNTED: a process has read the counts of the queue, and keeps them. Taking such a
+//! lock takes the mark away, and tells the new owner ([`Left::Counted`]). The fast path expects a word of 0, so it needs no step for this.
 //!
 //! A lock changes from plain to shared form when a thread of another namespace first takes it, and never changes back. Such a thread never names a
 //! word in plain form.
@@ -63,6 +66,8 @@ const THREADS: u32 = 1 << 22;
 const SHARED: u64 = 1 << 63;
 /// A free lock in plain form.
 const FREE: u64 = 0;
+/// A free lock in plain form, which no thread has taken since a process marked it.
+const COUNTED: u64 = 1 << 62;
 
 /// Returns whether a word names no thread: the lock is lent, or the word was overwritten.
 pub fn names_no_thread(word: u32) -> bool {
@@ -124,6 +129,9 @@ pub struct Lock {
 pub enum Left {
     /// The last owner unlocked the lock.
     InOrder,
+    /// The same, and the lock was counted: the new owner announces its changes before the first one. Locks of System V queues only; elsewhere
+    /// it means [`InOrder`](Self::InOrder).
+    Counted,
     /// The last owner died with the lock: the protected state needs a repair.
     ByTheDead,
 }
@@ -247,6 +255,13 @@ impl Lock {
         is_shared(self.word.load(Ordering::Relaxed))
     }
 
+    /// Returns whether no thread has taken the lock since [`unlock_counted`](Held::unlock_counted). A caller that gets true sees all changes that
+    /// were made before.
+    pub(crate) fn is_counted(&self) -> bool {
+        // Acquire: pairs with the release in `unlock_counted`.
+        self.word.load(Ordering::Acquire) == COUNTED
+    }
+
     fn address(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -279,6 +294,14 @@ impl<'a> Held<'a> {
         let (thread, outer) = self.open();
         thread.unname(outer);
         thread.critical.leave();
+    }
+
+    /// Releases a lock in plain form, and marks it as counted.
+    pub(crate) fn unlock_counted(mut self) {
+        if self.free == FREE {
+            self.free = COUNTED;
+        }
+        self.unlock();
     }
 
     /// Releases the lock and names `word` to the kernel in its place: the caller becomes a waiter. The caller passes the result to [`Thread::unname`]

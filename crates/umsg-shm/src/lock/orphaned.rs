@@ -1,5 +1,7 @@
 //! Orphaned locks, and locks with an impossible owner: for repair and diagnosis.
 
+#[cfg(not(loom))]
+use super::COUNTED;
 use super::{
     Held, Left, Lock, LockError, OWNER_DIED, TID, is_held, is_shared, names_no_thread, orphaned,
     process_of, with_low,
@@ -16,7 +18,7 @@ impl Lock {
     pub fn process(&self) -> u32 {
         // Relaxed: for diagnosis.
         let word = self.word.load(Ordering::Relaxed);
-        match is_shared(word) {
+        match is_shared(word) || word == COUNTED {
             true => 0,
             false => process_of(word),
         }

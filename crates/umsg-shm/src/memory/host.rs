@@ -22,6 +22,9 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Returns whether the namespace's limit permits `more` bytes of memory.
     fn allows(&self, more: usize) -> bool;
 
+    /// Announces that the counts of the System V queue with this identifier may change: see `sysv_engine/counted.rs`.
+    fn announce_counts(&self, id: i32);
+
     /// Returns the liveness id of this process; see [`Liveness::own`](crate::sys::liveness::Liveness::own).
     fn own_life(&self) -> u32;
 

@@ -8,7 +8,7 @@ mod view;
 pub use file::{OUT_OF_RANGE, fnv, set_length};
 pub use host::{FifoName, Host, NOT_OURS};
 pub use segment::{Format, Regions, Segment};
-pub use view::View;
+pub use view::{ANNOUNCEMENTS, View};
 
 use crate::fault::{AttachError, Fault};
 use crate::sys::extent::real_parts;
@@ -180,6 +180,11 @@ impl Memory {
     /// `Unregistered`.
     pub(crate) fn join(&self) -> Result<(), AttachError> {
         self.host.as_ref().map_or(Ok(()), |host| host.join())
+    }
+
+    /// Returns the namespace, if it is known.
+    pub(crate) fn host(&self) -> Option<&dyn Host> {
+        self.host.as_deref()
     }
 
     /// Gives a copy the host that knows the liveness ids in its records.

@@ -152,6 +152,11 @@ impl<F: Format> Segment<F> {
         }
     }
 
+    /// Returns the namespace, if it is known.
+    pub(crate) fn host(&self) -> Option<&dyn Host> {
+        self.memory.host()
+    }
+
     /// Returns whether this is the only handle of the mapping.
     pub fn is_only_handle(&self) -> bool {
         self.memory.is_only_handle()

@@ -3,7 +3,11 @@
 use crate::fault::AttachError;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::map::{Mapping, PAGE};
+use crate::sysv_engine::Announcements;
 use rustix::fd::BorrowedFd;
+
+/// The place of the announcements in a namespace's page, in bytes.
+pub const ANNOUNCEMENTS: usize = 64;
 
 /// A mapping of the first page. It keeps the file's memory as long as it lives.
 #[derive(Debug)]
@@ -36,6 +40,16 @@ impl View {
         self.word_at(0).fetch_add(1, Ordering::Release)
     }
 
+    /// Returns the announcements of a namespace, which lie at this offset.
+    pub fn announcements(&self) -> &Announcements {
+        const {
+            assert!(ANNOUNCEMENTS + size_of::<Announcements>() <= PAGE);
+            assert!(ANNOUNCEMENTS.is_multiple_of(align_of::<Announcements>()));
+        };
+        // SAFETY: inside the page and aligned, by the assertions; they consist of atomics.
+        unsafe { self.item_at(ANNOUNCEMENTS) }
+    }
+
     /// Runs `work` on the word at an offset, a multiple of four.
     ///
     /// # Panics
@@ -52,6 +66,17 @@ impl View {
     pub(crate) fn u32_at(&self, at: usize) -> u32 {
         // Relaxed: the words may be of different instants, as those of a read(2).
         self.word_at(at).load(Ordering::Relaxed)
+    }
+
+    /// Returns the item at an offset.
+    ///
+    /// # Safety
+    /// The item lies inside the page, the offset is a multiple of its alignment, and every bit pattern is a `T`: it consists of atomics.
+    #[inline]
+    pub(crate) unsafe fn item_at<T>(&self, at: usize) -> &T {
+        debug_assert!(at + size_of::<T>() <= PAGE && at.is_multiple_of(align_of::<T>()));
+        // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
+        unsafe { &*self.0.base().add(at).cast::<T>() }
     }
 
     #[inline]

@@ -8,6 +8,7 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
+use crate::sysv_engine::Announcements;
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::sysv_engine::segment::{Cell, Fixed, Generation, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};
@@ -29,6 +30,9 @@ pub struct Segment {
     places: Arc<Vec<Place>>,
     kinds: Arc<Vec<Kind>>,
     cells: Arc<Vec<Cell>>,
+    /// The index of the queue in the model's namespace, and the namespace's announcements.
+    index: u32,
+    announcements: Arc<Announcements>,
 }
 
 /// The queue to which a handle of the segment belongs.
@@ -65,6 +69,8 @@ impl Segment {
             places: some(layout.slots),
             kinds: some(layout.slots),
             cells: some(layout.slots),
+            index: 0,
+            announcements: Arc::default(),
         };
         let fixed = segment.fixed();
         let words = fixed.words();
@@ -77,6 +83,22 @@ impl Segment {
     /// A model's segment has no place.
     pub fn namespace(&self) -> Option<&()> {
         None
+    }
+
+    /// Announces a change in the model's namespace.
+    pub fn announce_counts(&self) {
+        self.announcements.announce(self.index);
+    }
+
+    /// Puts the queue into the namespace of another one, with this index.
+    pub fn put_beside(&mut self, other: &Segment, index: u32) {
+        self.index = index;
+        self.announcements = Arc::clone(&other.announcements);
+    }
+
+    /// The announcements of the model's namespace.
+    pub fn announcements(&self) -> &Announcements {
+        &self.announcements
     }
 
     /// There is no file.

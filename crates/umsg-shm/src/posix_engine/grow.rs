@@ -60,7 +60,7 @@ impl Engine {
             other => other.or_slice(SLICE),
         };
         match lock.borrow(me, self.segment(), slice) {
-            Ok(Left::InOrder) => {}
+            Ok(Left::InOrder | Left::Counted) => {}
             Ok(Left::ByTheDead) => {
                 if let Err(fault) =
                     recover::sender_side(receiving.with_loan().sender(), self.segment())

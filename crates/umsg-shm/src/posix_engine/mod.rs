@@ -209,7 +209,7 @@ impl Engine {
         let mut loans = 0;
         loop {
             match lock.lock_contended(me, &self.segment, deadline, &|| false) {
-                Ok((held, Left::InOrder)) => return Ok(held),
+                Ok((held, Left::InOrder | Left::Counted)) => return Ok(held),
                 Ok((held, Left::ByTheDead)) => {
                     recover::sender_side(held.sender(), &self.segment)?;
                     return Ok(held);
@@ -266,7 +266,7 @@ impl Engine {
             attempt = lock.lock_anyway(me, &self.segment, deadline);
         }
         match attempt {
-            Ok((held, Left::InOrder)) => Ok(held),
+            Ok((held, Left::InOrder | Left::Counted)) => Ok(held),
             Ok((held, Left::ByTheDead)) => {
                 let receiving = held.receiver();
                 recover::receiver_side(receiving, self)?;

@@ -31,6 +31,7 @@ mod account;
 mod admit;
 mod batch;
 mod change;
+mod counted;
 mod delay;
 mod end_of_stream;
 #[cfg(all(test, not(loom)))]
@@ -54,6 +55,9 @@ mod watch;
 
 pub use crate::lock::tokens::ReceiverHeld;
 pub use batch::{Batch, Sink};
+pub use counted::Announcements;
+#[cfg_attr(loom, allow(unused_imports, reason = "for the model"))]
+pub(crate) use counted::read_counts;
 pub use inspect::{Counts, Seen};
 pub use lease::LeaseHandle;
 pub use receive::Taken;
@@ -199,15 +203,21 @@ impl Engine {
         }
         match attempt {
             Ok((held, Left::InOrder)) => Ok(held),
+            Ok((held, Left::Counted)) => {
+                self.announce_counts(held.receiver());
+                Ok(held)
+            }
             // No call uses a removed queue, and the previous owner may live (`remove_unlocked`): no repair. A later queue of the segment
             // gets its repair, also from a handle of an earlier one.
             Ok((held, Left::ByTheDead)) if self.fixed().rights.state().is_removed() => {
                 let receiving = held.receiver();
+                self.announce_counts(receiving);
                 self.repair_poll_fifo(receiving);
                 Ok(held)
             }
             Ok((held, Left::ByTheDead)) => {
                 let receiving = held.receiver();
+                self.announce_counts(receiving);
                 repair::repair(receiving, self)?;
                 match self.serve(receiving, wakes) {
                     Err(Fault::Damaged) => return Err(Fault::Damaged.into()),

@@ -47,6 +47,7 @@ impl salvage::Salvage for Engine {
             .lock_anyway(me, self.segment(), deadline)
             .map_err(|_| Fault::Busy)?;
         let receiving = held.receiver();
+        self.announce_counts(receiving);
         // The previous owner of the lock may live and go on at the same time: see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();

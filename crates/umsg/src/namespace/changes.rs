@@ -13,24 +13,31 @@
 //! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file
 //! that is replaced), leave the count as it is. So a count is believed for [`BELIEVED`] only.
 //!
-//! The file `.changes` has a page; its first word is the count, which may overflow. It belongs to the owner of the directory. Only this owner and
+//! Behind the count are the announcements of changes of queues' counts: `sysv_engine/counted.rs` in `umsg-shm`. Sums that a process keeps are believed
+//! for as long as the names.
+//!
+//! The file `.changes` has a page. Its first word is the count, which may overflow; at byte 64 are the announcements. The file belongs to the owner of the directory. Only this owner and
 //! root may open it. Where other users may make files in the namespace, there is no count: they could set it back.
 
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::{self, Errno};
-use umsg_shm::memory::View;
+use rustix::path::Arg;
+use umsg_shm::memory::{ANNOUNCEMENTS, View};
 use umsg_shm::sys::clock;
+use umsg_shm::sys::stack::roomy;
+use umsg_shm::sysv_engine::Announcements;
 
 use super::directory::Directory;
 use super::queues::SYSV;
 use super::staged::Staged;
-use super::{Namespace, Stamp, caller};
+use super::{INDICES, Namespace, Stamp, caller};
 
 pub(super) const NAME: &str = ".changes";
 
@@ -47,6 +54,9 @@ const AGAIN: u64 = 1_000_000_000;
 
 /// The count that was used last; None while there is none.
 static LAST: Mutex<Option<Arc<Changes>>> = Mutex::new(None);
+
+/// The page of the first namespace whose queues' counts this process has announced without [`LAST`].
+static ANNOUNCED: Mutex<Option<(Arc<Path>, View)>> = Mutex::new(None);
 
 /// The time before which a reader does not search for a count.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
@@ -81,6 +91,11 @@ impl Watch {
             && self.changes.is_of(namespace)
     }
 
+    /// As [`Changes::announcements`].
+    pub(crate) fn announcements(&self) -> &Announcements {
+        self.changes.announcements()
+    }
+
     /// As [`Changes::is_of_directory`].
     pub(crate) fn is_of_directory(&self, queues: &Stamp) -> bool {
         self.changes.is_of_directory(queues)
@@ -100,6 +115,11 @@ impl Changes {
     /// Returns the count; None if its file was truncated.
     pub(crate) fn count(&self) -> Option<u32> {
         self.view.count()
+    }
+
+    /// Returns the announcements of changes of queues' counts.
+    pub(crate) fn announcements(&self) -> &Announcements {
+        self.view.announcements()
     }
 
     /// Returns whether it is the count of this namespace.
@@ -170,7 +190,9 @@ fn add_one(queues: &Directory, make: bool) {
         return;
     }
     if caller() != queues.owner() {
-        let _ = add_from_outside(queues);
+        if let Some(file) = open(queues) {
+            add_from_outside(&file, 0);
+        }
         return;
     }
     let known = last(|changes| changes.queues == queues.identity());
@@ -181,13 +203,73 @@ fn add_one(queues: &Directory, make: bool) {
 
 /// Adds one for root in another user's namespace. That user could truncate a file that root has mapped. If two processes do so at once, one
 /// may be lost, as with a process that dies.
-fn add_from_outside(queues: &Directory) -> Option<()> {
-    let file = open(queues)?;
+fn add_from_outside(file: &OwnedFd, at: usize) {
     let mut count = [0; size_of::<u32>()];
-    io::pread(&file, &mut count, 0).ok()?;
-    let next = u32::from_ne_bytes(count).wrapping_add(1);
-    io::pwrite(&file, &next.to_ne_bytes(), 0).ok()?;
-    Some(())
+    if io::pread(file, &mut count, at as u64).is_ok() {
+        let next = u32::from_ne_bytes(count).wrapping_add(1);
+        // If it fails, the change is known a moment later.
+        let _ = io::pwrite(file, &next.to_ne_bytes(), at as u64);
+    }
+}
+
+/// Announces that the counts of the queue with an identifier may change. The caller holds the queue's lock, and may be a signal handler: no memory
+/// of malloc is used.
+pub(super) fn announce_counts(namespace: &Namespace, id: i32) {
+    let index = id as u32 % INDICES;
+    if let Ok(last) = LAST.try_lock()
+        && let Some(changes) = last.as_ref()
+        && changes.is_of(namespace)
+    {
+        changes.announcements().announce(index);
+        return;
+    }
+    let mut kept = ANNOUNCED.try_lock().ok();
+    match kept.as_deref_mut() {
+        Some(Some((path, view))) if **path == *namespace.path() => {
+            view.announcements().announce(index);
+        }
+        kept => roomy(|| announce_in_file(namespace, index, kept)),
+    }
+}
+
+/// Keeps the page of the first namespace.
+fn announce_in_file(
+    namespace: &Namespace,
+    index: u32,
+    kept: Option<&mut Option<(Arc<Path>, View)>>,
+) {
+    let Some(file) = open_for_counts(namespace) else {
+        return;
+    };
+    if caller() != namespace.owner() {
+        // The log does not show the queue: all queues are read again.
+        return add_from_outside(&file, ANNOUNCEMENTS);
+    }
+    let Ok(view) = View::map(file.as_fd()) else {
+        return;
+    };
+    view.announcements().announce(index);
+    if let Some(none @ None) = kept {
+        *none = Some((Arc::clone(&namespace.path), view));
+    }
+}
+
+/// Opens the file of the counts, if it belongs to the owner of the namespace.
+fn open_for_counts(namespace: &Namespace) -> Option<OwnedFd> {
+    let mut path = [0; libc::PATH_MAX as usize];
+    let parts = [
+        namespace.path().as_os_str().as_bytes(),
+        b"/",
+        NAME.as_bytes(),
+    ];
+    let mut rest = path.as_mut_slice();
+    for part in parts {
+        let (here, beyond) = rest.split_at_mut_checked(part.len())?;
+        here.copy_from_slice(part);
+        rest = beyond;
+    }
+    let path = CStr::from_bytes_until_nul(&path).ok()?;
+    open_path(path, namespace.owner())
 }
 
 impl Namespace {
@@ -226,12 +308,15 @@ impl Namespace {
 
 /// Opens the file of the count beside a directory of System V queues, if the owner of the directory made it.
 fn open(queues: &Directory) -> Option<OwnedFd> {
+    open_path(queues.path().parent()?.join(NAME), queues.owner())
+}
+
+fn open_path(path: impl Arg, owner: u32) -> Option<OwnedFd> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let path = queues.path().parent()?.join(NAME);
     let file = fs::open(path, flags, Mode::empty()).ok()?;
     let stat = fs::fstat(&file).ok()?;
     let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    let is_private = stat.st_mode & 0o077 == 0 && stat.st_uid == queues.owner();
+    let is_private = stat.st_mode & 0o077 == 0 && stat.st_uid == owner;
     let is_whole = stat.st_size >= SIZE as i64 && stat.st_nlink == 1;
     (is_file && is_private && is_whole).then_some(file)
 }

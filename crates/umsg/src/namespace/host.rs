@@ -1,7 +1,7 @@
 //! The engines' view of a namespace: its limit of bytes, the liveness ids of its processes, and its poll FIFOs.
 
-use super::Namespace;
 use super::life::Registry;
+use super::{Namespace, changes};
 use rustix::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -68,6 +68,10 @@ impl Host for NamespaceHost {
         // Relaxed: a hint that only saves system calls.
         clock::monotonic() < self.unlimited_until.load(Ordering::Relaxed)
             || roomy(|| self.allows_slow(more))
+    }
+
+    fn announce_counts(&self, id: i32) {
+        changes::announce_counts(&self.namespace, id);
     }
 
     fn own_life(&self) -> u32 {

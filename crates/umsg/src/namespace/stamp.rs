@@ -42,6 +42,11 @@ impl Stamp {
         self.mode & 0o022 != 0
     }
 
+    /// Returns whether others than the owner may reach the files of a directory.
+    pub(crate) fn is_reached_by_others(&self) -> bool {
+        self.mode & 0o077 != 0
+    }
+
     /// Returns whether it is the same file with the same owner, mode and size.
     pub(crate) fn is_same_but_times(&self, other: &Stamp) -> bool {
         let times = other.times;

@@ -59,13 +59,17 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 
 /// Returns the result of IPC_INFO or MSG_INFO, if all of it is known: no file is opened, and little stack is used.
 pub(super) fn kept_info(namespace: &Namespace, command: i32) -> Option<MsgInfo> {
+    let watched = Scan::watched(namespace, |scan, limits| match command {
+        libc::MSG_INFO => Some(sums(limits, &scan.watched_totals()?)),
+        _ => Some(constants(limits, scan.highest_index()?)),
+    });
+    if watched.is_some() {
+        return watched;
+    }
     let answer = |scan: &Scan, limits: &Limits| match command {
         libc::MSG_INFO => Some(sums(limits, &mapped_totals(scan)?)),
         _ => Some(constants(limits, scan.highest_index()?)),
     };
-    if let Some(info) = Scan::watched(namespace, answer) {
-        return Some(info);
-    }
     let watch = Watch::begin(namespace);
     let limits = namespace.unchanged_limits()?;
     let info = Scan::kept(namespace, |scan| answer(scan, &limits))?;

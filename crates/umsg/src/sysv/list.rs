@@ -163,7 +163,7 @@ fn sum(all: &[Counts]) -> Totals {
     all.iter().fold(Totals::default(), add)
 }
 
-fn add(sum: Totals, queue: &Counts) -> Totals {
+pub(super) fn add(sum: Totals, queue: &Counts) -> Totals {
     Totals {
         queues: sum.queues + 1,
         messages: sum.messages.saturating_add(queue.messages),

@@ -11,6 +11,9 @@
 //! The namespace counts changes of names and of limits. So a process that asks again within 10 ms compares only the count and its own
 //! identity, and makes no system call but geteuid(2); see `namespace/changes.rs`.
 //!
+//! For this time it also keeps the sums, if only the owner of the directory may reach the queues: then each process that changes the counts of a
+//! queue announces that (`sysv_engine/counted.rs` in `umsg-shm`).
+//!
 //! A file system's time advances in steps. So a directory that changed just before the scan could change again with the same time stamp:
 //! the names of such a scan are read again. A scan holds no lock and waits for none. If a call finds the kept scan locked, for example in a
 //! signal handler or a forked child, the call makes its own scan.
@@ -19,11 +22,14 @@
 
 use super::entry::Entry;
 use super::error::OpenError;
+use super::list::{Totals, add, mapped_totals};
 use super::permission::Caller;
 use super::registry::{Behind, behind};
 use crate::namespace::{self, Files, Limits, Namespace, Stamp, Watch};
 use std::sync::Mutex;
+use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, cut};
+use umsg_shm::sysv_engine::Announcements;
 use umsg_shm::sysv_engine::segment::HeaderView;
 
 /// The number of headers that a process maps.
@@ -50,8 +56,102 @@ pub(super) struct Scan {
     is_again: bool,
     /// By index.
     queues: Vec<Known>,
-    /// With the limits that were compared.
-    watch: Option<(Watch, Limits)>,
+    watch: Option<Watched>,
+}
+
+/// What is known of the namespace until its count of changes grows, for a while.
+#[derive(Debug)]
+struct Watched {
+    watch: Watch,
+    /// The limits that were compared.
+    limits: Limits,
+    sums: Option<Sums>,
+}
+
+/// The most queues whose locks can't be marked, of sums that are kept.
+const MOST_UNMARKED: usize = 16;
+
+/// The sums over the queues of a scan. The counts of each queue are beside it.
+#[derive(Debug)]
+struct Sums {
+    totals: Totals,
+    /// The number of the last announcement before the queues were read.
+    at: u32,
+    /// The places of the queues whose locks can't be marked, which are read each time.
+    unmarked: [usize; MOST_UNMARKED],
+    /// Their number, which may be larger.
+    unmarked_len: usize,
+}
+
+impl Sums {
+    /// Reads all queues. None if a header is not mapped, or a queue is removed.
+    fn read(queues: &mut [Known], at: u32) -> Option<Sums> {
+        let mut sums = Sums {
+            totals: Totals::default(),
+            at,
+            unmarked: [0; MOST_UNMARKED],
+            unmarked_len: 0,
+        };
+        let me = thread::current();
+        let mut last = None;
+        for (place, known) in queues.iter_mut().enumerate() {
+            if last.replace(known.link.id) == Some(known.link.id) {
+                return None;
+            }
+            sums.read_marked(place, known, me)?;
+            sums.totals = add(sums.totals, &known.kept_counts());
+        }
+        Some(sums)
+    }
+
+    /// Reads the queues that were announced since, and those that can't be marked. None if the queues are not known.
+    fn read_again(
+        mut self,
+        queues: &mut [Known],
+        announcements: &Announcements,
+        now: u32,
+    ) -> Option<Sums> {
+        let (unmarked, me) = (self.unmarked, thread::current());
+        let unmarked = &unmarked[..std::mem::take(&mut self.unmarked_len)];
+        for &place in unmarked {
+            self.replace(place, queues, me)?;
+        }
+        let is_known = announcements.between(self.at, now, |index| {
+            match queues.binary_search_by_key(&index, |known| known.link.index) {
+                Ok(place) => self.replace(place, queues, me).is_some(),
+                // Of a queue that is new, which the scan does not show.
+                Err(_) => false,
+            }
+        });
+        self.at = now;
+        is_known.then_some(self)
+    }
+
+    fn replace(&mut self, place: usize, queues: &mut [Known], me: &Thread) -> Option<()> {
+        let known = queues.get_mut(place)?;
+        let (messages, bytes) = known.last;
+        self.read_marked(place, known, me)?;
+        let replaced = |sum: u64, last: u64, now: u64| sum.wrapping_sub(last).wrapping_add(now);
+        self.totals.messages = replaced(self.totals.messages, messages, known.last.0);
+        self.totals.bytes = replaced(self.totals.bytes, bytes, known.last.1);
+        Some(())
+    }
+
+    fn read_marked(&mut self, place: usize, known: &mut Known, me: &Thread) -> Option<()> {
+        let (counts, is_marked) = known.view.as_ref()?.marked_counts(me)?;
+        known.last = counts;
+        if !is_marked {
+            if let Some(unmarked) = self.unmarked.get_mut(self.unmarked_len) {
+                *unmarked = place;
+            }
+            self.unmarked_len += 1;
+        }
+        Some(())
+    }
+
+    fn are_kept(&self) -> bool {
+        self.unmarked_len <= MOST_UNMARKED
+    }
 }
 
 /// A queue that a scan found.
@@ -59,6 +159,8 @@ pub(super) struct Scan {
 struct Known {
     link: namespace::Entry,
     view: Option<HeaderView>,
+    /// The number of messages and of their bytes in the sums that are kept.
+    last: (u64, u64),
 }
 
 /// The counts of a queue.
@@ -101,23 +203,53 @@ impl Scan {
         use_it: impl FnOnce(&Scan) -> Option<T>,
     ) -> Option<T> {
         let stamp = namespace.msg_stamp()?;
-        Scan::last(|scan| scan.is_settled && scan.stamp == stamp, use_it)
+        Scan::last(
+            |scan| scan.is_settled && scan.stamp == stamp,
+            |scan| use_it(scan),
+        )
     }
 
     /// As [`kept`](Self::kept), of a namespace whose directory and limits were compared a moment ago: no system call but geteuid(2).
     pub(super) fn watched<T>(
         namespace: &Namespace,
-        use_it: impl FnOnce(&Scan, &Limits) -> Option<T>,
+        use_it: impl FnOnce(&mut Scan, &Limits) -> Option<T>,
     ) -> Option<T> {
-        let holds = |(watch, _): &(Watch, Limits)| watch.holds(namespace);
+        let holds = |watched: &Watched| watched.watch.holds(namespace);
         Scan::last(
             |scan| scan.watch.as_ref().is_some_and(holds),
             |scan| {
-                scan.watch
-                    .as_ref()
-                    .and_then(|(_, limits)| use_it(scan, limits))
+                let limits = scan.watch.as_ref()?.limits.clone();
+                use_it(scan, &limits)
             },
         )
+    }
+
+    /// Returns the sums over the queues of a scan that [`watched`](Self::watched) has found up to date, if all headers are mapped. Only queues that
+    /// have changed are read again.
+    pub(super) fn watched_totals(&mut self) -> Option<Totals> {
+        let Scan {
+            stamp,
+            queues,
+            watch,
+            ..
+        } = self;
+        let watched = watch.as_mut()?;
+        if stamp.is_reached_by_others() {
+            return mapped_totals(self);
+        }
+        let announcements = watched.watch.announcements();
+        let now = announcements.number();
+        let sums = match watched.sums.take() {
+            Some(sums) => sums.read_again(queues, announcements, now),
+            None => None,
+        };
+        let sums = match sums {
+            None => Sums::read(queues, now)?,
+            some => some?,
+        };
+        let totals = sums.totals;
+        watched.sums = sums.are_kept().then_some(sums);
+        Some(totals)
     }
 
     /// Lets [`watched`](Self::watched) use the kept scan and the limits, which were compared after `watch` began.
@@ -127,13 +259,17 @@ impl Scan {
             && scan.is_settled
             && watch.is_of_directory(&scan.stamp)
         {
-            scan.watch = Some((watch, limits));
+            scan.watch = Some(Watched {
+                watch,
+                limits,
+                sums: None,
+            });
         }
     }
 
     fn last<T>(
         is_up_to_date: impl FnOnce(&Scan) -> bool,
-        use_it: impl FnOnce(&Scan) -> Option<T>,
+        use_it: impl FnOnce(&mut Scan) -> Option<T>,
     ) -> Option<T> {
         let mut last = LAST.try_lock().ok()?;
         let scan = last.as_mut()?;
@@ -251,6 +387,16 @@ impl Known {
         })
     }
 
+    /// The counts in the sums that are kept.
+    fn kept_counts(&self) -> Counts {
+        let (messages, bytes) = self.last;
+        Counts {
+            id: self.link.id,
+            messages,
+            bytes,
+        }
+    }
+
     fn counts(&self, files: &mut Files) -> Result<Option<Counts>, OpenError> {
         if let Some(counts) = self.mapped_counts() {
             return Ok(Some(counts));
@@ -289,7 +435,11 @@ fn merged(links: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
         while older.next_if(|known| known.link < link).is_some() {}
         let same = older.next_if(|known| known.link == link);
         let view = same.and_then(|known| known.view);
-        Known { link, view }
+        Known {
+            link,
+            view,
+            last: (0, 0),
+        }
     };
     links.into_iter().map(known).collect()
 }

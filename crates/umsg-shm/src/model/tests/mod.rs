@@ -25,6 +25,7 @@ mod stage;
 mod subject;
 mod sysv_batch;
 mod sysv_change;
+mod sysv_counts;
 mod sysv_death;
 mod sysv_delivery;
 mod sysv_handover;

@@ -41,6 +41,15 @@ impl Queue {
         Queue(Arc::new(Engine::new(segment)))
     }
 
+    /// A queue of the same namespace, with this index.
+    pub(super) fn beside(&self, messages: usize, index: u32) -> Queue {
+        let mut segment = Segment::new(messages);
+        segment.put_beside(self.engine().segment(), index);
+        let mode = segment.fixed().words().mode;
+        mode.store(SEND | RECEIVE, Ordering::Relaxed);
+        Queue(Arc::new(Engine::new(segment)))
+    }
+
     pub(super) fn engine(&self) -> &Engine {
         &self.0
     }

@@ -48,7 +48,7 @@ impl<'a> Both<'a> {
     /// Releases both locks after no change: the next owner of a lock repairs the data of a dead owner.
     pub(super) fn leave_as_found(self) {
         match self.senders {
-            Left::InOrder => self.sender.give_back(),
+            Left::InOrder | Left::Counted => self.sender.give_back(),
             // This holds for a loan, too: the dead borrower left the other lock in the same state.
             Left::ByTheDead => self.sender.give_back_broken(),
         }
@@ -71,7 +71,7 @@ impl<'a> Both<'a> {
 /// Releases a lock in the state in which it was found.
 fn leave(held: Held<'_>, left: Left) {
     match left {
-        Left::InOrder => held.unlock(),
+        Left::InOrder | Left::Counted => held.unlock(),
         Left::ByTheDead => drop(held),
     }
 }

@@ -25,6 +25,15 @@ pub struct Tenure {
 /// A mapped segment of a System V queue.
 pub type Segment = crate::memory::Segment<Fixed>;
 
+impl Segment {
+    /// Tells the namespace, if it is known, that the counts of the queue may change.
+    pub(crate) fn announce_counts(&self) {
+        if let Some(host) = self.host() {
+            host.announce_counts(self.tenure().id);
+        }
+    }
+}
+
 // SAFETY: `Fixed` is `repr(C)` and consists of atomics; `Layout::new` begins with it and ends with the file.
 unsafe impl Format for Fixed {
     type Layout = Layout;

@@ -4,9 +4,14 @@ use super::attach::removed_len;
 use super::{ControlBlock, Fixed, Header, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES};
 use super::{Generation, Permissions, Rights, State, Tenure, VERSION};
 use crate::fault::AttachError;
+use crate::lock::Lock;
 use crate::memory::{OUT_OF_RANGE, View};
 use crate::sync::{Ordering, fence};
 use crate::sys::home::here;
+use crate::sys::liveness::{Liveness, UNREGISTERED};
+use crate::sys::map::PAGE;
+use crate::sys::thread::Thread;
+use crate::sysv_engine::read_counts;
 use rustix::fd::BorrowedFd;
 use rustix::fs::FileType;
 use rustix::io::Errno;
@@ -83,7 +88,40 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
 
 /// The header of a queue, mapped to be read again and again without a system call. The queue's file is kept in memory as long as it lives.
 #[derive(Debug)]
-pub struct HeaderView(View);
+pub struct HeaderView {
+    view: View,
+    /// True if the creator had this process's PID and time namespaces.
+    is_home: bool,
+}
+
+/// The processes of a queue whose creator had this process's namespaces. Only a lock in plain form is taken, which asks for nothing else.
+struct Home;
+
+impl Liveness for Home {
+    fn own(&self) -> u32 {
+        UNREGISTERED
+    }
+
+    fn is_over(&self, _: u32) -> bool {
+        false
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        false
+    }
+
+    fn is_home(&self) -> bool {
+        true
+    }
+
+    fn is_private(&self) -> bool {
+        false
+    }
+
+    fn is_plain(&self) -> bool {
+        false
+    }
+}
 
 impl HeaderView {
     /// Maps the header in a file of which [`summary`] has returned the contents.
@@ -91,17 +129,43 @@ impl HeaderView {
     /// # Errors
     /// `System`.
     pub fn map(file: BorrowedFd<'_>) -> Result<HeaderView, AttachError> {
-        const { assert!(BEGINNING < crate::sys::map::PAGE) };
-        View::map(file).map(HeaderView)
+        const { assert!(BEGINNING < PAGE) };
+        let view = View::map(file)?;
+        let at = offset_of!(Header, home);
+        let home = wide(view.u32_at(at), view.u32_at(at + 4));
+        let is_home = home != 0 && home == here();
+        Ok(HeaderView { view, is_home })
     }
 
     /// Returns the number of messages and of their bytes; None if the queue is removed or its file truncated.
     pub fn counts(&self) -> Option<(u64, u64)> {
-        let messages = self.0.u32_at(CONTROL + offset_of!(ControlBlock, messages));
+        let messages = self
+            .view
+            .u32_at(CONTROL + offset_of!(ControlBlock, messages));
         let at = CONTROL + offset_of!(ControlBlock, bytes);
-        let bytes = wide(self.0.u32_at(at), self.0.u32_at(at + 4));
-        let state = State::of_word(self.0.u32_at(RIGHTS + offset_of!(Rights, state)));
-        (!state.is_removed() && !self.0.is_cut()).then_some((messages.into(), bytes))
+        let bytes = wide(self.view.u32_at(at), self.view.u32_at(at + 4));
+        let state = State::of_word(self.view.u32_at(RIGHTS + offset_of!(Rights, state)));
+        (!state.is_removed() && !self.view.is_cut()).then_some((messages.into(), bytes))
+    }
+
+    /// Returns the counts as [`counts`](Self::counts) does, and marks the queue's lock as counted; false beside them if it can't be marked. See
+    /// [`read_counts`].
+    pub fn marked_counts(&self, me: &Thread) -> Option<((u64, u64), bool)> {
+        if !self.is_home {
+            return self.counts().map(|counts| (counts, false));
+        }
+        let state = || State::of_word(self.view.u32_at(RIGHTS + offset_of!(Rights, state)));
+        let is_live = || state().live().is_some() && !self.view.is_cut();
+        let (counts, is_marked) = read_counts(self.lock(), me, &Home, is_live, || self.counts())?;
+        Some((counts?, is_marked))
+    }
+
+    #[allow(unsafe_code, reason = "a reference into the mapping")]
+    fn lock(&self) -> &Lock {
+        const AT: usize = CONTROL + offset_of!(ControlBlock, lock);
+        const { assert!(AT + size_of::<Lock>() <= PAGE && AT.is_multiple_of(align_of::<Lock>())) };
+        // SAFETY: inside the page and aligned, by the assertion; a lock consists of atomics.
+        unsafe { self.view.item_at(AT) }
     }
 
     /// Returns the values that [`summary`] would read from the file, except the file's length.
@@ -122,7 +186,7 @@ impl HeaderView {
     fn bytes(&self) -> Bytes {
         let mut bytes = [0; BEGINNING];
         for (index, word) in bytes.chunks_exact_mut(4).enumerate() {
-            word.copy_from_slice(&self.0.u32_at(4 * index).to_ne_bytes());
+            word.copy_from_slice(&self.view.u32_at(4 * index).to_ne_bytes());
         }
         Bytes(bytes)
     }

@@ -1,0 +1,130 @@
+//! Counts that a process keeps: the sums over all queues of a namespace (MSG_INFO).
+//!
+//! A process that adds up the counts of all queues marks the lock of each queue as *counted* ([`crate::lock`]). A namespace has a number, which grows
+//! before the counts of a marked queue change, and a log of the last queues for which it grew ([`Announcements`]). So a process knows without a look
+//! at the queues whether its sums still hold, and which queues to read again:
+//!
+//! | a process that sends or receives | a process that adds up |
+//! |---|---|
+//! | takes the lock; the mark is gone: MSG_UNCOUNTED | loads the number (Acquire) |
+//! | adds one to the number (Release), and logs the queue: MSG_ANNOUNCED | of each queue: takes the lock, marks it, unlocks; or finds the mark (Acquire) |
+//! | changes the counts | reads the counts |
+//! | unlocks without the mark: later calls have nothing to do | later: the same number (Acquire)? The sums hold. Otherwise it reads the queues in the log again, or all |
+//!
+//! Without a mark, a send or a receive does nothing for the sums. With it, the compare-and-swap of the fast path fails, as for a lock that is held.
+//!
+//! The mark goes before the number grows. Otherwise a process could load the new number, and then find the mark that is about to go, with counts
+//! that are about to change. The number grows before the counts change: a process that has read new counts and the old number only reads
+//! them once too often.
+//!
+//! A queue whose lock can't be marked is read each time.
+//!
+//! | a process is killed | then |
+//! |---|---|
+//! | with the lock of a queue that it marks: MSG_COUNTING | no mark; the next owner repairs |
+//! | at MSG_UNCOUNTED | the sums of others hold: nothing was changed. The next owner repairs, and a repair always announces |
+//! | after the number has grown, before the log shows the queue: MSG_NUMBERED | others find another number in the log, and read all queues |
+//! | at MSG_ANNOUNCED or later | others read the queue each time, until its repair: an orphaned lock has no mark |
+
+use super::Engine;
+use crate::crash::crash_point;
+use crate::lock::Lock;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sys::liveness::Liveness;
+use crate::sys::thread::Thread;
+
+/// The number of queues that the log holds.
+const LOGGED: usize = if cfg!(loom) { 2 } else { 64 };
+
+/// The changes of counts that the processes of a namespace have announced.
+#[repr(C)]
+#[derive(Default)]
+pub struct Announcements {
+    /// It may overflow.
+    number: AtomicU32,
+    _unused: AtomicU32,
+    log: Log,
+}
+
+/// An entry for each of the last numbers, at the number modulo the length: the number above 32 bits, and below them the index of the queue.
+#[repr(C)]
+struct Log([AtomicU64; LOGGED]);
+
+impl Default for Log {
+    fn default() -> Log {
+        Log(std::array::from_fn(|_| AtomicU64::default()))
+    }
+}
+
+impl Log {
+    fn at(&self, number: u32) -> &AtomicU64 {
+        &self.0[number as usize % LOGGED]
+    }
+}
+
+impl Announcements {
+    /// Returns the number. A process that adds up loads it before it reads a queue.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number.load(Ordering::Acquire)
+    }
+
+    /// Announces that the counts of the queue with this index may change from now on.
+    pub fn announce(&self, index: u32) {
+        // AcqRel: a process that adds up and sees the number sees that the mark is gone.
+        let number = self.number.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
+        crash_point!(MSG_NUMBERED);
+        let entry = u64::from(number) << 32 | u64::from(index);
+        // Release: as above, for a process that reads the entry before it reads the number again.
+        self.log.at(number).store(entry, Ordering::Release);
+    }
+
+    /// Calls `each` with the index of each queue that was announced after a number, up to another one. Returns false if the log does not show
+    /// all of them.
+    pub fn between(&self, then: u32, now: u32, mut each: impl FnMut(u32) -> bool) -> bool {
+        let count = now.wrapping_sub(then);
+        count as usize <= LOGGED
+            && (1..=count).all(|ahead| {
+                let number = then.wrapping_add(ahead);
+                let entry = self.log.at(number).load(Ordering::Acquire);
+                (entry >> 32) as u32 == number && each(entry as u32)
+            })
+    }
+}
+
+impl Engine {
+    /// Announces that the counts of the queue may change from now on.
+    #[cold]
+    pub(super) fn announce_counts(&self, _: ReceiverHeld<'_>) {
+        crash_point!(MSG_UNCOUNTED);
+        self.segment.announce_counts();
+        crash_point!(MSG_ANNOUNCED);
+    }
+}
+
+/// Reads the counts of a queue, and marks its lock as counted. Returns false beside them if the lock can't be marked: it is held, orphaned or in shared
+/// form. Returns None, and marks nothing, if `is_live` returns false under the lock.
+pub(crate) fn read_counts<T>(
+    lock: &Lock,
+    me: &Thread,
+    lives: &dyn Liveness,
+    is_live: impl FnOnce() -> bool,
+    read: impl FnOnce() -> T,
+) -> Option<(T, bool)> {
+    let is_marked = lock.is_counted()
+        || match lock.lock_if_free(me, lives) {
+            None => false,
+            Some(held) if is_live() => {
+                crash_point!(MSG_COUNTING);
+                held.unlock_counted();
+                true
+            }
+            Some(held) => {
+                held.unlock();
+                return None;
+            }
+        };
+    // Not under the lock: if the counts change meanwhile, the number has grown.
+    Some((read(), is_marked))
+}
