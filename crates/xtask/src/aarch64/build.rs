@@ -28,6 +28,8 @@ const DROP_IN: &str = "libumsg_preload.so";
 pub struct Built {
     pub programs: Vec<Program>,
     pub files: Vec<PathBuf>,
+    /// Files and directories with other paths there.
+    pub others: Vec<(PathBuf, String)>,
     /// Directories that the programs expect.
     pub directories: Vec<PathBuf>,
     /// The variables of the programs' environment.
@@ -40,6 +42,7 @@ impl Built {
         let mut built = Self {
             programs: Vec::new(),
             files: Vec::new(),
+            others: Vec::new(),
             directories: vec![workspace.target.join("tmp"), target.join("tmp")],
             variables: vec![
                 (COMPILED, "yes".into()),

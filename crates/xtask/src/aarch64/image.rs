@@ -70,6 +70,9 @@ pub fn write(
     for file in &built.files {
         image.file(file)?;
     }
+    for (from, to) in &built.others {
+        image.tree_as(from, to)?;
+    }
     for directory in &built.directories {
         image.directory(&directory.to_string_lossy())?;
     }
@@ -141,8 +144,11 @@ impl Image {
 
     /// Adds a directory, or a file or symbolic link, with all that it contains, with the path that it has here.
     fn tree(&mut self, path: &Path) -> Result<()> {
+        self.tree_as(path, &path.to_string_lossy())
+    }
+
+    fn tree_as(&mut self, path: &Path, name: &str) -> Result<()> {
         let metadata = fs::symlink_metadata(path).context(path.display())?;
-        let name = path.to_string_lossy();
         let name = name.trim_matches('/');
         if metadata.is_symlink() {
             let target = fs::read_link(path).context(path.display())?;
@@ -151,11 +157,13 @@ impl Image {
             return self.entry(name, LINK | 0o777, target.as_bytes(), (0, 0));
         }
         if metadata.is_file() {
-            return self.file(path);
+            return self.file_as(path, name);
         }
         self.directory(name)?;
         for entry in fs::read_dir(path).context(path.display())? {
-            self.tree(&entry.context(path.display())?.path())?;
+            let entry = entry.context(path.display())?;
+            let inside = format!("{name}/{}", entry.file_name().to_string_lossy());
+            self.tree_as(&entry.path(), &inside)?;
         }
         Ok(())
     }

@@ -21,11 +21,13 @@ mod needs;
 mod programs;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use self::build::Built;
+use self::fetch::Debian;
 use self::machine::Machine;
+pub use self::programs::Program;
 use self::programs::Selection;
 use crate::failure::{Context as _, Result};
 use crate::interrupt;
@@ -36,6 +38,9 @@ use crate::workspace::Workspace;
 const TARGET: &str = "aarch64-unknown-linux-gnu";
 /// The C compiler, which also links.
 const COMPILER: &str = "aarch64-linux-gnu-gcc";
+
+/// The default processor.
+const CPU: &str = "neoverse-n1";
 
 /// The choices of `cargo xtask aarch64`.
 #[derive(clap::Args, Clone, Debug)]
@@ -49,7 +54,7 @@ pub struct Options {
     #[arg(long, conflicts_with = "filter")]
     full: bool,
     /// The processor, by its name in QEMU; cortex-a72 has no atomic instructions and makes loops of exclusive loads and stores
-    #[arg(long, value_name = "NAME", default_value = "neoverse-n1")]
+    #[arg(long, value_name = "NAME", default_value = CPU)]
     cpu: String,
 }
 
@@ -57,26 +62,61 @@ pub struct Options {
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     interrupt::install();
     needs::check(workspace)?;
-    let start = Instant::now();
+    let begin = Instant::now();
     let selection = Selection::new(workspace, options.filter.as_deref(), options.full)?;
     let directory = directory(workspace);
     fs::create_dir_all(&directory).context(directory.display())?;
     let debian = fetch::debian(workspace, &directory)?;
     let mut steps = Steps::new(workspace.root.clone());
     let built = Built::make(workspace, &selection, &mut steps)?;
+    let test = options.test.as_deref();
+    println!("\n==> built after {} s", begin.elapsed().as_secs());
+    start(workspace, &directory, &debian, &built, test, &options.cpu)
+}
+
+/// Runs commands on the machine, beside Debian's Python and these files, of which each has the given path there. Fails if one of them fails.
+pub fn run_with_python(
+    workspace: &Workspace,
+    programs: Vec<Program>,
+    mut files: Vec<(PathBuf, String)>,
+    variables: Vec<(&'static str, PathBuf)>,
+) -> Result<()> {
+    interrupt::install();
+    needs::check(workspace)?;
+    let directory = directory(workspace);
+    fs::create_dir_all(&directory).context(directory.display())?;
+    let debian = fetch::debian(workspace, &directory)?;
+    files.extend(fetch::python(&directory)?);
+    let built = Built {
+        programs,
+        files: Vec::new(),
+        others: files,
+        directories: Vec::new(),
+        variables,
+    };
+    start(workspace, &directory, &debian, &built, None, CPU)
+}
+
+/// Starts the machine with these files, and runs the programs.
+fn start(
+    workspace: &Workspace,
+    directory: &Path,
+    debian: &Debian,
+    built: &Built,
+    test: Option<&str>,
+    cpu: &str,
+) -> Result<()> {
     let files = directory.join("files.cpio");
-    let script = machine::script(&built.programs, &built.variables, options.test.as_deref());
-    image::write(workspace, &files, &debian, &built, &script)?;
+    let script = machine::script(&built.programs, &built.variables, test);
+    image::write(workspace, &files, debian, built, &script)?;
     println!(
-        "\n==> {} test programs on an emulated {} (after {} s)",
-        built.programs.len(),
-        options.cpu,
-        start.elapsed().as_secs()
+        "\n==> {} test programs on an emulated {cpu}",
+        built.programs.len()
     );
     let machine = Machine {
         kernel: &debian.kernel,
         files: &files,
-        cpu: &options.cpu,
+        cpu,
         console: directory.join("console.log"),
     };
     machine.run(&built.programs)

@@ -77,6 +77,11 @@ impl<'a> Build<'a> {
         for package in packages {
             command.args(["--package", package]);
         }
+        self.lend(command);
+    }
+
+    /// Adds the variables of the build to a command.
+    pub fn lend(&self, command: &mut Command) {
         command.env("SOURCE_DATE_EPOCH", &self.epoch);
         if let Some(flags) = &self.flags {
             let flags = flags.join(&OsString::from("\x1f"));

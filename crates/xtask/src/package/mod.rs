@@ -17,10 +17,11 @@ mod crates;
 mod debian;
 mod files;
 pub mod licences;
+pub mod portable;
 mod tarball;
 mod test;
 mod tree;
-mod versions;
+pub mod versions;
 
 use std::path::PathBuf;
 
@@ -30,6 +31,7 @@ pub use self::build::{Build, epoch, text};
 pub use self::crates::CRATES;
 pub use self::debian::CRATES as OF_DEBIAN;
 use self::files::Files;
+pub use self::test::{ALPINE, OLD_DEBIAN, Root, User};
 pub use self::tree::{Tree, files_below, succeed};
 use crate::failure::{Failure, Result};
 use crate::interrupt;
@@ -114,6 +116,9 @@ pub fn make(workspace: &Workspace, options: &Options, steps: &mut Steps) -> Resu
 fn directory(workspace: &Workspace) -> PathBuf {
     workspace.target.join("packages")
 }
+
+/// The target of programs for glibc.
+pub const GLIBC: &str = "x86_64-unknown-linux-gnu";
 
 /// The version of all packages.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

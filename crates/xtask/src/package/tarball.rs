@@ -5,26 +5,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::build;
+use super::portable::{self, Zig};
 use super::tree::{Tree, succeed};
-use super::{Build, Files, VERSION, licences, versions};
+use super::{Build, Files, GLIBC, VERSION, licences, versions};
 use crate::dist;
 use crate::failure::{Context as _, Failure, Result};
-use crate::musl::{self, TARGET as MUSL};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
-
-/// The target of programs for glibc.
-const GLIBC: &str = "x86_64-unknown-linux-gnu";
-/// The compiler that links for an old glibc, and the program that lets cargo use it: packages of PyPI.
-const TOOLS: [&str; 2] = ["ziglang==0.13.0", "cargo-zigbuild==0.24.1"];
 
 /// Builds the programs and the archive.
 pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Result<()> {
     if !cfg!(target_arch = "x86_64") {
         return Err(Failure::new("the archive is built on x86-64 only"));
     }
-    let umsg = command(workspace, steps)?;
-    let for_musl = drop_in_for_musl(workspace, steps)?;
+    let umsg = portable::static_command(workspace, steps)?;
+    let for_musl = portable::drop_in_for_musl(workspace, steps)?;
     let for_glibc = drop_in_for_glibc(workspace, steps)?;
     println!("\n==> tarball: archive");
     let name = format!("umsg-{VERSION}-linux-x86_64");
@@ -37,54 +32,17 @@ pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Resu
     ] {
         tree.stripped(library, installed, "--strip-unneeded")?;
     }
-    let oldest = versions::check(&tree.root.join("lib/umsg/libumsg_preload.so"))?;
+    let oldest = versions::check("objdump", &tree.root.join("lib/umsg/libumsg_preload.so"))?;
     add_texts(workspace, &tree, &umsg, oldest)?;
     pack(workspace, &staging, &name, files)
 }
 
-/// The command for musl, linked statically, as the target does by default.
-fn command(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
-    musl::need_target(workspace)?;
-    let build = Build::new(workspace, "build-musl", Some(MUSL))?;
-    steps.need("tarball: static command", &mut build.of(&["umsg-cli"]))?;
-    Ok(build.file("umsg"))
-}
-
-/// The drop-in for musl, linked with musl's libc.so.
-fn drop_in_for_musl(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
-    let build = Build::new(workspace, "build-musl-shared", Some(MUSL))?;
-    let flags = musl::shared_library(workspace, &super::directory(workspace))?;
-    let build = build.with_flags(flags);
-    steps.need(
-        "tarball: drop-in for musl",
-        &mut build.of(&["umsg-preload"]),
-    )?;
-    Ok(build.file("libumsg_preload.so"))
-}
-
 /// The drop-in for glibc, linked against the symbols of the oldest version.
 fn drop_in_for_glibc(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
-    let tools = super::directory(workspace).join("tools");
-    if !tools.join("bin/cargo-zigbuild").exists() {
-        let mut make = workspace.command("python3");
-        make.args(["-m", "venv"]).arg(&tools);
-        steps.need("tarball: environment of the linker", &mut make)?;
-        let mut install = workspace.command(tools.join("bin/pip"));
-        install.args(["install", "--quiet", "--disable-pip-version-check"]);
-        steps.need("tarball: linker for an old glibc", install.args(TOOLS))?;
-    }
-    let (major, minor) = versions::OLDEST;
+    let zig = Zig::install(workspace, steps)?;
     let build = Build::new(workspace, "build-glibc", Some(GLIBC))?;
-    let mut command = workspace.command(tools.join("bin/cargo-zigbuild"));
-    command.args(["zigbuild", "--target", &format!("{GLIBC}.{major}.{minor}")]);
-    build.complete(&mut command, &["umsg-preload"]);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let paths = [tools.join("bin")]
-        .into_iter()
-        .chain(std::env::split_paths(&path));
-    let path = std::env::join_paths(paths).context("PATH")?;
-    command.env("PATH", path);
-    steps.need("tarball: drop-in for glibc", &mut command)?;
+    let mut command = zig.of(&build, GLIBC, &["umsg-preload"])?;
+    steps.need("drop-in for glibc", &mut command)?;
     Ok(build.file("libumsg_preload.so"))
 }
 

@@ -15,6 +15,8 @@ const PROGRAM: u32 = 0o755;
 /// The files of one package.
 pub struct Tree {
     pub root: PathBuf,
+    /// The program that strips files for their processor.
+    strip: String,
 }
 
 impl Tree {
@@ -30,7 +32,13 @@ impl Tree {
 
     /// The files that a directory has already.
     pub fn of(root: PathBuf) -> Self {
-        Self { root }
+        Self::with_tools(root, "")
+    }
+
+    /// The same, with the tools of a cross compiler, whose names begin so.
+    pub fn with_tools(root: PathBuf, prefix: &str) -> Self {
+        let strip = format!("{prefix}strip");
+        Self { root, strip }
     }
 
     /// Copies a file, without rights to execute it.
@@ -49,7 +57,7 @@ impl Tree {
     pub fn stripped(&self, from: &Path, to: &str, option: &str) -> Result<()> {
         self.file(from, to)?;
         let path = self.root.join(to);
-        let mut strip = Command::new("strip");
+        let mut strip = Command::new(&self.strip);
         strip.args(["--enable-deterministic-archives", option]);
         succeed(strip.arg(&path))?;
         let is_program = to.contains("bin/") || to.contains("/scripts/");

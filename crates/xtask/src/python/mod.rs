@@ -13,6 +13,8 @@ mod environment;
 mod free_threaded;
 mod import_time;
 mod memory;
+mod others;
+mod outside;
 mod sdist;
 mod wheel;
 
@@ -21,6 +23,8 @@ use std::process::Command;
 use std::{fs, io};
 
 use self::environment::Environment;
+use self::others::{SYSTEMS, System};
+use self::outside::Files;
 use self::wheel::Added;
 use crate::failure::{Context as _, Failure, Result};
 use crate::interrupt;
@@ -55,6 +59,9 @@ pub struct Options {
     /// Also install the source distribution, run tests under valgrind, see that free-threaded Python is refused, and measure the import: minutes
     #[arg(long)]
     full: bool,
+    /// Build the wheels for other systems in the place of one for this machine, for glibc 2.17 or later and for musl, and run the tests there
+    #[arg(long, conflicts_with_all = ["quick", "bare", "full", "bench"])]
+    wheels: bool,
     /// Also compare the times of a send and a receive with those of other packages
     #[arg(long)]
     bench: bool,
@@ -81,6 +88,11 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let files = package.directory.join("files");
     empty(&files)?;
     let source = sdist::make(&package, &environment, &files, &mut steps)?;
+    if options.wheels {
+        make_wheels(&package, &environment, &source, &files, &mut steps)?;
+        print_sizes(&files)?;
+        return steps.finish();
+    }
     let profile = if options.quick { "quick" } else { "release" };
     let mut wheel = wheel::build(&package, &environment, &source, profile, &mut steps)?;
     let originals = environment.fetch_originals(&mut steps)?;
@@ -91,7 +103,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         steps.need("command and drop-in", &mut command)?;
         println!("\n==> wheel: command and drop-in");
         let added = Added::of(&build);
-        wheel = wheel::complete(&package, &environment, &wheel, &added, &files)?;
+        wheel = wheel::complete(&package, &environment, &wheel, &added, "", &files)?;
         tests.env("UMSG_TEST_COMMAND", environment.program("umsg"));
         print_sizes(&files)?;
     }
@@ -127,6 +139,27 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         steps.run("times of objects", bench.arg("bench/objects.py"))?;
     }
     steps.finish()
+}
+
+/// Builds the wheels for other systems, and tests each.
+fn make_wheels(
+    package: &Package,
+    environment: &Environment,
+    source: &Path,
+    files: &Path,
+    steps: &mut Steps,
+) -> Result<()> {
+    let outside = Files::collect(package, environment, steps)?;
+    let make = |system: &System, steps: &mut Steps| {
+        system.make(package, environment, source, files, steps)
+    };
+    let [glibc, musl, aarch64] = &SYSTEMS;
+    let wheel = make(glibc, steps)?;
+    outside.test_old_debian(package, &wheel, steps)?;
+    let wheel = make(musl, steps)?;
+    outside.test_alpine(package, &wheel, steps)?;
+    let wheel = make(aarch64, steps)?;
+    outside.test_aarch64(package, &wheel)
 }
 
 /// The build of the command and the drop-in, and its command. Both are those of the Debian packages, which are built once for both.

@@ -55,14 +55,19 @@ pub fn build(
     only(&bare, ".whl")
 }
 
-/// Unpacks a wheel.
-fn unpack(package: &Package, environment: &Environment, wheel: &Path) -> Result<Tree> {
+/// Unpacks a wheel. `tools` is the beginning of the names of the tools for its processor.
+pub fn unpack(
+    package: &Package,
+    environment: &Environment,
+    wheel: &Path,
+    tools: &str,
+) -> Result<Tree> {
     let unpacked = package.directory.join("unpacked");
     empty(&unpacked)?;
     let mut unpack = environment.module("wheel", &["unpack", "--dest"]);
     succeed(unpack.arg(&unpacked).arg(wheel))?;
     let root = unpacked.join(format!("umsg-{VERSION}"));
-    Ok(Tree::of(root))
+    Ok(Tree::with_tools(root, tools))
 }
 
 /// Writes a wheel with the contents of another one and the added programs, and returns its path.
@@ -71,9 +76,10 @@ pub fn complete(
     environment: &Environment,
     bare: &Path,
     added: &Added,
+    tools: &str,
     files: &Path,
 ) -> Result<PathBuf> {
-    let tree = unpack(package, environment, bare)?;
+    let tree = unpack(package, environment, bare, tools)?;
     let name = format!("umsg-{VERSION}");
     let data = format!("{name}.data");
     tree.stripped(

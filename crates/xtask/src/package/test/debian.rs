@@ -31,7 +31,7 @@ const EMPTY: &str = "debian-12-empty";
 const PROGRAM: &str = "/home/ann/mqsend";
 
 /// Debian 11, with glibc 2.31.
-const OLD: &str = "bullseye";
+pub const OLD: &str = "bullseye";
 
 /// The steps of an ordinary user with Debian's packages.
 const ORDINARY: [(&str, &str); 5] = [
@@ -203,7 +203,7 @@ fn put_programs(workspace: &Workspace, root: &Root) -> Result<()> {
 /// Tests the archive on the oldest Debian that can be fetched. A linker for an old glibc makes the program: it takes its functions from
 /// librt, as programs of that time do.
 pub fn run_old(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
-    let root = Root::old_debian(workspace, OLD, steps)?;
+    let root = Root::old_debian(workspace, OLD, &[], steps)?;
     root.put(
         &files.find(&format!("umsg-{VERSION}-linux"))?,
         "/packages/umsg.tar.gz",

@@ -4,6 +4,9 @@ mod debian;
 mod musl;
 mod root;
 
+pub use self::debian::OLD as OLD_DEBIAN;
+pub use self::musl::ALPINE;
+pub use self::root::{Root, User};
 use super::{Files, Kind, Options};
 use crate::failure::Result;
 use crate::steps::Steps;

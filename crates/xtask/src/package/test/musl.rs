@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 const LINKER: &str = "/lib/ld-musl-x86_64.so.1";
 
 /// Names an archive of tar with the files of an Alpine system.
-const ALPINE: &str = "UMSG_TEST_ALPINE";
+pub const ALPINE: &str = "UMSG_TEST_ALPINE";
 
 const INSTALL: &str = "\
     cd /packages && tar -xzf umsg.tar.gz && umsg-*/install.sh && umsg --version

@@ -63,8 +63,13 @@ impl<'a> Root<'a> {
         Self::of_archive(workspace, name, &kept, steps)
     }
 
-    /// An old Debian with only the packages that apt needs, made as [`debian`](Self::debian) makes its system. Old releases have no updates.
-    pub fn old_debian(workspace: &'a Workspace, release: &str, steps: &mut Steps) -> Result<Self> {
+    /// An old Debian with the packages that apt needs and these, made as [`debian`](Self::debian) makes its system. Old releases have no updates.
+    pub fn old_debian(
+        workspace: &'a Workspace,
+        release: &str,
+        packages: &[&str],
+        steps: &mut Steps,
+    ) -> Result<Self> {
         let mut places = workspace.command("apt-get");
         let places = text(places.args(["indextargets", "--format", "$(REPO_URI)"]))?;
         let Some(place) = places.lines().find(|place| place.ends_with("/debian/")) else {
@@ -72,11 +77,15 @@ impl<'a> Root<'a> {
         };
         let roots = super::super::directory(workspace).join("roots");
         fs::create_dir_all(&roots).context(roots.display())?;
-        let kept = roots.join(format!("debian-{release}.tar"));
+        let name = [&["debian", release], packages].concat().join("-");
+        let kept = roots.join(format!("{name}.tar"));
         if !kept.exists() {
             let unfinished = kept.with_extension("unfinished.tar");
             let mut make = workspace.command("mmdebstrap");
             make.args(["--quiet", "--variant=essential"]);
+            if !packages.is_empty() {
+                make.arg(format!("--include={}", packages.join(",")));
+            }
             make.args([
                 "--dpkgopt=force-unsafe-io",
                 "--aptopt=APT::Sandbox::User \"root\"",
@@ -86,7 +95,7 @@ impl<'a> Root<'a> {
             steps.need(&format!("an empty Debian ({release})"), &mut make)?;
             fs::rename(&unfinished, &kept).context(kept.display())?;
         }
-        Self::of_archive(workspace, &format!("debian-{release}"), &kept, steps)
+        Self::of_archive(workspace, &name, &kept, steps)
     }
 
     /// The system in an archive of tar.
@@ -151,6 +160,13 @@ impl<'a> Root<'a> {
         let mut install = self.in_namespace();
         install.args(["install", "-D", "-m", "755"]).arg(from);
         super::super::tree::succeed(install.arg(self.path(inside)))
+    }
+
+    /// Copies a directory into the system, with all that it contains.
+    pub fn put_directory(&self, from: &Path, inside: &str) -> Result<()> {
+        let mut copy = self.in_namespace();
+        copy.args(["cp", "--recursive"]).arg(from);
+        super::super::tree::succeed(copy.arg(self.path(inside)))
     }
 
     /// The beginning of a command in new namespaces, which root makes itself, and another user with its range of user ids.
