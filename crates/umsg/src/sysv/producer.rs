@@ -88,7 +88,11 @@ impl Queue {
     pub fn begin_to_produce(&self) -> Result<(), SendError> {
         self.may_send(Access::Send)?;
         if !self.engine.policy().close_with_producers {
-            return Ok(());
+            return match (self.is_removed(), self.is_send_closed()) {
+                (true, _) => Err(SendError::Removed),
+                (_, true) => Err(SendError::Closed),
+                _ => Ok(()),
+            };
         }
         match self.engine.begin_to_produce(thread::current()) {
             Ok(true) => Ok(()),

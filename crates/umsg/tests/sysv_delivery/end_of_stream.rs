@@ -135,6 +135,22 @@ fn the_end_of_the_last_of_several_producers_ends_the_stream() {
 }
 
 #[test]
+fn no_process_becomes_a_producer_of_a_closed_or_removed_queue() {
+    let counts: fn(&Place) -> Queue = counting;
+    let plain: fn(&Place) -> Queue = |place| place.create_sysv(KEY);
+    for create in [counts, plain] {
+        let place = Place::new();
+        let queue = create(&place);
+        assert_eq!(queue.close_send(), Ok(true));
+        assert_eq!(queue.producer().unwrap_err(), SendError::Closed);
+        assert_eq!(queue.reopen_send(), Ok(true));
+        drop(queue.producer().unwrap());
+        umsg::sysv::remove(&place.namespace, queue.id()).unwrap();
+        assert_eq!(queue.producer().unwrap_err(), SendError::Removed);
+    }
+}
+
+#[test]
 fn the_first_send_after_the_last_producer_was_killed_is_refused() {
     type Send = fn(&Queue) -> Result<(), SendError>;
     let sends: [(&str, Send); 5] = [
