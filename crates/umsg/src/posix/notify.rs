@@ -148,12 +148,26 @@ impl Drop for Registration<'_> {
 #[derive(Debug)]
 #[must_use = "a registration that is dropped is withdrawn"]
 pub struct Awaited<'a> {
-    queue: &'a Queue,
+    queue: Holder<'a, Queue>,
     index: u32,
     armed: u32,
     /// The epoch of the process that owns the registration.
     epoch: u64,
     heard: Option<Notified>,
+}
+
+impl<'a> Awaited<'a> {
+    fn register(queue: Holder<'a, Queue>) -> Result<Awaited<'a>, NotifyError> {
+        let registered = notification::register_to_wait(&queue.engine);
+        let (index, armed) = registered.map_err(|error| queue.notify_error(error))?;
+        Ok(Awaited {
+            queue,
+            index,
+            armed,
+            epoch: process::epoch(),
+            heard: None,
+        })
+    }
 }
 
 impl Awaited<'_> {
@@ -353,15 +367,28 @@ impl Queue {
     /// # Errors
     /// The errors of [`notify`](Self::notify).
     pub fn notify_waiter(&self) -> Result<Awaited<'_>, NotifyError> {
-        let registered = notification::register_to_wait(&self.engine);
-        let (index, armed) = registered.map_err(|error| self.notify_error(error))?;
-        Ok(Awaited {
-            queue: self,
-            index,
-            armed,
-            epoch: process::epoch(),
-            heard: None,
-        })
+        Awaited::register(Holder::Borrowed(self))
+    }
+
+    /// Registers this process as [`notify_waiter`](Self::notify_waiter) does, with a registration that keeps the queue open. It can be kept in a
+    /// struct, sent to another thread, and outlive the caller's handle.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// let queue = std::sync::Arc::new(queue);
+    /// let mut news = queue.notify_waiter_owned()?;
+    /// let heard = std::thread::spawn(move || news.wait());
+    /// queue.send(b"news", 0)?;
+    /// assert_eq!(heard.join().unwrap()?.pid, std::process::id());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`notify`](Self::notify).
+    pub fn notify_waiter_owned(self: &Arc<Self>) -> Result<Awaited<'static>, NotifyError> {
+        Awaited::register(Holder::Shared(Arc::clone(self)))
     }
 
     /// Registers this process as [`notify`](Self::notify) does. The registration stays until [`withdraw_notification`].
