@@ -200,6 +200,8 @@ def test_each_call_on_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
         lambda: sysv.status(),
         lambda: sysv.set(mode=0o600),
         lambda: sysv.close_send(),
+        lambda: sysv.producer(),
+        lambda: sysv.remove(),
         lambda: sysv.fileno(),
         lambda: sysv.fileno("all"),
         lambda: next(sysv),
@@ -217,6 +219,23 @@ def test_each_call_on_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
     sysv.close()
     with pytest.raises(umsg.HandleClosed):
         sysv.fileno()
+
+
+def test_a_queue_is_removed_once_whatever_takes_its_place(namespace: str) -> None:
+    first = umsg.SysVQueue(7, create=True)
+    first.remove()
+    second = umsg.SysVQueue(7, create=True)
+    with pytest.raises(umsg.Removed):
+        first.remove()
+    first.close()
+    # A closed handle still knows its queue.
+    with pytest.raises(umsg.Removed):
+        first.remove()
+    second.send(b"still there")
+    second.close()
+    second.remove()
+    with pytest.raises(umsg.NotFound):
+        umsg.SysVQueue(7)
 
 
 def test_the_end_of_the_last_producer_ends_the_stream(namespace: str) -> None:

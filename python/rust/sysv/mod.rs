@@ -18,7 +18,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use umsg::sysv;
+use umsg::sysv::{self, ControlError, OpenError};
 
 pub use status::{SysVPeeked, SysVStatus};
 
@@ -216,14 +216,18 @@ impl SysVQueue {
         py.detach(|| drop(handle));
     }
 
-    /// Removes the queue and its messages. Blocked calls end with `Removed`.
+    /// Removes the queue and its messages. Blocked calls end with `Removed`, and so does the removal of a queue that was removed before.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         let (namespace, id) = (&self.namespace, self.id);
         let namespace = py
             .detach(|| umsg::Namespace::at(namespace))
             .map_err(|error| self.raise(py, &error))?;
-        py.detach(|| sysv::remove(&namespace, id))
-            .map_err(|error| self.raise(py, &error))
+        let removed = py.detach(|| sysv::remove(&namespace, id));
+        removed.map_err(|error| match error {
+            // The queue of this handle had the identifier, and no other queue gets it.
+            ControlError::Open(OpenError::NoSuchId) => self.raise(py, &ControlError::Removed),
+            error => self.raise(py, &error),
+        })
     }
 
     /// Changes the owner, the group, the permission bits, or the number of bytes that may be queued.
@@ -299,7 +303,7 @@ impl SysVQueue {
         receive::next(self, py)
     }
 
-    /// Receives a message into a buffer. Returns the length of the message. A message that does not fit stays in the queue, or is cut with
+    /// Receives a message into a buffer. Returns the length of the message and its type. A message that does not fit stays in the queue, or is cut with
     /// `truncate=True`.
     #[pyo3(signature = (buffer, r#type=None, timeout=None, other=false, *, truncate=false))]
     fn receive_into(
