@@ -373,6 +373,24 @@ def test_a_ring_receives(namespace: str, run: Run, fork: Callable[..., int]) -> 
         assert run(main()) == list(range(500))
 
 
+def test_a_ring_receives_batches(run: Run) -> None:
+    ring = umsg.Ring()
+    sender = ring.sender()
+
+    async def main() -> None:
+        waiting = asyncio.create_task(ring.receive_many_async())
+        await settle()
+        assert not waiting.done()
+        sender.send_many([1, 2, 3])
+        assert [message.user_data for message in await waiting] == [1, 2, 3]
+        sender.send_many([4, 5, 6])
+        assert [message.user_data for message in await ring.receive_many_async(2)] == [4, 5]
+        assert await ring.receive_many_async(0) == []
+        assert (await ring.receive_async()).user_data == 6
+
+    run(main())
+
+
 def test_leases_and_reservations(queue: umsg.Queue, run: Run) -> None:
     async def main() -> None:
         waiting = asyncio.create_task(queue.receive_lease_async())

@@ -160,6 +160,104 @@ def test_a_registration_ends(queue: umsg.Queue) -> None:
         assert not again.is_armed
 
 
+def test_a_program_waits_for_a_notification(queue: umsg.Queue) -> None:
+    with queue.notify_waiter() as news:
+        with pytest.raises(umsg.TimedOut):
+            news.try_wait()
+        with pytest.raises(umsg.TimedOut):
+            news.wait(timeout=0.01)
+        with pytest.raises(umsg.Busy):
+            queue.notify_waiter()
+        sender = threading.Timer(0.02, queue.send, (b"news",))
+        sender.start()
+        heard = news.wait(timeout=60)
+        sender.join()
+        assert (heard.pid, heard.uid) == (os.getpid(), os.getuid())
+        # The registration has ended, and its result stays.
+        assert news.try_wait().pid == news.wait().pid == os.getpid()
+        assert queue.receive() == b"news"
+        queue.notify_waiter().close()
+        assert not news.closed
+    assert news.closed and "closed" in repr(news)
+    for call in (news.wait, news.try_wait, news.__enter__):
+        with pytest.raises(umsg.LeaseEnded, match="notify_waiter"):
+            call()
+
+
+def test_a_signal_ends_the_wait_for_a_notification(queue: umsg.Queue) -> None:
+    class Enough(Exception):
+        pass
+
+    def stop(number: int, frame: object) -> None:
+        raise Enough
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with queue.notify_waiter() as news:
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            with pytest.raises(Enough):
+                news.wait()
+            # The registration is still there.
+            queue.send(b"news")
+            assert news.wait(timeout=60).pid == os.getpid()
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_waiting_thread_keeps_its_registration_until_its_call_ends(queue: umsg.Queue) -> None:
+    news = queue.notify_waiter()
+    heard: list[umsg.Notified] = []
+    thread = threading.Thread(target=lambda: heard.append(news.wait()))
+    thread.start()
+    # The registration is in use as soon as the thread waits.
+    for _ in range(6000):
+        try:
+            with pytest.raises(umsg.TimedOut):
+                news.wait(timeout=0)
+        except umsg.Busy:
+            break
+        threading.Event().wait(0.01)
+    else:
+        pytest.fail("the thread does not wait")
+    news.close()
+    assert news.closed
+    queue.send(b"news")
+    thread.join()
+    assert heard[0].pid == os.getpid()
+    # The registration is gone with the call, and the queue is not needed for its end.
+    queue.receive()
+    again = queue.notify_waiter()
+    queue.close()
+    again.close()
+
+
+def test_a_forked_child_does_not_own_the_registration(
+    queue: umsg.Queue, in_child: Callable[[Callable[[], None]], int]
+) -> None:
+    news = queue.notify_waiter()
+
+    def work() -> None:
+        with pytest.raises(umsg.Error) as gone:
+            news.try_wait()
+        assert gone.value.errno == errno.ECANCELED
+        news.close()
+
+    assert in_child(work) == 0
+    queue.send(b"news")
+    assert news.wait(timeout=60).pid == os.getpid()
+
+
+def test_delayed_messages_are_shown(queue: umsg.Queue) -> None:
+    queue.send_after(b"tomorrow", 86400)
+    queue.send_after(b"in an hour", 3600, priority=5)
+    assert queue.attributes().delayed == 2
+    soon, later = queue.delayed_messages()
+    assert (soon.data, soon.priority, later.data) == (b"in an hour", 5, b"tomorrow")
+    assert soon.due is not None and later.due is not None and soon.sent < soon.due < later.due
+    assert [message.data for message in queue.delayed_messages(1)] == [b"in an hour"]
+    assert queue.peek() is None
+
+
 def test_bad_notifications(queue: umsg.Queue) -> None:
     with pytest.raises(umsg.Invalid, match="either a function or a signal"):
         queue.notify()
@@ -172,6 +270,12 @@ def test_bad_notifications(queue: umsg.Queue) -> None:
     queue.close()
     with pytest.raises(umsg.HandleClosed):
         queue.notify(signal=0)
+    with pytest.raises(umsg.HandleClosed):
+        queue.notify_waiter()
+    with pytest.raises(umsg.HandleClosed):
+        queue.delayed_messages()
+    with umsg.Queue("/q") as other, pytest.raises(umsg.Invalid, match="timeout"):
+        other.notify_waiter().wait(timeout=-1)
 
 
 def test_a_snapshot_restores_a_queue(failed: umsg.Queue) -> None:

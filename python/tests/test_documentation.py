@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import importlib.util
 import inspect
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +38,7 @@ def documented_in(module: ModuleType, prefix: str) -> Iterator[tuple[str, object
 def run_examples(name: str, thing: object) -> None:
     text = inspect.getdoc(thing)
     assert text, f"{name} has no documentation"
-    examples = doctest.DocTestParser().get_doctest(text, {"umsg": umsg}, name, None, None)
+    examples = doctest.DocTestParser().get_doctest(text, {"umsg": umsg, "os": os}, name, None, None)
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert result.failed == 0
 

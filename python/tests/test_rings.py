@@ -252,3 +252,68 @@ def test_the_sender_of_a_ring_with_a_name_is_pickled(namespace: str) -> None:
         assert ring.receive().user_data == 7
         with pytest.raises(TypeError, match="belongs to the process"):
             pickle.dumps(ring)
+
+
+def test_messages_without_room_are_dropped_and_counted() -> None:
+    ring = umsg.Ring(entries=1, overflow=0, longest=1000)
+    sender = ring.sender()
+    assert sender.send_or_drop(1, res=-1, flags=3, payload=b"x" * 1000)
+    assert not sender.send_or_drop(2) and not sender.send_or_drop(3, payload=b"x" * 1000)
+    assert ring.status().dropped == 2
+    message = ring.receive()
+    assert (message.user_data, message.res, message.flags, message.payload) == (1, -1, 3, b"x" * 1000)
+    assert sender.send_or_drop(4) and ring.receive().user_data == 4
+    with pytest.raises(umsg.TooLong):
+        sender.send_or_drop(5, payload=b"x" * 1001)
+    ring.close_send()
+    with pytest.raises(umsg.Closed):
+        sender.send_or_drop(6)
+    sender.close()
+    with pytest.raises(umsg.HandleClosed):
+        sender.send_or_drop(7)
+
+
+def test_a_sender_gets_the_outcome_as_a_completion() -> None:
+    ring, mine = umsg.Ring(entries=1, overflow=0, longest=1000), umsg.Ring(entries=4, overflow=0)
+    sender, back = ring.sender(), mine.sender()
+    sender.send_completing(1, res=5, payload=b"x" * 1000, to=back, completion=(10, 0, 7, b"done"))
+    assert (ring.available(), mine.available()) == (1, 1)
+    sender.send_completing(2, timeout=0.01, to=back, completion=11)
+    sender.send_completing(3, payload=b"x" * 1001, to=back, completion=12)
+    message = ring.receive()
+    assert (message.user_data, message.res, len(message.payload)) == (1, 5, 1000)
+    ring.close_send()
+    sender.send_completing(4, to=back, completion=13)
+    done = mine.receive_many()
+    assert [(message.user_data, message.res) for message in done] == [
+        (10, 0),
+        (11, -errno.ETIMEDOUT),
+        (12, -errno.EMSGSIZE),
+        (13, -errno.EPIPE),
+    ]
+    assert (done[0].flags, done[0].payload) == (7, b"done")
+    back.send_many([1, 2, 3, 4])
+    with pytest.raises(umsg.Full):
+        sender.send_completing(5, to=back, completion=14)
+    for bad in ((), "7", (1, 2, 3, b"", 5)):
+        with pytest.raises(TypeError):
+            sender.send_completing(5, to=back, completion=bad)  # type: ignore[arg-type]
+    back.close()
+    with pytest.raises(umsg.HandleClosed):
+        sender.send_completing(5, to=back, completion=14)
+
+
+def test_a_descriptor_passes_with_a_ticket() -> None:
+    ring = umsg.Ring()
+    sender = ring.sender()
+    with open(os.devnull) as file:
+        ticket = sender.pass_fd(file.fileno())
+        descriptor = ring.take_fd(ticket)
+        assert descriptor is not None and os.path.sameopenfile(descriptor, file.fileno())
+        os.close(descriptor)
+        assert ring.take_fd(ticket) is None
+    with pytest.raises(umsg.Invalid, match="descriptor"):
+        sender.pass_fd(-1)
+    with pytest.raises(umsg.Error) as bad:
+        sender.pass_fd(2**31 - 1)
+    assert bad.value.errno == errno.EBADF

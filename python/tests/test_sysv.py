@@ -164,6 +164,8 @@ def test_a_closed_handle_says_so(sysv: umsg.SysVQueue) -> None:
         lambda: sysv.try_receive_lease(),
         lambda: sysv.peek(),
         lambda: sysv.peek_many(),
+        lambda: sysv.delayed_messages(),
+        lambda: sysv.types(),
         lambda: sysv.status(),
         lambda: sysv.set(mode=0o600),
         lambda: sysv.close_send(),
@@ -201,6 +203,8 @@ def test_each_call_on_a_removed_queue_says_so(sysv: umsg.SysVQueue) -> None:
         lambda: sysv.set(mode=0o600),
         lambda: sysv.close_send(),
         lambda: sysv.producer(),
+        lambda: sysv.delayed_messages(),
+        lambda: sysv.types(),
         lambda: sysv.remove(),
         lambda: sysv.fileno(),
         lambda: sysv.fileno("all"),
@@ -236,6 +240,20 @@ def test_a_queue_is_removed_once_whatever_takes_its_place(namespace: str) -> Non
     second.remove()
     with pytest.raises(umsg.NotFound):
         umsg.SysVQueue(7)
+
+
+def test_delayed_messages_and_types_are_shown(sysv: umsg.SysVQueue) -> None:
+    sysv.send_after(b"tomorrow", 86400, type=3)
+    sysv.send_after(b"in an hour", 3600, type=5)
+    soon, later = sysv.delayed_messages()
+    assert (soon.data, soon.type, later.data, later.type) == (b"in an hour", 5, b"tomorrow", 3)
+    assert soon.due is not None and later.due is not None and soon.sent < soon.due < later.due
+    assert [message.data for message in sysv.delayed_messages(1)] == [b"in an hour"]
+    assert sysv.types() == [] and sysv.peek() is None
+    sysv.send_messages([(b"", 9), (b"", 2), (b"", 9)])
+    assert sysv.types() == [(2, 1), (9, 2)] and sysv.types(1) == [(2, 1)]
+    first = sysv.peek()
+    assert first is not None and first.due is None
 
 
 def test_the_end_of_the_last_producer_ends_the_stream(namespace: str) -> None:

@@ -1,5 +1,6 @@
 //! `umsg.Queue`: POSIX message queues.
 
+mod awaited;
 mod batch;
 mod dead_letters;
 mod lease;
@@ -69,6 +70,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dead_letters::DeadLetter>()?;
     module.add_class::<dead_letters::Redriven>()?;
     module.add_class::<dead_letters::RedriveRefused>()?;
+    module.add_class::<awaited::Awaited>()?;
     module.add_class::<notify::Registration>()?;
     module.add_class::<notify::Notified>()?;
     module.add_function(wrap_pyfunction!(open::unlink, module)?)?;
@@ -499,6 +501,17 @@ impl Queue {
         status::peek_many(self, py, most)
     }
 
+    /// Returns up to `most` delayed messages in the order in which they become due, and leaves them delayed.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> queue.send_after(b"in an hour", delay=3600)
+    /// >>> [message.data for message in queue.delayed_messages()]
+    /// [b'in an hour']
+    #[pyo3(signature = (most=256))]
+    fn delayed_messages(&self, py: Python<'_>, most: usize) -> PyResult<Vec<Peeked>> {
+        status::delayed_messages(self, py, most)
+    }
+
     /// Returns the histories of the dead letters in this queue, in order of delivery: all, or those that the arguments select.
     ///
     /// >>> jobs = umsg.Queue("/jobs", create=True, max_deliveries=1, dead_letter="/jobs.failed")
@@ -599,6 +612,19 @@ impl Queue {
         signal: Option<i32>,
     ) -> PyResult<notify::Registration> {
         notify::register(self, py, function, signal)
+    }
+
+    /// Registers the process as `notify` does. The program waits for the notification.
+    ///
+    /// >>> queue = umsg.Queue("/q", create=True)
+    /// >>> with queue.notify_waiter() as news:
+    /// ...     queue.send(b"news")
+    /// ...     news.wait(timeout=60)
+    /// <umsg.Notified by process ...>
+    ///
+    /// The registration ends with the notification, with its with statement or `close()`, and with the process.
+    fn notify_waiter(&self, py: Python<'_>) -> PyResult<awaited::Awaited> {
+        awaited::register(self, py)
     }
 
     /// Takes a snapshot: the attributes of the queue and its messages as they are at one instant. The queue does not change.

@@ -25,6 +25,13 @@ impl Notified {
     }
 }
 
+impl From<posix::Notified> for Notified {
+    fn from(from: posix::Notified) -> Notified {
+        let (pid, uid) = (from.pid, from.uid);
+        Notified { pid, uid }
+    }
+}
+
 /// A registration for one notification. `Queue.notify` makes it.
 #[pyclass(frozen, weakref, module = "umsg")]
 pub struct Registration {
@@ -116,8 +123,7 @@ pub fn register(
 fn tell(function: &Py<PyAny>, by: posix::Notified) {
     // None if the interpreter has ended.
     Python::try_attach(|py| {
-        let (pid, uid) = (by.pid, by.uid);
-        if let Err(error) = function.call1(py, (Notified { pid, uid },)) {
+        if let Err(error) = function.call1(py, (Notified::from(by),)) {
             error.write_unraisable(py, Some(function.bind(py)));
         }
     });

@@ -187,6 +187,15 @@ pub fn peek_many(this: &Queue, py: Python<'_>, most: usize) -> PyResult<Vec<Peek
     messages.map(|message| Peeked::of(py, message)).collect()
 }
 
+pub fn delayed_messages(this: &Queue, py: Python<'_>, most: usize) -> PyResult<Vec<Peeked>> {
+    let queue = this.shared(py)?;
+    let peeked = py
+        .detach(|| queue.delayed_messages(most))
+        .map_err(|error| this.raise(py, &error))?;
+    let messages = peeked.into_iter();
+    messages.map(|message| Peeked::of(py, message)).collect()
+}
+
 pub fn attributes(this: &Queue, py: Python<'_>) -> PyResult<Attributes> {
     let attributes = this.at_once(py, |queue| queue.attributes());
     attributes

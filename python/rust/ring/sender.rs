@@ -79,10 +79,22 @@ impl RingSender {
     fn post(
         &self,
         py: Python<'_>,
+        message: (Post, Option<&Bound<'_, PyAny>>),
+        wait: Option<Wait>,
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> PyResult<()> {
+        self.outcome(py, message, wait, descriptor)?
+            .map_err(|error| self.raise(py, &error))
+    }
+
+    /// Sends a message, and returns the outcome of the library. `wait` is None for a call that does not wait.
+    fn outcome(
+        &self,
+        py: Python<'_>,
         (post, payload): (Post, Option<&Bound<'_, PyAny>>),
         wait: Option<Wait>,
-        descriptor: Option<i32>,
-    ) -> PyResult<()> {
+        descriptor: Option<BorrowedFd<'_>>,
+    ) -> PyResult<Result<(), SendError>> {
         let sender = self.shared(py)?;
         // SAFETY: the caller's argument lives during the call, and the bytes are dropped with the lock held.
         let bytes = payload
@@ -91,22 +103,17 @@ impl RingSender {
         let payload = bytes.as_ref().map_or(&[][..], Bytes::get);
         if descriptor.is_some() && payload.len() > INLINE {
             let (len, max) = (payload.len(), INLINE);
-            return Err(self.raise(py, &SendError::TooLong { len, max }));
+            return Ok(Err(SendError::TooLong { len, max }));
         }
         let send = |until: Until| match descriptor {
-            Some(descriptor) => {
-                // SAFETY: the kernel refuses a number that is no open descriptor.
-                let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor) };
-                sender.send_fd(&post.payload(payload), descriptor, until)
-            }
+            Some(descriptor) => sender.send_fd(&post.payload(payload), descriptor, until),
             None if payload.len() <= INLINE => sender.send_until(&post.payload(payload), until),
             None => sender.send_long(&post, payload, until),
         };
-        let sent = match (send(Until::Now), wait) {
-            (Err(SendError::Full), Some(wait)) => blocking(py, wait, send)?,
-            (other, _) => other,
-        };
-        sent.map_err(|error| self.raise(py, &error))
+        match (send(Until::Now), wait) {
+            (Err(SendError::Full), Some(wait)) => blocking(py, wait, send),
+            (other, _) => Ok(other),
+        }
     }
 }
 
@@ -210,6 +217,81 @@ impl RingSender {
         sent.map_err(|error| self.raise(py, &error))
     }
 
+    /// Sends a message if there is room at once; otherwise drops it and counts it in `RingStatus.dropped`. Returns whether the message was sent.
+    ///
+    /// >>> ring = umsg.Ring(entries=1, overflow=0)
+    /// >>> sender = ring.sender()
+    /// >>> [sender.send_or_drop(number) for number in range(3)], ring.status().dropped
+    /// ([True, False, False], 2)
+    #[pyo3(signature = (user_data, res=0, flags=0, payload=None))]
+    fn send_or_drop(
+        &self,
+        py: Python<'_>,
+        user_data: u64,
+        res: i32,
+        flags: u32,
+        payload: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<bool> {
+        let sender = self.shared(py)?;
+        // SAFETY: the caller's argument lives during the call, and the bytes are dropped with the lock held.
+        let bytes = payload
+            .map(|payload| unsafe { Bytes::of(payload) })
+            .transpose()?;
+        let payload = bytes.as_ref().map_or(&[][..], Bytes::get);
+        let post = Post::new(user_data).res(res).flags(flags);
+        let sent = match payload.len() <= INLINE {
+            true => sender.send_or_drop(&post.payload(payload)),
+            false => sender.send_long_or_drop(&post, payload),
+        };
+        sent.map_err(|error| self.raise(py, &error))
+    }
+
+    /// Sends a message as `send` does, and then its outcome to another ring, mostly the sender's own: `completion` with a `res` of 0, or of
+    /// the negative error number.
+    ///
+    /// >>> ring, mine = umsg.Ring(), umsg.Ring()
+    /// >>> ring.sender().send_completing(7, payload=b"job", to=mine.sender(), completion=8)
+    /// >>> mine.receive()
+    /// <umsg.RingMessage user_data 8, res 0, flags 0x0, b''>
+    ///
+    /// `completion` is a message as for `send_many`. The call never waits for room in the other ring, and raises only what the send of the
+    /// completion raises.
+    #[pyo3(signature = (user_data, res=0, flags=0, payload=None, timeout=None, *, to, completion))]
+    #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
+    fn send_completing(
+        &self,
+        py: Python<'_>,
+        user_data: u64,
+        res: i32,
+        flags: u32,
+        payload: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+        to: &RingSender,
+        completion: &Bound<'_, PyAny>,
+    ) -> PyResult<()> {
+        let wait = Wait::of(timeout)?;
+        let completion = to.post_of(completion)?;
+        let own = to.shared(py)?;
+        let post = Post::new(user_data).res(res).flags(flags);
+        let sent = self.outcome(py, (post, payload), Some(wait), None)?;
+        let res = sent.map_or_else(|error| -error.errno(), |()| 0);
+        own.try_send(&completion.res(res))
+            .map_err(|error| to.raise(py, &error))
+    }
+
+    /// Passes a descriptor without a message. Returns a ticket, by which the receiver gets its own copy with `Ring.take_fd`.
+    ///
+    /// >>> ring = umsg.Ring()
+    /// >>> with open("/dev/null") as file:
+    /// ...     ticket = ring.sender().pass_fd(file.fileno())
+    /// >>> os.close(ring.take_fd(ticket))
+    fn pass_fd(&self, py: Python<'_>, descriptor: i32) -> PyResult<i32> {
+        let sender = self.shared(py)?;
+        let descriptor = borrowed(py, descriptor)?;
+        py.detach(|| sender.pass_fd(descriptor))
+            .map_err(|error| self.raise(py, &error))
+    }
+
     /// Sends a message with a descriptor. The receiver gets its own copy of the descriptor.
     #[pyo3(signature = (descriptor, user_data, res=0, flags=0, payload=None, timeout=None))]
     #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
@@ -223,9 +305,7 @@ impl RingSender {
         payload: Option<&Bound<'_, PyAny>>,
         timeout: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        if descriptor < 0 {
-            return Err(crate::error::invalid(py, "a descriptor must be at least 0"));
-        }
+        let descriptor = borrowed(py, descriptor)?;
         let post = Post::new(user_data).res(res).flags(flags);
         let wait = Wait::of(timeout)?;
         self.post(py, (post, payload), Some(wait), Some(descriptor))
@@ -281,6 +361,15 @@ impl RingSender {
             Some((name, _)) => format!("<umsg.RingSender {:?}{closed}>", name.to_string_lossy()),
             None => format!("<umsg.RingSender of a ring without a name{closed}>"),
         }
+    }
+}
+
+/// Reads the number of a descriptor.
+fn borrowed(py: Python<'_>, descriptor: i32) -> PyResult<BorrowedFd<'_>> {
+    match descriptor >= 0 {
+        // SAFETY: the number is not -1, and the kernel refuses a number that is no open descriptor.
+        true => Ok(unsafe { BorrowedFd::borrow_raw(descriptor) }),
+        false => Err(crate::error::invalid(py, "a descriptor must be at least 0")),
     }
 }
 

@@ -439,6 +439,28 @@ impl SysVQueue {
         status::peek_many(self, py, most)
     }
 
+    /// Returns up to `most` delayed messages in the order in which they become due, and leaves them delayed.
+    ///
+    /// >>> queue = umsg.SysVQueue()
+    /// >>> queue.send_after(b"in an hour", delay=3600, type=5)
+    /// >>> [(message.data, message.type) for message in queue.delayed_messages()]
+    /// [(b'in an hour', 5)]
+    #[pyo3(signature = (most=256))]
+    fn delayed_messages(&self, py: Python<'_>, most: usize) -> PyResult<Vec<SysVPeeked>> {
+        status::delayed_messages(self, py, most)
+    }
+
+    /// Returns up to `most` types of queued messages in ascending order, each with the number of its messages.
+    ///
+    /// >>> queue = umsg.SysVQueue()
+    /// >>> queue.send_messages([(b"five", 5), (b"one", 1), (b"five", 5)])
+    /// >>> queue.types()
+    /// [(1, 1), (5, 2)]
+    #[pyo3(signature = (most=256))]
+    fn types(&self, py: Python<'_>, most: usize) -> PyResult<Vec<(i64, u32)>> {
+        status::types(self, py, most)
+    }
+
     /// Returns the complete status of the queue.
     fn status(&self, py: Python<'_>) -> PyResult<SysVStatus> {
         status::status(self, py)

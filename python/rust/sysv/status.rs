@@ -91,6 +91,8 @@ pub struct SysVPeeked {
     sent: f64,
     /// Number of leases after which the message came back.
     returns: u32,
+    /// The time before which a delayed message is not delivered, in seconds since 1970. None for a queued message.
+    due: Option<f64>,
 }
 
 #[pymethods]
@@ -109,6 +111,7 @@ impl SysVPeeked {
             pid: from.pid,
             sent: stamp(from.sent),
             returns: from.returns,
+            due: from.due.map(stamp),
         }
     }
 }
@@ -130,6 +133,27 @@ pub fn peek_many(this: &SysVQueue, py: Python<'_>, most: usize) -> PyResult<Vec<
         .iter()
         .map(|message| SysVPeeked::of(py, message))
         .collect())
+}
+
+pub fn delayed_messages(
+    this: &SysVQueue,
+    py: Python<'_>,
+    most: usize,
+) -> PyResult<Vec<SysVPeeked>> {
+    let queue = this.shared(py)?;
+    let peeked = py
+        .detach(|| queue.delayed_messages(most))
+        .map_err(|error| this.raise(py, &error))?;
+    Ok(peeked
+        .iter()
+        .map(|message| SysVPeeked::of(py, message))
+        .collect())
+}
+
+pub fn types(this: &SysVQueue, py: Python<'_>, most: usize) -> PyResult<Vec<(i64, u32)>> {
+    let queue = this.shared(py)?;
+    py.detach(|| queue.types(most))
+        .map_err(|error| this.raise(py, &error))
 }
 
 pub fn status(this: &SysVQueue, py: Python<'_>) -> PyResult<SysVStatus> {

@@ -44,6 +44,7 @@ from ._errors import (
 )
 from ._umsg import (
     Attributes,
+    Awaited,
     DeadLetter,
     History,
     Lease,
@@ -78,6 +79,7 @@ _aio.add_methods()
 
 __all__ = [
     "Attributes",
+    "Awaited",
     "Busy",
     "Closed",
     "Corrupted",

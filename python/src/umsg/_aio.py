@@ -246,6 +246,10 @@ class _RingMethods:
         """
         return await _receive(self, self.try_receive)
 
+    async def receive_many_async(self: Any, most: int = 256) -> list[Any]:
+        """Receives the messages that are in the ring, at most `most`. The task waits for the first one."""
+        return await _receive(self, lambda: _now(self.receive_many, most))
+
     def __aiter__(self: _T) -> _T:
         return self
 
@@ -253,7 +257,7 @@ class _RingMethods:
         return await _receive(self, self.try_receive)
 
 
-def _now(receive_many: Callable[..., list[bytes]], most: int, *kind: Any) -> list[bytes]:
+def _now(receive_many: Callable[..., list[_T]], most: int, *kind: Any) -> list[_T]:
     """Receives the messages that are there. Raises Empty as the other calls do that do not wait."""
     try:
         return receive_many(most, *kind[:1], 0, *kind[1:])
