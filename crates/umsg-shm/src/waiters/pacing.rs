@@ -2,7 +2,8 @@
 //!
 //! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds nothing spins for some microseconds, as long
 //! as that has paid recently. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a few unsuccessful spins, the
-//! next waits do not spin. On a single processor no thread spins. Before it sleeps, a call yields the processor a few times: see
+//! next waits do not spin. On a single processor, only a handle with
+//! [`Waiting::Spinning`] spins. Before a call sleeps, it yields the processor a few times: see
 //! [`yielding`](super::yielding).
 //!
 //! The pauses between reads matter, too. Two cores that exchange a cache line for each message move about three million messages a second. A receiver

@@ -192,4 +192,9 @@ pub(crate) const SHORT_CELL: usize = 64;
 pub(crate) const LONG_CELL: usize = 128;
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Cell>() == 48 && size_of::<Cell>() < SHORT_CELL);
+const _: () = {
+    assert!(size_of::<Cell>() == 48 && size_of::<Cell>() < SHORT_CELL);
+    // Cells follow one another without gaps, so each length keeps the header aligned.
+    assert!(SHORT_CELL.is_multiple_of(align_of::<Cell>()));
+    assert!(LONG_CELL.is_multiple_of(align_of::<Cell>()));
+};

@@ -94,7 +94,7 @@ impl Segment {
             slots,
             ..
         } = *self.layout();
-        // SAFETY: as in `entry`; a cell is longer than its header, and its length a multiple of the header's alignment.
+        // SAFETY: as in `entry`; a cell is longer than its header, and its length is a multiple of the header's alignment (asserted beside `Cell`).
         unsafe { self.item(cells, cell_len, slot as usize, slots) }
     }
 

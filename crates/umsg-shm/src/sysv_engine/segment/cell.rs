@@ -102,4 +102,8 @@ impl Cell {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Cell>() == 32);
+const _: () = {
+    assert!(size_of::<Cell>() == 32);
+    // Cells follow one another without gaps, so the length keeps the header aligned.
+    assert!(super::layout::CELL.is_multiple_of(align_of::<Cell>()));
+};

@@ -117,7 +117,7 @@ impl Segment {
 
     #[inline(always)]
     pub fn cell(&self, slot: u32) -> Result<&Cell, Fault> {
-        // SAFETY: as in `entry`; a cell is longer than its header.
+        // SAFETY: as in `entry`; a cell is longer than its header, and its length is a multiple of the header's alignment (asserted beside `Cell`).
         unsafe {
             self.item(
                 self.layout().cells,
