@@ -1,5 +1,4 @@
-//! The account of a queue's slots, for tests. A repair frees a slot that no place holds; until then the slot is lost, and only an account
-//! shows it.
+//! The account of a queue's slots, for tests. A slot that is at no place is lost until a repair frees it. Only an account shows a lost slot.
 
 use crate::fault::Fault;
 use crate::leases::{LeaseStore, Leases, State};
@@ -35,7 +34,7 @@ pub(crate) struct Draft {
 
 impl Draft {
     /// # Errors
-    /// No memory.
+    /// No memory is left.
     pub(crate) fn new(slots: usize) -> Result<Draft, Fault> {
         let account = Account {
             slots,
@@ -47,7 +46,9 @@ impl Draft {
         })
     }
 
-    /// Notes a slot at the place that `place` selects. A slot that has another place, or does not exist, is [`Fault::Damaged`].
+    /// Notes a slot at the place that `place` selects. # Errors
+    /// [`Fault::Damaged`] if the slot was noted at another place before, or does not
+    /// exist.
     pub(crate) fn note(
         &mut self,
         slot: u32,

@@ -1,8 +1,8 @@
 //! Statistics off the fast path: one cache line for each processor.
 //!
 //! The number of messages and bytes in a queue follows from its cursors, at no cost. The events here are off the fast path: blocking,
-//! waking, handing over. A thread counts an event on the line of its processor, so two processors seldom share a line. A reader sums the
-//! lines up. The kernel may move a thread after it has found its processor. So the additions are atomic, and the sums are exact.
+//! waking, handing over. A thread counts an event on the line of its processor, so two processors seldom share a line. A reader adds the lines up.
+//! The kernel may move a thread to another processor after the thread has found its line. So the additions are atomic, and the sums are exact.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::cpu;
@@ -74,7 +74,7 @@ impl Counters {
         if cfg!(loom) {
             return;
         }
-        // Relaxed: as above. A count that is zero is not written, so that the lines of other processors stay where they are.
+        // Relaxed: as above. A count of zero is not cleared again, because a store would move the line from the other processor.
         let counts = self.0.iter().flat_map(|line| &line.0);
         counts
             .filter(|count| count.load(Ordering::Relaxed) != 0)

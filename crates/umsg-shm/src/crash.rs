@@ -1,8 +1,8 @@
 //! Named places at which a process may be killed in a test.
 //!
 //! `crash_point!(NAME)` stands at every step of an operation after which a death leaves something behind. A release
-//! build contains nothing of it. With the feature `crash-points` an armed process gets a real SIGKILL there; under
-//! loom an armed model thread dies there by unwinding, and its locks are marked as the kernel would mark them.
+//! build contains nothing of it. With the feature `crash-points`, a process that has armed the point gets a real SIGKILL there. Under loom, a model
+//! thread dies there by unwinding, and the model marks its locks as the kernel would.
 
 /// Declares the points, each with its name and the fate of an operation that dies there.
 macro_rules! points {
@@ -51,7 +51,7 @@ points! {
     ARENA_NAMED;
     /// The message is copied out; nothing is changed: it stays in the queue.
     RECEIVE_COPIED;
-    /// A slot that no process uses is written behind the free ones, and not published: the repair frees the slot.
+    /// A free slot's number is written behind the free slots of the ring, and is not published: the repair frees the slot.
     RECEIVE_RETURNED;
     /// The message is taken from the ring, and no list has its slot: the message was received, and the repair frees the slot.
     RECEIVE_TAKEN;
@@ -126,11 +126,11 @@ points! {
     /// A message that is due is marked as stored, and its record still says that it is delayed: the record decides, and the next receiver delivers
     /// the message.
     DUE_MARKED;
-    /// The records of several messages that are due are linked in their order, none is delivered: all are delayed.
+    /// The records of several due messages are linked in their order, and no message is delivered yet: all are still delayed.
     DUE_SORTED;
     /// A slot for a reservation is taken off the free ones: the repair frees it.
     RESERVE_SLOT_TAKEN;
-    /// A slot is reserved and not counted: the repair counts, and the room comes back, because its holder is dead.
+    /// A slot is reserved, and the counts do not show it: the repair counts again, and frees the slot, because its holder is dead.
     RESERVE_HELD;
     /// A reserved message is marked as stored: it is sent, and the repair ends the reservation.
     COMMIT_MARKED;
@@ -146,7 +146,8 @@ points! {
     INHERIT_FIRST;
     /// The first thread in line has named the lock's owner and does not wait yet: the owner's next unlock removes its name.
     INHERIT_NAMED;
-    /// The owner has unlocked the lock and woken only the first thread in line: the kernel wakes a sleeper if the lock is free.
+    /// The owner has unlocked the lock and woken only the first thread in line: at the owner's death, the kernel wakes a sleeper if the lock is
+    /// free.
     INHERIT_HANDED_ON;
     /// The sender lock is lent, and no data is changed.
     GROW_LENT;
@@ -158,11 +159,11 @@ points! {
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
-    /// A process has announced a change of a doorbell and not made it: the repair shows the present level.
+    /// A process has announced a change of a doorbell, and has not made the change: the repair shows the present level.
     BELL_BEGUN;
     /// A doorbell was rung, and the segment does not record it: the repair shows the present level.
     BELL_RUNG;
-    /// A doorbell shows a level that the operation has not reached yet: a poller finds no such level, and repairs the doorbell.
+    /// A doorbell shows a level that the operation has not reached yet: a poller finds that the level is wrong, and repairs the doorbell.
     BELL_FORETOLD;
     /// A doorbell shows the present level, and the lock is held.
     BELL_SETTLED;
@@ -182,7 +183,7 @@ points! {
     SEND_CLOSED_SET;
     /// The queue is open for sending again, and the lock is held.
     SEND_REOPENED;
-    /// A record names a producer, and no process has counted yet: the dead process does not count.
+    /// A record names a producer, and the queue's count of producers is unchanged: the dead process is not counted.
     PRODUCER_NAMED;
     /// A process counts as a producer, and the lock is held: the next receiver finds it dead.
     PRODUCER_COUNTED;
@@ -190,13 +191,13 @@ points! {
     PRODUCER_ENDED;
     /// The wake word is armed, and its receiver does not wait yet: the ring has lost its owner, and a sender's wake-up reaches no receiver.
     RING_ARMED;
-    /// A sender has to ring and has not rung: the message was sent, and the next sender rings, or a sleeper checks at its next slice.
+    /// A sender has sent a message and has not yet woken the receiver: the next sender wakes it, or the receiver checks at its next slice.
     RING_DUE;
     /// The wake word is silent, and its receiver was not woken: the message was sent, and a sleeper checks at its next slice.
     RING_SILENCED;
     /// The receiver's descriptor is readable, and the wake word is still armed: the next sender rings once more.
     RING_PULLED;
-    /// A descriptor was passed, and its message was not sent: the receiver keeps it, among the last thousand of them.
+    /// A descriptor was passed, and its message was not sent: the receiver keeps the descriptor among the last thousand that have arrived.
     RING_PASSED;
     /// A dead owner's doorbell is removed, and its ring still has its name: the next process that makes a ring of that name removes the ring, too.
     RING_CLEARED;
@@ -226,7 +227,7 @@ points! {
     VACATE_REMOVED;
     /// A removed queue's segment is cleared, and its file has the name: as for the point before.
     VACATE_CLEARED;
-    /// A removed queue's segment is filled in for the next queue, which does not exist yet: as for the point before.
+    /// A removed queue's segment is filled in for the next queue, which does not exist yet: the next process that wants the name takes it.
     REVIVE_FILLED;
     /// A removed queue's creator can't use its segment again, and the file has the name: the next process that wants the name removes it.
     TAKE_GONE;
@@ -242,7 +243,7 @@ points! {
     MSGGET_EMPTY;
     /// A System V queue's file has its contents and no name: it vanishes.
     MSGGET_FILLED;
-    /// The file has its index and no key symlink: it is no queue. A later process of its user, or root, that needs the index removes it.
+    /// The file has its index and no key symlink, so it is not yet a queue. A later process of its user, or root, that needs the index removes it.
     MSGGET_INDEXED;
     /// The identifier that the namespace's owner wants is taken, if there is one: no queue gets it.
     MSGGET_ID_TAKEN;
@@ -258,9 +259,10 @@ points! {
     MSGCTL_UNLABELLED;
     /// A registration for a notification is written and not armed: the process is not registered.
     NOTICE_FILLED;
-    /// Senders are asked to report messages, but the registration is not valid yet: there is none, and the repair withdraws the request.
+    /// The queue asks senders to report messages, but the registration is not valid yet: the repair withdraws the request.
     NOTICE_DECIDED;
-    /// A process is registered, and the lock is held: the registration belongs to the dead process, and the next process that registers removes
+    /// A process died after its registration and before it released the lock: the registration belongs to the dead process, and the next process
+    /// that registers removes
     /// it.
     NOTICE_ARMED;
     /// A registration is withdrawn, and senders don't know this: the next sender notices it.
@@ -275,7 +277,7 @@ points! {
     NOTICE_FIRED;
     /// A registration is fired, and its process was not woken: the process checks by itself at its next slice.
     NOTICE_UNTOLD;
-    /// A process has raised its signal and has not recorded this: the sender that fired the registration finds the process dead.
+    /// A process has raised its signal, and has not recorded that: the sender that fired the registration finds that the process is dead.
     NOTICE_RAISED;
     /// The queue is removed, and its segment is kept and not cleared yet: the next process that wants the index, or the key, takes the names.
     MSG_VACATED;
@@ -283,7 +285,7 @@ points! {
     MSG_EMPTIED;
     /// A kept segment is taken from the process that keeps it, and the names still exist: the next process that needs the names removes them.
     MSG_TAKEN;
-    /// A kept segment is filled in for the next queue, which does not exist yet: as for the point before.
+    /// A kept segment is filled in for the next queue, which does not exist yet: the next process that needs the names removes them.
     MSG_REFILLED;
     /// The next queue of a kept segment exists, and its lock has a dead owner: the next owner of the lock repairs it.
     MSG_REVIVED;
@@ -311,7 +313,7 @@ points! {
     SALVAGE_EMPTIED;
     /// Everything is rebuilt, and the queue is still marked as being rebuilt.
     SALVAGE_DONE;
-    /// A message is in a slot that no list has: the message was never sent, and the repair frees the slot.
+    /// A message is written in a slot that is in no list: the message was never sent, and the repair frees the slot.
     MSG_FILLED;
     /// A lock that was counted is taken, and the namespace's count of changes does not show it: nothing was changed.
     MSG_UNCOUNTED;
@@ -321,7 +323,7 @@ points! {
     MSG_NUMBERED;
     /// A process that adds up counts has taken the lock: nothing was changed.
     MSG_COUNTING;
-    /// The message's number is stored, no receiver has the message, and no list leads to it: the message is sent, and the repair puts it into the
+    /// The message's number is stored, but the message is in no list and was not offered to a receiver: it is sent, and the repair puts it into the
     /// order.
     MSG_SENT;
     /// The message is in the order, and the counts do not show it: the repair counts again.
@@ -423,7 +425,7 @@ mod armed {
     static REACHED: [AtomicU64; POINTS.len().div_ceil(64)] =
         [const { AtomicU64::new(0) }; POINTS.len().div_ceil(64)];
 
-    /// Makes this process read CLOCK_REALTIME with this step in nanoseconds: a test can't set the machine's clock.
+    /// Adds this number of nanoseconds to each reading of CLOCK_REALTIME in this process, because a test can't set the machine's clock.
     pub fn step_realtime(nanoseconds: i64) {
         crate::sys::clock::step::set(nanoseconds);
     }

@@ -8,7 +8,7 @@ use crate::fault::Fault;
 #[cfg(not(loom))]
 use crate::sync::Guarded32;
 
-/// Rebuilds the lists after a death. Keeps the blocks that their slots name, and frees and merges the others.
+/// Rebuilds the lists after a death. Keeps each block that a slot names, and frees and merges the others.
 pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fault> {
     let roots = store.roots();
     roots.classes.set(0);
@@ -22,7 +22,8 @@ pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fa
     let (mut block, mut before, mut free_run) = (0, 0, 0);
     while block < end {
         let long = length(store, block)?;
-        // The call has read the length of the arena again, and a process may have overwritten the length meanwhile.
+        // `length` has checked against the length of the arena, which it reads again. A hostile process may have overwritten that length since
+        // `end` was read.
         if long > end - block {
             return Err(Fault::Damaged);
         }
@@ -48,7 +49,7 @@ pub(crate) struct Tenant<'a> {
     pub(crate) slot: u32,
     /// The word of the cell that names the block.
     pub(crate) named: &'a Guarded32,
-    /// The length of the slot's message in the block, in bytes. None if the slot has no message to keep, or a short message.
+    /// The length of the slot's message in the block, in bytes. None if the slot has no message that is to be kept, or if its message is short.
     pub(crate) len: Option<usize>,
 }
 
@@ -114,7 +115,7 @@ pub(crate) fn lay<'a, S: ArenaStore>(
     Ok(lost)
 }
 
-/// Writes a run that no slot owns, which [`rebuild`] frees. Returns the length of the last block before this position.
+/// Writes a run of granules that no slot owns. [`rebuild`] frees it later. Returns the length of the last block before this position.
 #[cfg(not(loom))]
 fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {

@@ -16,7 +16,7 @@
 //! An [`ArenaStore`] knows the differences between the engines: the places of the parts, the free slots, and the lock of the arena. Senders
 //! write messages under this lock. It is the sender lock of a POSIX queue, and the only lock of a System V queue. The arena is derived
 //! state. The lengths of the blocks form a chain through the whole arena at every instant, because a cut writes the header of the second
-//! half first. After a death, [`rebuild`] follows the chain, keeps the blocks that their slots name, and merges the others.
+//! half first. After a death, [`rebuild`] follows the chain, keeps each block that a slot names, and frees and merges the others.
 
 mod anew;
 mod region;
@@ -142,8 +142,8 @@ fn changing<T>(
     result
 }
 
-/// Returns the length, in granules, of a block for `len` bytes with its header. If all messages are long, each begins on a cache line: the
-/// first one does, and all lengths are whole lines.
+/// Returns the length, in granules, of a block for `len` bytes with its header. If all messages are long, each begins on a cache line: the first
+/// block begins on a cache line, and the length of each block is a multiple of a line.
 fn granules(len: usize) -> u32 {
     let length = (len.div_ceil(GRANULE) as u32 + 1).max(SHORTEST);
     if length < LONG {
@@ -163,7 +163,7 @@ fn word(store: &impl ArenaStore, block: u32, index: usize) -> Result<&AtomicU32,
     Ok(&store.granule(block)?[index])
 }
 
-// Relaxed loads and release stores: the lock protects the words, and release keeps the stores of an owner that is killed in order.
+// Relaxed loads and release stores: the lock protects the words. If the owner is killed, the release stores still take effect in their order.
 fn get(store: &impl ArenaStore, block: u32, index: usize) -> Result<u32, Fault> {
     Ok(word(store, block, index)?.load(Ordering::Relaxed))
 }

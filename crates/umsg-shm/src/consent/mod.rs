@@ -1,15 +1,16 @@
 //! Consent to signals: a registered process shows the senders in other processes which signals it wants, so that a sender can raise them.
 //!
-//! The consent is a page in a file in memory ([`page`]). Only its process can write it: F_SEAL_FUTURE_WRITE refuses every other process a
-//! writable mapping, and the process's own one is not inherited by a fork. A sender finds the page through /proc/PID/fd, as far as the
-//! kernel lets it look at that process's descriptors.
+//! The consent is a page in a file in memory ([`page`]). Only its process can write it: F_SEAL_FUTURE_WRITE refuses every other process a writable
+//! mapping, and a forked child does not inherit the writable mapping of its parent. A sender finds the page through /proc/PID/fd, if the kernel
+//! lets the sender inspect the descriptors of that process.
 //!
-//! The page alone proves nothing, because a process can hold a file that another process has made. So the process attests the file: its
-//! helper thread has a name with a slash, made of the file's inode number and birth time. Only a thread of the process itself can give a thread
+//! The page alone proves nothing, because a process can hold a file that another process has made. So the process attests the file: it gives its
+//! helper thread a name that contains a slash, the file's inode number and the file's birth time. Only a thread of the process itself can give a
+//! thread
 //! such a name. At exec(2), fork(2) and clone(2), the kernel gives a thread no new name with a slash.
 //!
 //! A sender raises the signal through a descriptor of that helper thread (PIDFD_THREAD, Linux 6.9). The thread ends with its process, and
-//! when the process runs another program. Then the kernel refuses the signal (ESRCH). It also checks at each signal whether the sender
+//! when the process runs another program. Then the kernel refuses the signal (ESRCH). For each signal, the kernel also checks whether the sender
 //! may signal the process, as in kill(2).
 //!
 //! ```text
@@ -19,7 +20,7 @@
 //!  helper thread                       <-- pidfd ---   pidfd_send_signal, to the thread's process
 //! ```
 //!
-//! If any of this is refused or missing, the helper thread raises the signal.
+//! If one of these steps fails or is not available, the helper thread raises the signal.
 
 #[cfg(not(loom))]
 mod own;

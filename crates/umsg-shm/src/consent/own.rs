@@ -20,7 +20,7 @@ pub(super) const SEALS: SealFlags = SealFlags::SEAL
     .union(SealFlags::GROW)
     .union(SealFlags::FUTURE_WRITE);
 
-/// The page of the process of that epoch. A page is mapped until its process ends, and not in a forked child.
+/// The page of the process with the epoch beside it. A page is mapped until its process ends. A forked child does not have it mapped.
 struct Present {
     epoch: AtomicU64,
     /// Null if the process can have no page.
@@ -51,7 +51,7 @@ fn own() -> Option<&'static Page> {
     unsafe { PRESENT.page.load(Ordering::Relaxed).as_ref() }
 }
 
-/// Makes the page of this process, unless it was tried before. One thread at a time calls it.
+/// Makes the page of this process if no earlier call has tried to. One thread at a time calls it.
 ///
 /// # If the process dies
 /// The page goes with its last mapping.
@@ -93,7 +93,7 @@ fn make() -> Result<(*mut Page, RawFd), Errno> {
         return Err(Errno::NOSPC);
     }
     let mapping = Mapping::of_memory(file.as_fd(), PAGE, true)?;
-    // Before the seal: a child of a fork in between could write the page, though not of another one.
+    // This call comes before the seal, because a child that is forked before it could write the page.
     mapping.keep_from_children()?;
     rustix::fs::fcntl_add_seals(&file, SEALS)?;
     let born = file::inode_and_birth(file.as_fd())?;
@@ -111,7 +111,8 @@ fn make() -> Result<(*mut Page, RawFd), Errno> {
     Ok((page, own.into_number()))
 }
 
-/// Consents to a signal for a registration. None if senders in other processes can't be shown the consent. One thread at a time changes the
+/// Consents to a signal for a registration. None if this process can't show its consent to senders in other processes. One thread at a time changes
+/// the
 /// consents.
 pub fn offer(ticket: u64, queue: (u64, u64), signal: i32, value: usize) -> Option<Shown> {
     let number = signal;
@@ -129,7 +130,8 @@ pub fn withdraw(ticket: u64, shown: Shown) {
     }
 }
 
-/// Has the calling thread, which ends with the process or its program, attest this process's page. False if there is no page yet.
+/// Makes the calling thread attest this process's page. The thread must run until the process ends or runs another program. Returns false if there
+/// is no page yet.
 pub fn attest() -> bool {
     let Some(page) = own() else {
         return false;

@@ -74,7 +74,8 @@ impl Page {
         let mut places = self.places.iter();
         let index = places.position(|place| place.ticket.load(Ordering::Relaxed) == 0)?;
         let place = &self.places[index];
-        // CONSENT: a sender that has read the previous ticket and any of these finds a change when it reads the ticket again.
+        // CONSENT: a sender may have read the previous ticket and then one of the following words. When it reads the ticket again, it finds another
+        // ticket.
         fence(Ordering::Release);
         place.device.store(queue.0, Ordering::Relaxed);
         place.inode.store(queue.1, Ordering::Relaxed);
@@ -97,7 +98,7 @@ impl Page {
         }
     }
 
-    /// Returns the signal for which the process is registered with a queue, if the page has that registration now.
+    /// Returns the signal for which the process is registered with a queue, if the page names that registration now.
     pub(super) fn consent(&self, index: usize, ticket: u64, queue: (u64, u64)) -> Option<Signal> {
         let place = self.places.get(index)?;
         if ticket == 0 || place.ticket.load(Ordering::Acquire) != ticket {

@@ -1,7 +1,7 @@
 //! The consents of other processes, as a sender sees them.
 //!
-//! A process keeps the pages of some others mapped. A send may run in a signal handler, so this takes no memory of malloc's, and no thread
-//! waits: a thread that finds the table in use leaves the signal to the helper thread of the other process.
+//! A process keeps the pages of some others mapped. A send may run in a signal handler, so this module does not call malloc, and no thread waits
+//! here. A thread that finds the table in use leaves the signal to the helper thread of the other process.
 
 use super::own::SEALS;
 use super::page::{PLACES, Page};
@@ -33,11 +33,12 @@ struct Peer {
 /// A process that has attested its page.
 struct Met {
     page: Mapping,
-    /// The number of the helper thread's descriptor, and its device and inode: a program may close it, and open another file at its
-    /// number.
+    /// The number of the helper thread's descriptor, and its device and inode. These show whether the program has closed the descriptor and opened
+    /// another file with its number.
     helper: RawFd,
     file: (u64, u64),
-    /// The last ticket in each place whose signal this process has raised: a record that was written again does not count twice.
+    /// For each place, the last ticket whose signal this process has raised. If a process writes an old record again, its signal is not raised
+    /// twice.
     raised: [u64; PLACES],
 }
 
@@ -66,8 +67,7 @@ impl Turn {
         match turn.compare_exchange(0, epoch, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Some(Turn),
             Err(holder) if holder != epoch => {
-                // A thread of the parent used the table during the fork, and this child has no such thread. Its last change may be half
-                // done.
+                // A thread of the parent used the table during the fork. This child does not have that thread, whose last change may be incomplete.
                 turn.compare_exchange(holder, epoch, Ordering::Acquire, Ordering::Relaxed)
                     .ok()?;
                 // SAFETY: this thread has the turn. The old contents are not dropped.
@@ -96,8 +96,8 @@ impl Drop for Turn {
     }
 }
 
-/// Raises the signal of a registration, if its process is known and consents to it now. The sender is this process: its id and real user.
-/// False if the process has to raise the signal by itself.
+/// Raises the signal of a registration, if its process is known and consents to it now. `sender` is the id and the real user of this process.
+/// Returns false if the registered process has to raise the signal itself.
 #[cold]
 pub(crate) fn raise(asked: &Asked, sender: (u32, u32)) -> bool {
     let Some(mut turn) = Turn::take() else {
@@ -125,7 +125,7 @@ impl Met {
         let consent = self.page().consent(index, asked.ticket, asked.queue);
         let helper = self.helper().ok_or(Errno::BADF)?;
         let Some(signal) = consent else {
-            // Another process may have got the id, or the process runs another program: then its page is another one. Signal 0 is none.
+            // Signal 0 only checks that the process still exists with the same program: another process may have got the id.
             process::raise_in_process_of(helper, (0, 0), sender)?;
             return Ok(false);
         };
@@ -230,7 +230,7 @@ fn find(asked: &Asked) -> Result<Met, Errno> {
     if !is_proc_ours()? || !exists::thread_of(pid, helper) {
         return Err(Errno::SRCH);
     }
-    // After the descriptor is open: it stands for the thread of that name, or this thread has ended.
+    // The name is read after the descriptor is open. So the descriptor belongs to the thread with this name, or that thread has ended.
     let mut name = [0; NAME + 2];
     let comm = format_args!("/proc/{pid}/task/{helper}/comm\0");
     let name = stat::contents(comm, &mut name).ok_or(Errno::SRCH)?;

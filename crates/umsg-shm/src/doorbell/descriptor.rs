@@ -31,7 +31,7 @@ const BLIND: u64 = 100_000_000;
 /// nanoseconds.
 const LOOK: u32 = 256;
 const LOOK_TIME: u64 = 1_000_000_000;
-/// The pauses between two questions of a helper whether processes poll without one, in nanoseconds.
+/// The pauses, in nanoseconds, between two checks in which a helper finds out whether processes poll without a helper.
 const FIRST_PAUSE: u64 = 100_000_000;
 const LONGEST_PAUSE: u64 = 60_000_000_000;
 
@@ -43,11 +43,12 @@ pub(crate) struct Doorbell {
     file: FileIdentity,
     /// The descriptor that this process polls, or [`NONE`]. It is opened once, and closed with the queue.
     polled: AtomicI32,
-    /// The name of the polled FIFO, 0 for a private one; and the requested flags, see [`super::LEVELS`].
+    /// The name of the polled FIFO; 0 for a private FIFO. The same word holds the requested flags; see [`super::LEVELS`].
     polled_name: AtomicU64,
     asked: AtomicU32,
     polled_file: Sighting,
-    /// The state of the helper that feeds the polled FIFO: whether there is one, the epoch of its process, the ticket that stops it.
+    /// The state of the helper that feeds the polled FIFO: whether the FIFO needs a helper, the epoch of the helper's process, and the ticket that
+    /// stops the helper.
     needs_help: AtomicBool,
     helped_in: AtomicU64,
     ticket: AtomicU64,
@@ -56,12 +57,14 @@ pub(crate) struct Doorbell {
     time_ticket: AtomicU64,
     /// The signals that each thread masked which requested a descriptor.
     masked: AtomicU64,
-    /// When a helper that keeps the time next asks whether processes poll without one, on the monotonic clock; and the pause after that. 0: not yet.
+    /// The reading of the monotonic clock at which a helper that keeps the time next checks whether processes poll without a helper, and the pause
+    /// after that check. 0: there was no check yet.
     lack_asked_at: AtomicU64,
     lack_pause: AtomicU64,
     /// The value of the helper's word when the FIFO last showed the level.
     called: AtomicU32,
-    /// The descriptor that the process rings if it does not poll: the number plus one, and half of the name in the upper bits; 0 for none.
+    /// The descriptor through which a process that does not poll rings: its number plus one, and in the upper bits half of the FIFO's name; 0 for
+    /// none.
     rung: AtomicU64,
     rung_file: Sighting,
     /// The name of the doorbell that could not be opened, and the time (CLOCK_MONOTONIC_COARSE) of the next attempt. Other names are not affected.
@@ -148,8 +151,8 @@ impl Doorbell {
         }
     }
 
-    /// Returns the polled descriptor, and calls `begin` before if the process has not requested these flags. Before a first poll, which may create a
-    /// FIFO, it removes some unused FIFOs. The caller does not hold the queue's lock.
+    /// Returns the polled descriptor, but first calls `begin` if the process has not requested these flags yet. A first poll may create a FIFO;
+    /// before it, the function removes some unused FIFOs. The caller does not hold the queue's lock.
     #[inline]
     pub(crate) fn polled_after(
         &self,
@@ -160,7 +163,7 @@ impl Doorbell {
         if let Some(polled) = self.polled(wanted, needs_time) {
             return Ok(polled);
         }
-        // Relaxed: read by calls that follow this one in their thread, or by calls for which either value is right.
+        // Relaxed: the readers are later calls of this thread, and calls of other threads, for which both the old and the new value are right.
         self.masked.fetch_and(mask::current(), Ordering::Relaxed);
         roomy(|| {
             if self.polled.load(Ordering::Relaxed) == NONE
@@ -174,7 +177,7 @@ impl Doorbell {
             .ok_or_else(|| Errno::AGAIN.into())
     }
 
-    /// Makes a FIFO the polled one, if the process polls none. Returns the name of the polled FIFO.
+    /// Makes this FIFO the polled one if the process polls no FIFO yet. Returns the name of the polled FIFO.
     fn poll(&self, bell: Own, name: u64) -> u64 {
         // A descriptor that can't be checked does not count as the library's.
         let _ = self.polled_file.begin(&bell);
@@ -280,7 +283,7 @@ impl Doorbell {
     /// Starts the helper that this process needs, or restarts it for new flags. The caller does not hold the queue's lock.
     ///
     /// # Errors
-    /// EAGAIN if no thread can be started, and the polled FIFO depends on it.
+    /// EAGAIN if no thread can be started, and the polled FIFO needs a helper.
     pub(crate) fn get_help(&self, queue: impl FnOnce() -> Arc<dyn Hears>) -> io::Result<()> {
         let Some(feed) = self.feed(0) else {
             return Ok(());
@@ -316,8 +319,8 @@ impl Doorbell {
         self.polled.load(Ordering::Relaxed) != NONE && self.lacks_time()
     }
 
-    /// Returns whether the calling thread may start a helper, which takes memory from malloc. A thread may mask a signal that a requesting thread
-    /// did not mask. Such a thread may be in the handler of that signal, which may have interrupted malloc.
+    /// Returns whether the calling thread may start a helper, which takes memory from malloc. If the calling thread masks a signal that no
+    /// requesting thread masked, then it may run in the handler of that signal. This handler may have interrupted malloc.
     pub(crate) fn may_start_helper(&self) -> bool {
         // Relaxed: as in `polled_after`.
         mask::current() & !self.masked.load(Ordering::Relaxed) == 0
@@ -340,10 +343,9 @@ impl Doorbell {
         }
     }
 
-    /// Runs `lack` from time to time, for a helper that keeps the time. `lack` returns whether processes poll without a helper, and shows these
-    /// processes the events to look for. Returns the next time. The pauses double. After no process was found, there is no next time: later pollers
-    /// have a helper from the
-    /// beginning.
+    /// Runs `lack` from time to time, for a helper that keeps the time. `lack` returns whether processes poll without a helper, and shows them
+    /// events after which they check the queue. Returns the time of the next check. The pauses between checks double. Once a check finds no such
+    /// process, the checks end, because later pollers have a helper from the start.
     pub(crate) fn look_for_lack(&self, now: u64, lack: impl FnOnce() -> bool) -> u64 {
         // Relaxed: read and written by one helper, under the queue's lock.
         let (at, pause) = (&self.lack_asked_at, &self.lack_pause);
@@ -363,7 +365,7 @@ impl Doorbell {
     /// Returns whether no helper of this process keeps the time.
     #[inline]
     fn lacks_time(&self) -> bool {
-        // Relaxed: a thread that reads an old value starts a second helper, which takes the place of the first.
+        // Relaxed: a thread that reads an old value starts a second helper, which replaces the first one.
         self.timed_in.load(Ordering::Relaxed) != process::epoch()
     }
 
@@ -375,8 +377,8 @@ impl Doorbell {
         }
         let begun = helper::begin(queue(), None, 0);
         if let Some((ticket, _)) = begun {
-            // Acquire, Release: the thread that takes a ticket from here finds its helper in the table. The earlier one is of the parent process,
-            // or of a thread that began at the same time.
+            // Acquire, Release: the thread that takes a ticket from this word finds its helper in the table. The earlier ticket belongs to a helper
+            // of the parent process, or to one that another thread started at the same time.
             let other = self.time_ticket.swap(ticket, Ordering::AcqRel);
             if other != 0 {
                 helper::end(other);
@@ -502,7 +504,7 @@ impl Doorbell {
         is_time
     }
 
-    /// Counts an operation that found nothing to do. Returns true if the previous one found nothing either.
+    /// Counts an operation that found no message or no room. Returns true if the previous operation found none either.
     pub(crate) fn is_in_vain_again(&self) -> bool {
         // Relaxed: under the queue's lock, and only an approximate count.
         let before = self.vain.load(Ordering::Relaxed);
@@ -519,8 +521,8 @@ impl Doorbell {
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
         let host = self.host.as_ref()?;
         let name = self.name(name);
-        // A new open file description: a lock belongs to such a description, and this process may have inherited a descriptor that others
-        // poll.
+        // The FIFO is opened again, because a lock belongs to an open file description, and this process may share the description of an inherited
+        // descriptor with other processes.
         let locked = match host.open_fifo(name) {
             Ok(bell) => {
                 flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;

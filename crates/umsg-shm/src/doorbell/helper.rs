@@ -10,11 +10,13 @@
 //! | the shared one of the poller's user | if other users may open the queue's file, or have used the queue before |
 //! | a private one, because the shared one belongs to another user | always |
 //!
-//! A helper also keeps the time for a process that polls: it looks when the next message is due; and ten times a second whether the holders of
-//! messages and of room live, and whether a producer lives. Such an entry has no FIFO; the look rings as any call does.
+//! A helper also keeps the time for a process that polls: it checks the queue when the next message is due. Ten times a second, it checks whether
+//! the holders of messages and of reserved room are alive, and whether a producer is alive. Such an entry of the table has no FIFO; the check rings
+//! the doorbell as any call does.
 //!
-//! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps; a process that calls the helper clears it. So a dead helper costs
-//! other processes one call. A caller that dies between the new number and the wake-up delays the helper by a slice.
+//! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps. A process that calls the helper clears the flag. So a dead
+//! helper costs other processes only one call. If a caller dies after it has stored the new number and before the wake-up, the helper wakes up at
+//! the end of its slice.
 //!
 //! One thread serves up to 127 queues. It masks all signals, and runs as long as its process. A forked child starts its own helper when it requests a
 //! descriptor again. The child releases the queues of its parent's helpers when it closes one of them or starts a helper.
@@ -179,7 +181,8 @@ fn table() -> &'static Table {
     existing().unwrap_or(fresh)
 }
 
-/// Releases the queues that the helpers of the parent process serve: otherwise the child would keep them open. Has no effect if another thread used
+/// Releases the queues that the helpers of the parent process serve, because the child would keep these queues open. Has no effect if another
+/// thread used
 /// the table at the fork.
 fn forget_inherited(table: *mut Table) {
     // SAFETY: as in `of_this_process`.
@@ -284,8 +287,9 @@ struct Service {
 }
 
 impl Service {
-    /// Returns the first called or due entry of a helper from the position `from` on, and moves `from` behind it. Entries that change places meanwhile are
-    /// found the next time, because the helper does not sleep on a word that was called.
+    /// Returns a helper's first entry, from position `from` on, that was called or is due, and moves `from` behind that entry. The function may
+    /// miss an entry that moves in the table meanwhile. The next search finds that entry, because the helper does not sleep on the word of an entry
+    /// that was called.
     fn next(table: &'static Table, helper: &'static Helper, from: &mut usize) -> Option<Service> {
         let mut locked = Locked::of(table);
         let mut entries = locked.entries.all.iter_mut().enumerate().skip(*from);
@@ -352,7 +356,8 @@ impl Helper {
         }
     }
 
-    /// Serves the called entries and those that are due, and collects the words to sleep on. Returns their number, and the time of the next check.
+    /// Serves the entries that were called or are due, and collects the words on which the helper sleeps. Returns their number, and the time of the
+    /// next check.
     fn look(&'static self, words: &mut [(*mut u32, u32)]) -> (usize, u64) {
         let (mut len, mut look_at) = (1, u64::MAX);
         let Some(table) = existing() else {

@@ -54,8 +54,8 @@ use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use {crate::fault::Fault, rustix::io::Errno, std::time::Duration};
 
-/// The capacity of the FIFO, in packets. One packet suffices to show messages and room. A packet is added or removed if all pollers have to check the
-/// queue again while the level stays the same.
+/// The capacity of the FIFO, in packets. One packet suffices to show messages and room. If all pollers have to check the queue again although the
+/// level is unchanged, a packet is added or removed.
 pub(crate) const FULL: u32 = 4;
 
 /// A flag of [`Words::watched`]: a process polls.
@@ -70,13 +70,13 @@ pub(crate) const HELPED: u32 = 8;
 /// A helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
-/// A change that time or a death alone may bring: messages, because messages are delayed or leased.
+/// A kind of change that time or a death alone may bring: new messages, because a delayed message becomes due or a leased message is returned.
 pub(crate) const MESSAGES_LATER: u32 = 1;
 /// The same for room, because room is reserved.
 pub(crate) const ROOM_LATER: u32 = 2;
 
-/// The level shows a message until a call finds none: time or a death may bring messages from now on, and processes poll without a helper that
-/// checks the queue. The call that finds none starts the helper of its process.
+/// Shows a message until a call finds no message. It is set when time or a death may bring messages, and processes poll without a helper that
+/// checks the queue. The call that finds no message starts the helper of its process.
 pub(crate) const LOOK_FOR_MESSAGES: u32 = 32;
 /// The same for room.
 pub(crate) const LOOK_FOR_ROOM: u32 = 64;
@@ -100,7 +100,8 @@ pub(crate) const GRACE: Duration = Duration::from_millis(10);
 pub(crate) enum Lookup<G> {
     /// The FIFO is usable.
     Found(G),
-    /// The FIFO does not exist. A poller locks the FIFO before the segment names it, and a locked FIFO keeps its name. So no process polls.
+    /// The FIFO does not exist. A poller locks the FIFO before the segment names the FIFO, and a locked FIFO keeps its name. So a missing FIFO
+    /// means that no process polls.
     Missing,
     /// This process can't open it at present.
     Unavailable,
@@ -126,8 +127,8 @@ pub enum Edges {
     /// empty or full. Other sends and receives cost nothing more.
     #[default]
     Changes,
-    /// In addition, an EPOLLIN event after each send, and after each receive that leaves messages, as for Linux's own queues. Each costs a system
-    /// call.
+    /// In addition, an EPOLLIN event after each send, and after each receive that leaves messages, as for Linux's own queues. Each event costs a
+    /// system call.
     Messages,
     /// In addition to `Messages`, an EPOLLOUT event after each send and receive that leaves room.
     All,

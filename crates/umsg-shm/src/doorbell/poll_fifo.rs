@@ -41,11 +41,13 @@ impl PollFifo<'_> {
     }
 
     pub(super) fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor was removed from its word until `self` is dropped, or it stays open as long as the doorbell.
+        // SAFETY: the descriptor stays open as long as `self`: either its word does not hold it until `self` is dropped, or it is open as long as
+        // the doorbell.
         unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 
-    /// Changes the number of packets, with one system call unless other processes have changed the FIFO. `loudly` wakes all pollers, for any event.
+    /// Changes the number of packets, with one system call unless other processes have changed the FIFO. With `loudly`, it wakes all pollers,
+    /// whatever event they wait for.
     pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
         let is_done = match (to.cmp(&from), loudly) {
             (Greater, false) if to - from == 1 => self.write(),
@@ -68,7 +70,7 @@ impl PollFifo<'_> {
         io::write(self.file(), PACKET) == Ok(1)
     }
 
-    /// Adds packets from another pipe. This wakes all pollers, because the kernel reports no specific event for it.
+    /// Adds packets from another pipe. This wakes all pollers, because the kernel names no event for such a transfer.
     fn insert(&self, packets: u32) -> bool {
         let len = packets as usize;
         spare::SOURCE
@@ -117,7 +119,7 @@ impl PollFifo<'_> {
         (has(PollFlags::IN), has(PollFlags::OUT)) == (packets != 0, packets < FULL)
     }
 
-    /// Returns whether other processes poll the FIFO without a helper that keeps the time. They have it locked.
+    /// Returns whether other processes poll the FIFO without a helper that keeps the time. Such processes hold a lock on the FIFO.
     pub(crate) fn lacks_helpers(&self) -> bool {
         file_lock::is_forbidden(self.file(), Lock::Exclusive).unwrap_or(false)
     }
@@ -145,7 +147,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// Corrects the number of bytes, each of which is a packet unless other processes wrote to the FIFO. A correct number stays.
+    /// Makes the FIFO hold this number of bytes. Each byte is a packet, unless other processes have written to the FIFO.
     fn adjust(&self, packets: u32) {
         let held = || io::ioctl_fionread(self.file()).unwrap_or(0);
         for _ in 0..FOREIGN {

@@ -21,18 +21,18 @@ use crate::model::doorbell::{Feed, PollFifo};
 /// The readable and writable bits of a level.
 const IN: u32 = 1;
 const OUT: u32 = 2;
-/// Flag beside OUT, also of [`Words::shown`] and [`Words::heard`]: there are neither messages nor room. A FIFO shows this level as room. So a
-/// poller finds none, and room that comes later needs an event of its own.
+/// Flag beside OUT, also of [`Words::shown`] and [`Words::heard`]: there are neither messages nor room. A FIFO shows this level as room, so a
+/// poller that tries to send finds no room. When room comes later, pollers need an event for it, because the FIFO does not change.
 const NEITHER: u32 = 32;
 
 /// Mask of [`Words::shown`]: the number of packets in the FIFO, at most [`FULL`].
 const PACKETS: u32 = 7;
-/// Flag of [`Words::shown`]: a process is ringing, or has died while ringing. The packets have to be counted.
+/// Flag of [`Words::shown`]: a process is ringing, or has died while it rang. The packets in the FIFO have to be counted.
 const BUSY: u32 = 8;
-/// Flag of [`Words::shown`]: the process that repaired could not count the packets. The next process that can does so.
+/// Flag of [`Words::shown`]: the process that repaired could not count the packets. The next process that can open the FIFO counts them.
 const UNKNOWN: u32 = 16;
 
-/// Flag of [`Words::heard`], beside IN and OUT: a helper wants a call for each send and receive.
+/// Flag of [`Words::heard`], beside IN and OUT: a helper needs a call for each send and receive.
 const EDGES: u32 = 4;
 /// Flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue without a helper. The next poller needs one.
 const FOREIGN: u32 = 8;
@@ -78,7 +78,7 @@ impl Level {
         }
     }
 
-    /// Returns whether room comes to a queue that had neither messages nor room when these flags were set.
+    /// Returns whether the queue has room now, if it had neither messages nor room when these flags were set.
     fn brings_room_to(self, flags: u32) -> bool {
         flags & NEITHER != 0 && self.room != 0
     }
@@ -190,8 +190,8 @@ pub(crate) struct Ringer<'a> {
 }
 
 impl Ringer<'_> {
-    /// Shows the level `then`, which the next step of the operation produces, while the queue is still at level `now`. An edge-triggered poller gets
-    /// the event of a sent message before the send, and the event of a received one afterwards (`settle`).
+    /// Shows the level `then`, which the next step of the operation produces, while the queue is still at level `now`. An edge-triggered poller
+    /// gets the event of a sent message before the send, and the event of a received message after the receive (`settle`).
     pub(crate) fn foretell(&self, _: ReceiverHeld<'_>, now: Level, then: Level) {
         self.doorbell.note_progress();
         let heard = self.words.heard.get();
@@ -275,18 +275,18 @@ impl Ringer<'_> {
         crash_point!(BELL_SETTLED);
     }
 
-    /// Returns whether a process is ringing on the caller's processor. That process was interrupted, possibly by the woken one, and continues when
-    /// the caller sleeps.
+    /// Returns whether a process on the caller's processor was interrupted while it rang, possibly by the caller, which it woke. That process
+    /// continues when the caller sleeps.
     pub(crate) fn is_rung_here(&self) -> bool {
         self.words.rung_on.get() == cpu::current() as u32 + 1
     }
 
-    /// Shows the present level after a death under the lock. The FIFO may hold any number of packets before.
+    /// Shows the present level after a death under the lock. The FIFO may hold any number of packets before this call.
     pub(crate) fn mend(&self, _: ReceiverHeld<'_>, now: Level) {
         self.hold(now, true);
     }
 
-    /// Makes the FIFO show the present level, and wakes all pollers if `nudge` is set, or if they don't learn of room otherwise.
+    /// Makes the FIFO show the present level, and wakes all pollers if `nudge` is set, or if the pollers would not learn of room otherwise.
     fn hold(&self, now: Level, nudge: bool) {
         if self.watched.get() & PRIVATE != 0 {
             self.call(PRIVATE);
@@ -336,8 +336,8 @@ impl Ringer<'_> {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    /// Makes the FIFO show `bits`, with an event for pollers that want every edge, and for room that pollers don't learn of otherwise. `shown` is
-    /// the word of that name. Returns the new number of packets; None if this process can't ring.
+    /// Makes the FIFO show `bits`, with an event for pollers that want every edge, and an event for room of which pollers would not learn
+    /// otherwise. `shown` is the value of [`Words::shown`]. Returns the new number of packets; None if this process can't ring.
     fn ring(&self, shown: u32, bits: u32, level: Level) -> Option<u32> {
         let Some(fifo) = self.fifo() else {
             self.call_for_help();
@@ -386,7 +386,8 @@ impl Ringer<'_> {
         }
     }
 
-    /// Calls all helpers, and clears their flags, which living helpers set again. So a dead helper costs one call. A process with a private FIFO
+    /// Calls all helpers, and clears their flags. Living helpers set their flags again, so a dead helper costs only one call. A process with a
+    /// private FIFO
     /// keeps the flag of private FIFOs: it shows the level in its own FIFO at the end of its operation.
     fn call(&self, flags: u32) {
         let kept = if self.doorbell.polls_privately() {
@@ -401,8 +402,8 @@ impl Ringer<'_> {
         futex::wake(&self.words.calls, i32::MAX);
     }
 
-    /// Calls the helpers if this process can't ring; a helper shows the level itself. This clears all of `watched`, and each living helper sets its
-    /// flag again: a watch whose pollers are all dead ends here.
+    /// Calls the helpers if this process can't ring: a helper then shows the level. The call clears all flags of `watched`, and each living helper
+    /// sets its flag again. If all pollers are dead, the watch ends here.
     fn call_for_help(&self) {
         match self.watched.get() {
             0 => {}
@@ -439,7 +440,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Returns whether processes poll the shared FIFO without a helper that keeps the time. A process that can't find out says so.
+    /// Returns whether processes poll the shared FIFO without a helper that keeps the time. Returns true if this process can't find out.
     pub(crate) fn seems_to_lack_helpers(&self) -> bool {
         self.watched.get() & LEVELS != 0
             && match self.doorbell.fifo(self.words.name.get()) {
@@ -449,7 +450,7 @@ impl Ringer<'_> {
             }
     }
 
-    /// Shows processes that poll without a helper the events that time or a death may bring. `now` is the level before.
+    /// Shows processes that poll without a helper the events that time or a death may bring. `now` is the level before these events.
     pub(crate) fn ask_to_look(&self, receiving: ReceiverHeld<'_>, later: u32, now: Level) {
         let flags = later * LOOK_FOR_MESSAGES;
         let [messages, room] = looks_for(flags);
@@ -457,7 +458,8 @@ impl Ringer<'_> {
         self.watched.set(self.watched.get() | flags);
     }
 
-    /// Adds the events that processes without a helper are shown to a queue's numbers of messages and of room.
+    /// Returns the level for a queue with these numbers of messages and of free slots, and with the events that are shown to processes without a
+    /// helper.
     pub(crate) fn with_looks(&self, messages: u64, room: u64) -> Level {
         let looks = looks_for(self.watched.get()).map(u64::from);
         Level::new(messages.max(looks[0]), room.max(looks[1]))
@@ -516,16 +518,17 @@ impl Ringer<'_> {
         let watched = self.watched.get();
         self.watched.set(watched | LEVELS | wanted);
         crash_point!(BELL_WATCHED);
-        // Other processes may already poll: an unchanged level must not be an edge for them, unless a process has called for help and later
-        // operations have passed unseen.
+        // Other processes may already poll: for them, an unchanged level must not be an edge. The exception: a process has called for help, and the
+        // FIFO does not show the operations since that call.
         self.hold(
             now,
             self.words.shown.get() & BUSY != 0 || watched & LEVELS == 0,
         );
     }
 
-    /// Shows the level in a helper's FIFO, and requests a call when it changes. Returns the number on which the helper sleeps. `is_called` says that
-    /// it was called: operations since the call have passed unseen, and may have left neither messages nor room for a while.
+    /// Shows the level in a helper's FIFO, and requests a call when it changes. Returns the number on which the helper sleeps. `is_called` says
+    /// that a process has called the helper. The FIFO does not show the operations since that call, during which the queue may have had neither
+    /// messages nor room.
     pub(crate) fn hear(
         &self,
         _: ReceiverHeld<'_>,
@@ -570,8 +573,9 @@ impl Ringer<'_> {
 
 #[cfg(not(loom))]
 impl Ringer<'_> {
-    /// Begins the watch of this process with these flags, and opens or creates the FIFO. `mode` is the queue's mode; the creator mapped the file
-    /// before it set the mode. With `needs_time`, the caller starts a helper that keeps the time.
+    /// Begins the watch of this process with these flags, and opens or creates the FIFO. `mode` is the mode of the queue; the mode of its mapped
+    /// file may differ, because the creator maps the file before it sets the mode. With `needs_time`, the caller starts a helper that keeps the
+    /// time.
     pub(crate) fn begin_here(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -606,7 +610,8 @@ impl Ringer<'_> {
         }
     }
 
-    /// Makes a helper's FIFO show messages and room, because the queue is no longer usable: a poller then finds out. Returns the number to sleep on.
+    /// Makes a helper's FIFO show messages and room, because the queue is no longer usable. A poller then tries the queue and finds that out.
+    /// Returns the number to sleep on.
     pub(crate) fn show_damage(&self, feed: &Feed) -> u32 {
         if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(packets(IN | OUT, 1));

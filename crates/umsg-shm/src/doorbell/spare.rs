@@ -1,7 +1,7 @@
 //! Source and sink of packets that wake all pollers. The kernel wakes all pollers for data that is moved between a pipe and another file (tee(2),
 //! splice(2)); for reads and writes, it wakes only pollers of the matching event.
 //!
-//! Each process has one descriptor of each. It is opened on first use, and never closed.
+//! Each process has one descriptor of the source and one of the sink. It opens them at their first use, and never closes them.
 
 use super::poll_fifo::SIZE;
 use crate::sys::kept_descriptor::{Own, Sighting, raise};

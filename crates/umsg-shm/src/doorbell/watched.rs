@@ -11,7 +11,7 @@ pub(crate) trait Watched {
     /// Returns the level for a call that would receive or send now. It is exact while a process polls.
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level;
 
-    /// Returns whether a blocked thread takes these messages, or this room: then nothing changes for a poller. Linux does the same.
+    /// Returns whether a blocked thread takes these messages, or this room. If so, the level stays the same for pollers, as in Linux.
     fn is_taken(&self, messages: i64, room: i64) -> bool;
 
     /// Ends the watch: no process polls any more.
@@ -47,8 +47,8 @@ pub(crate) trait Watched {
         }
     }
 
-    /// As [`settle_doorbell`](Self::settle_doorbell). A process that polls without a helper, although time may bring changes, gets one after the
-    /// unlock.
+    /// As [`settle_doorbell`](Self::settle_doorbell). If this process polls without a helper, and time may bring changes, the process starts a
+    /// helper after the unlock.
     #[cold]
     fn settle_slow(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         self.watch_holders(receiving);
@@ -62,7 +62,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Checks the doorbell after an operation that found nothing to do: the doorbell may have shown a message or room that does not exist.
+    /// Checks the doorbell after an operation that found no message or no room: the doorbell may show a message or room that does not exist.
     #[cold]
     fn look_at_doorbell(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
@@ -75,7 +75,7 @@ pub(crate) trait Watched {
     /// Returns whether the queue's policy makes each process that polls keep the time.
     fn keeps_time(&self) -> bool;
 
-    /// Returns the changes that time or a death alone may bring, as far as they are noted: [`MESSAGES_LATER`], [`super::ROOM_LATER`].
+    /// Returns the changes that time or a death alone may bring, as far as the queue has noted them: [`MESSAGES_LATER`], [`super::ROOM_LATER`].
     fn later(&self) -> u32;
 
     /// Notes such changes.
@@ -84,8 +84,8 @@ pub(crate) trait Watched {
     /// Returns the changes that the death of a holder may bring at present.
     fn held(&self, receiving: ReceiverHeld<'_>) -> u32;
 
-    /// Returns whether time or a death alone may bring pollers messages, room or the end: then a helper checks the queue for each process that
-    /// polls.
+    /// Returns whether time or a death alone may bring pollers messages, room or the end of the stream. If so, a helper checks the queue for each
+    /// process that polls.
     fn needs_time(&self) -> bool {
         self.keeps_time() || self.later() != 0
     }
@@ -111,13 +111,15 @@ pub(crate) trait Watched {
         self.set_later(receiving, new);
     }
 
-    /// Notes the held messages and reservations when a process begins to poll. Returns whether the process needs a helper that keeps the time.
+    /// When a process begins to poll, notes the changes that held messages and reservations may bring. Returns whether the process needs a helper
+    /// that keeps the time.
     fn begin_to_watch(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.note_later(receiving, self.held(receiving));
         self.needs_time()
     }
 
-    /// Returns whether the present helper has to check the queue once a slice, because a holder may die. Otherwise the next holder calls it.
+    /// Returns whether the present helper has to check the queue once a slice, because a holder may die. If not, the next process that leases or
+    /// reserves calls the helper.
     fn needs_slices(&self, receiving: ReceiverHeld<'_>) -> bool {
         let is_held = self.held(receiving) != 0;
         self.ringer().note_slices(receiving, is_held);
@@ -133,7 +135,8 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows the present level after a death. Calls the helpers that keep the time: the dead process may have changed what they wait for.
+    /// Shows the present level after a death. Calls the helpers that keep the time: the dead process may have changed the times for which the
+    /// helpers wait.
     fn repair_poll_fifo(&self, receiving: ReceiverHeld<'_>) {
         self.ringer().mend(receiving, self.level(receiving));
         self.ringer().call_timekeepers(receiving);
@@ -167,7 +170,7 @@ mod polled {
         /// Returns an engine of the same segment, for a thread that outlives this one.
         fn for_helper(&self) -> Self;
 
-        /// Returns an engine as [`for_helper`](Self::for_helper) does, which rings the shared FIFO itself.
+        /// Returns an engine like that of [`for_helper`](Self::for_helper). In contrast to it, this engine rings the shared FIFO itself.
         fn for_timekeeper(&self) -> Self;
 
         /// Changes the watch under the necessary locks. Fails with `INVAL` if the queue was removed.
@@ -214,8 +217,8 @@ mod polled {
                 .keep_time(|| Arc::new(self.for_timekeeper()));
         }
 
-        /// As [`keep_time`](Self::keep_time), after a call that did not request a descriptor. In a handler, it has no effect: the next call outside of
-        /// handlers starts the helper.
+        /// Does the same as [`keep_time`](Self::keep_time), after a call that did not request a descriptor. In a signal handler, it has no effect:
+        /// the next call outside of a handler starts the helper.
         #[cold]
         fn keep_time_after_call(&self) {
             if self.doorbell().may_start_helper() {
@@ -224,8 +227,7 @@ mod polled {
         }
 
         /// Returns the time of the next check by a helper that keeps the time, on the monotonic clock in nanoseconds; [`u64::MAX`] for never.
-        /// `is_left`
-        /// says whether the end of a producer may end the stream.
+        /// `is_left` says whether the death of a producer may end the stream.
         fn next_look(&self, receiving: ReceiverHeld<'_>, is_left: bool) -> u64 {
             let now = clock::monotonic();
             let next = match self.needs_slices(receiving) || is_left {
@@ -236,7 +238,8 @@ mod polled {
                 .min(self.look_for_lack(receiving, now))
         }
 
-        /// Shows processes that still poll without a helper the events to look for. Another process may have checked the queue before they ran.
+        /// Shows processes that still poll without a helper events after which they check the queue. An earlier event may have vanished before such
+        /// a process ran, because another process checked the queue first.
         /// Returns the time of the next such call.
         fn look_for_lack(&self, receiving: ReceiverHeld<'_>, now: u64) -> u64 {
             if self.keeps_time() {

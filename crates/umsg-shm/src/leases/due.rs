@@ -1,4 +1,5 @@
-//! The order of delayed messages that are due at the same look: that of the times for which they are due, and for one time that of their sends.
+//! The order of delayed messages that one check of the records finds due: by the times at which they are due, and for one time by the order of
+//! their sends.
 //!
 //! A walk over the records chains those that are due, and sorts the chain by merging. The links are in `birth`, which the record of a delayed
 //! message does not use. So the sort needs no memory, and its time is proportional to n log n, under the lock. The list of all records stays as it
@@ -8,10 +9,10 @@ use super::{LeaseRecord, LeaseStore, Leases, State};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 
-/// The number of sorted parts that a sort keeps: the part at position n has 2^n records or none, and a record has a 32-bit number.
+/// The number of sorted parts that a sort keeps: the part at position n has 2^n records or none, and the number of a record has 32 bits.
 const PARTS: usize = 32;
 
-/// A chain of records: the first one, as index + 1, and their number. Other processes can overwrite the links, and not the number.
+/// A chain of records: the first one, as index + 1, and their number. Other processes can overwrite the links, but not the number.
 #[derive(Clone, Copy, Default)]
 struct Chain {
     first: u32,

@@ -18,7 +18,7 @@ impl LeaseRoots {
         self.is_due(now) || self.look_after.load(Ordering::Relaxed) < now
     }
 
-    /// Returns whether a lease has expired, or a delayed message is due. May return true too often, because a lease can end earlier.
+    /// Returns whether a lease has expired, or a delayed message is due. It may return true although there is none, because a lease can end early.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due != 0 && due <= now
@@ -58,13 +58,14 @@ impl LeaseRoots {
 }
 
 impl<S: LeaseStore> Leases<'_, S> {
-    /// Ends a lease as if it had expired, without the lock. The lock belongs to the calling thread, whose call a signal handler interrupted, or to no
-    /// thread. The interrupted call finds an expired lease, which may happen at any time.
+    /// Ends a lease as if it had expired, without the lock. A signal handler calls this. Either it has interrupted a call of its own thread that
+    /// holds the lock, or no thread holds the lock. To the interrupted call, the lease seems to expire at this moment, which is possible at any
+    /// time.
     #[cfg(not(loom))]
     pub(crate) fn expire<Key>(&self, handle: &LeaseHandle<Key>) {
         if let Ok(Some(record)) = self.find(handle.index, handle.ticket, State::Leased) {
             record.until.set(1);
-            // Relaxed: a hint to scan. If the interrupted call overwrites it, the next regular scan finds the lease.
+            // Relaxed: a hint to scan. If the interrupted call overwrites the hint, the next regular scan finds the lease.
             self.segment
                 .roots_of_leases()
                 .due
@@ -73,7 +74,8 @@ impl<S: LeaseStore> Leases<'_, S> {
     }
 
     /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead; then for each delayed message that is
-    /// due, in their order. `end` may release the record, and claims none: the walk takes a list that grows for a cycle.
+    /// due, in the order of these messages. `end` may release the record, but must not claim a record: the walk mistakes a list that grows for a
+    /// list with a cycle.
     pub(crate) fn end_overdue(
         &self,
         _: ReceiverHeld<'_>,
@@ -98,7 +100,8 @@ impl<S: LeaseStore> Leases<'_, S> {
                     }
                     false
                 }
-                // The message is on its way to another queue: it provides neither a message nor room. The process that moves it knows
+                // The message is on its way to another queue: its end brings neither a message nor room to this queue. The process that moves it
+                // knows
                 // whether it has arrived.
                 State::Free | State::Aside | State::Moving | State::Arrived | State::Redriving => {
                     continue;

@@ -49,7 +49,7 @@ impl InPlace {
         let len = self.len.saturating_sub(offset).min(buffer.len());
         if len != 0 {
             // SAFETY: offset + len lies within the message, which lies inside the mapping; the buffer is our caller's own
-            // memory. A peer that breaks the protocol may write meanwhile: then the bytes are arbitrary.
+            // memory. A peer that breaks the protocol may write at the same time: then the bytes are arbitrary.
             unsafe {
                 let from = self.start.add(offset);
                 std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), len);
@@ -65,7 +65,7 @@ impl InPlace {
         bytes
     }
 
-    /// Copies bytes to `offset`, and returns the number of bytes that had room: 0 if another process holds the message.
+    /// Copies bytes to `offset`. Returns the number of copied bytes; 0 if another process holds the message.
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if !self.is_ours() {
             return 0;

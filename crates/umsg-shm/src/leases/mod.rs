@@ -95,7 +95,7 @@ pub(crate) fn set(record: &LeaseRecord, state: State) {
     record.state.set(state as u32);
 }
 
-/// The number of messages that may be set aside without using the queue's capacity: there are as many spare slots.
+/// The number of messages that may be set aside without using the queue's capacity. The queue has this number of spare slots.
 const ASIDE_FREE: u32 = 1024;
 
 /// Returns the number of set-aside messages that use the queue's capacity.
@@ -220,7 +220,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         self.claim(receiving, &claim)
     }
 
-    /// Claims a record for a slot, and adds it to the list in the state `Free`. It takes effect when its state is set.
+    /// Claims a record for a slot, and adds the record to the list in the state `Free`. The claim takes effect when the caller sets the state.
     pub(crate) fn claim(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -376,7 +376,8 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 }
 
-/// The number of unused records after which all later ones are unused: records come into use in order. A hostile process may forge the number of used
+/// After this number of unused records in a row, all later records are unused, because records come into use in order. A hostile process may forge
+/// the number of used
 /// records.
 const NEVER_USED: u32 = 4096;
 

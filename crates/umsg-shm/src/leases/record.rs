@@ -15,7 +15,7 @@ pub struct LeaseRecord {
     pub next: Guarded32,
     pub previous: Guarded32,
     /// The process that holds the message, and its birth, which distinguishes it from other processes with the same id; see
-    /// [`crate::sys::process::birth`]. A message that is due has a link in place of the birth; see [`super::due`].
+    /// [`crate::sys::process::birth`]. In the record of a due message, a link replaces the birth; see [`super::due`].
     pub pid: Guarded32,
     /// The number of deliveries of the message, including this one.
     pub deliveries: Guarded32,
@@ -27,7 +27,7 @@ pub struct LeaseRecord {
 }
 
 impl LeaseRecord {
-    /// Returns the place of a delayed message among those that are delivered later: the time for which it is due, and the order of sends.
+    /// Returns the place of a delayed message among the delayed messages: the time for which it is due, and the order of sends.
     pub(crate) fn place_in_time(&self) -> (u64, u64) {
         (self.until.get(), self.ticket.get())
     }
@@ -64,11 +64,12 @@ pub struct LeaseRoots {
     /// holders.
     pub due: AtomicU64,
     pub look_after: AtomicU64,
-    /// The slot + 1 whose message returned to the store last: a hint for the place of the next returned message.
+    /// The number, plus one, of the slot whose message returned to the store last: a hint for the place of the next returned message.
     pub returned: Guarded32,
     /// The number of messages that are delivered later.
     pub delayed: AtomicU32,
-    /// The number of slots whose times of delivery are real memory, and of those whose history is. POSIX queues only.
+    /// Two numbers of slots: those for which the table of delivery times has memory, and those for which the table of histories has memory. POSIX
+    /// queues only.
     pub(crate) deliveries: Guarded32,
     pub(crate) histories: Guarded32,
     /// The changes that time or a death alone may bring, since the queue was created: see

@@ -11,14 +11,14 @@ use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
 use crate::sys::{cpu, futex};
 
-/// The sleep of a thread on a lock. Signals and wake-ups may interrupt it; the slice for each owner stays the same.
+/// The sleep of a thread on a lock. Signals and wake-ups may interrupt the sleep, but do not extend the slice that an owner has.
 #[derive(Default)]
 pub(super) struct Rest {
     /// The word of the lock's owner, and the end of the sleep while this owner has the lock.
     slice: Option<(u64, Deadline)>,
     /// The thread is the first of the real-time threads that wait.
     pub(super) in_line: bool,
-    /// The thread has slept on the lock's word, and may have taken a wake-up from the threads that still sleep there.
+    /// The thread has slept on the lock's word. Its wake-up may have been meant for another thread that still sleeps there.
     slept_on_word: bool,
 }
 
@@ -204,7 +204,7 @@ impl Lock {
     pub(super) fn take_from_the_dead(&self, word: u64, lives: &dyn Liveness) {
         let life = process_of(word);
         if is_shared(word) && life != UNREGISTERED && lives.is_over(life) {
-            // Release: publishes that the process has ended. Relaxed: on failure, the caller reads the word again.
+            // Release: publishes that the process has ended. Relaxed on failure: the caller reads the word again.
             let now = self.word.load(Ordering::Relaxed);
             // Other threads may add WAITERS, and the kernel may set its mark. No other process has the same liveness id.
             if now >> 32 == word >> 32 && is_held(now) {
@@ -286,7 +286,8 @@ pub(super) fn overslept(word: u64, rest: &mut Rest) -> Result<Slept, LockError> 
 }
 
 /// Returns the present time, and the time until which a call with this deadline waits for a lock. A call waits until its deadline. A call that must
-/// not block waits for a second, if it has not waited before. A timed call whose time is over waits for a slice, because it may still take a message.
+/// not block waits for a second if it has not waited before. A call whose time-out is over still waits for a slice, because it may still take a
+/// message.
 fn patience(thread: &Thread, deadline: Deadline) -> (u64, Deadline) {
     let now = clock::monotonic();
     let end = match deadline {

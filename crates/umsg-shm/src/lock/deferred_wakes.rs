@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-/// The number of wake-ups that are collected one by one. If there are more, all threads up to the last one are woken.
+/// The number of wake-ups that are collected one by one. If there are more, the unlock wakes the threads of all nodes up to the last collected one.
 const WAKES: usize = 16;
 
 /// A flag of `among`: this process needs a helper that keeps the time.
@@ -40,8 +40,8 @@ impl DeferredWakes {
         }
     }
 
-    /// Adds all threads whose nodes are among the first `usable` ones, because a repair does not know which ones wait. A thread that uses a later
-    /// node after the lock is released has missed no event.
+    /// Adds all threads whose nodes are among the first `usable` ones, because a repair does not know which threads wait. A thread with a later
+    /// node began to wait after the lock was released, so it has missed no event.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
         let among = self.among & !KEEP_TIME;
         self.among = self.among & KEEP_TIME | among.max(usable.min(!KEEP_TIME));

@@ -6,7 +6,8 @@
 //! | word | names | the threads that wait for it | changed by |
 //! |---|---|---|---|
 //! | `front` | the real-time thread that is first in line; 0 for none | the other real-time threads | these threads, and the kernel |
-//! | `owner` | the thread that the lock's word named last; 0 after the wait | the first in line, alone | the first in line, the owner that unlocks the lock, and the kernel |
+//! | `owner` | the last thread that the lock's word named; 0 after the wait | the first in line, alone | the first in line, the owner that unlocks
+//! the lock, and the kernel |
 //!
 //! So a chain leads from each real-time thread to the owner of the lock. The first in line stores `owner` before it sets WAITERS in the lock's
 //! word. An owner that unlocks the lock and finds WAITERS unlocks `owner`, too, if it names that owner. This ends the loan of the priority and
@@ -34,7 +35,7 @@ pub(super) struct Inherit {
     owner: AtomicU32,
 }
 
-/// Returns the thread that a low half names as the owner of its lock, or as the borrower of a lent one.
+/// Returns the thread that a low half names as the owner of its lock, or as the borrower of a lent lock.
 fn thread_of(low: u32) -> u32 {
     match is_lent(low) {
         true => low & TID & !LENT,
@@ -68,14 +69,14 @@ impl Lock {
         // Relaxed: the exchange below publishes it to the owner of the lock.
         owner.swap(thread, Ordering::Relaxed);
         crash_point!(INHERIT_NAMED);
-        // This is done even if the word has the bit already: the exchange proves that the named thread still owns the lock.
+        // The call is made even if the word has the bit already: the exchange proves that the named thread still owns the lock.
         if !self.add_waiters(word) {
             // Relaxed: as below.
             owner.swap(0, Ordering::Relaxed);
             return Ok(Slept::Awake);
         }
         let slept = inheritance::wait_for_owner(owner, rest.until(word, patience));
-        // Relaxed: only this thread waits for the word. An owner that unlocks it late finds another id, and does nothing.
+        // Relaxed: only this thread waits for the word. If the owner unlocks `owner` later, it finds another id and does nothing.
         owner.swap(0, Ordering::Relaxed);
         match slept {
             Ok(()) => Ok(Slept::Awake),
@@ -107,7 +108,7 @@ impl Lock {
                 let held = |word: u64| word & !u64::from(WAITERS);
                 // Relaxed: evidence only.
                 if held(self.word.load(Ordering::Relaxed)) != held(word) {
-                    // The lock has changed hands, and the first in line did not take it. A process may have overwritten `front`. If not,
+                    // The lock has another owner, and the first in line did not take it. A process may have overwritten `front`. If not,
                     // that thread only loses its place.
                     self.remove_first(first);
                 }
@@ -137,7 +138,7 @@ impl Lock {
         [front, owner].map(|word| word.load(Ordering::Relaxed)) == [0, 0]
     }
 
-    /// Makes the next thread first in line, if the calling thread is first. The calling thread has the lock, or gives up.
+    /// Makes the next thread first in line, if the calling thread is first. The calling thread has taken the lock, or gives up.
     pub(super) fn leave_line(&self, rest: &Rest, tid: u32, has_lock: bool) {
         if !rest.in_line {
             return;
@@ -147,14 +148,15 @@ impl Lock {
             futex::wake(&self.word, 1);
         }
         let front = &self.inherit.front;
-        // Release: pairs with the acquire in `inheritance::take`. Relaxed: the exchange fails if other threads wait, and the kernel orders.
+        // Release: pairs with the acquire in `inheritance::take`. Relaxed on failure: other threads wait, and the kernel call that follows orders
+        // the accesses.
         let (success, failure) = (Ordering::Release, Ordering::Relaxed);
         if front.compare_exchange(tid, 0, success, failure).is_err() {
             inheritance::unlock(front);
         }
     }
 
-    /// Wakes a thread that waits for the lock, which has just been released. `word` is the lock's word before that.
+    /// Wakes a thread that waits for the lock, which has just been released. `word` is the lock's word before the release.
     #[cold]
     pub(super) fn wake_next(&self, word: u64) {
         let owner = &self.inherit.owner;
@@ -162,8 +164,8 @@ impl Lock {
         let named = owner.load(Ordering::Relaxed) & TID;
         let is_named = named != 0 && named == thread_of(word as u32) && !is_shared(word);
         if is_named {
-            // The first in line takes the lock without WAITERS, so its own unlock makes no system call. This thread therefore wakes
-            // another one, but after the first in line. If the kernel refuses the call, the slice of the first in line ends.
+            // The first in line takes the lock without WAITERS, so its own unlock makes no system call. This thread therefore also wakes a thread
+            // on the lock's word, but only after the first in line. If the kernel refuses the call, the slice of the first in line ends.
             inheritance::unlock(owner);
             crash_point!(INHERIT_HANDED_ON);
         }

@@ -40,13 +40,14 @@ impl Lock {
                 return Ok(left);
             }
             if is_lent(low) {
-                // Only the owner of the receiver lock borrows, and the caller is that owner. So this is the loan of a dead owner, or the
-                // word was overwritten.
+                // Only the owner of the receiver lock borrows, and the caller is that owner. So the word holds the loan to a dead owner, or was
+                // overwritten.
                 self.note_dead(word, thread);
                 return Ok(Left::ByTheDead);
             }
             if names_no_thread(low) {
-                // In the next turn, an overwritten word counts as the lock of a dead owner, unless it is overwritten again.
+                // The next turn of the loop treats an overwritten word as the lock of a dead owner. The word may be overwritten once more before
+                // that.
                 if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
                     return Err(LockError::TimedOut);
                 }
@@ -67,7 +68,8 @@ impl Lock {
         }
     }
 
-    /// Returns whether a dead owner of the receiver lock left this lock lent, or the word was overwritten. The caller holds the receiver lock.
+    /// Returns whether a dead owner of the receiver lock has left this lock in the lent state, or the word was overwritten. The caller holds the
+    /// receiver lock.
     pub(crate) fn is_left_lent(&self) -> bool {
         // Relaxed: the borrower held the receiver lock, whose acquire makes the loan visible.
         names_no_thread(self.word.load(Ordering::Relaxed) as u32)

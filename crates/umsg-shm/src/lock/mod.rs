@@ -8,10 +8,12 @@
 //! | 0 | free; also *counted*, see below | any thread: CAS to its own id | - |
 //! | tid | held | the owner: swap to free | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
-//! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form, if its process is dead | any thread: CAS to its own id, then repair | the same
+//! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form only if its process is dead, too | any thread: CAS to its own id, then repair
+//! | the same
 //! again |
 //! | LENT \| tid [\| WAITERS] | a sender lock, held by the owner of the receiver lock | that owner | found by the next owner of the receiver lock |
-//! | an impossible thread id | overwritten; also LENT in a lock that is never lent | any thread that has slept a slice: CAS to OWNER_DIED | - |
+//! | an impossible thread id | overwritten word; also a lent word in a lock that is never lent | any thread that has slept a slice: CAS to
+//! OWNER_DIED | - |
 //!
 //! | form | high half when free | when held | a mark of the kernel |
 //! |---|---|---|---|
@@ -22,7 +24,7 @@
 //! The kernel marks the low half because the owner named the lock in its robust list head ([`crate::sys::thread`]). The kernel does not change the
 //! high half. In plain form, a thread names the lock before it takes it. In shared form, the thread names the lock after it has taken it, and removes
 //! the name before it sleeps: the death of a thread that only waited then marks nothing. The mark counts if the process that the word names is dead.
-//! If the kernel set no mark, another thread finds the dead owner after a slice, by the same test.
+//! If the kernel set no mark, another thread finds after a slice that the owner is dead, by the same test.
 //!
 //! A free lock in plain form is *counted* while its high half is COUNTED: a process has read the counts of the queue, and keeps them. Taking such a
 //! lock takes the mark away, and tells the new owner ([`Left::Counted`]). The fast path expects a word of 0, so it needs no step for this.
@@ -58,7 +60,7 @@ pub(crate) const WAITERS: u32 = 0x8000_0000;
 pub const OWNER_DIED: u32 = 0x4000_0000;
 /// The thread id (FUTEX_TID_MASK).
 pub const TID: u32 = 0x3fff_ffff;
-/// In a sender lock: the holder of the receiver lock holds this lock too. The bits below are its thread id.
+/// In a sender lock: the owner of the receiver lock holds this lock, too. The lower bits are the thread id of that owner.
 pub const LENT: u32 = 0x2000_0000;
 /// All thread ids are lower: PID_MAX_LIMIT of linux/threads.h.
 const THREADS: u32 = 1 << 22;
@@ -106,7 +108,8 @@ fn is_held(word: u64) -> bool {
 /// The longest sleep, in nanoseconds. A wake-up can be lost if its sender dies.
 pub const SLICE: u64 = 100_000_000;
 
-/// The sleep on a lock that the kernel has marked while the owner's process seems to live, in nanoseconds: the process may be about to end.
+/// The sleep, in nanoseconds, on a lock that the kernel has marked although the process of its owner seems to live: the process may be about to
+/// end.
 const DOUBT: u64 = if cfg!(loom) { SLICE } else { 1_000_000 };
 
 /// The number of times that a waiter reads a contended lock before it sleeps.
@@ -143,11 +146,12 @@ pub enum LockError {
     TimedOut,
     /// The calling thread holds the lock: a signal handler interrupted a call on this queue.
     OwnedByCaller,
-    /// The lock has been lent for a slice: the owner of the receiver lock may be dead. Or the lock names an impossible thread id.
+    /// The lock has been lent for a whole slice, so the owner of the receiver lock may be dead; or the lock names an impossible thread id.
     NoThread,
 }
 
-/// A lock that is held. If it is dropped without [`unlock`](Held::unlock), it becomes an orphaned lock, and the next owner repairs. This happens when
+/// A lock that is held. If it is dropped without [`unlock`](Held::unlock), it becomes an orphaned lock, and the next owner repairs the data. This
+/// happens when
 /// a thread unwinds out of a critical section.
 pub struct Held<'a> {
     lock: &'a Lock,
@@ -206,8 +210,8 @@ impl Lock {
         })
     }
 
-    /// Takes the lock like [`lock`](Self::lock), after [`lock_if_free`](Self::lock_if_free) has failed, until `is_over` returns true: then
-    /// the lock is not taken. `is_over` is called after each slice of sleep.
+    /// Takes the lock like [`lock`](Self::lock), after [`lock_if_free`](Self::lock_if_free) has failed, until `is_over` returns true. Then the
+    /// function returns without the lock. It calls `is_over` after each slice of sleep.
     #[cold]
     pub(crate) fn lock_contended<'a>(
         &'a self,
@@ -304,7 +308,8 @@ impl<'a> Held<'a> {
         self.unlock();
     }
 
-    /// Releases the lock and names `word` to the kernel in its place: the caller becomes a waiter. The caller passes the result to [`Thread::unname`]
+    /// Releases the lock, and names `word` to the kernel instead of the lock: the caller becomes a waiter. The caller passes the result to
+    /// [`Thread::unname`]
     /// before it gives up its node.
     pub(crate) fn unlock_and_name(self, word: &impl Futex) -> Outer {
         let (thread, outer) = self.open();
@@ -341,5 +346,6 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The time that a call that must not block waits for a lock whose owner does not change, in nanoseconds. Such an owner is stopped or hostile.
+/// The time, in nanoseconds, for which a call that must not block waits while a lock keeps the same owner. An owner that holds the lock for longer
+/// is stopped or hostile.
 pub const STOPPED: u64 = 1_000_000_000;

@@ -13,7 +13,7 @@ use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 impl Lock {
-    /// Returns the process that holds the lock, or held it when it died. 0 for none, or if the lock is in shared form.
+    /// Returns the process that holds the lock, or held it when it died. 0 if there is no such process, or if the lock is in shared form.
     #[cfg(not(loom))]
     pub fn process(&self) -> u32 {
         // Relaxed: for diagnosis.
@@ -51,7 +51,8 @@ impl Lock {
 
     /// Takes the lock from a thread that does not hold it: the lock becomes an orphaned one. Returns false if the lock has another owner by now.
     pub fn take_from(&self, tid: u32) -> bool {
-        // Relaxed: a guess, which the compare-and-swap checks. AcqRel there: makes the protected state visible to the process that repairs it.
+        // Relaxed: a guess, which the compare-and-swap checks. AcqRel in the compare-and-swap: the process that repairs then sees the protected
+        // state.
         let word = self.word.load(Ordering::Relaxed);
         word as u32 & TID == tid
             && self
@@ -68,7 +69,7 @@ impl Lock {
         let owner = |word: u64| (word >> 32, word as u32 & TID);
         let first = read();
         let mut word = first;
-        // Other threads may add WAITERS. A thread that takes the lock after this owner disturbs no other thread.
+        // Other threads may add WAITERS. If another thread takes the lock after this owner, the loop ends: that thread does no harm.
         while is_held(word) && owner(word) == owner(first) {
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             let new = orphaned(word);
@@ -84,7 +85,7 @@ impl Lock {
         }
     }
 
-    /// Takes the lock like [`lock`](Self::lock), if it is never lent. An impossible thread id means that the word was overwritten: then the lock is
+    /// Takes a lock that is never lent, like [`lock`](Self::lock). An impossible thread id means that the word was overwritten: then the lock is
     /// taken at once, and its state is repaired as after a death.
     #[cold]
     pub(crate) fn lock_anyway<'a>(
@@ -107,14 +108,14 @@ impl Lock {
         }
     }
 
-    /// Returns whether the owner died and no thread has taken the lock since. For threads that sleep on another word. The result is a hint,
+    /// Returns whether the owner died and no thread has taken the lock since. Threads that sleep on another word use this. The result is a hint:
     /// see [`believes_mark`](Claim::believes_mark).
     pub(crate) fn is_orphaned(&self) -> bool {
         // Relaxed: a hint. A process that acts on it takes the lock.
         self.word.load(Ordering::Relaxed) as u32 & (OWNER_DIED | TID) == OWNER_DIED
     }
 
-    /// Returns the word of an orphaned lock. If the repair after an earlier death is unfinished, the word keeps naming that owner.
+    /// Returns the word of an orphaned lock. If the repair after an earlier death is not finished, the word still names the owner that died first.
     pub(super) fn broken(&self, word: u64) -> u64 {
         #[cfg(not(loom))]
         let found = crate::sys::thread::current().bereaved.by(self.address());
@@ -127,7 +128,7 @@ impl Lock {
         }
     }
 
-    /// Marks the word as the kernel does after the death of the owner; in shared form, also ends the owner's liveness.
+    /// Marks the word as the kernel does after the death of the owner; in shared form, also ends the life of the owner's process.
     #[cfg(not(loom))]
     pub(super) fn abandon(&self) {
         let left = |word: u64| Some(self.broken(word));

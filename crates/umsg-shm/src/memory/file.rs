@@ -15,7 +15,7 @@ pub fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), AttachError> {
     rustix::fs::ftruncate(file, len as u64).map_err(|e| AttachError::from_errno("ftruncate", e))
 }
 
-/// A file that grows past RLIMIT_FSIZE kills the process by a signal. A check beforehand returns an error instead.
+/// If a file grows past RLIMIT_FSIZE, the kernel kills the process by a signal. This check comes first, and returns an error.
 fn check_file_size_limit(len: usize) -> Result<(), AttachError> {
     let limit = crate::sys::limit::of_file_size();
     if limit.is_some_and(|limit| limit < len as u64) {

@@ -40,20 +40,20 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Opens a poll FIFO that belongs to the caller.
     ///
     /// # Errors
-    /// [`NOT_OURS`] if the FIFO belongs to another user; ENXIO if the name leads to another kind of file; ESTALE if the namespace's path
-    /// leads elsewhere; the errors of open(2).
+    /// [`NOT_OURS`] if the FIFO belongs to another user; ENXIO if the name leads to another kind of file; ESTALE if the namespace's path leads to
+    /// another directory by now; the errors of open(2).
     fn open_fifo(&self, name: FifoName) -> io::Result<OwnedFd>;
 
     /// Creates a poll FIFO, opens it, and takes a shared lock on it. Then the FIFO gets its name.
     ///
     /// # Errors
-    /// Those of mkfifo(3) and open(2).
+    /// The errors of mkfifo(3) and open(2).
     fn make_fifo(&self, name: FifoName) -> io::Result<OwnedFd>;
 
     /// Creates and opens a FIFO without a name.
     ///
     /// # Errors
-    /// Those of mkfifo(3) and open(2).
+    /// The errors of mkfifo(3) and open(2).
     fn make_private_fifo(&self) -> io::Result<OwnedFd>;
 
     /// Returns whether a name leads to this FIFO.
@@ -62,8 +62,8 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Removes a poll FIFO, if the caller has the permission.
     fn remove_fifo(&self, name: FifoName);
 
-    /// Removes some poll FIFOs that no process polls. The caller holds no lock of a queue, because the listing waits for the directory's
-    /// lock.
+    /// Removes some poll FIFOs that no process polls. The caller holds no lock of a queue, because a listing of the directory waits for the
+    /// kernel's lock of that directory.
     fn sweep_fifos(&self);
 }
 

@@ -51,7 +51,8 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 struct Mapped {
     map: Mapping,
-    /// Only for a queue that is removed on its last close. It follows the mapping, which holds the queue: fields are dropped in this order.
+    /// Only for a queue that is removed on its last close. Fields are dropped in their order, so the mapping, which keeps the queue in use, is
+    /// dropped first.
     last_close: Option<LastUse>,
 }
 
@@ -102,8 +103,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Makes a private copy of parts of a file, in memory of `len` bytes. All other bytes are zero, also those behind the end of the file.
-    /// Holes stay holes, in the file and in the copy. A read through a mapping would fill them.
+    /// Makes a private copy of parts of a file, in memory of `len` bytes. All other bytes are zero, also the bytes behind the end of the file.
+    /// Holes stay holes, in the file and in the copy. A read through a mapping would allocate memory for them.
     ///
     /// No other process writes to the copy, so a checked value stays valid.
     pub(crate) fn copy_of(
@@ -174,7 +175,7 @@ impl Memory {
         self.is_counted = true;
     }
 
-    /// Registers this process's liveness id, before it takes a lock in shared form. Without a namespace it does nothing.
+    /// Registers this process's liveness id, before it takes a lock in shared form. Does nothing for a segment without a namespace.
     ///
     /// # Errors
     /// `Unregistered`.
@@ -220,8 +221,8 @@ impl Memory {
     /// Returns the item at `index` of a region that begins at `offset` and has `count` items, `stride` bytes apart.
     ///
     /// # Safety
-    /// The region lies inside the mapping, `offset` and `stride` are multiples of `T`'s alignment, `stride` is not below its
-    /// size, and every bit pattern is a `T`: it consists of atomics.
+    /// The region lies inside the mapping, `offset` and `stride` are multiples of `T`'s alignment, `stride` is at least the size of `T`, and every
+    /// bit pattern is a valid `T`, because `T` consists of atomics.
     #[inline(always)]
     pub(crate) unsafe fn item<T>(
         &self,
@@ -234,7 +235,7 @@ impl Memory {
             return Err(Fault::Damaged);
         }
         debug_assert!(offset + index * stride + size_of::<T>() <= self.map.map.len());
-        // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
+        // SAFETY: the caller promises that the item is inside the mapping, aligned and valid. The mapping lives as long as `self`.
         Ok(unsafe { &*self.base.0.add(offset + index * stride).cast::<T>() })
     }
 
@@ -248,17 +249,17 @@ impl Memory {
         let end = offset + len;
         assert!(offset.is_multiple_of(8) && len.is_multiple_of(8) && end <= self.map.map.len());
         (offset..end).step_by(8).all(|at| {
-            // SAFETY: inside the mapping, which lives as long as `self`, and aligned. A peer may write the word at the same time, so it is
-            // read as an atomic; Relaxed, because the answer is a hint then.
+            // SAFETY: inside the mapping, which lives as long as `self`, and aligned. A peer may write the word at the same time, so this is an
+            // atomic load; Relaxed, because the result is only a hint.
             let word = unsafe { &*self.base.0.add(at).cast::<AtomicU64>() };
             word.load(Ordering::Relaxed) == 0
         })
     }
 
-    /// Fills `len` bytes from `offset` on with zeroes. The caller has the only handle of the only mapping.
+    /// Fills `len` bytes from `offset` on with zeroes. The caller has the only handle of the file's only mapping.
     pub(crate) fn clear(&self, offset: usize, len: usize) {
         debug_assert!(offset + len <= self.map.map.len() && self.is_only_handle());
-        // SAFETY: inside the mapping, which lives as long as `self`; no reference into it exists while no other handle does.
+        // SAFETY: inside the mapping, which lives as long as `self`; no reference into the mapping exists, because `self` is its only handle.
         unsafe { self.base.0.add(offset).write_bytes(0, len) };
     }
 

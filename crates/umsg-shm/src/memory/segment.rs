@@ -130,7 +130,7 @@ impl<F: Format> Segment<F> {
     /// Maps a file whose layout the caller has checked.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
-        // The result is computed now, because that may read a file: a real-time thread that waits for a lock must not do it.
+        // The result is computed now, because that may read a file: a real-time thread that waits for a lock must not read a file.
         cpu::are_several();
         let len = layout.file_len();
         let memory = Memory::map(file, len).map_err(|e| AttachError::of_mapping(e, len))?;
@@ -167,7 +167,7 @@ impl<F: Format> Segment<F> {
         self.memory.is_zero(offset, len)
     }
 
-    /// Fills `len` bytes from `offset` on with zeroes. The caller has the only handle of the only mapping.
+    /// Fills `len` bytes from `offset` on with zeroes. The caller has the only handle of the file's only mapping.
     pub(crate) fn clear(&self, offset: usize, len: usize) {
         self.memory.clear(offset, len);
     }
@@ -268,7 +268,7 @@ impl<F: Format> Segment<F> {
     /// Returns the item at `index` of a region that begins at `offset` and has `count` items, `stride` bytes apart.
     ///
     /// # Safety
-    /// The region is one of the layout's: it lies inside the mapping, `offset` and `stride` are multiples of `T`'s alignment, and `T`
+    /// The region is one of the layout's regions: it lies inside the mapping, `offset` and `stride` are multiples of `T`'s alignment, and `T`
     /// consists of atomics.
     #[inline(always)]
     pub(crate) unsafe fn item<T>(
@@ -330,8 +330,8 @@ impl<F: Format> Segment<F> {
         self.memory.populate(offset, len)
     }
 
-    /// Allocates the next page of a table of `count` items of `size` bytes, of which `usable` items have memory. Returns the number of items
-    /// that have memory then.
+    /// Allocates the next page of a table of `count` items of `size` bytes, of which `usable` items have memory. Returns the number of items that
+    /// have memory after the call.
     pub(crate) fn populate_page_of(
         &self,
         (table, size, count): (usize, usize, usize),

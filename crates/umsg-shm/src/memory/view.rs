@@ -14,7 +14,7 @@ pub const ANNOUNCEMENTS: usize = 64;
 pub struct View(Mapping);
 
 impl View {
-    /// Maps the first page of a file that is open for reading and writing, and longer than a page.
+    /// Maps the first page of a file. The file is open for reading and writing, and is at least a page long.
     ///
     /// # Errors
     /// `System`.
@@ -34,8 +34,8 @@ impl View {
         (!self.is_cut()).then_some(count)
     }
 
-    /// Adds one to the count in the first word, and returns the count of before. A process that sees the new count sees all that this
-    /// thread did before.
+    /// Adds one to the count in the first word, and returns the previous count. A process that sees the new count also sees all earlier stores of
+    /// this thread.
     pub fn add_one(&self) -> u32 {
         self.word_at(0).fetch_add(1, Ordering::Release)
     }
@@ -82,8 +82,8 @@ impl View {
     #[inline]
     fn word_at(&self, at: usize) -> &AtomicU32 {
         assert!(at < PAGE && at.is_multiple_of(size_of::<u32>()));
-        // SAFETY: the word is in the page, by the assertion, aligned, and mapped as long as `self`. Processes that write it through a mapping
-        // use atomics; the kernel writes for the others.
+        // SAFETY: the word is in the page, by the assertion, aligned, and mapped as long as `self`. Other processes write the word with atomics
+        // through a mapping, or by a system call.
         unsafe { &*self.0.base().add(at).cast::<AtomicU32>() }
     }
 }

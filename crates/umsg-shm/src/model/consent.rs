@@ -1,5 +1,5 @@
-//! Consent to signals in a model: every process consents to the signal of a registration that names a place, and the kernel raises it in
-//! one step.
+//! Consent to signals in a model: every process consents to the signal of each registration that names a place, and the kernel raises that signal
+//! in one step.
 
 use super::world;
 use crate::consent::Asked;

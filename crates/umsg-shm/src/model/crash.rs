@@ -1,9 +1,9 @@
 //! Death at a crash point; and the turnstile, which lets every order of such points be tried.
 //!
-//! Of the accesses to a word loom remembers the last one only. Each owner of a cursor reads a word and then stores to it. This read hides from loom
-//! that the store competes with earlier reads of other threads. So loom omits one order. So the threads of a model touch one more word at each step
-//! of theirs: relaxed, which
-//! orders nothing for the model's memory, but makes loom try the steps in every order.
+//! For each word, loom remembers only the last access. Each owner of a cursor reads the cursor's word and then stores to it. This read hides from
+//! loom that the store competes with earlier reads of other threads, so loom omits one order. Therefore each thread of a model also accesses
+//! another word at each of its steps. The access is relaxed, so it orders nothing in the model's memory, but it makes loom try the steps in every
+//! order.
 
 use super::thread;
 use super::world::{self, Death};

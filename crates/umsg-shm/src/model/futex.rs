@@ -1,7 +1,7 @@
 //! Sleeping on a word: the check of the word and the sleep are one step, as in the kernel.
 //!
-//! A sleep that would end within a slice times out at once (see [`super::time`]). A longer one ends when it is woken;
-//! where the model has slices, also when no process is awake any more, one sleeper after another.
+//! A sleep that would end within a slice times out at once (see [`super::time`]). A longer sleep ends with a wake-up. In a model with slices, it
+//! also ends when no process is awake any more: then one sleeper after another times out.
 
 use super::crash::strike;
 use super::thread;
@@ -37,11 +37,11 @@ impl Futex for AtomicU64 {
 }
 
 impl Named {
-    /// Returns the present value, as the kernel reads it: the newest value, without a change and without an order.
+    /// Returns the newest value, as a read by the kernel does. The read changes nothing and orders nothing.
     ///
     /// The read is a compare-and-swap that fails. loom lets a read-modify-write find a newest value, but does not put it next to that value
-    /// in the order of all changes. After one that stores the value again, a thread could find that value although it has stored
-    /// another one since.
+    /// in the order of all changes. If the exchange stored the value again, a thread could read that value although it has stored another value
+    /// since.
     pub(super) fn read(self) -> u32 {
         let order = Ordering::Relaxed;
         // SAFETY: the named word belongs to the segment, which outlives the threads that use it.
@@ -142,7 +142,7 @@ pub(super) fn lie_down(tid: u32, address: usize, timed: bool) {
         world.pass_time();
         !world.overslept.contains(&tid)
     });
-    // No other process ran since the read of the word: a process that takes this thread off the list finds it parked.
+    // No other process ran since the read of the word: a process that removes this thread from the list finds the thread parked.
     if parks {
         loom::thread::park();
     }
