@@ -1,9 +1,9 @@
 //! Replacements of the system below the protocols, for their exploration by loom.
 //!
-//! Under `--cfg loom` the engine is compiled as it ships, on top of this module: atomics are loom's, guarded words are
-//! plain memory to loom (a missing barrier is a reported race), a segment is a few vectors ([`segment`]), a futex is a
-//! list of parked threads ([`futex`]), a thread knows its id and what it has named to the kernel ([`thread`]), time is
-//! each thread's own ([`time`]), and a thread can die at any crash point ([`crash`]).
+//! Under `--cfg loom` the shipped code of the engine is compiled on top of this module. Atomics are loom's. Guarded words are plain memory to loom,
+//! so loom reports a missing barrier as a race. A segment is a few vectors ([`segment`]). A futex is a list of parked threads ([`futex`]). A thread
+//! knows its id and the words that it has named to the kernel ([`thread`]). Each thread has its own time ([`time`]). A thread can die at any crash
+//! point ([`crash`]).
 //!
 //! ```text
 //! RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR=target/loom \

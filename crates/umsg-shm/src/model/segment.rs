@@ -44,8 +44,8 @@ fn some<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Segment {
-    /// A queue of up to `max_messages`, with `slots` in circulation and the shortest ring that holds them (of 2 entries at least), as
-    /// `segment::create` makes it.
+    /// A queue for up to `max_messages` messages, as `segment::create` makes it. `slots` slots are in circulation, in the shortest ring that holds
+    /// them (at least 2 entries).
     pub fn new(max_messages: usize, slots: usize) -> Segment {
         let layout = Layout::new(max_messages, 8);
         let segment = Segment {

@@ -15,7 +15,8 @@ use crate::waiters::{Links, NODES, Node};
 use crate::waiters::{List, WaiterStore};
 use std::sync::Arc;
 
-/// The eight bytes in a cell. loom does not watch them, because a thread may copy them without owning them, see [`crate::waiters`].
+/// The eight bytes in a cell. loom does not check accesses to these bytes, because a thread may copy them without owning them: see
+/// [`crate::waiters`].
 #[derive(Default)]
 pub struct Inline(AtomicU64);
 

@@ -100,12 +100,12 @@ pub fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> {
     result
 }
 
-/// Does something as a thread of the model, on the thread of loom that runs the model and is counted already.
+/// Runs `life` as a thread of the model, on the loom thread that runs the model and is already counted.
 pub fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
     live_in(tid, tid, false, life)
 }
 
-/// As [`live`], in a process that has `pid` for a number and for a life, and may be in another PID namespace than the queue's home.
+/// Like [`live`], in a process whose process id and life are `pid`. With `stray`, the process is in another PID namespace than the queue's home.
 pub fn live_in<T>(tid: u32, pid: u32, stray: bool, life: impl FnOnce(&Thread) -> T) -> Option<T> {
     let thread = Thread {
         tid,
@@ -215,7 +215,7 @@ pub fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
 }
 
-/// Returns the PID namespace of the calling thread: the home, unless the thread is marked as a stray.
+/// Returns the PID namespace of the calling thread: another one than the home if the thread is marked as a stray.
 pub fn here() -> u64 {
     0
 }

@@ -1,7 +1,7 @@
-//! Time: each thread's own, and it moves only when the thread's sleep times out.
+//! Time: each thread has its own clock, which moves only when a sleep of the thread times out.
 //!
-//! This covers all effects of real time. A time-out that races with other threads is an immediate one, because loom lets the others do any
-//! part of their work before the thread continues. A thread whose clock is ahead looks like a stopped thread to its peers.
+//! This covers all effects of real time. A time-out that races with other threads is modelled as an immediate time-out, because loom lets the other
+//! threads do any part of their work before the thread continues. A thread whose clock is ahead looks like a stopped thread to its peers.
 
 use super::thread;
 

@@ -1,7 +1,7 @@
 //! The knowledge of a model's kernel: which threads live, which sleep, and which will die.
 //!
-//! It has no types of loom. loom switches threads only inside its own operations, so everything between two of them is one step, as in a
-//! kernel. All threads of a model run on one thread of the system, which holds the world in its local storage.
+//! This module uses no types of loom. loom switches threads only inside its own operations, so all code between two such operations is one step, as
+//! in a kernel. All threads of a model run on one thread of the system, which holds the world in its local storage.
 
 use crate::crash::Point;
 use crate::sync::{AtomicU32, Ordering};
@@ -38,7 +38,7 @@ pub(super) struct Sleeper {
 /// See the module.
 #[derive(Default)]
 pub(super) struct World {
-    /// True if a sleep ends with its slice, when no process is awake. If not, a wake-up that was lost is a deadlock.
+    /// True if a sleep ends with its slice when no process is awake. If false, a lost wake-up is a deadlock.
     pub(super) slices: bool,
     /// The number of slices that have ended.
     pub(super) ended: u32,
@@ -68,7 +68,7 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::default();
 }
 
-/// The number of slices that may end in one execution. With more, no thread makes progress although time passes.
+/// The number of slices that may end in one execution. If more slices end, time passes and no thread makes progress.
 const PATIENCE: u32 = 40;
 
 /// Looks at the world, or changes it.

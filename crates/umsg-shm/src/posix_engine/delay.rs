@@ -1,15 +1,15 @@
 //! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
 //!
 //! A delayed message keeps its slot and its place in the queue's capacity, and its record is in the state `Delayed`
-//! ([`crate::leases`]). When it is due, a process that looks at the leases stores it: a receiver that finds the queue empty or other
-//! messages held, a sender, and a blocked receiver, which sleeps until the first message is due at most.
+//! ([`crate::leases`]). When it is due, a process that looks at the leases stores it: a sender, a receiver that finds the queue empty or finds held
+//! messages, or a blocked receiver, which sleeps at most until the first message is due.
 //!
-//! Messages that are due at the same look are delivered in the order of their times, and of one time in the order of their sends
+//! If one check finds several due messages, they are delivered in the order of their times, and messages of one time in the order of their sends
 //! (`leases/due.rs`). A returned message goes back to its place in its priority. A message that was sent for a later time takes its place behind the messages
-//! of its priority that were sent until then, and before those that are sent later: a send stores what is due before it publishes its own
-//! message. While a message is delayed, the bit `DELAYED` of the attention word asks senders to look at the time. A send tests this bit
-//! together with the bits of pollers and of a closed queue, so a queue without delayed messages pays nothing. The bit needs no second lock,
-//! unlike the others: a send that begins after the due time begins long after the store to the bit.
+//! of its priority that were sent until then, and before those that are sent later: a send first stores the due messages, and then publishes its
+//! own message. While a message is delayed, the bit `DELAYED` of the attention word asks senders to look at the time. A send tests this bit
+//! together with the bits of pollers and of a closed queue, so a queue without delayed messages pays nothing. Unlike the other bits, this bit
+//! changes under one lock only: a send that begins after the due time begins long after the store to the bit.
 
 use super::held_messages::LeaseHandle;
 use super::{DELAYED, DeferredWakes, Engine, Refused};
@@ -39,7 +39,7 @@ impl Engine {
         self.segment().fixed().counters.count(Event::Returned);
     }
 
-    /// Delays the message of a record. The holder of a lease or of a reservation owns the message no more.
+    /// Delays the message of a record. The holder of the lease or reservation no longer owns the message.
     fn begin_delay(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -93,8 +93,8 @@ impl Engine {
     /// Stores the messages that are due, before the caller sends: its message comes behind them.
     pub(super) fn store_due(&self, me: &Thread, deadline: Deadline) {
         if self.may_be_due() {
-            // The caller sends even if this fails: a process that is stopped with the receiver lock stops no sender. The messages that are
-            // due stay delayed until a receiver stores them, behind the new message.
+            // The caller sends even if this fails, because a process that is stopped with the receiver lock must not block senders. Then the due
+            // messages stay delayed until a receiver stores them behind the new message.
             let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
                 Ok(self.reclaim_and_serve(receiving, wakes)?)
             });
@@ -129,8 +129,8 @@ impl Engine {
         self.release_record(receiving, index, record)
     }
 
-    /// Ends a lease, and delivers its message again at `until` at the earliest, a reading of the monotonic clock in nanoseconds. False if the lease
-    /// has ended already.
+    /// Ends a lease, and delivers its message again when the monotonic clock reads `until` nanoseconds, or later. Returns false if the lease has
+    /// ended already.
     pub fn return_at(
         &self,
         me: &Thread,
@@ -150,8 +150,8 @@ impl Engine {
         })
     }
 
-    /// Sends the message of `len` bytes in the reserved slot at `until`, a reading of the monotonic clock in nanoseconds. False if the
-    /// reservation has ended.
+    /// Sends the message of `len` bytes in the reserved slot when the monotonic clock reads `until` nanoseconds. Returns false if the reservation
+    /// has ended.
     pub fn commit_at(
         &self,
         me: &Thread,

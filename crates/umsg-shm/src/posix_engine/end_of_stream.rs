@@ -3,13 +3,13 @@
 //! | `SEND_CLOSED` | a send | a receive | may change it |
 //! |---|---|---|---|
 //! | 0 | sends | waits while the queue is empty | any process that may send: to 1 |
-//! | 1 | fails | takes the messages that are left, then fails | any process that may send: to 0 |
+//! | 1 | fails | takes the remaining messages, then fails | any process that may send: to 0 |
 //!
 //! The word is a bit of the attention word, beside the bit of pollers, and like that bit changes under both locks. A send looks at
 //! both bits at once, so a queue that no process closes pays nothing. Under either lock the bit is exact.
 //!
 //! A stream is at its end if no message is left and none can come back: no lease is open, and no offer is under way. A process that
-//! dies after the store to the bit has closed the queue. The waiters that it did not wake look at the end of their slice.
+//! dies after the store to the bit has closed the queue. The waiters that it did not wake check the queue at the end of their slice.
 
 use super::{COUNTED, DELAYED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::crash::crash_point;
@@ -29,7 +29,7 @@ impl Engine {
         self.segment().fixed().wait_flags.attention() & SEND_CLOSED != 0
     }
 
-    /// Refuses a send to a closed queue. A lock is a parameter, because only under a lock the answer lasts.
+    /// Refuses a send to a closed queue. The parameter proves that the caller holds a lock: without a lock, the answer could change at once.
     #[inline(always)]
     pub(super) fn check_open(&self, _: ReceiverHeld<'_>) -> Result<(), Refused> {
         match self.is_send_closed() {
@@ -91,7 +91,7 @@ impl Engine {
             && Waiters::of(self.segment()).len(List::Offered) == 0
     }
 
-    /// Returns the refusal of a call that found nothing: a closed queue gives another answer than an empty or full one.
+    /// Returns the refusal of a call that found no message or no room. A closed queue has another refusal than an empty or full queue.
     #[cold]
     pub(super) fn not_now(
         &self,
@@ -106,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// Returns the refusal of a call whose wait failed. Without the lock, a closed queue is the reason to abandon a wait.
+    /// Returns the refusal of a call whose wait failed. A call that waits without the lock gives up only because the queue was closed.
     pub(super) fn refusal(&self, end: End) -> Refused {
         match end {
             End::Abandoned if self.is_send_closed() => Refused::Closed,

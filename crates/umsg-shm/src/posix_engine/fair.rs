@@ -1,4 +1,4 @@
-//! Fair priorities: in a queue that asks for them, lower priorities get a turn after so many deliveries of the highest one.
+//! Fair priorities: in a queue with this option, lower priorities get a turn after a number of deliveries of the highest priority.
 //!
 //! ```text
 //! fair_priorities = 2, nothing is sent meanwhile       number: the priority of a delivery
@@ -14,7 +14,7 @@
 //! Only the choice differs from strict order. The store is the same, and within a priority the oldest message comes first. A message that is
 //! offered to a blocked receiver, or leased, counts as delivered. A message that expires or is dropped does not count.
 //!
-//! The state is one word, which the holder of the receiver lock stores behind the delivery. If that process is killed in between, the
+//! The state is one word, which the holder of the receiver lock stores after the delivery. If that process is killed in between, the
 //! delivery does not count: a lower priority may get a second turn, and none loses its turn. Every value of the word is valid.
 
 use super::inspect::add;
@@ -112,7 +112,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lists up to `most` messages of the store without the first `skip`, in the order in which they are delivered if none is sent meanwhile.
+    /// Lists up to `most` messages of the store after the first `skip`, in the order of their delivery if no further message is sent.
     pub(super) fn find_in_turns(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -174,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, VecDeque};
 
-    /// A queue as a map from priorities to the numbers of their messages, with the rule in plain words.
+    /// A model of the queue: a map from priorities to the numbers of their messages, with a literal form of the rule.
     #[derive(Default)]
     struct Plain {
         queued: BTreeMap<u16, VecDeque<usize>>,

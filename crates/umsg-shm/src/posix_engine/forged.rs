@@ -14,7 +14,7 @@ use crate::waiters::{self, List, NO_SLOT, UNRANKED, Waiters};
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// A thread that lives as long as any process: a hostile peer names it as a lock's owner, or as a waiter.
+/// A thread that lives longer than each test (init). A hostile peer names it as the owner of a lock, or as a waiter.
 const OTHER_THREAD: u32 = 1;
 
 fn engine() -> Engine {
@@ -33,7 +33,7 @@ fn fill(engine: &Engine) {
     }
 }
 
-/// Makes a call that waits in a list, and forges the word of its node meanwhile. Repeats a call that ends before that.
+/// Makes a call that waits in a list, and meanwhile forges the word of its node. Repeats the call if it ends before the word is forged.
 fn forge_while_it_waits<T: Send>(
     engine: &Engine,
     list: List,

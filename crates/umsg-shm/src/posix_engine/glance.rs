@@ -1,4 +1,5 @@
-//! The state of a queue that a process reads without a lock: the numbers of messages that ever passed through it, and the age of the oldest one.
+//! The state of a queue that a process reads without a lock: the numbers of messages that ever passed through the queue, and the age of the oldest
+//! message.
 //!
 //! A process that watches queues must not delay the processes that use them. So nothing here takes a lock, repairs, or writes a word.
 
@@ -6,7 +7,7 @@ use super::Engine;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
 
-/// The messages that ever passed through a queue, and their bytes. A salvage begins again at 0.
+/// The messages that ever passed through a queue, and their bytes. A salvage sets both to 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Messages that came to the queue. A slot that was reserved in place counts, too.
@@ -18,7 +19,7 @@ pub struct Totals {
 }
 
 impl Engine {
-    /// Returns the totals. Each number is right by itself, and all together only in an idle queue.
+    /// Returns the totals. Each number is correct; the numbers belong to one instant only if the queue is idle.
     pub fn totals(&self) -> Totals {
         let fixed = self.segment().fixed();
         // A message that has left the queue was sent before: the numbers are read in this order.
@@ -33,7 +34,8 @@ impl Engine {
         }
     }
 
-    /// Returns the machine's clock when the oldest queued message was sent or became due, in nanoseconds. None without a message.
+    /// Returns the reading of the machine's clock, in nanoseconds, at which the oldest queued message was sent or became due. None if the queue is
+    /// empty.
     ///
     /// A hint: a receiver may take the message meanwhile, and another message may come into its slot. Then the result is the time of the
     /// later message.
@@ -51,10 +53,10 @@ impl Engine {
         both.filter(|&at| at != 0).min()
     }
 
-    /// Returns the earliest time of the first messages of all priorities: the messages of one priority are in order of arrival.
+    /// Returns the earliest time among the first messages of all priorities. The messages of one priority are in order of arrival.
     fn oldest_in_store(&self) -> Option<u64> {
         let order = Priorities::of(self.segment());
-        // Each priority is lower than the one before, so that this ends, whatever another process writes.
+        // Each priority is lower than the previous one, so the iteration ends even if another process overwrites the words.
         let used = std::iter::successors(order.highest(), |&priority| order.next_below(priority));
         let first = |priority| {
             let slot = order.first(priority).ok()?;
@@ -134,7 +136,7 @@ mod tests {
         let seen = std::cell::Cell::new(None);
         engine
             .change_closing(thread::current(), |_, _, _| {
-                // Another thread has no part in the locks that this one holds, and would wait for them for ever.
+                // The other thread would wait for ever if it took one of the locks that this thread holds.
                 std::thread::scope(|scope| {
                     let look = || (engine.totals(), engine.oldest_hint(), engine.counts());
                     seen.set(Some(scope.spawn(look).join().unwrap()));

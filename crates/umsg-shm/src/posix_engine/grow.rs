@@ -1,6 +1,6 @@
 //! Growth: bringing more slots into circulation.
 //!
-//! The thread holds both locks: the receiver lock by its word, the sender lock by a loan. If the thread dies, the next
+//! The thread holds both locks: it has taken the receiver lock, and has borrowed the sender lock. If the thread dies, the next
 //! owner of the receiver lock ends the loan and frees the slots that no thread holds.
 
 use super::recover;
@@ -14,8 +14,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
-/// Slots that come into circulation at a time: a sixteenth of those in use, within these bounds. The least number fills
-/// a page of cells.
+/// Slots that come into circulation at a time: a sixteenth of the slots in use, within these bounds. The lower bound fills a page of cells.
 #[cfg(not(loom))]
 const STEP: (usize, usize) = (32, 4096);
 #[cfg(loom)]
@@ -33,7 +32,7 @@ impl Engine {
         })
     }
 
-    /// Makes sure that `wanted` slots are free: first frees those of dead senders, then adds new ones.
+    /// Makes sure that `wanted` slots are free: first frees the slots of dead senders, then adds new slots.
     pub(super) fn grow_until(&self, both: BothHeld<'_>, wanted: u64) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         if fixed.free_slots(both) >= wanted {
@@ -85,7 +84,7 @@ impl Engine {
             .clamp(STEP.0, STEP.1)
             .min(layout.slots.saturating_sub(slots));
         if more == 0 {
-            // All slots of the file are in use: messages, waiters and spare ones. Room comes when some are freed.
+            // All slots of the file are in use: messages, waiters and spare ones. There is room again when one of them is freed.
             return Err(Refused::NotNow);
         }
         let segment = self.segment();

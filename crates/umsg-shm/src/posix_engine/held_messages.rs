@@ -1,5 +1,5 @@
-//! Messages that are held beyond a call: the common part of leases and reservations. It ends records after the holder's
-//! death or after their time. The states stand in [`crate::leases`].
+//! Messages that are held beyond a call: the common part of leases and reservations. This module ends records after the holder's death or after
+//! their time limit. [`crate::leases`] lists the states.
 
 use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
@@ -25,7 +25,7 @@ impl Engine {
         self.segment().fixed().receiver.held() != 0
     }
 
-    /// Returns whether messages are held or can expire: then time alone can give back messages or room.
+    /// Returns whether messages are held or can expire: if so, messages or room may come back without a call of another process.
     #[inline(always)]
     pub(super) fn can_expire(&self) -> bool {
         self.holds_any() || self.policy().time_to_live != 0
@@ -94,8 +94,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slot of an ended lease or reservation, and serves waiters: senders get the room, receivers get the
-    /// messages of those senders. The caller has shown pollers the room before it ended the record.
+    /// Frees the slot of an ended lease or reservation, and serves waiters: a blocked sender gets the room, and a receiver may get the message of
+    /// that sender. The caller has announced the room to pollers before it ended the record.
     pub(super) fn free_held(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -116,8 +116,8 @@ impl Engine {
         self.publish_counts(receiving);
     }
 
-    /// Ends a lease. The message goes back to the head of its priority, at once or after the queue's retry delay, or is set aside after too
-    /// many returns.
+    /// Ends a lease. The message goes back to the head of its priority, at once or after the queue's retry delay. After too many returns, the
+    /// message is set aside.
     pub(super) fn return_lease(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -170,7 +170,7 @@ impl Engine {
             Ok(())
         })?;
         if has_freed {
-            // After the walk over the records: if a message expires while waiters are served, it gets a record, too.
+            // This call follows the walk over the records, because a message that expires while waiters are served also gets a record.
             self.settle_freed(receiving, wakes);
         }
         self.publish_counts(receiving);
@@ -190,8 +190,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Sets the time limit of a lease: the reading of the monotonic clock at which the lease ends, in nanoseconds; 0
-    /// for none. False if the lease has ended.
+    /// Sets the time limit of a lease: the reading of the monotonic clock at which the lease ends, in nanoseconds; 0 for no limit. Returns false if
+    /// the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |_, _| {
             let leases = Leases::of(self.segment());

@@ -53,19 +53,19 @@ pub struct SeenHistory {
 /// A message that was inspected. Its bytes are in the [`PeekedMessages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The message's number, which no other message of the queue has; None before its first lease, unless the queue has sorted it.
+    /// The message's number, which no other message of the queue has; None if the message was never leased and is not in the store.
     pub id: Option<u64>,
     pub len: usize,
     pub key: usize,
     pub pid: u32,
     /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
     pub sent_at: u64,
-    /// A reading of the same clock at the beginning of the time to live: at the send, or for a delayed message when it became due.
+    /// The reading of the same clock at which the time to live began: at the send, or for a delayed message when it became due.
     pub lives_since: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
-    /// The time of the machine's clock at which the message is due, in nanoseconds. For a queued message, the time at which it was due; 0 if it was
-    /// not sent for a later time.
+    /// The reading of the machine's clock, in nanoseconds, at which the message is due, or became due if it is queued. 0 for a queued message that
+    /// was not sent for a later time.
     pub due: u64,
     /// The time until the message is due, in nanoseconds; 0 for a queued message.
     pub delay: u64,
@@ -77,14 +77,14 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The distance, in messages, at which cells are prefetched.
 const AHEAD: usize = 8;
 
-/// The memory for messages that is faulted in before the lock is taken, in bytes. Forged counts may promise more.
+/// The maximum memory for messages, in bytes, that is faulted in before the lock is taken. Forged counts could request more.
 const PREPARED: usize = 256 << 20;
 
 /// The number of readings of counts that change meanwhile.
 const ATTEMPTS: u32 = 64;
 
 impl Engine {
-    /// Repairs the side of a dead receiver and ends orphaned records: the counts are right afterwards.
+    /// Repairs the receivers' side after a death, and ends the records of dead holders. After that, the counts are right.
     pub fn repair_receivers(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.may_reclaim() {
             // If the lock is taken, its owner does this work.
@@ -97,9 +97,9 @@ impl Engine {
         }
     }
 
-    /// Returns the counts as [`counts`](Self::counts) does, of an instant at which no process is inside of an operation that polls or leases concern. Such an
-    /// operation changes one count after the other, and rings before its change. So in a queue that is polled, has had held messages or has offered
-    /// one, this call takes the lock, and waits for it for at most a second.
+    /// Returns the counts as [`counts`](Self::counts) does, at an instant at which no process is inside an operation on a polled queue or on held
+    /// messages. Such an operation changes one count after the other, and rings before its change. So in a queue that is polled, that has had held
+    /// messages, or that has offered a message, this call takes the lock. It waits for the lock for at most a second.
     pub fn settled_counts(&self, me: &Thread) -> Counts {
         let has_had_held = || self.segment().fixed().leases.used.get() != 0;
         let has_offers = || Waiters::of(self.segment()).len(List::Offered) != 0;
@@ -132,7 +132,7 @@ impl Engine {
         }
     }
 
-    /// Returns the numbers of queued messages and bytes. The result is exact, unless the queue changes during each of the readings.
+    /// Returns the numbers of queued messages and bytes. The result is exact, except if the queue changes during every attempt to read the numbers.
     pub fn counts(&self) -> Counts {
         let fixed = self.segment().fixed();
         let mut counts = Counts::default();
@@ -165,8 +165,8 @@ impl Engine {
         counts
     }
 
-    /// Returns the number of messages that were ever sent through the ring, and whether the last of them belong to an unfinished batch. A
-    /// sender that died between stamp and cursor has sent its message: the next sender moves the cursor.
+    /// Returns the number of messages that were ever sent through the ring, and whether the last of these messages belong to an unfinished batch. A
+    /// sender that died between stamp and cursor has sent its message, which counts here: the next sender moves the cursor.
     pub(super) fn ever_sent(&self) -> (u64, bool) {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
@@ -184,13 +184,13 @@ impl Engine {
         }
     }
 
-    /// Copies up to `most` messages in order of delivery, without the first `skip`, all at one instant. Holds the
+    /// Copies up to `most` messages after the first `skip`, in order of delivery, as they are at one instant. Holds the
     /// receiver lock for a time in proportion to the messages skipped and copied.
     pub fn peek(&self, me: &Thread, skip: usize, most: usize) -> Result<PeekedMessages, Refused> {
         self.peek_and(me, skip, most, |_, _| Ok(()))
     }
 
-    /// Copies all messages in order of delivery, and behind them the delayed ones, all at one instant.
+    /// Copies all messages in order of delivery, and after them the delayed messages, as they are at one instant.
     #[cfg(not(loom))]
     pub fn peek_at_all(&self, me: &Thread) -> Result<PeekedMessages, Refused> {
         self.peek_and(me, 0, usize::MAX, |receiving, peeked| {
@@ -198,7 +198,8 @@ impl Engine {
         })
     }
 
-    /// Copies up to `most` delayed messages in the order in which they become due, all at one instant. Holds the receiver lock for a time in
+    /// Copies up to `most` delayed messages in the order in which they become due, as they are at one instant. Holds the receiver lock for a time
+    /// in
     /// proportion to all held messages.
     #[cfg(not(loom))]
     pub fn peek_at_delayed(&self, me: &Thread, most: usize) -> Result<PeekedMessages, Refused> {
@@ -237,7 +238,7 @@ impl Engine {
         Ok(peeked)
     }
 
-    /// Allocates private memory for the expected messages, to allocate and fault in little under the lock.
+    /// Allocates private memory for the expected messages in advance, so that few allocations and page faults happen under the lock.
     fn room_for(&self, most: usize) -> (Vec<u32>, PeekedMessages) {
         let counts = self.counts();
         let layout = self.segment().layout();
@@ -280,8 +281,8 @@ impl Engine {
         self.find_in_store(receiving, skip, most, slots)
     }
 
-    /// Lists messages of the ring. Their instant is that of the last stamp: no message is received meanwhile, and the
-    /// ring has no gaps.
+    /// Lists messages of the ring. All of them are in the ring at the instant at which the last stamp is read: no message is received meanwhile,
+    /// and the ring has no gaps.
     fn find_in_ring(
         &self,
         drained: u64,

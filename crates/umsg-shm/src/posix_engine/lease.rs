@@ -77,8 +77,7 @@ impl Engine {
         }
     }
 
-    /// Makes a message the caller's. From this step on the lease decides, even if other words say that the message is
-    /// queued.
+    /// Leases a message to the caller. From the store of this function on, the message is leased, even if other words say that it is queued.
     fn keep(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -102,7 +101,7 @@ impl Engine {
         self.note_receive();
     }
 
-    /// Ends a lease and removes its message. False if the lease has ended already, because its time was up.
+    /// Ends a lease and removes its message. Returns false if the lease has already ended, because its time was up.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             let slot = record.slot.get();
@@ -118,7 +117,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease and makes its message the first of its priority. False as for [`acknowledge`](Self::acknowledge).
+    /// Ends a lease and makes its message the first of its priority. Returns false as [`acknowledge`](Self::acknowledge) does.
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             engine.return_lease(receiving, handle.index, record, wakes)?;

@@ -92,7 +92,7 @@ pub(crate) const NOTICE: u32 = 2;
 pub(crate) const WATCHED: u32 = 4;
 /// A bit of the attention word: the queue is closed for sending. Set and cleared under both locks.
 pub const SEND_CLOSED: u32 = 8;
-/// A bit of the attention word: processes count as producers, and the end of the last one closes the queue. Never cleared.
+/// A bit of the attention word: processes count as producers, and the queue is closed when the last producer ends. Never cleared.
 pub(crate) const COUNTED: u32 = 16;
 /// A bit of the attention word: a message is delayed. Set and cleared under the receiver lock.
 pub(crate) const DELAYED: u32 = 32;
@@ -104,7 +104,7 @@ pub type Refused = waiters::wait::Refused<NoSlot>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSlot;
 
-/// A queue as the engine sees it. Only the meaning of a message's priority is special to POSIX.
+/// A queue as the engine sees it. Only the meaning of a message's priority is specific to POSIX queues.
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,
@@ -152,7 +152,7 @@ impl Engine {
         }
     }
 
-    /// Creates an engine of the same segment, for a thread that outlives this engine. The new engine does no chores.
+    /// Creates an engine of the same segment, for a thread that outlives this engine. The new engine has no [`Chore`].
     #[cfg(not(loom))]
     pub fn share(&self) -> Engine {
         let mut engine = Engine::new(self.segment.share());
@@ -225,7 +225,7 @@ impl Engine {
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
                     let receiving = held.receiver();
                     if lock.is_left_lent() {
-                        // The loan is not from this thread, and no other thread may lend now: the word was overwritten.
+                        // This thread did not lend the lock, and no other thread may lend it now. So the word was overwritten.
                         let both = receiving.with_loan();
                         recover::sender_side(both.sender(), &self.segment)?;
                         lock.give_back();

@@ -12,10 +12,10 @@
 //! | `turn << 3 \| RAISING` | the holder of the receiver lock raises the signal | that holder: free, or fired; after its death the next holder: fired | as for any other process |
 //! | `turn << 3 \| FIRED`, perhaps with `WAITED` | fired; the record names the sender; with `WAITED` a thread sleeps until the record is free | its process, without the lock: free | free, by the process that registers next and finds no other record |
 //!
-//! Each change is one compare-and-swap: of a withdrawal and a message, one wins. A bit of `registered` says that the
-//! queue was empty. It is decided again before each unlock of the receiver lock and before a message is taken. Messages
-//! that came and went in between therefore count. Only while the queue was empty does the attention word ask senders to
-//! decide.
+//! Each change is one compare-and-swap, so if a withdrawal and a message come at once, exactly one of them takes effect. A bit of `registered` says
+//! that the
+//! queue was empty. Each holder of the receiver lock updates this bit before it unlocks, and before it takes a message. Therefore a message that
+//! came and was received in between counts, too. The attention word asks senders to update it only while the queue was empty.
 //!
 //! No process believes the action in a record. The registered process knows the action from its own memory. A sender in
 //! another process raises a signal only if the registered process consents to it ([`crate::consent`]). A process with write
@@ -159,8 +159,8 @@ impl Engine {
             (true, true) => self.fire(receiving, wakes),
             (false, false) => {
                 self.set_registration(receiving, registration | EMPTY);
-                // ATTENTION: the flag, then the stamps, as in `enlist_receiver`. Either the next sender decides, or
-                // this thread finds its message here.
+                // ATTENTION: the thread stores the flag and then reads the stamps, as in `enlist_receiver`. Either the next sender sees the flag,
+                // or this thread finds the message of that sender here.
                 fence(Ordering::SeqCst);
                 if self.stays_filled(receiving, wakes)? {
                     self.fire(receiving, wakes);
@@ -208,8 +208,7 @@ impl Engine {
         Ok(self.segment().cell(slot)?.pid())
     }
 
-    /// Notifies the registered process that an empty queue is closed for sending, by the process `pid`: no message will fire the
-    /// registration.
+    /// Notifies the registered process that the process `pid` has closed an empty queue for sending: no message will fire the registration.
     pub(super) fn fire_at_close(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -234,7 +233,7 @@ impl Engine {
         if let Some(notice) = self.notice(index) {
             let armed = notice.word();
             let is_notified = wants_notification(notice);
-            // The user of another process takes system calls to find: `tell_registered` asks without the lock.
+            // System calls are needed to find the user of another process, so `tell_registered` asks after the unlock.
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.set_sender(receiving, pid, user);
             crash_point!(NOTICE_NOTED);
@@ -251,8 +250,7 @@ impl Engine {
         self.set_registration(receiving, 0);
     }
 
-    /// Returns the question to the process of a record: whether it consents to its signal. None if there is nothing to ask, or
-    /// the process is this one.
+    /// Returns the data with which the consent of a record's process is checked. None if the record needs no consent, or belongs to this process.
     fn asked(&self, notice: &Notice) -> Option<Asked> {
         let (pid, _) = notice.owner();
         let shown = notice.shown();
@@ -268,11 +266,11 @@ impl Engine {
         })
     }
 
-    /// Raises the signal of a registration in another process, if that process consents to it. True if the process has to
-    /// raise the signal by itself.
+    /// Raises the signal of a registration in another process, if that process consents to it. Returns true if the registered process has to raise
+    /// the signal itself.
     ///
-    /// The lock is held meanwhile. So if a thread of the process finds the message, the signal has been raised. After the death of this thread, the
-    /// next holder of the lock has the process raise the signal. A thread that is stopped
+    /// This thread holds the lock meanwhile. So when a thread of the registered process finds the message, the signal has been raised. If this
+    /// thread dies here, the next holder of the lock makes the registered process raise the signal. A thread that is stopped
     /// here holds up the queue as at any other step under the lock.
     fn raise(
         &self,
@@ -292,8 +290,8 @@ impl Engine {
         !is_raised
     }
 
-    /// Notifies the registered process, after the unlock. As in the kernel, a signal has been raised when this returns,
-    /// unless the process can't run.
+    /// Notifies the registered process, after the unlock. As in the kernel, the signal has been raised when this function returns, except if the
+    /// registered process can't run.
     #[cold]
     pub(super) fn tell_registered(&self, fired: Fired) {
         crash_point!(NOTICE_UNTOLD);
@@ -317,7 +315,7 @@ impl Engine {
         }
     }
 
-    /// Waits until the fired registrations of this process are raised, after it received a message. In the kernel, the
+    /// After a receive, waits until the signals of this process's fired registrations are raised. In the kernel, the
     /// signal is pending before its message can be received. A later signal would interrupt the next call of the process.
     #[cfg(not(loom))]
     #[cold]
@@ -337,15 +335,14 @@ impl Engine {
         }
     }
 
-    /// Handles a fired registration of this process. False if it belongs to another process, or another thread handles
-    /// it.
+    /// Handles a fired registration of this process. Returns false if the registration belongs to another process, or another thread handles it.
     #[cfg(not(loom))]
     fn raise_own(&self, index: u32, notice: &Notice, word: u32) -> bool {
         self.raise_own
             .is_some_and(|raise_own| raise_own(self, index, notice, word))
     }
 
-    /// Fires for a sender that died before it fired. Called at the end of a slice, when blocked threads check the queue.
+    /// Fires the registration for a sender that died before it could do so. Called at the end of a slice, when blocked threads check the queue.
     pub fn fire_if_due(&self, me: &Thread) {
         let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
@@ -360,7 +357,7 @@ impl Engine {
     /// Finds the armed registration again after the death of a lock owner. Whether the queue was empty meanwhile is
     /// unknown: a superfluous notification is better than a missing one.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
-        // It is also unknown whether the signal was raised. The process itself raises the signal, at the end of its slice.
+        // It is also unknown whether a signal was raised. The registered process raises its signal itself, at the end of its slice.
         for (_, notice) in self.notices() {
             let word = notice.word();
             if word & STATE == RAISING {
@@ -415,8 +412,8 @@ fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
     !is_owner_dead(lives, notice) && !is_stopped()
 }
 
-/// Waits until the process has raised its signal, unless it is dead or stopped. The wait is as short as that for a
-/// stopped lock owner, and one call has one such wait for both.
+/// Waits until the process has raised its signal, unless it is dead or stopped. The wait is limited like the wait for a stopped lock owner, and
+/// both waits of one call share that limit.
 fn wait_until_raised(lives: &dyn Liveness, notice: &Notice, fired: u32) {
     let began = clock::monotonic();
     // In a model, no thread waits for several processes in turn.

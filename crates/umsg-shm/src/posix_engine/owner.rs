@@ -7,7 +7,7 @@
 //! | 2, enabled | yes | the owner: to closed |
 //! | 3, closed | no | - |
 //!
-//! The state stays if the owner dies; its process id shows the death.
+//! The state does not change if the owner dies. The owner's process id shows the death.
 
 use super::Engine;
 use crate::lock::SLICE;
@@ -24,8 +24,8 @@ impl Engine {
         self.segment().fixed().ownership.state() == CLOSED
     }
 
-    /// Returns whether the queue is a ring that is closed or whose owner has died: no process makes room there any more. Asks
-    /// the system.
+    /// Returns whether the queue is a ring that is closed or whose owner has died: no process makes room in it any more. Asks the system whether
+    /// the owner lives.
     pub(super) fn is_deserted(&self) -> bool {
         match self.segment().fixed().ownership.state() {
             0 => false,
@@ -34,7 +34,8 @@ impl Engine {
         }
     }
 
-    /// Wakes senders that wait for room, so that they notice the close. If the lock is taken, this fails, and the senders notice the close
+    /// Wakes senders that wait for room, so that they notice the close. If another thread holds the lock, this call has no effect, and the senders
+    /// notice the close
     /// at the end of their slice.
     pub fn wake_senders(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);

@@ -2,13 +2,14 @@
 //!
 //! | reason | result |
 //! |---|---|
-//! | the queue is full and drops the oldest message | the oldest message of the lowest priority makes room: dropped, or set aside while few messages are |
-//! | the message is older than the queue's time to live | dropped when a call meets it, or set aside |
+//! | the queue is full and drops the oldest message | the oldest message of the lowest priority makes room: it is dropped, or set aside if few
+//! messages are set aside |
+//! | the message is older than the queue's time to live | dropped, or set aside, when a call finds it |
 //! | the message was leased and returned as often as the queue allows | set aside |
 //!
-//! A message that is set aside is held in the state `Aside` until a process sends it to the dead-letter queue. That
-//! send takes the locks of the other queue: the process must hold no lock of this queue. Meanwhile the message takes a
-//! slot, but no place in the queue.
+//! A message that is set aside is held in the state `Aside` until a process sends it to the dead-letter queue. That send takes the locks of the
+//! other queue, so the process must hold no lock of this queue. A message that is set aside takes a slot, but does not count towards the queue's
+//! capacity.
 
 use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
@@ -26,8 +27,8 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::stack::roomy;
 use crate::sys::thread::Thread;
 
-/// Work that calls on a queue do in addition, while they hold no lock. The crate above knows how to send to the
-/// dead-letter queue.
+/// Additional work of calls on a queue, which they do while they hold no lock. `umsg` provides it: that crate knows how to send to the dead-letter
+/// queue.
 pub struct Chore(Box<dyn Fn(&Engine) + Send + Sync>);
 
 impl Chore {
@@ -91,7 +92,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether another message than the next one in strict order may be delivered: the next one has expired, or a lower
+    /// Returns whether a call may have to deliver another message than `found`, the next one in strict order: `found` has expired, or a lower
     /// priority may have its turn.
     #[inline(always)]
     pub(super) fn is_passed_over(&self, found: &Found<'_>) -> bool {
@@ -224,8 +225,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for a message of priority `key`, if the queue drops old messages. False if the new message itself is
-    /// dropped.
+    /// Makes room for a message of priority `key`, if the queue drops old messages. Returns false if the new message itself is dropped.
     pub(super) fn make_room(
         &self,
         me: &Thread,
@@ -285,7 +285,7 @@ impl Engine {
         self.drop_message(receiving, &found)
     }
 
-    /// Makes all the room that a batch lacks, or none, as [`make_room`](Self::make_room). `key` is the highest priority
+    /// Makes all the room that a batch lacks, or none, like [`make_room`](Self::make_room). `key` is the highest priority
     /// in the batch.
     pub(super) fn make_room_for_batch(
         &self,

@@ -1,7 +1,7 @@
-//! Prefetching stored messages: their cells are on the way from memory before a receive needs them.
+//! Prefetching stored messages: the fetch of a cell from memory begins before a receive needs the cell.
 //!
-//! Messages of mixed priorities lie in cells all over the region. To walk the order ahead of each receive costs more than
-//! it saves. Therefore a handle remembers the messages that it has prefetched, and each receive walks one message further.
+//! Messages of mixed priorities lie in cells all over the region. Walking a few messages ahead at each receive would cost more than it saves.
+//! Therefore a handle remembers the messages that it has prefetched, and each receive walks one message further.
 //!
 //! ```text
 //! received    next: the expected ones, fetched already    walked to now
@@ -19,8 +19,8 @@ const AHEAD: usize = 4;
 /// Stands for no message.
 const NONE: u64 = u64::MAX;
 
-/// The messages that a handle expects. Private to the process; used under the receiver lock. The struct has its own
-/// cache lines, as [`Pacing`](crate::waiters::pacing::Pacing).
+/// The messages that a handle expects. Private to the process; used under the receiver lock. The struct has its own cache lines, like
+/// [`Pacing`](crate::waiters::pacing::Pacing).
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Expected {
@@ -70,8 +70,7 @@ impl Expected {
         }
     }
 
-    /// Finds the place of an unexpected message: other handles received the ones before it, or it has a higher
-    /// priority.
+    /// Finds the place of an unexpected message: other handles have received the messages before it, or it has a higher priority.
     fn find_again(
         &self,
         order: &Priorities<'_>,

@@ -17,7 +17,7 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process as a producer once more. Returns false if too many processes count.
+    /// Counts the calling process as a producer, once more if it already counts. Returns false if too many processes count.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
@@ -33,7 +33,7 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process once less. The last producer closes the queue. Returns false if the process did not count.
+    /// Undoes one such count of the calling process. The last producer closes the queue. Returns false if the process did not count.
     pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
         self.change_closing(me, |engine, both, wakes| {
             let (receiving, producers) = (both.receiver(), &engine.segment().fixed().producers);
@@ -57,7 +57,7 @@ impl Engine {
     pub(super) fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         let attention = self.segment().fixed().wait_flags.attention();
         if attention & (COUNTED | SEND_CLOSED) == COUNTED && self.next_query_to_send.seems_due() {
-            // If the lock's owner is stopped, the send finds that out itself, or does not need the lock: a stopped receiver stops no sender.
+            // If the lock's owner is stopped, the send finds that out itself, or does not need the lock: a stopped receiver must not block senders.
             let patience = deadline.or_slice(STOPPED);
             let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
                 self.close_for_sender(receiving, me, wakes);
@@ -66,7 +66,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a send to a closed queue, and closes the queue before if all its producers have died. The caller does not hold the sender lock.
+    /// Closes the queue if all its producers have died, and refuses a send to a closed queue. The caller does not hold the sender lock.
     #[inline(always)]
     pub(super) fn check_producers(
         &self,
@@ -110,7 +110,8 @@ impl Engine {
         }
     }
 
-    /// As [`close_if_left`](Self::close_if_left), before a send. The receives of the handle delay no send's query.
+    /// Does the same as [`close_if_left`](Self::close_if_left), before a send. Sends and receives of the handle have separate times of their next
+    /// query.
     fn close_for_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -126,7 +127,7 @@ impl Engine {
         if !self.is_left(receiving) {
             return;
         }
-        // This fails beside a stopped sender, which is a producer that lives: a later call closes the queue.
+        // If a stopped sender holds its lock, this fails, and a later call closes the queue.
         if let Ok(both) = self.borrow_sender_lock(receiving, me, Deadline::Passed) {
             self.set_send_closed(both, me, wakes);
             self.segment().fixed().sender.lock.give_back();

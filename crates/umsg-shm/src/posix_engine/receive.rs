@@ -59,7 +59,7 @@ pub(crate) struct Found<'a> {
     pub(crate) key: usize,
     /// The mark that the sender of a ring set beside the message.
     pub(crate) mark: u64,
-    /// Process id of the sender. Read when the message was found, because the slot may be reused later.
+    /// Process id of the sender. It is read when the message is found, because the slot may be reused later.
     pid: u32,
     place: Place,
 }
@@ -139,8 +139,8 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
-    /// Receives a message if there is one now. In the plain case the lock is free, the next message is in the ring, all messages from there on
-    /// have its priority, and the receive has no other duty; each other case leaves this function by a call that does not return here.
+    /// Receives a message if there is one now. In the plain case, the lock is free, the next message is in the ring, all messages from there on
+    /// have the same priority, and the receive has no other duty. In every other case, the function ends with a call of another function.
     #[inline(always)]
     pub fn try_receive(
         &self,
@@ -163,7 +163,7 @@ impl Engine {
         Ok(taken)
     }
 
-    /// As [`try_receive`](Self::try_receive), if a condition of the plain case does not hold under the lock.
+    /// Does the same as [`try_receive`](Self::try_receive) if a condition of the plain case does not hold under the lock.
     #[inline(never)]
     fn try_receive_unlocked(
         &self,
@@ -206,10 +206,10 @@ impl Engine {
         })
     }
 
-    /// Receives a sighted message, if the plain case holds under the lock, too.
+    /// Receives a message that was seen without the lock, if the plain case holds under the lock, too.
     ///
-    /// While `drained` is its position, the message is still in the ring. The stamp, read again, proves that it is in
-    /// this slot, even if a repair came in between. RUN: the one-priority word was read before the stamp and is still the
+    /// While `drained` equals its position, the message is still in the ring. The stamp, which is read again, proves that the message is in this
+    /// slot, even after a repair in between. RUN: the one-priority word was read before the stamp and is still the
     /// same.
     #[inline(always)]
     fn take_sighted(
@@ -321,8 +321,8 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Returns the message that the caller gets. Receivers that waited before are served first; messages of dead
-    /// holders come back before the queue counts as empty.
+    /// Returns the message that the caller gets. Receivers that have waited longer are served first. Messages of dead holders come back before the
+    /// queue counts as empty.
     #[inline(always)]
     pub(super) fn next(
         &self,
@@ -346,7 +346,7 @@ impl Engine {
         Ok(found)
     }
 
-    /// As [`next`](Self::next), for a queue with held messages, a time to live or fair priorities. Messages of dead holders
+    /// Does the same as [`next`](Self::next) for a queue with held messages, a time to live or fair priorities. Messages of dead holders
     /// come back first: they may have a higher priority.
     #[cold]
     fn next_in_time(
@@ -466,8 +466,8 @@ impl Engine {
         }
     }
 
-    /// Prefetches a cell in the ring, if its message is sent. To prefetch a line that the sender still writes would
-    /// cost both sides a transfer, as would a read of `sent` for each message.
+    /// Prefetches a cell in the ring, if its message is sent. Prefetching a line that the sender still writes would cost both sides a transfer, and
+    /// so would a read of `sent` for each message.
     #[inline(always)]
     fn prefetch_in_ring(&self, streak: u32) {
         let fixed = self.segment().fixed();
@@ -578,7 +578,7 @@ impl Engine {
         published.free_up_to(receiving, freed.wrapping_add(1));
     }
 
-    /// Tells senders how many messages have left the queue. To be called after waiters for room were served.
+    /// Tells senders how many messages have left the queue. The caller has served the waiters for room before.
     #[inline(always)]
     pub(crate) fn publish_counts(&self, receiving: ReceiverHeld<'_>) {
         self.segment().fixed().publish_counts(receiving);

@@ -27,8 +27,9 @@ use crate::waiters::{NO_SLOT, Node};
 /// | between stamp and cursor | `ring[sent]` has its stamp, or `drained` has passed it | moves the cursor: the message was sent |
 /// | in a batch, before its first stamp | `batch_end` is beyond `sent`, `ring[sent]` has an old stamp | removes the other stamps: nothing was sent |
 /// | in a batch, after it | `batch_end` is beyond `sent`, else as above | moves the cursor to `batch_end`: all was sent |
-/// | after it announced a priority | the word names position `sent` | nothing: the next message has that priority, or changes the word |
-/// | in the arena | the mark | rebuilds the lists from the slots |
+/// | after it announced a priority | the one-priority word names position `sent` | nothing: the next message has the announced priority, or changes
+/// the word |
+/// | while it changed the arena | the arena's mark | rebuilds the lists from the slots |
 pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<(), Fault> {
     let fixed = segment.fixed();
     fixed.header.damage.check_mended()?;
@@ -59,7 +60,7 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
 
 /// Repairs the receivers' side, and the senders' side if its lock was lent.
 ///
-/// Every slot is held by a process, in the ring between `drained` and `freed`, named by a node, or marked as stored.
+/// Every slot is in one of these places: held by a process, in the ring between `drained` and `freed`, named by a node, or marked as stored.
 /// Any other slot belonged to the dead owner, and becomes free. The repair rebuilds the store and the lists of nodes.
 pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<(), Fault> {
     let segment = engine.segment();
@@ -110,7 +111,7 @@ fn survey_holds(
     Ok(())
 }
 
-/// Completes the step of a lease or reservation at which its process died. False if the record has ended.
+/// Completes the step of a lease or reservation at which its process died. Returns false if the record has ended.
 fn complete_hold(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -234,7 +235,7 @@ fn complete_admission(
     Ok(())
 }
 
-/// Notes the slots in the ring. They are not stored (DRAIN_LINKED: a message that was being moved stays in the ring).
+/// Notes the slots in the ring. These slots are not in the store (DRAIN_LINKED: a message that the dead owner was moving stays in the ring).
 fn survey_ring(
     receiving: ReceiverHeld<'_>,
     segment: &Segment,
@@ -281,7 +282,7 @@ fn rebuild_store(
         (messages, bytes) = (messages + 1, bytes + found.len as u64);
         receiver.raise_sequence(receiving, sequence);
     }
-    // Last: receivers read the count without the lock, and must not find the store empty meanwhile.
+    // This is the last step: receivers read the count without the lock, and must not find the store empty during the repair.
     receiver.set_stored(receiving, messages, bytes);
     Ok(())
 }

@@ -69,7 +69,7 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<LeaseHandle, Refused> {
-        // A receiver that died may have made room: the next owner of its lock repairs the queue and publishes the room.
+        // A dead receiver may have made room that it did not publish: the next owner of its lock repairs the queue and publishes the room.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         let may_be_closed = self.may_be_closed();
         if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left || may_be_closed) {

@@ -3,9 +3,10 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | the first message is stamped first, or a read of the ring trusts a later stamp | part of a batch is seen |
-//! | the repair does not take the later stamps back, or counts one message of a batch that was sent | messages that were never sent, or a lost one |
+//! | the repair does not remove the later stamps; or it counts only one message of a batch that was sent | messages that were never sent, or a lost
+//! one |
 //! | the cursor moves by an even number | bytes are counted wrongly |
-//! | the room for a blocked batch is not kept, or its turn ends without serving those behind it | it waits without end |
+//! | the room for a blocked batch is not kept, or its turn ends without serving the waiters behind it | a waiter waits without end |
 
 use super::stage::{LATER, Message, Queue, SOON, Slices, alive, explore, polled};
 use super::subject::{Subject, explore_death};
@@ -203,7 +204,7 @@ fn a_repair_of_a_batch_can_be_repaired() {
             [2, 3].map(|tid| queue.spawn(tid, |queue, me| queue.send(me, (4, 0), Deadline::Never)));
         let [second, third] = heirs.map(thread::join);
         let sent = second.iter().chain(&third).count();
-        // One of the threads repairs after the first victim. Only the second victim dies during that repair.
+        // One of the threads repairs after the death of the first victim. If that thread is the second victim, it dies during the repair.
         assert!(third.is_some());
         assert_eq!(queue.empty(), vec![(4, 0); sent]);
         queue.audit();

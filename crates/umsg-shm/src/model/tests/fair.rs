@@ -57,7 +57,7 @@ fn two_receivers_share_the_turns() {
     });
 }
 
-/// A victim receives and dies at the point. Then the message of priority 0 is delivered, at the latest as the message of this number.
+/// A victim receives and dies at the point. Then the message of priority 0 is among the next `within` messages.
 fn dies(point: Point, before: &'static [Message], within: usize) {
     explore_death(&format!("fair: death at {point:?}"), 2, move || {
         let queue = fair(1).filled(before);

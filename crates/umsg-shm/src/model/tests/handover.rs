@@ -5,7 +5,7 @@
 //! | no barrier between the stamp and the flag, or between the flag and the stamps; no second check | a deadlock |
 //! | the sender does not serve, or does not wake; a receive admits no blocked sender, or does not wake it | a deadlock |
 //! | the end of a wait does not read the outcome of its node | a message is lost, or sent twice |
-//! | a newcomer is served before waiters | it steals a message |
+//! | a receiver that comes later is served before a waiter | it gets the message of the waiter |
 
 use super::stage::{LATER, Message, Queue, SOON, Slices, alive, explore};
 use super::subject::{Subject, optional};

@@ -1,13 +1,13 @@
-//! The word on which the helper of a poller sleeps, and processes of other users, which can't ring the poller's FIFO and call the helper.
+//! The word on which the helper of a poller sleeps. Processes of other users can't ring the poller's FIFO, and call the helper by this word.
 //!
-//! A FIFO shows the last message, also if a caller dies. A helper that misses a call is a deadlock here.
+//! A FIFO shows the last message, also if a caller dies. If a helper misses a call, the model reports a deadlock.
 //!
 //! | a defect | its effect here |
 //! |---|---|
 //! | the caller leaves the number as it is, does not wake the helper, or wakes it before it changes the number | a deadlock |
 //! | a helper reads the number after it has dropped the lock | time passes without end |
 //! | a holder asks for slices without a call, or a helper notes after the unlock that it needs none | a deadlock |
-//! | a call leaves the flag up | each send after the death of a helper calls it |
+//! | a call does not clear the flag | each send after the death of a helper calls the dead helper |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
 use super::subject::{Deaths, Subject};
@@ -58,7 +58,7 @@ fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
 /// The level that a FIFO shows: messages, and room.
 type Shown = (bool, bool);
 
-/// Sleeps until the helper is called, and shows the level, until the level `suffices`. With `slices`, a sleep ends by itself.
+/// Sleeps until the helper is called, and shows the level, until the level `suffices`. With `slices`, a sleep also ends after a slice.
 fn help(
     queue: &Queue,
     me: &Thread,
@@ -173,7 +173,7 @@ fn a_dead_helper_costs_its_callers_one_call() {
     }
 }
 
-/// Looks for holders, as a helper that keeps the time, until there is one. Sleeps without an end between two calls.
+/// Checks for holders until there is one, as a helper that keeps the time does. Between two calls, it sleeps without a time limit.
 fn watch_for_holders(queue: &Queue, me: &Thread, slices: Slices) {
     let calls = queue.engine().helpers_word();
     loop {

@@ -2,7 +2,7 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | the one-priority word is not read again after the ring | a message follows a worse one |
+//! | the one-priority word is not read again after the ring | a message follows one of a lower priority |
 
 use super::stage::{Message, Queue, Slices, alive, explore};
 use super::subject::Subject;

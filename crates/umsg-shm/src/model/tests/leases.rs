@@ -3,13 +3,13 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | a lease's message is taken before the record names its holder; a repair does not count the records | a message is lost |
-//! | a repair leaves a leased message in the queue, or takes an offer for the node's that was leased | a message comes twice |
-//! | a repair keeps the record of a message that was committed | it is not delivered |
+//! | a repair leaves a leased message in the queue, or treats a leased message as still offered by a node | a message comes twice |
+//! | a repair keeps the record of a message that was committed | the message is not delivered |
 //! | a commit does not drain the ring first | its message overtakes earlier messages |
 //! | a reservation does not correct the room that senders have seen | two messages share the last place |
 //! | a commit or a return does not serve, an acknowledgement admits no blocked sender | a deadlock |
 //! | the slot of a dead reservation is not freed | a slot is lost |
-//! | an offered message counts as neither queued nor leased | the counts lack it |
+//! | an offered message counts as neither queued nor leased | the counts are too small |
 //! | a blocked thread does not check for dead holders | no thread makes progress |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
@@ -273,7 +273,7 @@ enum Fate {
 use Fate::{Gone, There};
 
 impl Act {
-    /// Does the operation. Returns the messages that were received for good, and the messages that were sent.
+    /// Does the operation. Returns the message that was received and can't come back, and the message that was sent.
     fn go(self, queue: &Queue, me: &Thread) -> (Option<Message>, Option<Message>) {
         let engine = queue.engine();
         match self {

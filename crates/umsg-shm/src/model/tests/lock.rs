@@ -3,12 +3,13 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | taking or releasing the lock orders nothing | a race on the guarded data |
-//! | a sleeper does not say WAITERS; one that has slept forgets that others may sleep; a loan ends without a wake-up | a deadlock |
+//! | a sleeper does not set WAITERS; a thread that has slept forgets that other threads may sleep; a loan ends without a wake-up | a deadlock |
 //! | a lender marks a word that was free and sleeps on it | a deadlock |
 //! | a lock is broken up by one attempt, while a process marks it | a deadlock |
-//! | a dead owner's lock is got like any other | a half-done change is seen |
-//! | an owner wakes no thread though the first in line has not named it; an owner that wakes the first in line wakes no sleeper | a deadlock |
-//! | the word is not named before it is taken, or no longer while its sleeper is being woken | a deadlock |
+//! | a thread takes a dead owner's lock like a free lock | the thread sees an incomplete change |
+//! | an owner that the first in line has not named wakes no thread; an owner that wakes the first in line wakes no thread that sleeps on the word |
+//! a deadlock |
+//! | the word is not named before the lock is taken, or is no longer named while its sleeper is woken | a deadlock |
 
 use super::stage::{Slices, alive, explore};
 use crate::crash::Point;

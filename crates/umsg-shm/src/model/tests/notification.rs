@@ -2,11 +2,12 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | no decision before a message is taken | a message that came and went notifies no process |
-//! | no decision when the lock is dropped; no second look behind the flag, or no fence before it; senders are not asked | no process is told of a message, or a thread that waits for it sleeps without end |
+//! | no decision before a message is taken | a message that came, and was received at once, notifies no process |
+//! | no decision when the lock is released; no second check after the store to the flag, or no fence between them; senders are not asked to decide
+//! | no process is told of a message, or a thread that waits for it sleeps without end |
 //! | firing without a compare-and-swap | a withdrawn registration is fired |
 //! | a repair does not check which process is registered | no process is told of a message |
-//! | a sender raises a signal without a compare-and-swap before | a withdrawn registration gives a signal |
+//! | a sender raises a signal without a compare-and-swap before it | a withdrawn registration causes a signal |
 //! | the process does not wait for a sender that raises its signal | both raise it |
 //! | a repair leaves a record whose signal a dead sender was raising | no process raises it |
 
@@ -90,7 +91,7 @@ fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadlin
     }
 }
 
-/// In any state of the registration so far, the next message that comes to the empty queue fires it.
+/// Whatever the state of the registration is, the next message that comes to the empty queue fires it.
 fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {
@@ -154,7 +155,7 @@ fn a_process_that_empties_the_queue_and_then_waits_is_notified_of_the_next() {
     );
 }
 
-/// As [`expect_to_be_fired_at_last`], where the queue may be empty, and the registration armed for the next message.
+/// Like [`expect_to_be_fired_at_last`], but the queue may also be empty, with the registration armed for the next message.
 fn expect_to_be_fired_at_last_or_was(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {

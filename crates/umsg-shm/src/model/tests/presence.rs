@@ -1,6 +1,7 @@
-//! A segment that its creator uses for one queue after the other, while other processes open its file by its name, or want the name.
+//! A segment that its creator uses for one queue after the other, while other processes open its file by its name, or want to create a queue of
+//! that name.
 //!
-//! loom reports an opener that uses a queue while its creator clears or fills the segment as a race on the word of data.
+//! If a process uses a queue while the creator clears or fills the segment, loom reports a race on the word of data.
 
 use super::stage::{Slices, alive, explore};
 use crate::model::thread;
@@ -23,8 +24,8 @@ impl Segment {
         segment
     }
 
-    /// Removes the queue and makes the next one, if no other process has it. Answers whether it was removed, and whether the next one
-    /// exists.
+    /// Removes the queue and, if no other process has it open, makes the next one. Returns whether the queue was removed, and whether the next
+    /// queue exists.
     fn recycle(&self, next: u64) -> (bool, bool) {
         if !self.presence.remove() {
             return (false, false);

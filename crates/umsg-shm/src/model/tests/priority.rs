@@ -1,11 +1,12 @@
-//! The one-priority word: messages of one priority are taken straight from the ring, and yet none overtakes one of a
-//! higher priority whose send had returned.
+//! The one-priority word: messages of one priority are taken straight from the ring, and yet no message overtakes a message of a higher priority
+//! whose send had returned.
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | another priority is not announced, or for one position too early | a message overtakes a better one |
-//! | the fast path is taken although the store holds messages | a message overtakes a better one |
-//! | the repair leaves the cursor behind a stamp, or looks for the stamp only where the entry may be another slot's | a message is lost |
+//! | another priority is not announced, or is announced one position too early | a message overtakes one of a higher priority |
+//! | the fast path is taken although the store holds messages | a message overtakes one of a higher priority |
+//! | the repair leaves the cursor behind a stamp, or looks for the stamp only in the slot that the entry names, which may be another slot by now |
+//! a message is lost |
 
 use super::stage::{Message, Queue, Slices, alive, explore, polled};
 use super::subject::Subject;
@@ -49,7 +50,8 @@ impl Log {
         }
     }
 
-    /// Receives all of them. No message that was sent before a call to receive may be better than the message that the call returns.
+    /// Receives all messages. A message that was sent before a call to receive must not have a higher priority than the message that the call
+    /// returns.
     fn receive_all(&self, me: &Thread) {
         let mut left = self.messages.clone();
         while !left.is_empty() {

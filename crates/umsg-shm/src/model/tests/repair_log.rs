@@ -3,9 +3,9 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | a process that finds no defect removes any mark | a half-built queue is taken for whole |
+//! | a process that finds no defect removes any mark | a half-built queue seems to be complete |
 //! | nothing orders the rebuilding after the mark | the same |
-//! | nothing orders the end of the mark after the rebuilding | unfinished data are taken for finished |
+//! | nothing orders the end of the mark after the rebuilding | unfinished data seem to be complete |
 
 use super::stage::{Slices, alive, explore};
 use crate::model::thread;

@@ -2,9 +2,10 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | no barrier between the wake word and the look behind it, or no look; the sender does not look at the wake word | a deadlock |
-//! | the wake word is rung one message too early, or by each message | a wait is woken without need |
-//! | a batch that had to wait for its turn does not ring | a deadlock |
+//! | no barrier between the store to the wake word and the next check of the ring, or no such check; the sender does not read the wake word | a
+//! deadlock |
+//! | a sender wakes the receiver one message too early, or for each message | a wake-up that is not needed |
+//! | a batch that had to wait for its turn does not wake the receiver | a deadlock |
 
 use super::ring_stage::Ring;
 use super::stage::{Slices, alive, explore};

@@ -2,9 +2,9 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | the wake word is silenced before the descriptor is readable | a poller sleeps without end although others send |
+//! | the wake word is silenced before the descriptor is readable | a poller sleeps without end although other processes send |
 //! | a slice does not count the messages of a dead sender | a wait for that many messages never ends |
-//! | a sender that waits for room does not check the owner | it waits without end |
+//! | a sender that waits for room does not check whether the owner lives | the sender waits without end |
 
 use super::ring_stage::{OWNER, Ring};
 use super::stage::{Slices, alive, explore};

@@ -112,7 +112,7 @@ impl Ring {
         self.engine().send_batch(me, &Letters(letters), by)
     }
 
-    /// Returns the number of times that the wake word was armed: in a wait that is woken once: before the wake-up, and once more after it.
+    /// Returns how often the wake word was armed. A wait with one wake-up arms the word once before the wake-up, and once after it.
     pub(super) fn turns(&self) -> u32 {
         self.engine().turns()
     }

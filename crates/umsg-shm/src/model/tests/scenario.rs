@@ -106,7 +106,7 @@ where
     }
 }
 
-/// The victim's own message counts according to its fate. A message that the victim may have taken is not counted.
+/// Checks the fate of the victim's own message. A message that the victim may have taken is not counted.
 fn check_fate<Q: Subject>(
     victim: ActOn<Q>,
     fate: Fate,

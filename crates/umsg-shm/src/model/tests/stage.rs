@@ -19,7 +19,7 @@ use std::time::Instant;
 /// The choice whether a sleep ends with its slice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slices {
-    /// Never: a thread that depends on a lost wake-up sleeps without end, which loom reports as a deadlock.
+    /// A sleep has no slices: a thread that has lost its wake-up sleeps without end, which loom reports as a deadlock.
     Endless,
     /// A sleep ends when no process is awake.
     End,

@@ -67,7 +67,7 @@ pub(super) trait Subject: Clone + 'static {
         self
     }
 
-    /// Receives the remaining messages, as the director; also messages that were offered to dead threads, after a slice.
+    /// Receives the remaining messages, as the director. After a slice, these include messages that were offered to dead threads.
     fn empty(&self) -> Vec<Self::Message> {
         self.direct(|queue, me| {
             let mut messages = Vec::new();

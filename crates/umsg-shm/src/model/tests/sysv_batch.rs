@@ -2,8 +2,8 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | the numbers of a batch count one after another | part of it is seen, or left behind |
-//! | the repair believes numbers beyond the control block's | messages that were never sent |
+//! | the numbers of a batch become valid one after another | a part of the batch is seen, or left behind |
+//! | the repair believes numbers beyond the last number in the control block | messages that were never sent |
 //! | a blocked batch is not told of room, or not in time | a deadlock |
 
 use super::stage::{LATER, SOON, Slices, alive, explore, polled};

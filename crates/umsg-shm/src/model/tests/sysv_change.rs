@@ -2,9 +2,10 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | a change or a removal does not tell waiters, or does not wake them | a deadlock |
-//! | a waiter is served by the rights under which it was admitted | a message for a process that may not receive, or from one that may not send |
-//! | a call looks at the rights before it has the lock, and not again | the same |
+//! | a change or a removal is not shown to waiters, or does not wake them | a deadlock |
+//! | a waiter is served by the rights that it had at the start of its wait | a process that may not receive gets a message, or a message from a
+//! process that may not send arrives |
+//! | a call checks the rights only before it has the lock | the same |
 //! | an interrupted call does not read the outcome of its node | a message is lost, or sent twice |
 
 use super::stage::{LATER, Slices, alive, explore};

@@ -3,8 +3,8 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | a delayed message is delivered without its record, or its record stays | a message comes twice |
-//! | a receiver that sleeps does not learn of a delay | it comes too late, which no model notices, or never |
-//! | a close does not wake a waiter, or wakes it before the mark | a deadlock |
+//! | a sleeping receiver does not learn of a delay | the message comes too late, which no model notices, or never |
+//! | a close does not wake a waiter, or wakes it before the queue is marked as closed | a deadlock |
 //! | a call does not check the version under the lock | a message comes after the end |
 
 use super::stage::{LATER, Slices, alive, explore};

@@ -2,9 +2,9 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | an end of a lease does not ask whether it still is one | a message comes back that was acknowledged |
-//! | the message is ended after its record, or comes back before | a message is lost or comes twice when a process dies |
-//! | the repair forgets the leased, or keeps records of ended messages | the same |
+//! | the end of a lease does not check whether the lease still exists | a message comes back that was acknowledged |
+//! | the message ends after its record, or comes back before the record ends | a message is lost or comes twice when a process dies |
+//! | the repair forgets leased messages, or keeps the records of ended messages | the same |
 //! | a returned message is not given to waiters | a deadlock |
 
 use super::stage::{LATER, Slices, alive, explore};

@@ -1,5 +1,5 @@
-//! System V queues: a process makes one queue after the other of a segment, while others have handles of the queues before, and while another
-//! process wants the segment's names.
+//! System V queues: a process makes one queue after the other in one segment. Meanwhile other processes have handles of the earlier queues, and
+//! another process wants the names of the segment.
 
 use super::stage::{Slices, alive, explore};
 use super::subject::Subject;

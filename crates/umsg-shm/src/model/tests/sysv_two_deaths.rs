@@ -7,7 +7,8 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | a repair ends or begins something that only holds once the rest is done, such as a number, a node's list or a record | a message is lost, or comes twice |
+//! | a repair ends or begins a thing, such as a number, a node's list or a record, before the changes on which that thing depends | a message is
+//! lost, or comes twice |
 //! | the next repair trusts the results of the previous one | a slot is lost, or is free twice |
 //! | a waiter is not woken although the repair is done twice | a deadlock |
 
@@ -33,7 +34,7 @@ fn dies_receiving(queue: &Queue, point: Point) -> Option<Option<Message>> {
     })
 }
 
-/// Runs a queue with one message: a process that does `life` dies in it; then a process that wants to receive dies during the repair, while
+/// Runs a queue with one message: a process that runs `life` dies in it. Then a process that wants to receive dies during the repair, while
 /// another one runs. Returns the remaining messages.
 fn dies_twice(name: &str, first: Point, life: fn(&Queue, &Thread), expected: &'static [Message]) {
     dies_at(name, first, &REPAIR, move |second| {

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | an arrival is noted after the message is stored, or a repair stores no message of an arrival | a message comes twice, or is lost |
 //! | the record of an arrival ends before the source has forgotten the message | a message comes twice |
-//! | a mover that takes over does not ask whether the message has arrived | a message comes twice |
+//! | a mover that takes over does not check whether the message has arrived | a message comes twice |
 //! | a slot is freed before its message has arrived | a message is lost |
 //! | a repair counts an arrival as a held message | a slot is lost |
 //! | a child ends a move of its parent | a message comes twice |
@@ -205,7 +205,8 @@ fn a_child_with_the_handles_of_its_parent_ends_no_move() {
         || {
             let pair = Pair::new(&[(1, 0)]);
             let (parent, child) = (pair.clone(), pair.clone());
-            // The parent could not find out whether the message had arrived. It forks, finds that it has not, and moves it again.
+            // The parent could not find out whether the message had arrived. The parent forks, finds that the message has not arrived, and moves it
+            // again.
             let mover = pair.source.spawn(1, move |queue, me| {
                 let engine = queue.engine();
                 let begun = engine.begin_to_move(me, Deadline::Never).unwrap();

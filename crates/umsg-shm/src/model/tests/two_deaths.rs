@@ -2,16 +2,17 @@
 //!
 //! The first thread dies alone, or while another process waits for it. The second dies at a chosen point, in all interleavings with the
 //! bystander that have up to one preemption. No message is lost or repeated, except the one that a dead receiver had taken, and no slot is
-//! lost. Those of System V queues are in `sysv_two_deaths`; other protocols have theirs in `death`, `holds`, `lock`, `notice` and `watch`.
+//! lost. The models of System V queues are in `sysv_two_deaths`. Other protocols have theirs in `death`, `leases`, `lock`, `notification` and
+//! `watch`.
 //!
 //! | after a death in | the second dies at |
 //! |---|---|
 //! | growing, parking, `ADMIT_ACCEPTED`, a turn, the receive of a ring's owner | each of `REPAIR` |
-//! | handing over | the first and the last of these |
-//! | `RECEIVE_ADMITTED`, a batch that was sent under a loan | the last |
-//! | a batch that was received | the last, and `RECEIVE_RETURNED` |
-//! | a batch that was sent | one point of taking it back or counting it, and one of the repairer's own message |
-//! | an announcement | two points of the repairer's own message |
+//! | handing over | the first and the last of `REPAIR` |
+//! | `RECEIVE_ADMITTED`, a batch that was sent under a loan | the last of `REPAIR` |
+//! | a batch that was received | the last of `REPAIR`, and `RECEIVE_RETURNED` |
+//! | a batch that was sent | one point of removing or counting the batch, and one point of the repairer's own message |
+//! | the announcement of a priority | two points of the repairer's own message |
 //! | a send to a ring | four points of the repairer's own message |
 //!
 //! Other points for the second death are not explored. In the tests with real processes, a repairer dies at each point that a repairer
@@ -19,8 +20,8 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | a batch is taken back after `batch_end`, or `batch_end` is stored before the cursor | part of a batch is received |
-//! | a repair ends the loan before it has repaired the senders' side, or does not begin again | a slot is lost, or a message |
+//! | the stamps of a batch are removed after `batch_end`, or `batch_end` is stored before the cursor | part of a batch is received |
+//! | a repair ends the loan before it has repaired the senders' side, or does not begin again | a slot or a message is lost |
 //! | a repair counts an offer or an admission as done before it is | a message is lost, or comes twice |
 //! | a repair of the receivers' side looks at slots that a sender may be filling | a race on the cell |
 //! | a receiver believes the announcement of two dead senders | a lower priority comes first |

@@ -64,7 +64,7 @@ fn a_copy_without_the_lock_has_the_message_whole_or_not_at_all() {
                 if waiters::state(node) == State::Waiting
                     && owner.message.load(Ordering::Relaxed) != 0
                 {
-                    // The message was offered and withdrawn, or is about to be offered: the thread may check again later.
+                    // The message was offered and the offer withdrawn, or the message is about to be offered: the thread may check again later.
                     return None;
                 }
                 crate::sync::spin_hint();

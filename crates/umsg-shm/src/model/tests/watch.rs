@@ -1,16 +1,16 @@
 //! Polling: the level that a queue's doorbell shows while other threads send, receive, begin to poll, and die.
 //!
-//! The doorbell shows the true level at the end. It shows each possible operation after the death of any process. A process that sees an operation
-//! as possible, and does not wait, can do it.
+//! The doorbell shows the true level at the end. After the death of any process, the doorbell shows each operation that is possible. If the
+//! doorbell shows that an operation is possible, and the process does not wait, then the operation succeeds.
 //!
 //! | a defect | its effect here |
 //! |---|---|
 //! | a sender does not check under its lock whether a process polls, or a thread that begins to poll borrows no sender lock | a message is not shown |
 //! | a possible operation is shown after it became possible | a death in between leaves a message, or room, that is not shown |
-//! | a poller of every edge learns of a message after it is sent | a death in between leaves a message that was not reported |
+//! | an edge-triggered poller learns of a message only after it is sent | a death in between leaves a message that was not reported |
 //! | a receiver does not wait for a sender that is ringing | a message that was shown can't be received |
-//! | room is no event if neither messages nor room came before | a poller of edges waits beside room |
-//! | that event comes after the room | a death in between leaves room without an event |
+//! | room is no event if the queue had neither messages nor room before | an edge-triggered poller waits although there is room |
+//! | the event for that room comes after the room | a death in between leaves room without an event |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
 use super::subject::{Deaths, Subject};

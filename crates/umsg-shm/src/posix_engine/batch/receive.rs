@@ -22,8 +22,8 @@ const AHEAD: u64 = 8;
 
 /// The destination of received messages.
 pub trait Sink {
-    /// Returns room for the next message of `len` bytes; the room may be longer. None leaves the message in the queue
-    /// and ends the receive. Runs under the receiver lock.
+    /// Returns room for the next message, of at least `len` bytes. If it returns None, the message stays in the queue and the receive ends. The
+    /// caller holds the receiver lock.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
     /// Takes over a message, which is in the first `len` bytes of that room.
@@ -40,7 +40,7 @@ struct Collect<'a, S: ?Sized> {
 
 /// The reason why no more messages are taken.
 enum Stopped {
-    /// The next message has expired, or a lower priority may have its turn. Dropping a message would change the free slots.
+    /// The next message has expired, or a lower priority may have its turn. A run can't drop an expired message, which would change the free slots.
     ToSelect,
     /// The queue is empty, there are enough messages, or the next one does not fit.
     Over,
@@ -74,8 +74,8 @@ impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
 }
 
 impl Engine {
-    /// Receives up to `most` messages that are there; waits for the first until `deadline`. Returns 0 if the sink has
-    /// no room for the first.
+    /// Waits until `deadline` for a first message, and receives up to `most` messages that are in the queue then. Returns 0 if the sink has no room
+    /// for the first message.
     pub fn receive_batch<S: Sink + ?Sized>(
         &self,
         me: &Thread,
@@ -154,7 +154,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes messages until another may have to be selected, and frees their slots together. Returns the number of messages, and the reason to stop.
+    /// Takes messages up to the first place at which another message than the next one may have to be selected. Frees their slots together. Returns
+    /// the number of messages, and the reason to stop.
     #[inline(always)]
     fn take_run<S: Sink + ?Sized>(
         &self,
@@ -191,7 +192,8 @@ impl Engine {
         (freed.wrapping_sub(before) as usize, stopped)
     }
 
-    /// Copies a message out, takes it and writes its slot into the ring at `freed`. False if it does not fit.
+    /// Copies a message out, takes the message, and writes its slot into the ring at `freed`. Returns false if the message does not fit into the
+    /// sink.
     #[inline(always)]
     fn take_one<S: Sink + ?Sized>(
         &self,

@@ -13,7 +13,7 @@ use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
-/// The distance, in messages, at which the sender prefetches cells. Within a batch the cells come faster than in
+/// The distance, in messages, at which the sender prefetches cells. Within a batch, the sender needs the cells faster than in
 /// `posix_engine/send.rs`.
 const AHEAD: u64 = 8;
 
@@ -124,8 +124,8 @@ impl Engine {
         }
     }
 
-    /// Sends as many of the first messages as there is room for. If there is no room, waits until `deadline` to send
-    /// the first message alone, then adds the messages that fit. The batch must not be empty.
+    /// Sends the first messages of the batch, as many as there is room for. If there is no room, waits until `deadline` to send the first message
+    /// alone, and then adds the messages that fit. The batch must not be empty.
     pub fn send_some<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -194,7 +194,8 @@ impl Engine {
         Ok(sent)
     }
 
-    /// As [`send_batch_locked`](Self::send_batch_locked), in a queue that a process polls, that is closed, or that has delayed messages.
+    /// Does the same as [`send_batch_locked`](Self::send_batch_locked) in a queue that a process polls, that is closed, or that has delayed
+    /// messages.
     #[cold]
     fn send_batch_with_duties<B: Batch + ?Sized>(
         &self,
@@ -354,8 +355,7 @@ impl Engine {
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
         if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
-            // RUN: the word is valid from the last run of messages of one priority on. The page for their list is real memory, so this
-            // can't fail.
+            // RUN: the word is valid from the last run of messages of one priority on. The page for their list has memory, so the call can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
         sender.prepare_batch_bytes(sending, first, filled.bytes);

@@ -3,10 +3,10 @@
 //! The sender puts a node into the list of senders, and takes no slots. While it is blocked:
 //!
 //! - Room that does not suffice for the first waiter is *kept*: later senders find the queue full (`Engine::room`) and
-//!   wait behind it. Otherwise single messages would take each place as it comes, and the batch would wait for ever.
-//! - Once there is enough room for a batch that is first, its node is settled: *it is its turn*. The node stays in the
-//!   list and blocks later waiters until its thread has sent under both locks. A thread that does not come within a
-//!   slice loses its turn; it enlists again when it goes on.
+//!   wait behind it. Otherwise single messages would take each free place at once, and the batch would wait for ever.
+//! - Once there is enough room for the batch of the first waiter, its node is settled: the batch has its *turn*. The node stays in the
+//!   list and blocks later waiters until its thread has sent under both locks. A thread that does not send within a slice loses its turn. It adds
+//!   its node to the list again when it continues.
 //!
 //! The node of a batch says nothing about messages: the gate alone decides whether they are sent.
 
@@ -41,7 +41,7 @@ pub(in crate::posix_engine) trait Turn {
 }
 
 impl Engine {
-    /// Waits with a node until it is the caller's turn, and takes the turn. None asks for another attempt.
+    /// Waits with a node until the caller has its turn, and takes the turn. Returns None if the caller has to try again.
     pub(in crate::posix_engine) fn block_for_turn<T: Turn>(
         &self,
         me: &Thread,
@@ -103,7 +103,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Serves the first waiting sender, which has a batch. True if later waiters must not be served.
+    /// Serves the first waiting sender, which has a batch. Returns true if later waiters must not be served.
     pub(in crate::posix_engine) fn keep_for_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -258,8 +258,8 @@ impl Engine {
 /// In `offered_at`: no process has checked yet whether the thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
-/// Returns whether the thread for which room is kept died without the kernel's mark: before it named its node, or during its check of the queue
-/// after a slice. Asks the system once a slice.
+/// Returns whether the thread for which room is kept died without the kernel's mark: before the thread named its node, or while it checked the
+/// queue after a slice. The function asks the system at most once in a slice.
 fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
     if asked != NEVER && !waiters::is_over(asked, SLICE, now) {

@@ -82,7 +82,7 @@ impl Engine {
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(receiving, registration | EMPTY);
-        // ATTENTION: as in `decide`. Messages that are there now came before the registration: a drain comes first.
+        // ATTENTION: as in `decide`. Messages that are in the queue now came before the registration, so they are drained first.
         fence(Ordering::SeqCst);
         match self.stays_filled(receiving, wakes) {
             Ok(false) => {}
@@ -93,7 +93,7 @@ impl Engine {
             }
         }
         crash_point!(NOTICE_DECIDED);
-        // Last, because all processes see it: from now on, a message to the empty queue fires the registration.
+        // This is the last step, because all processes see it: from now on, a message to the empty queue fires the registration.
         let armed = notice.arm(receiving);
         crash_point!(NOTICE_ARMED);
         Ok((index, armed))
@@ -203,7 +203,8 @@ impl Engine {
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {
-            // A wake-up without need would wake the process's own thread, which sleeps on the word until the record is fired.
+            // A wake-up is made only if a sender waits: otherwise it could wake this process's own thread, which sleeps on the word until the
+            // record is fired.
             if notice.free_fired(fired(armed)) {
                 futex::wake(notice.futex(), i32::MAX);
             }

@@ -7,7 +7,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::waiters::{self, List, State, Waiters};
 
 impl Engine {
-    /// Removes dead waiters from any place of the lists. The next walk over the offers takes their offers back.
+    /// Removes dead waiters from any place of the lists. The next walk over the offers withdraws the offers to them.
     pub(super) fn remove_dead(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -45,7 +45,7 @@ impl<'a> Both<'a> {
         })
     }
 
-    /// Releases both locks after no change: the next owner of a lock repairs the data of a dead owner.
+    /// Releases both locks without a change to the queue: the next owner of a lock repairs the data of a dead owner.
     pub(super) fn leave_as_found(self) {
         match self.senders {
             Left::InOrder | Left::Counted => self.sender.give_back(),

@@ -3,17 +3,18 @@
 //! A repair after a death ([`crate::posix_engine::recover`]) trusts cursors, stamps and lists. As far as possible, a salvage trusts only each
 //! cell's own words about its message. It rebuilds everything else:
 //!
-//! | the message of a slot is | if its cell is valid and | result |
+//! | the message of a slot was | if its cell is valid, and | result |
 //! |---|---|---|
 //! | held | one record names the slot | the holder keeps it |
-//! | a blocked thread's | a node in a list names it | the sender keeps it, and sends it again if it is corrupt; an offered message goes back into the store |
+//! | offered to a blocked receiver, or parked by a blocked sender | a node in a list names it | the sender keeps it, and sends it again if it is
+//! corrupt; an offered message goes back into the store |
 //! | sent by a reservation or by a blocked sender | its record or node still says so | goes into the store, if it is not there |
 //! | in the store | its mark says so | stays, in the order of its number |
 //! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |
-//! | nowhere | none of these holds | the slot is free |
+//! | in no place | none of these holds | the slot is free |
 //!
-//! Positions go on from the senders' cursor, and all stamps are removed: an old stamp can't pass for a new one. Numbers
-//! begin again with 1. Both locks are held.
+//! Positions go on from the senders' cursor, and all stamps are removed: no old stamp can be mistaken for a new one. Numbers begin again with 1.
+//! Both locks are held.
 //!
 //! A process that dies here leaves a queue with the mark of an unfinished salvage ([`crate::repair::log::Damage`]).
 //! Calls fail with EBADMSG until another salvage, which must find each message again. Two rules make that possible:
@@ -106,7 +107,7 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
         fixed.header.damage.end_mending();
-        // A helper that has found the queue corrupt sleeps until it is called. It looks again when the mark is gone.
+        // A helper that has found the queue corrupt sleeps until a process calls it, and then checks the queue again.
         self.ringer().call_timekeepers(receiving);
         locks.unlock();
         self.wake(&wakes);

@@ -11,16 +11,16 @@ use crate::sync::Ordering;
 use crate::waiters::NODES;
 
 impl Engine {
-    /// Makes memory real for all slots with a cell and for the list heads of their priorities, before any change.
-    /// Returns the real memory, and the number of slots.
+    /// Before any change, allocates memory for all slots with a cell and for the list heads of their priorities. Returns the sizes of the memory,
+    /// and the number of slots.
     pub(super) fn provide(&self, real: Real) -> Result<(Real, usize), Fault> {
         let slots = self.provide_slots(real)?;
         let fifos = self.provide_fifos(real.fifos, slots)?;
         Ok((Real { fifos, ..real }, slots))
     }
 
-    /// Makes memory real for the list heads of all priorities in cells. Intact messages have theirs: their senders have
-    /// provided it.
+    /// Allocates memory for the list heads of all priorities that cells name. The priorities of intact messages already have it: their senders have
+    /// allocated it.
     fn provide_fifos(&self, mut pages: u64, slots: usize) -> Result<u64, Fault> {
         for slot in 0..slots as u32 {
             let priority = priority_of(self.segment().cell(slot)?.key());
@@ -39,8 +39,7 @@ impl Engine {
         let Err(fault) = self.provide_for(real, slots) else {
             return Ok(slots);
         };
-        // A growing queue gets cells first, then links and entries. If memory for these was refused, the last cells
-        // were never used.
+        // A growing queue gets cells first, then links and entries. If there was no memory for links and entries, the last cells were never used.
         let fewer = slots.min(real.links).min(floor_power_of_two(real.entries));
         let is_unused = |slot| self.segment().cell(slot).is_ok_and(Cell::is_unused);
         match fewer != 0 && (fewer as u32..slots as u32).all(is_unused) {
@@ -72,7 +71,7 @@ impl Engine {
     /// Limits the lengths of the regions to their memory.
     pub(super) fn cut_to(&self, both: BothHeld<'_>, real: Real, slots: usize) {
         let (fixed, layout) = (self.segment().fixed(), self.segment().layout());
-        // Relaxed throughout: both locks are held. A process without a lock finds a queue that is being changed.
+        // Relaxed in all stores: this thread holds both locks. A process without a lock finds a queue that is being rebuilt.
         fixed.geometry.set_slots(both, slots as u32);
         fixed.geometry.widen_ring(both, self.entries(slots));
         fixed.receiver.set_nodes(real.nodes.min(NODES));

@@ -41,7 +41,7 @@ impl Salvage<'_> {
         let can_be =
             |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
         let drained = receiver.drained_so_far();
-        // The published count of removed messages, plus the stored and held messages, also gives the position.
+        // The position can also be computed: the published count of removed messages, plus the stored and the held messages.
         let removed = fixed.published.removed();
         let stored = receiver.stored_so_far();
         let held = receiver.held_so_far();
@@ -112,7 +112,7 @@ impl Salvage<'_> {
         let slot = node.slot.get();
         match (List::of(node), waiters::state(node)) {
             (List::None, _) => false,
-            // The offer is taken back, and the message returns to its place in the queue, even if the node's thread is dead. A
+            // The offer is withdrawn, and the message returns to its place in the queue, even if the node's thread is dead. A
             // living thread then finds no offer, and checks the queue.
             (List::Offered, _) => {
                 self.store(slot, self.sequence(slot));
@@ -140,8 +140,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Stores a message that is not in the store, under `number`. Marks it at once, because the list of its node is
-    /// removed next.
+    /// Stores a message that is not in the store, under `number`. Marks the message at once, because the list of its node is removed next.
     fn store(&mut self, slot: u32, number: u64) {
         if self.keep(slot, (false, number), Owner::Queued)
             && let Ok(cell) = self.engine.segment().cell(slot)

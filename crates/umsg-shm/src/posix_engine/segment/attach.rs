@@ -30,8 +30,7 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     Ok(segment)
 }
 
-/// Returns the error for a segment whose word says that there is no queue. Only a file that its owner alone may write to can be without
-/// one.
+/// Returns the error for a segment whose word says that there is no queue. This state is valid only in a file to which only its owner may write.
 #[cold]
 fn removed(file: BorrowedFd<'_>) -> AttachError {
     match rustix::fs::fstat(file) {

@@ -9,14 +9,15 @@ use crate::sync::{AtomicU64, Guarded32, Guarded64, Ordering};
 #[repr(C, align(16))]
 #[derive(Default)]
 pub struct Cell {
-    /// Ring position plus one of the message that was published here last. The only word of the cell that a process
-    /// reads without a lock; its release store sends the message.
+    /// The ring position, plus one, of the message that was last published in this cell. It is the only word of the cell that a process reads
+    /// without a lock. Its release store sends the message.
     pub(super) stamp: AtomicU64,
-    /// The priority, and above it the mark of a ring; in a queue the delay of the send ([`DELAY`]), and whether the message has a history.
+    /// The lower bits are the priority. The upper bits are, in a ring, the tag of the message; in a queue, the delay of the send ([`DELAY`]), and
+    /// whether the message has a history ([`HISTORY`]).
     pub(super) key: Guarded64,
     /// The length of the message in bytes.
     pub(super) len: Guarded32,
-    /// The block of the arena that belongs to the slot, as granule number; 0 for none. A free slot keeps its block.
+    /// The number of the first granule of the slot's block in the arena; 0 for no block. A free slot keeps its block.
     pub(super) block: Guarded32,
     /// Bit 0: the message is in the store. The bits above count how often it was leased and came back.
     stored: Guarded32,
@@ -24,7 +25,7 @@ pub struct Cell {
     pid: Guarded32,
     /// The number of a message in the store, which orders the messages of a priority.
     pub(super) sequence: Guarded64,
-    /// The machine's clock at the send, in nanoseconds. Of a message that was sent for a later time and is due: that time.
+    /// The reading of the machine's clock at the send, in nanoseconds. If the message was sent for a later time and is due, it is that time.
     sent_at: Guarded64,
     #[cfg(loom)]
     pub(crate) payload: crate::model::segment::Inline,
@@ -71,7 +72,8 @@ impl Cell {
         self.pid.get()
     }
 
-    /// Returns the machine's clock, in nanoseconds, when the message's time to live began: at the send, or when it became due.
+    /// Returns the reading of the machine's clock, in nanoseconds, at which the message's time to live began: at the send, or when the message
+    /// became due.
     #[inline(always)]
     pub(crate) fn lives_since(&self) -> u64 {
         self.sent_at.get()
@@ -88,7 +90,7 @@ impl Cell {
         (self.key.get() & DELAY) >> DELAY_SHIFT << DELAY_UNIT
     }
 
-    /// Notes that a message became due at `due`, which was sent for that time. After a death in between, a second call completes the first.
+    /// Notes that a message that was sent for the time `due` has become due. If the process dies in between, a second call completes the change.
     pub(crate) fn become_due(&self, due: u64) {
         let delay = due.wrapping_sub(self.sent_at.get()) as i64;
         if delay > 0 {
@@ -135,7 +137,8 @@ impl Cell {
 
     /// Removes the stamp: no message was published here.
     pub(crate) fn clear_stamp(&self) {
-        // Release: in a repair, this store precedes that of `batch_end`. Receivers read these stamps only after the stamp of the gate.
+        // Release: in a repair, this store precedes that of `batch_end`. Receivers read the stamps of a batch only after the stamp of its first
+        // message.
         self.stamp.store(0, Ordering::Release);
     }
 

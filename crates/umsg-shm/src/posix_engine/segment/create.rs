@@ -1,4 +1,4 @@
-//! Creating a segment: a file of full length, its first pages made real, its header filled in.
+//! Creating a segment: a file of full length, whose first pages have memory and whose header is filled in.
 
 use super::Ring;
 use super::mapped::Segment;
@@ -42,13 +42,13 @@ pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
         (layout.nodes, PAGE),
         (layout.ring, PAGE),
         (layout.links, PAGE),
-        // A lease is a way to empty a queue whose file system is full: the first lease must need no memory.
+        // A receiver may use leases to empty a queue whose file system is full, so the first lease must need no memory.
         (layout.lease_records, PAGE),
         (layout.cells, PAGE),
     ]
 }
 
-/// Fills in a segment whose first pages are real, and zero behind the header, which names the creator.
+/// Fills in a segment. Its first pages have memory, the header names the creator, and all bytes behind the header are zero.
 pub(super) fn fill_in(segment: &Segment, mode: u32) {
     let fixed = segment.fixed();
     let layout = segment.layout();

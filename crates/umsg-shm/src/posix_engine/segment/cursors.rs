@@ -6,8 +6,8 @@ use crate::repair::log;
 use crate::sync::Ordering;
 
 impl Fixed {
-    /// Returns whether `count` slots are free from ring position `first` on. Reads the receivers' side only if the senders' side knows
-    /// fewer free slots.
+    /// Returns whether `count` slots are free from ring position `first` on. Reads the receivers' side only if the senders' side does not know of
+    /// enough free slots.
     #[inline(always)]
     pub(crate) fn has_free_slots(&self, sending: SenderHeld<'_>, first: u64, count: u64) -> bool {
         if self.sender.known_free(first) >= count {
@@ -24,7 +24,7 @@ impl Fixed {
         self.published.freed(both.receiver()).wrapping_sub(sent)
     }
 
-    /// Moves the end of the free slots: entries were added before it, or the last slot was taken from there.
+    /// Moves the end of the free slots: entries were added before the end, or the last slot was taken away.
     pub(crate) fn move_free_end(&self, both: BothHeld<'_>, freed: u64) {
         self.published.free_up_to(both.receiver(), freed);
         self.sender.see_freed(both.sender(), freed);

@@ -14,7 +14,7 @@
 //! | [`LeaseRoots`] | holder of the receiver lock | that holder; `reserved` and `aside` by all processes |
 //! | [`ArenaRoots`] | holder of the sender lock | that holder |
 //! | [`Rules`] | its creator | all processes, on attaching |
-//! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | that process, when it registers |
+//! | [`Notice`] | holder of the receiver lock; `word` by the registered process too | the registered process |
 //! | [`Producers`] | holder of the receiver lock | that holder |
 //! | [`RepairLog`], `repairs` | holder of the lock of its side | people |
 

@@ -37,7 +37,7 @@ impl Geometry {
     /// Returns the same mask to a thread that goes on to read an entry.
     #[inline(always)]
     pub(crate) fn ring_mask_with_entries(&self) -> u32 {
-        // Acquire: WIDER. The mask changes only under both locks, but `seems_filled` reads it under none. This pairs
+        // Acquire: WIDER. The mask changes only under both locks, but `seems_filled` reads it without a lock. This pairs
         // with the release in `widen_ring`: a process that sees the larger mask sees the copied half.
         self.ring_mask.load(Ordering::Acquire)
     }

@@ -25,7 +25,7 @@ pub struct Header {
     created_at: AtomicU64,
     /// The mark that a call has found corruption.
     pub damage: Damage,
-    /// The PID namespace of the creator, and above 32 bits its time namespace: inode numbers. 0 for unknown.
+    /// The inode numbers of the creator's PID namespace (low 32 bits) and time namespace (high 32 bits). 0 for unknown.
     pub(super) home: AtomicU64,
     /// Whether there is a queue.
     pub presence: Presence,
@@ -61,7 +61,7 @@ impl Header {
         self.home.store(crate::sys::home::here(), Ordering::Relaxed);
     }
 
-    /// Fills in the header for a queue of the creator's. A file is a segment once it has its magic number.
+    /// Fills in the header for a queue that belongs to the caller. From the store of the magic number on, the file is a segment.
     #[cfg(not(loom))]
     pub(super) fn begin(&self, layout: &Layout, mode: u32) {
         use super::{LAYOUT_HASH, MAGIC, VERSION};

@@ -55,8 +55,8 @@ impl Reason {
     }
 }
 
-/// When the message of a slot was leased first and last: readings of the machine's clock, 0 for never. Valid while the message is leased, and if it
-/// has come back.
+/// The times of the first and the last lease of a slot's message: readings of the machine's clock, 0 for never. Valid while the message is leased,
+/// and after it has come back.
 #[repr(C)]
 #[derive(Default)]
 pub struct Deliveries {
@@ -169,7 +169,7 @@ impl History {
         }
     }
 
-    /// Returns the name of the queue that the message comes from, with its slash. Empty if unknown.
+    /// Returns the name, with its slash, of the queue from which the message comes. Empty if unknown.
     pub fn source(&self) -> &[u8] {
         &self.source[..self.source_len]
     }

@@ -10,8 +10,7 @@ pub const PRIORITIES: usize = 32_768;
 #[cfg(loom)]
 pub const PRIORITIES: usize = 4;
 
-/// Registrations for a notification beyond those in the fixed part, for processes that were notified and have not run
-/// since.
+/// Registrations for a notification beyond those in the fixed part, for processes that have not run since they were notified.
 #[cfg(not(loom))]
 pub const MORE_NOTICES: usize = 1024;
 #[cfg(loom)]

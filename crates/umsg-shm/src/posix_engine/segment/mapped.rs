@@ -78,7 +78,7 @@ impl Segment {
         self.settings()
     }
 
-    /// Returns the item at `index` of a region with `count` items at `offset`. The region is one of the layout.
+    /// Returns the item at `index` of a region with `count` items at `offset`. The region is one of the layout's regions.
     #[inline(always)]
     fn entry<T>(&self, offset: usize, index: usize, count: usize) -> Result<&T, Fault> {
         // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all types of
@@ -218,7 +218,7 @@ impl Segment {
     pub(crate) fn shorten(&self, cell: &Cell, room: usize, len: usize) -> Result<(), Fault> {
         let (from, to) = (self.payload(cell, room)?, self.payload(cell, len)?);
         if from != to {
-            // SAFETY: both have room for `len` bytes inside the mapping, and lie in different regions of it.
+            // SAFETY: source and target have room for `len` bytes inside the mapping, and lie in different regions.
             unsafe { std::ptr::copy_nonoverlapping(from, to, len.min(room)) };
         }
         Ok(())
@@ -298,7 +298,7 @@ fn prefetch_line(address: *const u8) {
     }
 }
 
-/// Prefetches a cache line for writing: the other core loses the line at once, not at the store.
+/// Prefetches a cache line for writing: the other core loses the line now, not at the later store.
 #[inline(always)]
 fn prefetch_line_to_write(address: *const u8) {
     if cfg!(miri) {

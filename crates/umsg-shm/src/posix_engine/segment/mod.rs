@@ -14,8 +14,8 @@
 //! deliveries, histories   of dead letters, one for each slot: history.rs
 //! ```
 //!
-//! The offsets of the regions follow from two numbers: how many messages of which size the queue may hold. A process
-//! computes the offsets and trusts no other word for them. The file is sparse and has its full length from the start.
+//! The offsets of the regions follow from two numbers: how many messages of which size the queue may hold. A process computes the offsets itself,
+//! and trusts no other word of the file for them. The file is sparse and has its full length from the start.
 //! Regions come into use from their beginning on, always after a call of [`Segment::populate`].
 //!
 //! The words of a part are private to this module. Other modules change them by named steps.

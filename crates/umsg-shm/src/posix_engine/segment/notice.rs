@@ -1,4 +1,4 @@
-//! The record of a registration for a notification. Its states stand in [`crate::posix_engine::notification`].
+//! The record of a registration for a notification. [`crate::posix_engine::notification`] lists its states.
 
 use crate::consent::Shown;
 use crate::lock::tokens::ReceiverHeld;
@@ -20,8 +20,8 @@ const TURN: u32 = 8;
 /// Stands for a user that was not asked for. No user has this number.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
 
-/// Records for registrations that a queue has from the start: for the armed registration, and for fired registrations whose
-/// processes have not taken note yet. Further records lie in a region of their own.
+/// The number of records for registrations that a queue has from the start: for the armed registration, and for fired registrations that their
+/// processes have not handled yet. Further records lie in a region of their own.
 #[cfg(not(loom))]
 pub(crate) const NOTICES: usize = 8;
 #[cfg(loom)]
@@ -31,8 +31,8 @@ pub(crate) const NOTICES: usize = 2;
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Notice {
-    /// The state. The registered process sleeps on it until the record is fired. The sender that fired it sleeps on it until the process
-    /// has taken note.
+    /// The state. The registered process sleeps on this word until the record is fired. The sender that fired the record sleeps on it until the
+    /// process has handled the record.
     word: AtomicU32,
     /// The form of the process's notification, and its signal. They are displayed, and read by a process that fires. The registered process
     /// takes them from its own memory.
