@@ -1,14 +1,13 @@
-//! Producers: processes that are counted, so that the end of the last one closes a queue for sending.
+//! Producers: processes that are counted, so that a queue is closed for sending when the last of them ends.
 //!
-//! A record names a process and counts its guards. A process may end without giving its guards back. Its death is noticed by a sender, by a
-//! receiver that finds the queue empty, by a blocked process at the end of its slice, or by a poller's helper. These close the queue, as a call
-//! that
-//! closes it does.
+//! A record names a process and counts its guards. A process may end without giving its guards back. A sender, a receiver that finds the queue
+//! empty, a blocked process at the end of its slice, or a poller's helper then notices the death. The process that notices it closes the queue, as
+//! a call of `close` does.
 //!
 //! | a record with | means | if the process dies |
 //! |---|---|---|
 //! | `pid` 0 | nothing | - |
-//! | `pid` | a process with `guards` guards | it counts no more; the next process that counts may take the record |
+//! | `pid` | a process with `guards` guards | the process no longer counts, and the next producer may take the record |
 
 use crate::crash::crash_point;
 use crate::lock::tokens::ReceiverHeld;
@@ -68,7 +67,7 @@ impl Producers {
         true
     }
 
-    /// Counts the calling process once less. Returns its guards that are left; None if it did not count.
+    /// Removes one guard of the calling process. Returns the number of its remaining guards; None if the process had none.
     pub(crate) fn end(
         &self,
         _: ReceiverHeld<'_>,
@@ -137,11 +136,11 @@ fn birth(lives: &dyn Liveness, me: &Thread) -> u64 {
     liveness::birth(lives, || process::birth(me.pid()))
 }
 
-/// The pause of a handle between two queries whether a producer lives, in nanoseconds: a query takes some microseconds.
+/// The pause of a handle, in nanoseconds, between two checks whether a producer lives. A check takes some microseconds.
 const PAUSE: u64 = 1_000_000;
 
-/// The time, on the coarse monotonic clock, from which a handle may ask again whether a producer lives. A receiver that tries again and again
-/// would otherwise ask each time.
+/// The time, on the coarse monotonic clock, from which a handle may check again whether a producer lives. Without this limit, a receiver that tries
+/// repeatedly would check each time.
 #[derive(Debug, Default)]
 pub(crate) struct NextQuery(AtomicU64);
 

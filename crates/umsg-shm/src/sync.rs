@@ -6,8 +6,8 @@
 //! There are three kinds of words. An *atomic* is also read without the lock of its side; each use explains its ordering. A *guarded* word
 //! is accessed only under its lock, or by the one owner that the protocol names. To the machine it is a relaxed atomic, because a hostile
 //! peer may write it at any time, and that must not be undefined behaviour. To loom it is plain memory, so loom reports a missing barrier as
-//! a race. A *loose* word is written like a guarded word, and may also be read by a thread that does not know whether it owns the word. This
-//! thread discards the value unless a later compare-and-swap proves that it did. To loom a loose word is atomic. With `LOOM_LOCATION=1`,
+//! a race. A *loose* word is written like a guarded word, and may also be read by a thread that does not know whether it owns the word. This thread
+//! uses the value only if a later compare-and-swap proves that the thread did own the word. To loom a loose word is atomic. With `LOOM_LOCATION=1`,
 //! loom reports the place of a race on a guarded word.
 
 #[cfg(loom)]
@@ -78,8 +78,8 @@ macro_rules! loose {
                 self.0.load(Ordering::Relaxed)
             }
 
-            /// Release, not for other threads but for this thread's death. The stores of a killed thread must be a prefix of its program,
-            /// and the compiler does not move a release store up. It is free on x86-64.
+            /// The release is not for other threads, but for this thread's death. The stores of a killed thread must be a prefix of the stores of
+            /// its program, and the compiler does not move a release store up. A release costs nothing on x86-64.
             #[inline(always)]
             pub fn set(&self, value: $value) {
                 self.0.store(value, Ordering::Release);

@@ -26,8 +26,8 @@ const AHEAD: u64 = 6;
 pub(super) const ATTEMPTS: u32 = 16;
 
 impl Engine {
-    /// Sends a message if there is room now. In the plain case the lock is free, no process polls and no message is delayed; each other case
-    /// leaves this function by a call that does not return here.
+    /// Sends a message if there is room now. In the plain case, the lock is free, no process polls and no message is delayed. In every other case,
+    /// the function ends with a call of another function.
     #[inline(always)]
     pub fn try_send(
         &self,
@@ -97,7 +97,7 @@ impl Engine {
             match result {
                 Ok(()) => break,
                 Err(Refused::Own(NoSlot)) => match self.grow(me, deadline, 1) {
-                    // A sender holds its lock long or is stopped. This thread waits for it in `lock_sender`, where it
+                    // Another sender holds its lock for a long time, or is stopped. This thread waits for it in `lock_sender`, where it
                     // blocks no receiver.
                     Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
@@ -123,8 +123,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a message under the sender lock alone. If a process turns out to poll, sends as
-    /// [`send_watched`](Self::send_watched).
+    /// Sends a message under the sender lock alone. If a process polls, does the same as [`send_watched`](Self::send_watched).
     fn send_unwatched(
         &self,
         me: &Thread,
@@ -142,8 +141,8 @@ impl Engine {
         Ok(result)
     }
 
-    /// Returns whether a sender that found no room should try again. Room can come from a dead holder, an expired lease, a
-    /// receiver that died after it made room, or a batch that is gone. The owner of the receiver lock repairs the queue and
+    /// Returns whether a sender that found no room should try again. Room can come from a dead holder, from an expired lease, from a receiver that
+    /// died after it made room, or from the end of a batch for which room was kept. The owner of the receiver lock repairs the queue and
     /// publishes the room.
     #[cold]
     pub(super) fn finds_room_after_all(
@@ -324,8 +323,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes sure that the list head of a priority is real memory. The sender does this because a send can fail with an
-    /// error; a receive could not.
+    /// Makes sure that the list head of a priority has memory. The sender does this, because a send may fail for lack of memory, and a receive must
+    /// not.
     pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Fault> {
         let sender = &self.segment().fixed().sender;
         let page = key / FIFOS_A_PAGE;
@@ -366,8 +365,8 @@ impl Engine {
         }
     }
 
-    /// Waits for room for that number of messages after a failed attempt, and attempts again, until the deadline. `block` returns None to
-    /// ask for another attempt.
+    /// Waits for room for that number of messages after a failed attempt, and attempts again, until the deadline. If `block` returns None, the
+    /// function attempts again.
     #[cold]
     pub(super) fn wait_for_room<T>(
         &self,

@@ -30,8 +30,8 @@ impl Engine {
             self.reclaim_offers(receiving)?;
         }
         self.hand_over(receiving, wakes)?;
-        // Receivers and senders may both wait while messages are held or expire. An admitted message goes to a
-        // receiver; each round ends a wait.
+        // Receivers and senders may both wait while messages are held or expire. Then each round admits a message and offers it to a receiver, and
+        // ends a wait.
         while waiters.len(List::Senders) != 0 && self.admit(receiving, wakes)? != 0 {
             if waiters.len(List::Receivers) == 0 {
                 break;
@@ -90,7 +90,8 @@ impl Engine {
         let waiters = Waiters::of(self.segment());
         let (mut bound, mut admitted) = (BOUND, 0);
         if self.is_send_closed() {
-            // Blocked senders find the queue closed: none of their messages follows the end of the stream.
+            // The queue is closed for sending. No message of a blocked sender may follow the end of the stream; these senders find the queue
+            // closed.
             return Ok(0);
         }
         while let Some((index, node)) = waiters.first(List::Senders)? {
@@ -108,8 +109,8 @@ impl Engine {
             if !self.has_room_now(receiving, 1) {
                 return Ok(admitted);
             }
-            // The messages in the ring were sent before: they go into the store first. The drain precedes the settling,
-            // because a repair stores the message of a settled node at once.
+            // The messages in the ring were sent earlier, so they go into the store first. The drain also comes before the node is settled, because
+            // a repair stores the message of a settled node at once.
             self.drain(receiving)?;
             if !waiters::settle(node) {
                 continue;
@@ -142,8 +143,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slots of senders that have died or given up, anywhere in the list. Otherwise those behind a waiting sender would keep
-    /// their slots until a message is received: a queue without a receiver would grow with each sender that is killed.
+    /// Frees the slots of senders that have died or given up, anywhere in the list. Otherwise the dead senders behind a waiting sender would keep
+    /// their slots until a message is received, and a queue without a receiver would grow with each killed sender.
     #[cold]
     pub(super) fn withdraw_dead_senders(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());

@@ -26,7 +26,8 @@ impl Engine {
         self.spin(budget, calm, deadline, ready) || self.pacing.give_way(ready)
     }
 
-    /// Looks for a message as a call does before it sleeps, in an event loop, which sleeps elsewhere. Returns whether there seems to be one.
+    /// Looks for a message as a call does before it sleeps. It is for an event loop, which does not sleep in umsg. Returns whether there seems to
+    /// be a message.
     pub fn look_for_message(&self, me: &Thread) -> bool {
         let ready = || self.seems_filled();
         let budget = self.pacing.allowance().min(LONGEST);
@@ -72,7 +73,7 @@ impl Engine {
         }
         let paid = spin_until(budget, calm, deadline, ready);
         if budget == u32::MAX {
-            // The next attempt finds a message, or that the deadline has passed. A signal is noticed when the thread is about to sleep.
+            // The next attempt finds a message, or finds that the deadline has passed. A signal is noticed when the thread is about to sleep.
             return paid || !calm.is_over();
         }
         self.pacing.learn(budget, paid);

@@ -1,4 +1,4 @@
-//! The key of a message: its priority, and a mark that the sender of a ring sets.
+//! The key of a message: its priority, and a mark (the tag) that the sender of a ring sets.
 //!
 //! The engine orders messages by the priority and passes the mark on. POSIX queues have no marks, rings have no
 //! priorities.

@@ -13,15 +13,15 @@
 //!                                           record: Free
 //! ```
 //!
-//! | the mover dies | the next mover finds | and |
+//! | when the mover died | the next mover finds | the next mover |
 //! |---|---|---|
-//! | before `Arrived` | no arrival of its (source, ticket) | moves the message again. The reservation ends as that of any dead process |
+//! | before `Arrived` | no arrival of its (source, ticket) | moves the message again. The dead process's reservation ends like any other |
 //! | after it | the arrival | frees the slot in the source, then the arrival |
 //! | after the slot is free | an arrival whose source has no such record | frees the arrival |
 //!
 //! Only the process that the record names ends a move. A forked child has the handles of its parent's moves, but is not that process.
 //!
-//! A ticket belongs to one record for ever, so an arrival can't be taken for that of another message.
+//! A ticket is never used for a second record, so an arrival can't be mistaken for the arrival of another message.
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;
@@ -39,7 +39,7 @@ use crate::sys::liveness;
 use crate::sys::process;
 use crate::sys::thread::Thread;
 
-/// The source of a copy: the queue, as a number that no other queue of its time has, and the ticket of the message's record there.
+/// The source of a copy: the number of the queue, which no other existing queue has, and the ticket of the message's record there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Origin {
     pub queue: u64,
@@ -51,7 +51,7 @@ const QUEUE: u64 = (1 << 48) - 1;
 const TICKET: u64 = (1 << 48) - 1;
 
 impl Origin {
-    /// Writes the origin into a record that is reserved. The process of the record stays: its death still ends the reservation.
+    /// Writes the origin into a record that is reserved. The record still names the process, whose death ends the reservation.
     fn note(self, record: &LeaseRecord) {
         record.deliveries.set(self.queue as u32);
         let upper = (self.queue & QUEUE) >> 32;
@@ -82,7 +82,7 @@ pub struct Departure {
     pub handle: LeaseHandle,
     /// Another mover died at it: the message may have arrived.
     pub was_left: bool,
-    /// The history of the message, as far as this queue knows it. The caller adds the name of the source.
+    /// The history of the message, as far as this queue has recorded it. The caller adds the name of the source.
     pub history: History,
 }
 
@@ -116,7 +116,7 @@ impl Engine {
         }
     }
 
-    /// Returns the history of a message. None if it has none, or if the words that say so were overwritten.
+    /// Returns the history of a message. None if the message has no history, or if a process has overwritten the words of the history.
     pub(super) fn history_of(&self, _: ReceiverHeld<'_>, found: &Found<'_>) -> Option<History> {
         let has_memory = found.slot < self.segment().fixed().leases.histories.get();
         if !has_memory || !found.cell.has_history() {
@@ -125,7 +125,7 @@ impl Engine {
         Some(self.segment().history(found.slot).ok()?.read())
     }
 
-    /// Gives a message a history. A message keeps its bytes, and goes without a history if there is no memory for it.
+    /// Gives a message a history. If there is no memory for the history, the message has none. The bytes of the message stay the same.
     pub(super) fn set_history(&self, _: ReceiverHeld<'_>, found: &Found<'_>, history: &History) {
         let roots = &self.segment().fixed().leases;
         while roots.histories.get() <= found.slot {
@@ -140,8 +140,8 @@ impl Engine {
         }
     }
 
-    /// Returns the history of a leased message, and the number that no other message of the queue has. None if the message has no history.
-    /// The outer None: the lease has ended.
+    /// Returns the history of a leased message, and the number that no other message of the queue has. The inner value is None if the message has
+    /// no history. The outer value is None if the lease has ended.
     pub fn history(
         &self,
         me: &Thread,
@@ -251,8 +251,8 @@ impl Engine {
         record.pid.get() == me.pid() && births.contains(&record.birth.get())
     }
 
-    /// Ends a move: the dead-letter queue has taken the message or refused it. Returns false if this process is not the mover any more: a forked child has
-    /// its parent's handles, and the parent may have begun to move the message again.
+    /// Ends a move: the dead-letter queue has taken the message or refused it. Returns false if this process is no longer the mover. A forked child
+    /// has the handles of its parent, and the parent may have begun to move the message again.
     pub fn end_move(
         &self,
         me: &Thread,
@@ -297,7 +297,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends the message in the reserved slot, with a history, and leaves a record of its arrival. False if the reservation has ended.
+    /// Sends the message in the reserved slot, with a history, and leaves a record of its arrival. Returns false if the reservation has ended.
     pub fn arrive(
         &self,
         me: &Thread,
@@ -469,7 +469,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes charge of a dead letter, to send it to the queue with the number `to`. None if another process took the message.
+    /// Takes charge of a dead letter, to send it to the queue with the number `to`. Returns None if another process has taken the message.
     pub fn begin_redrive(
         &self,
         me: &Thread,
@@ -534,7 +534,7 @@ impl Engine {
         })
     }
 
-    /// Takes charge of the messages that dead processes were sending back, each with the number of the queue that it was sent to.
+    /// Takes charge of the messages that dead processes were sending back, each with the number of its destination queue.
     pub fn left_redrives(&self, me: &Thread) -> Result<Vec<(LeaseHandle, u64)>, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
             let mut left = Vec::new();

@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Takes the caller's node off its list after its offered message was copied out, and frees the slot.
+    /// Takes the caller's node off its list after the offered message was copied out, and frees the slot.
     pub(super) fn finish_offer(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -214,7 +214,8 @@ impl Engine {
         waiters.insert(receiving, List::Receivers, index)?;
         crash_point!(WAIT_LISTED);
         self.update_wait_flags(receiving);
-        // ATTENTION: the flag, then the stamps; pairs with the barrier between stamp and flag in `try_send`. Either the
+        // ATTENTION: this thread sets the flag and then reads the stamps; the fence pairs with the barrier between stamp and flag in `try_send`.
+        // Either the
         // sender sees the flag and serves, or this thread finds the message here.
         fence(Ordering::SeqCst);
         let served = self.serve(receiving, wakes);
@@ -433,8 +434,7 @@ impl Engine {
             self.close_if_left(receiving, sleeper.me, wakes);
             let waiters = Waiters::of(self.segment());
             for _ in 0..2 {
-                // The node is in no list if an offer was withdrawn, or if this thread had jumped out of a wait and now
-                // waits again.
+                // The node is in no list if an offer was withdrawn, or if this thread left an earlier wait by longjmp and now waits again.
                 let is_out = waiters::state(node) == State::Waiting && List::of(node) == List::None;
                 if is_out {
                     waiters.insert(receiving, sleeper.list, index)?;
@@ -455,7 +455,7 @@ impl Engine {
 }
 
 /// Turns a waiting sender whose written message is corrupt into the sender of a batch with one message. The sender
-/// keeps its place and sends the message again at its turn. The rebuild of a queue calls this, and may die on the way.
+/// keeps its place and sends the message again at its turn. A process that rebuilds the queue calls this, and may die during the call.
 #[cfg(not(loom))]
 pub(super) fn lose_message(node: &Node) {
     node.wanted.set(1);
@@ -496,7 +496,7 @@ pub(super) fn finish_early<T>(
     }
 }
 
-/// Returns the time that the end of a wait waits for the lock: after a hand-off until the deadline, else for a grace period.
+/// Returns how long the end of a wait may wait for the lock: after a hand-off until the deadline, else for a grace period.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
     if end == End::Settled && !deadline.is_within(GRACE.as_nanos() as u64) {
         deadline

@@ -3,14 +3,16 @@
 //! | wake word | state | may change it | if that thread dies |
 //! |---|---|---|---|
 //! | `turn << 2` | silent | the receiver: armed | - |
-//! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | a sender that died before the wake-up: the receiver looks at the end of its slice |
-//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | before the descriptor is readable: the wake word is still armed, and the next sender rings |
+//! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver:
+//! silent | if a sender dies before the wake-up, the receiver checks the ring at the end of its slice |
+//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then
+//! silent. The receiver: silent | if a sender dies before the descriptor is readable, the wake word is still armed, and the next sender rings |
 //!
 //! Each arming begins another turn: a sender that has read an old word can't ring the new turn too early.
 //!
-//! A sleeper looks for messages at the end of each slice; a poller does not. Therefore the order differs. A sender
-//! silences the word before it wakes a sleeper: one of many senders wakes it. A sender makes the descriptor readable
-//! before it silences the word: two senders may do so at times.
+//! A sleeper looks for messages at the end of each slice; a poller does not. Therefore the order of the steps differs. For a sleeper, a sender
+//! silences the word before the wake-up, so only one of many senders wakes it. For a poller, a sender makes the descriptor readable before it
+//! silences the word, so two senders may do so at the same time.
 
 use super::{Engine, Refused};
 use crate::counters::Event;
@@ -158,7 +160,7 @@ impl Engine {
         let counters = &self.segment().fixed().counters;
         let mut paid = false;
         if budget != 0 {
-            // In a stream, the receiver lets messages arrive first: see `pacing`. A handle that only spins wants the
+            // In a stream, the receiver first lets some messages arrive: see `pacing`. A handle that only spins wants the
             // next message at once.
             let gathering = match count == 1 && budget != u32::MAX {
                 true => self.gathering_time(),
@@ -206,11 +208,11 @@ impl Engine {
             .unwrap_or(false)
     }
 
-    /// Returns whether the last of `count` messages is there. Reads only the cell of that message. No process writes this cell earlier.
+    /// Returns whether the last of `count` messages is there. Reads only the cell of that message, which no process writes before that message.
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
-        // A hint: the receiver, or a sender that makes room, stores these words. The check behind the fence of `arm` decides.
+        // A hint: the receiver, or a sender that makes room, stores these words. The check after the fence of `arm` decides.
         let stored = receiver.stored_hint();
         let Some(ahead) = count.checked_sub(stored.saturating_add(1)) else {
             return true;
@@ -228,7 +230,8 @@ impl Engine {
         let drained = fixed.receiver.drained_hint();
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
         let armed = wait_flags.arm(threshold, how);
-        // ATTENTION: the wake word, then `sent`; pairs with the barrier between a send and its read of the wait flags.
+        // ATTENTION: this thread arms the wake word and then reads `sent`; the fence pairs with the barrier between a send and its read of the wait
+        // flags.
         fence(Ordering::SeqCst);
         if self.holds(me, count) {
             self.silence();
@@ -237,7 +240,7 @@ impl Engine {
         Some(armed)
     }
 
-    /// Arms the wake word for the descriptor: the next message makes it readable. False if there are messages already.
+    /// Arms the wake word for the descriptor: the next message makes it readable. Returns false if there are messages already.
     pub fn arm_for_polling(&self, me: &Thread) -> bool {
         let is_armed = self.arm(me, 1, POLLED).is_some();
         crash_point!(RING_ARMED);
@@ -306,8 +309,8 @@ impl Engine {
         self.segment().fixed().wait_flags.turns()
     }
 
-    /// Makes the receiver's descriptor readable. Returns false without a notifier, as in a repair of the ring's file: then another
-    /// sender makes the descriptor readable.
+    /// Makes the receiver's descriptor readable. Returns false if this process has no notifier, for example when it only repairs the ring's file.
+    /// Then another sender makes the descriptor readable.
     fn notify(&self) -> bool {
         self.notifier.as_ref().is_some_and(Notifier::pull)
     }

@@ -1,8 +1,8 @@
 //! The engine's part of [`crate::doorbell`]: it tells pollers of messages and room.
 //!
 //! The calls on a polled queue change it under the receiver lock only. A sender finds the flag under the sender lock,
-//! before it publishes. The flag is set under both locks: when the doorbell first shows the level, no send that missed
-//! the flag is under way. The sender then releases its lock, takes the receiver lock, borrows the sender lock and shows
+//! before it publishes. The flag is set under both locks: so when the doorbell first shows the level, each send that did not see the flag has
+//! ended. The sender then releases its lock, takes the receiver lock, borrows the sender lock and shows
 //! the coming level on the doorbell.
 //!
 //! A send to a blocked receiver changes nothing for a poller, and does not ring. The same holds for a receive that
@@ -23,8 +23,8 @@ use crate::waiters::{List, Waiters};
 /// The bits of the attention word of a queue that is polled or closed for sending: a send takes the receiver lock.
 pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
 
-/// The bits with which a send takes another way than the plain case: also because the death of a producer may close the queue, or because a
-/// message is delayed.
+/// The bits with which a send leaves the plain case. Besides those of `RINGING`, they mean that the death of a producer may close the queue, or
+/// that a message is delayed.
 pub(super) const DETOUR: u32 = RINGING | COUNTED | DELAYED;
 
 impl Watched for Engine {
@@ -90,7 +90,7 @@ impl Engine {
         self.segment().fixed().wait_flags.attention() & RINGING != 0
     }
 
-    /// Shows pollers that the queue is going to be closed: a call in either direction may have another answer then.
+    /// Announces to pollers that the queue is about to be closed, because a send or a receive may then have another result.
     pub(super) fn foretell_close(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
             let now = self.level(receiving);
@@ -99,8 +99,8 @@ impl Engine {
     }
 
     /// Lets the process that rang finish its operation first. A poller on the same processor may run between the
-    /// announcement and the change. This thread sleeps; after a yield, the scheduler would make it wait the next time,
-    /// too.
+    /// announcement and the change. This thread sleeps instead of yielding: after a yield, the scheduler would delay this thread also the next
+    /// time.
     pub(super) fn let_ringer_finish(&self, me: &Thread) {
         if self.must_ring() && self.ringer().is_rung_here() {
             self.segment().fixed().receiver.lock.sleep_while_held(me);
@@ -176,7 +176,7 @@ impl Engine {
         })
     }
 
-    /// As [`pollable`](Self::pollable), in a model. Returns whether the process needs a helper that keeps the time.
+    /// Does the same as [`pollable`](Self::pollable) in a model. Returns whether the process needs a helper that keeps the time.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<bool, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {

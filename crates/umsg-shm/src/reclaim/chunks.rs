@@ -8,12 +8,12 @@ use rustix::mm::{MapFlags, ProtFlags};
 /// Types for which memory of zeroes is a valid value.
 ///
 /// # Safety
-/// All-zero bytes are a value of the type, it can be used by several threads through `&T`, and it needs no drop.
+/// All-zero bytes are a valid value of the type. Several threads can use the type through `&T`. The type needs no drop.
 pub unsafe trait Zeroed: Sync {}
 
-/// `ROOTS` times `CHUNK` elements, all zero at first. The first chunk is part of the array, so that a process with few elements maps nothing
-/// for them, and a fork has no area of memory more to copy. A further chunk is mapped at the first request to write one of its elements, and
-/// is never unmapped. A forked child has a copy, as of all private memory.
+/// `ROOTS` times `CHUNK` elements, all zero at first. The first chunk is part of the array, so a process with few elements maps no memory for them,
+/// and a fork does not have to copy one more area of memory. A further chunk is mapped at the first request to write one of its elements, and
+/// is never unmapped. A forked child has a copy of it, like of all private memory.
 #[repr(C)]
 pub struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
     /// One more than the highest index that was requested for writing. It lies in the page of the first elements.
@@ -42,7 +42,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
     /// Returns an element, if its chunk is mapped. The first chunk always is.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&T> {
-        // SAFETY: zeroes are a value of the elements (`Zeroed`), and each change was made through a reference to an element.
+        // SAFETY: zeroes are a valid value of the elements (`Zeroed`), and each change was made through a reference to an element.
         let first = unsafe { self.first.assume_init_ref() };
         first.get(index).or_else(|| self.get_further(index))
     }
@@ -60,8 +60,8 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         if index >= ROOTS * CHUNK {
             return None;
         }
-        // Relaxed: a thread that reads it too early has not seen the element, either. The first access to the page is a write: a read before
-        // would cost a page fault more.
+        // Relaxed: a thread that reads an older value has not seen the element, either. The first access to the page is a write, because an earlier
+        // read would cost one more page fault.
         let end = index + 1;
         let first = self
             .end
@@ -99,8 +99,8 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         Some(())
     }
 
-    /// Returns the elements from `first` to `last`, both included, with their indices. Leaves out those behind the highest one that was ever
-    /// requested for writing, and chunks of which none was.
+    /// Returns the elements from `first` to `last`, both included, with their indices. Skips the elements behind the highest one that was ever
+    /// requested for writing, and the chunks of which no element was requested.
     pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = (usize, &T)> {
         let end = self.end.load(Ordering::Relaxed).min(last.saturating_add(1));
         (first / CHUNK..end.div_ceil(CHUNK))

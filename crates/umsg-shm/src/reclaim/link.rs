@@ -61,13 +61,14 @@ impl<T: Send + Sync> Word<T> {
         }
     }
 
-    /// Returns whether the word's count is the only user of the slot: no call uses the thing. No link leads to the slot.
+    /// Returns whether the word's count is the only use of the slot: then no call uses the thing. The caller has made sure that no link leads to
+    /// the slot.
     #[must_use]
     pub fn is_sole_user(&self) -> bool {
         self.slot().is_sole_user()
     }
 
-    /// Releases the word's count, unless it is the last one. Then it returns the word with its count.
+    /// Releases the word's count if other counts remain. If it is the last count, returns the word with its count.
     pub fn release_unless_last(self) -> Option<Word<T>> {
         (!self.slot().release_unless_last()).then_some(self)
     }
@@ -76,7 +77,7 @@ impl<T: Send + Sync> Word<T> {
 /// A word that threads share. While it leads to a slot, it has one count of the slot.
 pub struct Link<T: 'static>(AtomicUsize, PhantomData<&'static Slot<T>>);
 
-// SAFETY: zero is a number (an empty link), threads may share the number and the slots, and it needs no drop.
+// SAFETY: zero is a valid number (an empty link), threads may share the number and the slots, and a link needs no drop.
 unsafe impl<T: Send + Sync> Zeroed for Link<T> {}
 
 impl<T: Send + Sync> Link<T> {
@@ -119,7 +120,7 @@ impl<T: Send + Sync> Link<T> {
         self.hold_counted()
     }
 
-    /// Does the same as [`hold`](Link::hold), for a long use: the use is counted, and the thread's hazard pointer stays free for short ones.
+    /// Does the same as [`hold`](Link::hold), for a long use. The use is counted, so the thread's hazard pointer stays free for short uses.
     #[cold]
     pub fn hold_counted(&'static self) -> Option<Held<T>> {
         loop {
@@ -176,7 +177,7 @@ impl<T: Send + Sync> Link<T> {
     }
 }
 
-/// A thing that a call is using. It stays until this value is dropped, even if another thread empties the link meanwhile. It has two words,
+/// A thing that a call is using. It stays until this value is dropped, even if another thread empties the link meanwhile. The type has two words,
 /// so it is passed in registers.
 pub struct Held<T: Send + Sync + 'static> {
     word: Word<T>,

@@ -11,8 +11,8 @@ pub(crate) const THREAD: usize = 0;
 /// The word with the address of the calling thread's hazard pointer.
 pub(super) const RECORD: usize = 8;
 
-/// The symbol of the words. It has the version in its name, because a program may contain two versions of the library. It is weak: a program
-/// may contain the library of one version twice, as a crate and as an archive.
+/// The symbol of the words. Its name contains the version, because a program may contain two versions of the library. The symbol is weak, because a
+/// program may contain one version twice: as a crate and as an archive.
 #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri)))]
 macro_rules! symbol {
     ($before:literal, $after:literal) => {
@@ -46,7 +46,7 @@ std::arch::global_asm!(
 pub(crate) fn get<const WORD: usize>() -> usize {
     const { assert!(WORD <= RECORD) };
     let value: usize;
-    // SAFETY: reads one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8. Has no other effect.
+    // SAFETY: the instructions only read one of the two words (16 bytes at a multiple of 8), which belong to the calling thread alone.
     unsafe {
         std::arch::asm!(
             symbol!("mov {value}, qword ptr [rip + ", "@GOTTPOFF]"),
@@ -63,7 +63,7 @@ pub(crate) fn get<const WORD: usize>() -> usize {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 pub(crate) fn set<const WORD: usize>(value: usize) {
     const { assert!(WORD <= RECORD) };
-    // SAFETY: writes one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8.
+    // SAFETY: the instructions only write one of the two words (16 bytes at a multiple of 8), which belong to the calling thread alone.
     unsafe {
         std::arch::asm!(
             symbol!("mov {place}, qword ptr [rip + ", "@GOTTPOFF]"),
@@ -82,7 +82,7 @@ pub(crate) fn set<const WORD: usize>(value: usize) {
 pub(crate) fn get<const WORD: usize>() -> usize {
     const { assert!(WORD <= RECORD) };
     let value: usize;
-    // SAFETY: reads one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8. Has no other effect.
+    // SAFETY: the instructions only read one of the two words (16 bytes at a multiple of 8), which belong to the calling thread alone.
     unsafe {
         std::arch::asm!(
             symbol!("adrp {value}, :gottprel:", ""),
@@ -103,7 +103,7 @@ pub(crate) fn get<const WORD: usize>() -> usize {
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 pub(crate) fn set<const WORD: usize>(value: usize) {
     const { assert!(WORD <= RECORD) };
-    // SAFETY: writes one of the two words, which belong to the calling thread alone: 16 bytes at a multiple of 8.
+    // SAFETY: the instructions only write one of the two words (16 bytes at a multiple of 8), which belong to the calling thread alone.
     unsafe {
         std::arch::asm!(
             symbol!("adrp {place}, :gottprel:", ""),

@@ -10,8 +10,8 @@
 //! thread that empties the link releases the link's count. The last release retires the slot. The thing in it is dropped when no hazard
 //! pointer names the slot.
 //!
-//! No function takes a lock or allocates from the program's heap. So signal handlers may call all of them, and a forked child finds nothing
-//! half done. The child may lose a slot that another thread was moving at the fork.
+//! No function takes a lock or allocates from the program's heap. So signal handlers may call all of them, and a forked child finds no incomplete
+//! change. The child may lose a slot that another thread was moving at the fork.
 //!
 //! The users are the drop-in's table of descriptors, the C library's handles, and the table of System V queues by identifier.
 

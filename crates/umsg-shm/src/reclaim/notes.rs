@@ -14,9 +14,9 @@
 //! price of two locked instructions on a shared line. A call counts its use if it can't have the record: in a signal handler that
 //! interrupted another call, if all records are taken, and if the kernel refuses membarrier.
 //!
-//! A record belongs to a thread pointer, the address of a thread's local storage. A thread that gets the address of a dead one gets its
-//! record, too, so records are never released. A thread remembers its record in a word of its own ([`local`]). If a longjmp takes a thread out of a call, its note stays, and the
-//! thread counts from then on.
+//! A record belongs to a thread pointer, the address of a thread's local storage. If a new thread gets the address of a dead thread, it also gets
+//! the record of that thread. So records are never released. A thread remembers its record in a word of its own ([`local`]). If a thread leaves a
+//! call by longjmp, its note stays, and from then on the thread counts its uses.
 
 use super::local::{self, RECORD};
 use crate::kernel;
@@ -29,7 +29,7 @@ const PROBES: usize = 16;
 /// The note of one thread, alone on its cache line.
 #[repr(C, align(64))]
 pub struct Record {
-    /// The thread pointer of the owner, 0 for none. Never changes once set, except in a forked child.
+    /// The thread pointer of the owner; 0 for none. Once set, it changes only in a forked child.
     thread: AtomicUsize,
     /// The address of the slot that the thread is using; 0 for none.
     holds: AtomicUsize,
@@ -48,8 +48,8 @@ static FIRST: Record = Record::unused();
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
-/// Whether membarrier works in this process. No thread notes a slot before this is known. In initialised memory: the drop-in's start writes
-/// it in each process, and the dynamic linker writes these pages anyway.
+/// Whether membarrier works in this process. No thread notes a slot before this is known. It lies in initialised memory, because the start of the
+/// drop-in writes it in each process, and the dynamic linker writes these pages anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
@@ -133,7 +133,8 @@ pub(super) fn my_idle_record() -> Option<&'static Record> {
     (record.holds.load(Ordering::Relaxed) == 0).then_some(record)
 }
 
-/// Finds the calling thread's record. Remembers the record if droppers see its notes; from then on they always do, in a forked child, too.
+/// Finds the calling thread's record. Remembers the record if droppers see its notes. From then on droppers always see them, also in a forked
+/// child.
 #[cold]
 fn my_first_record() -> Option<&'static Record> {
     let record = my_record()?;

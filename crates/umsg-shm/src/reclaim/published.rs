@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place for a value. Not a `OnceLock`: if another thread fills a `OnceLock` at a fork, the child waits for that thread for ever.
+/// A place for a value. It is not a `OnceLock`: if another thread fills a `OnceLock` during a fork, the child waits for ever for that thread.
 pub struct Published<T: 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Published<T> {
@@ -20,7 +20,7 @@ impl<T: Send + Sync> Published<T> {
     /// Returns the value. `find` computes it if there is none. If several threads compute it at once, the first result counts.
     ///
     /// # Errors
-    /// The errors of `find`; then the next call tries again.
+    /// The errors of `find`. After an error, the next call tries again.
     #[inline]
     pub fn get_or_find<E>(
         &'static self,
@@ -51,7 +51,7 @@ impl<T: Send + Sync> Published<T> {
         ) {
             Ok(_) => fresh,
             Err(first) => {
-                // SAFETY: another thread was first; this value comes from Box::into_raw, and no other thread knows it.
+                // SAFETY: another thread has stored its value first, so no other thread knows this value, which comes from Box::into_raw.
                 drop(unsafe { Box::from_raw(fresh) });
                 first
             }

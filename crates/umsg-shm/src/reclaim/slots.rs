@@ -3,7 +3,7 @@
 //! | state | count | leaves it |
 //! |---|---|---|
 //! | free | 0, on the free list | [`Slots::fill`] takes it and fills it |
-//! | in use | links that lead here, and calls that could not leave a note ([`notes`]) | the last to release it retires it |
+//! | in use | links that lead here, and calls that could not leave a note ([`notes`]) | the last user that releases it retires it |
 //! | retired | 0, on the retired list | [`Slots::reap`] drops its thing once no thread's note names it, and frees it |
 
 use std::cell::UnsafeCell;
@@ -29,14 +29,14 @@ pub struct Slot<T: 'static> {
     thing: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: only the thread that took the slot off the free list, or retired it, writes `thing`: one thread, by the lists' compare-and-swap. In
-// between, threads share `thing` by reference; the thing itself may be sent and shared.
+// SAFETY: only the thread that took the slot off the free list, or retired it, writes `thing`. The lists' compare-and-swap makes sure that this is
+// one thread. In between, threads share `thing` by reference, and `T` is `Send` and `Sync`.
 unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 
-// SAFETY: zero is a value of numbers, of a pointer and of an uninitialised cell; threads share it as above; it needs no drop.
+// SAFETY: zero is a valid value of numbers, of a pointer and of an uninitialised cell. Threads share a slot as stated above. A slot needs no drop.
 unsafe impl<T: Send + Sync> Zeroed for Slot<T> {}
 
-/// All slots of one kind. The words that each process writes come first, beside the first chunk's, so that they share a page.
+/// All slots of one kind. The words that each process writes come first, beside the words of the first chunk, so that all of them share a page.
 #[repr(C)]
 pub struct Slots<T: 'static> {
     /// The number of slots that were ever used.
@@ -70,7 +70,7 @@ impl<T: Send + Sync> Slot<T> {
 
     /// Releases a count. The last release drops the thing, at once or when no thread uses it any more.
     pub fn release(&'static self) {
-        // Release: this user's accesses come before the drop. Acquire: so do those of all other users.
+        // Release: this user's accesses come before the drop. Acquire: the accesses of all other users come before the drop, too.
         if self.users.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
@@ -90,11 +90,11 @@ impl<T: Send + Sync> Slot<T> {
             .is_ok()
     }
 
-    /// Returns whether the caller's count is the only one, and no hazard pointer names the slot. No link leads to the slot, so it stays
-    /// true.
+    /// Returns whether the caller's count is the only one, and no hazard pointer names the slot. The caller has made sure that no link leads to the
+    /// slot, so a result of true stays true.
     pub(super) fn is_sole_user(&self) -> bool {
-        // Acquire: pairs with the release of the other users. The barrier comes first: a call that has noted the slot before the link was
-        // emptied, and counts it then, has no note left.
+        // Acquire: pairs with the release of the other users. The barrier comes before the load: a call may have noted the slot before the link was
+        // emptied, then counted its use, and removed the note.
         notes::see_notes()
             && !notes::is_noted(std::ptr::from_ref(self).addr())
             && self.users.load(Ordering::Acquire) == 1
@@ -105,8 +105,7 @@ impl<T: Send + Sync> Slot<T> {
         unsafe { self.owner.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Drops the thing if it was retired during the call. The caller has removed its hazard pointer; perhaps no other thread checks the slot
-    /// again.
+    /// Drops the thing if it was retired during the call. The caller has removed its hazard pointer; perhaps no other thread will check the slot.
     #[inline(always)]
     pub(super) fn drop_if_retired(&self) {
         // Relaxed: the dropper's membarrier orders this load. If the barrier came before the removal of the hazard pointer, this load sees
@@ -146,7 +145,7 @@ impl<T: Send + Sync> Slots<T> {
     pub fn fill(&'static self, thing: T) -> Option<&'static Slot<T>> {
         notes::start();
         let slot = self.free.pop(&self.slots).or_else(|| self.unused_slot())?;
-        // SAFETY: only this thread has a slot from the free list, or one that was never used; nothing in it needs a drop.
+        // SAFETY: only this thread has the slot, which comes from the free list or was never used. It contains nothing that needs a drop.
         unsafe { (*slot.thing.get()).write(thing) };
         // Release: a thread that counts the slot, or finds it through a link, sees it filled.
         slot.users.store(1, Ordering::Release);
@@ -163,7 +162,8 @@ impl<T: Send + Sync> Slots<T> {
         Some(slot)
     }
 
-    /// Drops the retired things that no hazard pointer names. It is cheap if there are none, so callers use it after a call that blocked.
+    /// Drops the retired things that no hazard pointer names. The call is cheap if there are none, so callers make it after each call that has
+    /// blocked.
     pub fn reap(&'static self) {
         while self.reap_once() {}
     }
@@ -198,8 +198,8 @@ impl<T: Send + Sync> Slots<T> {
 
 type Array<T> = Chunks<Slot<T>, CHUNK, { MOST / CHUNK }>;
 
-/// A lock-free stack of slots. The upper half of the word changes with every operation: the compare-and-swap notices a slot that was removed
-/// and added again meanwhile.
+/// A lock-free stack of slots. The upper half of the word changes with every operation: so the compare-and-swap fails if a slot was removed and
+/// added again meanwhile.
 struct List {
     head: AtomicU64,
 }
@@ -238,8 +238,8 @@ impl List {
     }
 
     fn pop<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
-        // Acquire: pairs with the release in `push`. A write of the same value in place of a read: the caller is about to write to the page,
-        // and a read before would cost a page fault more.
+        // Acquire: pairs with the release in `push`. This writes the same value instead of reading it: the caller is about to write to the page,
+        // and an earlier read would cost one more page fault.
         let mut head = self
             .head
             .compare_exchange(0, 0, Ordering::Acquire, Ordering::Acquire)
@@ -258,7 +258,7 @@ impl List {
         }
     }
 
-    /// Returns whether `like` holds for one of the first `most` slots. A guess if other threads change the list meanwhile.
+    /// Returns whether `like` holds for one of the first `most` slots. The result is a guess if other threads change the list meanwhile.
     fn has<T: Send + Sync>(
         &self,
         slots: &'static Array<T>,

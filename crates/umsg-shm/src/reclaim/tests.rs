@@ -1,7 +1,7 @@
 use super::{Held, Link, Slots, Word, notes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Returns the number of times that a thing replaces another. Each time waits for the other cores, which takes long on an emulated machine.
+/// Returns how often a test replaces one thing by another. Each replacement waits for the other cores, which takes long on an emulated machine.
 fn rounds() -> usize {
     match cfg!(miri) {
         true => 20,
@@ -183,7 +183,7 @@ fn a_forked_child_has_its_parents_things_and_is_free_to_drop_them() {
 
 /// Returns the result of `find` in a forked child. `find` must take no lock that another thread may have held.
 fn in_child(find: impl FnOnce() -> bool) -> bool {
-    // SAFETY: the child calls nothing but `find`, which by this function's contract may run there, and ends.
+    // SAFETY: the child only calls `find` and ends. By this function's contract, `find` may run in the child.
     match unsafe { libc::fork() } {
         0 => {
             let found = find();

@@ -28,7 +28,7 @@ pub struct RepairLog {
 #[repr(C)]
 #[derive(Default)]
 pub struct Damage {
-    /// 1 after a process has found it; 2 while the queue is being rebuilt: then the next owner of a lock refuses the queue.
+    /// 1 after a process has found corruption. 2 while a process rebuilds the queue; an owner of a lock that finds 2 refuses the queue.
     pub(crate) found: AtomicU32,
     /// The first process that found it.
     pub by: AtomicU32,
@@ -43,7 +43,7 @@ const MENDING: u32 = 2;
 
 /// Counts a repair, and records the process whose death made it necessary. The caller holds the lock of that process.
 pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[RepairLog; MENDED]) {
-    // Relaxed throughout: the lock orders the stores, and only a diagnosis reads them without it.
+    // Relaxed: the lock orders the stores, and only a diagnosis reads these words without the lock.
     let before = count.fetch_add(1, Ordering::Relaxed);
     let by = std::process::id();
     if cfg!(loom) {
@@ -73,8 +73,8 @@ impl Damage {
         }
     }
 
-    /// Removes the finding. Returns false if there is none, or if a process is rebuilding the queue or died while it did. The caller holds
-    /// no lock, so a rebuild may have begun since its check.
+    /// Removes the finding. Returns false if there is none, or if a process is rebuilding the queue or died while it rebuilt the queue. The caller
+    /// holds no lock, so a rebuild may have begun since the caller's check.
     #[cfg(any(not(loom), test))]
     #[must_use]
     pub fn forget(&self) -> bool {
@@ -91,8 +91,8 @@ impl Damage {
         is_taken
     }
 
-    /// Marks the queue as being rebuilt. The caller holds its locks. If the caller dies, these locks can't be repaired like others: calls
-    /// report a corrupted queue until another process has rebuilt it.
+    /// Marks the queue as being rebuilt. The caller holds the locks of the queue. If the caller dies, the next owner of a lock can't repair the
+    /// data: calls report a corrupted queue until another process has rebuilt it.
     #[cfg(any(not(loom), test))]
     pub fn begin_to_mend(&self) {
         self.note();
@@ -109,7 +109,7 @@ impl Damage {
         self.found.store(NOTED, Ordering::Release);
     }
 
-    /// Returns an error if a process died while it rebuilt the queue. The next owner of its lock calls it.
+    /// Returns an error if a process died while it rebuilt the queue. The next owner of a lock calls this.
     pub fn check_mended(&self) -> Result<(), Fault> {
         // Relaxed: MENDING. The caller has taken the dead process's lock (acquire).
         match self.found.load(Ordering::Relaxed) {

@@ -10,9 +10,9 @@ use crate::sys::thread::Thread;
 
 /// See the module.
 pub trait Salvage {
-    /// Takes all locks, from dead owners too, rebuilds the queue from its cells, and serves the waiters. `real` returns the allocated parts
-    /// of the file; it is called when no process can add to them any more. `give_back` frees the memory behind a number of slots; it is
-    /// called when no message there is kept.
+    /// Takes all locks, from dead owners too, rebuilds the queue from its cells, and serves the waiters. `real` returns the allocated parts of the
+    /// file; it is called when no other process can allocate more of them. `give_back` frees the memory of all slots from a number on; it is called
+    /// when none of these slots has a message that is kept.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go.
@@ -24,8 +24,8 @@ pub trait Salvage {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault>;
 
-    /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads`: if this
-    /// process finds no thread of an id, the thread does not exist for any process.
+    /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads` says that this
+    /// process can find all threads: if it finds no thread with an id, no process has such a thread.
     ///
     /// # Errors
     /// `Busy` if a lock's owner does not let go; `Damaged`.

@@ -1,7 +1,7 @@
 //! Arguments that a C program passes: addresses and times.
 //!
 //! The kernel answers a bad address with EFAULT. A library can't ask the kernel about each address without a system call, but it sees
-//! the usual mistakes: NULL, a small number that was taken for an address, an address of the kernel's half. Other bad addresses
+//! the usual mistakes: NULL, a small number that a program mistook for an address, an address of the kernel's half. Other bad addresses
 //! end in SIGSEGV, as they do in all of libc.
 
 use std::time::Duration;

@@ -43,7 +43,7 @@ impl Deadline {
     }
 
     /// Returns the earlier of this deadline and `slice` nanoseconds from now, on the machine's clock. The caller calls it again at the end
-    /// of each slice. So the caller follows a step of CLOCK_REALTIME, and a step back never makes a slice longer.
+    /// of each slice. So the caller notices when CLOCK_REALTIME is set, and setting it back never makes a slice longer.
     pub fn or_slice(self, slice: u64) -> Deadline {
         let rest = match self {
             Deadline::Passed => return Deadline::Passed,
@@ -138,7 +138,7 @@ pub fn monotonic() -> u64 {
     read(rustix::time::ClockId::Monotonic).wrapping_sub(ahead())
 }
 
-/// Returns the machine's clock at the last timer tick, in nanoseconds. It is some milliseconds behind, and never ahead.
+/// Returns the machine's clock at the last timer tick, in nanoseconds. The result is up to some milliseconds late, and never early.
 #[cfg(not(loom))]
 #[inline(always)]
 pub fn monotonic_coarse() -> u64 {
@@ -149,7 +149,7 @@ pub fn monotonic_coarse() -> u64 {
 #[cfg(not(loom))]
 pub(super) const NOT_NOTED: u64 = 1;
 
-/// Returns the same as [`monotonic_coarse`], in fewer instructions: each thread notes the shift.
+/// Returns the same as [`monotonic_coarse`], in fewer instructions, because each thread keeps a copy of the shift.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn monotonic_coarse_of(me: &Thread) -> u64 {
@@ -214,7 +214,7 @@ pub fn realtime_coarse() -> u64 {
     read(rustix::time::ClockId::RealtimeCoarse).wrapping_add(step::get())
 }
 
-/// Returns the difference of CLOCK_REALTIME and the machine's clock: the same number at each call, until CLOCK_REALTIME is set.
+/// Returns the difference of CLOCK_REALTIME and the machine's clock: each call returns the same number until CLOCK_REALTIME is set.
 fn realtime_ahead() -> u64 {
     loop {
         // The kernel updates the two coarse clocks together, at each tick.

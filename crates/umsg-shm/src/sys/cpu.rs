@@ -13,9 +13,9 @@ pub(crate) fn are_several() -> bool {
     // Relaxed: every thread finds the same.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
-            // A process that may use several processors is the usual case, and costs one system call. For a thread that is bound to one
-            // processor, the thread's processor number or the first process of the PID namespace mostly gives the answer. libc reads a file of /sys
-            // instead.
+            // A process that may use several processors is the usual case, and costs one system call. If the thread is bound to one processor, the
+            // number of that processor, or the first process of the PID namespace, mostly shows whether there are more. libc would read a file of
+            // /sys.
             let several_for = |process| {
                 rustix::thread::sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
             };

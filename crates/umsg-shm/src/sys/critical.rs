@@ -10,7 +10,7 @@ const MASK_BYTES: usize = 8;
 /// The number of nested critical sections of a thread, and the signal that waits for their end.
 pub struct Depth {
     depth: Cell<u32>,
-    /// The number of the deferred signal, 0 for none. All other signals are masked while there is one.
+    /// The number of the deferred signal, 0 for none. While a signal is deferred, all other signals are masked.
     deferred: Cell<i32>,
     info: UnsafeCell<MaybeUninit<libc::siginfo_t>>,
     mask: Cell<u64>,
@@ -92,8 +92,8 @@ impl Depth {
                 (*self.info.get()).write(*info);
                 self.deferred.set(signal);
             } else {
-                // Several signals arrived at once, and their frames are stacked. This frame is below the first one, and its mask is nearer
-                // to the thread's own mask.
+                // Several signals arrived at once, so their frames are stacked. The frame of the present handler is below the first one, and its
+                // saved mask is nearer to the thread's own mask.
                 queue_again(signal, info);
             }
             let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
@@ -112,7 +112,7 @@ impl Depth {
 unsafe fn queue_again(signal: i32, info: *const libc::siginfo_t) {
     let process = rustix::process::getpid().as_raw_nonzero().get();
     let me = rustix::thread::gettid().as_raw_nonzero().get();
-    // SAFETY: a process may queue any siginfo to a thread of its own; the caller vouches for `info`.
+    // SAFETY: a process may queue any siginfo to its own threads, and the caller promises that `info` is valid.
     unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, me, signal, info) };
 }
 
@@ -130,7 +130,7 @@ pub fn do_all_handlers_defer() -> bool {
     ALL_DEFER.load(Ordering::Relaxed)
 }
 
-/// Returns whether a signal can be deferred: an instruction of the thread can't have raised it.
+/// Returns whether a signal can be deferred. This is so if no instruction of the thread can have raised it.
 pub fn can_be_put_off(signal: i32) -> bool {
     !SYNCHRONOUS.contains(&signal)
 }

@@ -2,7 +2,7 @@
 //!
 //! A process that accesses a page behind the new end of the file gets SIGBUS. A handler that calls [`mend`] lets the thread continue: a page
 //! of zeroes replaces the page, and the mapping is marked as truncated. The call then reports a corrupted queue. So does every later call on
-//! the queue in this process, because the mapping is no longer the file's.
+//! the queue in this process, because the mapping no longer shows the file.
 //!
 //! All functions may run in a signal handler.
 
@@ -33,7 +33,7 @@ static RANGES: Chunks<Range, CHUNK, { MOST / CHUNK }> = Chunks::new();
 /// A hint: all entries below are in use, unless one was freed meanwhile.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
 
-/// The number of truncated mappings of this process. On its own cache line, away from written words.
+/// The number of truncated mappings of this process. The number has its own cache line, apart from words that are written often.
 #[repr(align(128))]
 struct Cuts(AtomicU32);
 static CUTS: Cuts = Cuts(AtomicU32::new(0));
@@ -83,7 +83,7 @@ impl Range {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// An entry that changes meanwhile does not contain the address: the accessed mapping is in use, so its entry does not change.
+    /// If an entry changes meanwhile, it is not the entry of the address: the accessed mapping is in use, so its entry does not change.
     fn contains(&self, address: usize) -> bool {
         // Acquire: a thread that reads a start sees that the previous length was cleared; a thread that reads a length sees its start.
         let read = || {
@@ -152,7 +152,7 @@ pub(crate) fn guard() {
 /// Returns whether the file of any mapping of this process was truncated.
 #[inline(always)]
 pub(crate) fn any() -> bool {
-    // Relaxed: the thread that accessed the page counted it itself. Other threads see it a moment later.
+    // Relaxed: the thread that accessed the page has counted the truncation itself. Other threads may see the count a moment later.
     CUTS.0.load(Ordering::Relaxed) != 0
 }
 

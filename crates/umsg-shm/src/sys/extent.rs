@@ -46,8 +46,8 @@ pub fn first_hole(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usiz
     }
 }
 
-/// Does the same as [`first_hole`]. In a tmpfs, a page is a hole, in memory, or in the swap space. A read brings a page back from the swap
-/// space.
+/// Does the same as [`first_hole`]. In a tmpfs, a page that is not in memory is a hole or in the swap space. To tell these apart, the function
+/// reads the page, which brings it back from the swap space.
 fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize, Errno> {
     let mut at = begin;
     while at < end {
@@ -69,8 +69,8 @@ fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize,
     Ok(end)
 }
 
-/// Returns the parts of a file's first `end` bytes that may be allocated, in order. All else are holes. If the system refuses an answer, the
-/// file is one part.
+/// Returns the parts of a file's first `end` bytes that may be allocated, in order. All other bytes are holes. If the system refuses to answer, the
+/// whole file is one part.
 ///
 /// # Blocking
 /// Never.
@@ -113,7 +113,8 @@ fn pages_in(file: BorrowedFd<'_>, part: &Range<usize>) -> Result<usize, Errno> {
     let range = [part.start as u64, part.len() as u64];
     // The pages in memory, dirty, under writeback, evicted, and recently evicted.
     let mut counts = [0_u64; 5];
-    // SAFETY: an open descriptor, a structure of two and one of five 64-bit numbers, of which the call writes the second, and no flags.
+    // SAFETY: the arguments are an open descriptor, a structure of two 64-bit numbers, a structure of five 64-bit numbers, which the call writes,
+    // and no flags.
     let result = unsafe {
         libc::syscall(
             CACHESTAT,

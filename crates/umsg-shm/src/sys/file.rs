@@ -6,7 +6,7 @@ use rustix::fs::{AtFlags, FileType, MemfdFlags, Mode, OFlags, StatxFlags, memfd_
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Creates a file in memory, which ends with its last descriptor and mapping. /proc displays `name`.
+/// Creates a file in memory, which exists until its last descriptor is closed and its last mapping is removed. /proc displays `name`.
 pub fn nameless(name: &str) -> Result<OwnedFd, Errno> {
     match cfg!(miri) {
         true => eventfd(0, EventfdFlags::CLOEXEC),
@@ -50,7 +50,7 @@ impl FileIdentity {
     }
 }
 
-/// The identity of a file among all files of its file system, those included that had its inode number before.
+/// The identity of a file among all files of its file system. It differs from the identities of earlier files with the same inode number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Born {
     pub(crate) device: u64,
@@ -62,7 +62,7 @@ pub(crate) struct Born {
 /// Returns a regular file's device, inode number and birth time. Asks no process that serves the file's file system.
 ///
 /// # Errors
-/// ENXIO for another kind of file, or without a birth time; those of statx(2).
+/// ENXIO for another kind of file, or if the file system has no birth times; the errors of statx(2).
 pub(crate) fn inode_and_birth(file: BorrowedFd<'_>) -> Result<Born, Errno> {
     let wanted = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
@@ -78,8 +78,8 @@ pub(crate) fn inode_and_birth(file: BorrowedFd<'_>) -> Result<Born, Errno> {
     })
 }
 
-/// Reads a whole file by bare system calls: another preloaded library may replace libc's functions, and use a queue in them (fakeroot does
-/// in fstat).
+/// Reads a whole file by bare system calls: another preloaded library may replace libc's functions, and use a queue in its own versions (as
+/// fakeroot does in fstat).
 pub fn read(path: &str) -> Result<Vec<u8>, Errno> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = Vec::new();

@@ -25,7 +25,7 @@ impl Lock {
 /// Changes the lock of this open file description.
 ///
 /// # Errors
-/// Those of fcntl(2): EAGAIN if another description's lock forbids this one.
+/// The errors of fcntl(2): EAGAIN if another description's lock forbids this one.
 pub(crate) fn set(file: BorrowedFd<'_>, lock: Lock) -> Result<(), Errno> {
     call(file, libc::F_OFD_SETLK, lock).map(drop)
 }
@@ -33,15 +33,15 @@ pub(crate) fn set(file: BorrowedFd<'_>, lock: Lock) -> Result<(), Errno> {
 /// Returns whether another open file description has a lock that forbids this one.
 ///
 /// # Errors
-/// Those of fcntl(2).
+/// The errors of fcntl(2).
 pub(crate) fn is_forbidden(file: BorrowedFd<'_>, lock: Lock) -> Result<bool, Errno> {
     let found = call(file, libc::F_OFD_GETLK, lock)?;
     Ok(found.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// Calls the system itself: the drop-in's fcntl denies that the library's descriptors are open.
+/// Makes the system call directly, because the drop-in's fcntl reports the library's descriptors as closed.
 fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: Lock) -> Result<flock, Errno> {
-    // SAFETY: the structure consists of integers, for which zero is a value: from the beginning of the file to its end.
+    // SAFETY: the structure consists of integers, for which zero is a valid value. Zeroes mean the whole file.
     let mut found: flock = unsafe { std::mem::zeroed() };
     found.l_type = lock.kind() as libc::c_short;
     // SAFETY: the kernel reads and writes the structure, which outlives the call.

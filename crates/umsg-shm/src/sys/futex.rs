@@ -6,10 +6,10 @@
 //!
 //! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its thread's count of
 //! interruptions ([`Calm`]). If a handler runs before the thread sleeps, it changes the count, and the kernel does not let the thread sleep.
-//! FUTEX_WAIT_BITSET watches one word: it misses a handler that runs between the caller's last check of the count and the sleep.
+//! FUTEX_WAIT_BITSET watches only one word, so the call misses a handler that runs between the caller's last check of the count and the sleep.
 //!
-//! Some calls must end after any handler, with SA_RESTART or without. If all handlers count, the count ends them. Otherwise they sleep by
-//! FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
+//! Some calls must end after any handler, with SA_RESTART or without. If all handlers change the count of interruptions, that change ends the
+//! sleep. Otherwise such calls sleep by FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
 
 use super::clock::Deadline;
 use super::thread::Calm;
@@ -107,7 +107,7 @@ mod real {
     /// The number of words on which a thread can sleep at once, FUTEX_WAITV_MAX.
     pub const MOST_WORDS: usize = 128;
 
-    /// The longest sleep on the first of several words, if the kernel can't watch all of them, in nanoseconds.
+    /// The longest sleep, in nanoseconds, on the first of several words if the kernel can't watch all of them.
     const POLL: u64 = 5_000_000;
 
     /// Sleeps while each word has the value beside it. An address that is no longer mapped also ends the sleep.
@@ -156,7 +156,8 @@ mod real {
 
     /// Returns the deadline as a time of CLOCK_MONOTONIC, if there is one; `None` if it has passed.
     ///
-    /// A sleep until a time of CLOCK_REALTIME has the present distance to that time: the callers sleep in slices and check again.
+    /// For a time of CLOCK_REALTIME, the result is as far from now as that time is at present. The callers sleep in slices, and compute it again
+    /// for each slice.
     pub(crate) fn monotonic(deadline: Deadline) -> Option<Option<libc::timespec>> {
         match deadline.or_slice(u64::MAX) {
             Deadline::Passed => None,
@@ -189,8 +190,8 @@ mod real {
     }
 
     fn waitv(words: &[Waitv], timeout: *const libc::timespec) -> Result<(), i32> {
-        // SAFETY: `words` are initialised entries that outlive the call; the kernel checks their addresses, and only reads them; `timeout`
-        // is null or points to a timespec of our caller that outlives the call.
+        // SAFETY: `words` are initialised entries that outlive the call; the kernel checks their addresses, and only reads them; `timeout` is null,
+        // or points to a timespec that the caller keeps during the call.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex_waitv,
@@ -266,8 +267,8 @@ mod real {
         const ADD_NOTHING: u32 = 1 << 28;
         let own = std::sync::atomic::AtomicU32::new(0);
         let operation = libc::FUTEX_WAKE_OP | libc::FUTEX_PRIVATE_FLAG;
-        // SAFETY: the kernel checks both addresses, and adds 0 to the second word, which changes nothing. No thread sleeps on the
-        // first one, and none by this process's own key on the second one.
+        // SAFETY: the kernel checks both addresses, and adds 0 to the second word, which changes nothing. No thread sleeps on the first word, and
+        // no thread sleeps on the second word with a process-private key.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_futex,

@@ -14,7 +14,8 @@ mod real {
     use std::mem::MaybeUninit;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// The value of the process in which this line of forks first used the library, plus 1. 0 before the first use.
+    /// One more than the value of [`here`] in the process that first used the library: this process, or the ancestor from which it was forked. 0
+    /// before the first use.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static FIRST: AtomicU64 = AtomicU64::new(0);
 
@@ -68,8 +69,8 @@ mod real {
         inode.map_or(0, |inode| inode & 0xffff_ffff)
     }
 
-    /// Reads the number from the text of the link, such as `pid:[4026531836]`. stat(2), which a sandbox may permit in place of readlinkat(2),
-    /// has the kernel make the inode.
+    /// Reads the number from the text of the link, such as `pid:[4026531836]`. The function does not use stat(2), although a sandbox may permit
+    /// stat(2) and not readlinkat(2): stat(2) makes the kernel create the inode.
     fn told_by(link: &str) -> Option<u64> {
         let mut text = [MaybeUninit::uninit(); 32];
         let (text, _) = readlinkat_raw(CWD, link, &mut text).ok()?;

@@ -31,7 +31,7 @@ mod real {
 
     /// Takes a futex for the calling thread. Waits for its owner until `deadline`.
     pub(crate) fn take(word: &AtomicU32, tid: u32, deadline: Deadline) -> Result<(), NotTaken> {
-        // Acquire: pairs with the release of the previous owner. Relaxed: the kernel reads the word again.
+        // Acquire: pairs with the release of the previous owner. Relaxed on failure: the kernel reads the word again.
         match word.compare_exchange(0, tid, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Ok(()),
             Err(_) => wait_for_owner(word, deadline),
@@ -69,7 +69,7 @@ mod real {
 /// Checks that the kernel takes and unlocks such a futex.
 ///
 /// # Errors
-/// The operation that is refused, and the error.
+/// The operation that the kernel refused, and the error.
 #[cfg(not(loom))]
 pub(super) fn probe() -> Result<(), (&'static str, rustix::io::Errno)> {
     let word = crate::sync::AtomicU32::new(0);

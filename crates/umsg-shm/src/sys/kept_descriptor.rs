@@ -23,7 +23,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// The library's descriptors have high numbers, because programs expect low ones for themselves: above half of the limit, or above this number.
 const HIGH: u64 = 512;
 
-/// The file of a descriptor, and the time of the last check: a program may close the descriptor, and the number may then belong to another file.
+/// The file of a descriptor, and the time of the last check of that file. A program may close the descriptor, and the number may then belong to
+/// another file.
 #[derive(Debug)]
 pub(crate) struct Sighting {
     device: AtomicU64,
@@ -141,7 +142,7 @@ impl AsFd for Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // The mark is removed first: where the drop-in intercepts close(2), a marked number can't be closed.
+        // The mark is removed first: if the drop-in intercepts close(2), a marked number can't be closed.
         reserved_descriptors::unmark(self.0.as_raw_fd());
         // SAFETY: this runs once, and the value is not used afterwards.
         unsafe { ManuallyDrop::drop(&mut self.0) };

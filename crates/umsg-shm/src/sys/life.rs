@@ -28,7 +28,7 @@ impl Drop for Locked {
 /// child does not inherit it.
 ///
 /// # Errors
-/// The system call that failed, and how.
+/// The system call that failed, and its error.
 pub fn lock(file: BorrowedFd<'_>) -> Result<Locked, (&'static str, Errno)> {
     file_lock::set(file, Lock::Exclusive).map_err(|e| ("fcntl", e))?;
     let (protection, flags) = (ProtFlags::empty(), MapFlags::SHARED);
@@ -42,7 +42,7 @@ pub fn lock(file: BorrowedFd<'_>) -> Result<Locked, (&'static str, Errno)> {
     Ok(locked)
 }
 
-/// Returns whether another open file description has the file locked for writing, or the answer is unknown.
+/// Returns whether another open file description has the file locked for writing, or whether the system refuses to answer.
 pub fn is_locked(file: BorrowedFd<'_>) -> bool {
     file_lock::is_forbidden(file, Lock::Shared).unwrap_or(true)
 }

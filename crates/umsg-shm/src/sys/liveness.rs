@@ -4,11 +4,11 @@
 //! queue's *home*. When a process from elsewhere uses the queue, its locks change to *shared form* ([`crate::lock`]). Then a *liveness id*
 //! identifies an owner. It names a file in the queue's namespace, which the process keeps locked until its death (`umsg::namespace::life`).
 //!
-//! | number | whose it is | it lives |
+//! | number | the process | the process lives |
 //! |---|---|---|
-//! | 0 | no process's | never |
-//! | [`UNREGISTERED`] | that of a process which could not make the file | unknown: the kernel's mark of its death is believed |
-//! | other | that of the process which holds the file's lock | as long as the file is locked |
+//! | 0 | none | never |
+//! | [`UNREGISTERED`] | a process that could not make the file | unknown: other processes rely on the kernel's mark of its death |
+//! | other | the process that holds the lock of the file | as long as the file is locked |
 
 /// See the table of the module.
 pub const UNREGISTERED: u32 = 0x7fff_ffff;
@@ -39,7 +39,7 @@ pub trait Liveness {
     fn is_plain(&self) -> bool;
 }
 
-/// Implements [`Liveness`] for a type whose processes all live, have one user, and belong to the home, or none to it.
+/// Implements [`Liveness`] for a type whose processes all live and have one user. Either all of them belong to the home, or none.
 #[cfg(any(test, loom))]
 macro_rules! all_live {
     ($segment:ty, home: $home:literal) => {
@@ -82,7 +82,7 @@ pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
     }
 }
 
-/// Registers this process's liveness id, if that is not done. A call that will write the id into a record registers before it takes the
+/// Registers this process's liveness id, if it is not yet registered. A call that will write the id into a record does this before it takes the
 /// lock, because a registration lists a directory and creates a file.
 pub(crate) fn register(lives: &dyn Liveness) {
     // A process without a liveness id is identified in another way.
@@ -94,9 +94,9 @@ pub fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)
 }
 
-/// Returns whether the process of a record is dead. `by_number` decides by the process id and the birth (0 for unknown). A liveness lock
-/// ends when the kernel has freed all memory of the process, which can be long after the kill. So the process id decides too, if it is valid
-/// here.
+/// Returns whether the process of a record is dead. `by_number` decides by the process id and the birth (0 for unknown). The lock of a liveness id
+/// ends when the kernel has freed all memory of the process, possibly long after the kill. So if the process id is valid in this process's
+/// namespaces, it decides, too.
 pub fn is_dead(lives: &dyn Liveness, birth: u64, by_number: impl FnOnce(u64) -> bool) -> bool {
     match life_of(birth) {
         Some(life) => {

@@ -35,8 +35,8 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `len` bytes of a file, shared, for reading and writing. A mapping that no handler of SIGBUS could mend is
-    /// refused (`NOMEM`).
+    /// Maps the first `len` bytes of a file, shared, for reading and writing. Fails with `NOMEM` if the handler of SIGBUS has no room to record the
+    /// mapping.
     pub fn of_file(file: BorrowedFd<'_>, len: usize) -> Result<Mapping, Errno> {
         if cfg!(miri) {
             return Mapping::scratch(len);
@@ -93,7 +93,7 @@ impl Mapping {
         unsafe { rustix::mm::madvise(self.base().cast(), self.len, Advice::LinuxDontFork) }
     }
 
-    /// Maps a part of a file without access, for questions to the kernel. The file may end before it.
+    /// Maps a part of a file without access, to ask the kernel about its pages. The file may end before this part.
     #[cfg(not(loom))]
     pub fn to_look_up(file: BorrowedFd<'_>, offset: usize, len: usize) -> Result<Mapping, Errno> {
         let (protection, flags) = (ProtFlags::READ, MapFlags::PRIVATE);
@@ -108,12 +108,12 @@ impl Mapping {
         })
     }
 
-    /// Asks the kernel which pages from `index` on are in memory. Each page has a byte, of which bit 0 is the answer. Source: mincore(2).
+    /// Asks the kernel which pages from `index` on are in memory. Bit 0 of each page's byte is the answer. Source: mincore(2).
     #[cfg(not(loom))]
     pub(crate) fn are_present(&self, index: usize, flags: &mut [u8]) -> Result<(), Errno> {
         debug_assert!((index + flags.len()) * PAGE <= self.len.next_multiple_of(PAGE));
         let first = self.base().wrapping_add(index * PAGE);
-        // SAFETY: the call reads no memory of the range, and writes a byte a page, for each of which `flags` has room.
+        // SAFETY: the call reads no memory of the range, and writes one byte for each page; `flags` has a byte for each page.
         let result = unsafe { libc::mincore(first.cast(), flags.len() * PAGE, flags.as_mut_ptr()) };
         match result {
             0 => Ok(()),
@@ -208,7 +208,7 @@ impl Drop for Mapping {
         if let Some(range) = self.range {
             range.leave();
         }
-        // SAFETY: the range is the one that was mapped, and no process can hold a reference into it any longer.
+        // SAFETY: the range is exactly the mapping, and no reference into the mapping exists any longer.
         let _ = unsafe { rustix::mm::munmap(self.base().cast(), self.len) };
     }
 }

@@ -34,8 +34,8 @@ pub struct Notice {
     /// The state. The registered process sleeps on this word until the record is fired. The sender that fired the record sleeps on it until the
     /// process has handled the record.
     word: AtomicU32,
-    /// The form of the process's notification, and its signal. They are displayed, and read by a process that fires. The registered process
-    /// takes them from its own memory.
+    /// The form of the process's notification, and its signal. They are for display, and for a process that fires the registration. The registered
+    /// process takes them from its own memory.
     what: AtomicU32,
     signal: AtomicU32,
     /// The process, and its birth, which distinguishes it from other processes of that id.
@@ -63,7 +63,8 @@ impl Notice {
     /// Asks the process that frees a fired record to wake the caller. Returns the value of the futex on which the caller sleeps, or None if
     /// the word is no longer `fired`.
     pub(crate) fn ask_for_wake(&self, fired: u32) -> Option<u32> {
-        // Acquire on failure: the caller sees the writes of the process before it freed the record. Relaxed on success: nothing is read.
+        // Acquire on failure: the caller sees what the process wrote before it freed the record. Relaxed on success: the caller reads nothing that
+        // the process wrote.
         let found =
             self.word
                 .compare_exchange(fired, fired | WAITED, Ordering::Relaxed, Ordering::Acquire);
@@ -119,13 +120,14 @@ impl Notice {
         armed & STATE == ARMED && self.change(armed, after)
     }
 
-    /// Changes an armed word before this thread raises the process's signal. False if the registration was withdrawn.
+    /// Changes an armed word before this thread raises the process's signal. Returns false if the registration was withdrawn.
     #[must_use]
     pub(crate) fn begin_raising(&self, _: ReceiverHeld<'_>, armed: u32) -> bool {
         armed & STATE == ARMED && self.change(armed, raising(armed))
     }
 
-    /// Frees the record after the signal was raised; otherwise it is fired, and its process raises the signal.
+    /// Ends [`begin_raising`](Self::begin_raising). If the signal was raised, frees the record. If not, fires the record, and its process raises
+    /// the signal.
     pub(crate) fn end_raising(&self, _: ReceiverHeld<'_>, armed: u32, is_raised: bool) {
         let after = match is_raised {
             true => armed & !STATE,
@@ -140,7 +142,7 @@ impl Notice {
         self.change(word, word & !STATE)
     }
 
-    /// Frees a fired record, if its word still is `fired`. True if the caller has to wake the threads that wait for that.
+    /// Frees a fired record, if its word still is `fired`. Returns true if the caller has to wake the threads that wait until the record is free.
     #[must_use]
     pub(crate) fn free_fired(&self, fired: u32) -> bool {
         !self.free(fired) && self.change(fired | WAITED, fired & !STATE)

@@ -1,4 +1,4 @@
-//! The part that makes a queue a ring: its owner, and whether it takes messages. See `umsg::ring`.
+//! The part of a segment that only a ring uses: the owner of the ring, and whether the ring takes messages. See `umsg::ring`.
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub struct Ownership {
     state: AtomicU32,
     /// The number of messages that the ring holds without overflow.
     entries: AtomicU32,
-    /// The process that receives, and its birth, which distinguishes it from other processes of that id. 0 before there is a receiver.
+    /// The process that receives, and its birth, which distinguishes it from other processes with the same id. 0 until the ring has a receiver.
     pid: AtomicU32,
     birth: AtomicU64,
     /// Messages that senders chose to drop because there was no room.

@@ -54,7 +54,8 @@ pub struct Rules {
     pub(super) removal: AtomicU32,
     /// 1: the end of the last producer closes the queue for sending.
     close_with_producers: AtomicU32,
-    /// The delay before a returned message is delivered again: the first time, and at most. Nanoseconds; 0 for none.
+    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, and the longest delay. 0 for
+    /// none.
     retry_delay: [AtomicU64; 2],
     /// The number of deliveries after which a lower priority has a turn; 0 for strict order.
     fair_priorities: AtomicU32,
@@ -85,8 +86,7 @@ impl Rules {
     /// Notes that a process has opened the queue.
     #[cfg(not(loom))]
     pub(crate) fn note_use(&self) {
-        // Relaxed: the word only ever becomes due. A process that reads it too early leaves the removal to another
-        // process.
+        // Relaxed: the word only changes to [`Rules::DUE`]. A process that reads the earlier value leaves the removal to another process.
         if self.removal.load(Ordering::Relaxed) == WAITS {
             self.removal.store(Rules::DUE, Ordering::Relaxed);
         }
@@ -109,8 +109,8 @@ pub struct Policy {
     pub remove_on_last_close: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_producers: bool,
-    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. Nanoseconds; 0
-    /// for none.
+    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, which doubles with each further
+    /// return, and the longest delay. 0 for none.
     pub retry_delay: [u64; 2],
     /// The number of deliveries that pass lower priorities before one of these has a turn, at most [`MOST_PASSED`]; 0 for strict order.
     pub fair_priorities: u32,

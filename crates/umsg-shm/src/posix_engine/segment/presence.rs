@@ -4,15 +4,15 @@
 //! |---|---|---|
 //! | ordinary | the file's name decides | nothing |
 //! | sole | a queue that only its creator has opened | the creator: removed; an opener, another remover: ordinary |
-//! | removed | no queue; only the creator changes the segment | the creator: sole; a process that wants the name: gone |
+//! | removed | no queue; only the creator changes the segment | the creator changes it to sole; a process that wants the name changes it to gone |
 //! | gone | no queue, for ever; the process that locks the file removes its name | nothing |
 //!
 //! If the creator dies, a sole queue becomes an ordinary queue at the next opening. The file of a removed queue is removed by a process that wants
-//! the name, or by a sweep. If the process dies that was to remove the name, the next process that wants the name does.
+//! the name, or by a sweep. If the process that has to remove the name dies, the next process that wants the name removes it.
 //!
 //! The lowest 2 bits of the word hold the state. The other bits hold the number of queues that the segment has held, so that a reader without a
-//! mapping notices another queue. A file keeps its name over all its queues. So an opener that was slow, and
-//! joins a later queue of the file, joins the queue that has the name.
+//! mapping notices another queue. A file keeps the same name for all its queues. So if a slow opener joins a later queue of the file, it joins the
+//! queue that has the name.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -133,8 +133,8 @@ impl Presence {
 
     fn change(&self, from: u64, to: impl Fn(u64) -> u64) -> bool {
         let now = self.0.load(Ordering::Relaxed);
-        // AcqRel: the creator's stores before `revive` come before an opener's `join`, and its stores after `remove` behind it. Relaxed: on
-        // failure the caller uses nothing of the segment. A single attempt: only an end of the state can fail it.
+        // AcqRel: the creator's stores before `revive` come before an opener's `join`, and its stores after `remove` behind it. Relaxed on failure:
+        // then the caller does not use the segment. One attempt is enough: it fails only if the state has ended.
         now & STATE == from
             && self
                 .0

@@ -1,7 +1,7 @@
 //! The store in POSIX order: the highest priority first, and the oldest message first within a priority.
 //!
-//! A bitmap of three levels says which of the 32,768 priorities have messages. Each priority has a list. To find the
-//! highest priority takes three find-last-set instructions at any depth.
+//! A bitmap of three levels says which of the 32,768 priorities have messages. Each priority has a list. The search for the highest priority takes
+//! three find-last-set instructions at any depth.
 //!
 //! ```text
 //! level2   one word       bit i: level1[i] is not 0
@@ -51,7 +51,7 @@ impl<'a> Priorities<'a> {
         Some(word * 64 + k)
     }
 
-    /// Returns the highest priority below `priority` that has messages: walks the store in order of delivery.
+    /// Returns the highest priority below `priority` that has messages. Repeated calls walk the store in order of delivery.
     #[inline]
     pub(crate) fn next_below(&self, priority: usize) -> Option<usize> {
         let receiver = &self.segment.fixed().receiver;

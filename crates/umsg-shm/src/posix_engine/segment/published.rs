@@ -23,7 +23,7 @@ impl Published {
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// Returns the same position to a sender: the ring entries and the empty cells before it are visible.
+    /// Returns the same position to a sender. The sender also sees the ring entries and the free cells before this position.
     #[inline(always)]
     pub(crate) fn freed_so_far(&self) -> u64 {
         // Acquire: FREED. Pairs with the release in `free_up_to`.

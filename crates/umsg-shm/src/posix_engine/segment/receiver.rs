@@ -17,7 +17,7 @@ pub const LEVEL1: usize = 1;
 #[derive(Default)]
 pub struct ReceiverSide {
     // -- first line: the words that each receive writes
-    /// The receiver lock.
+    // The receiver lock.
     pub lock: Lock,
     /// The machine's clock at the last receive, in nanoseconds.
     last_receive: AtomicU64,
@@ -29,8 +29,9 @@ pub struct ReceiverSide {
     pub(super) stored: AtomicU64,
     /// The last read value of [`SenderSide::sent`](super::sender::SenderSide): prefetches reach up to this position.
     sent_seen: Guarded64,
-    // -- second line: the words that each receive reads, and a sender that finds no room; written when a thread blocks or holds a message
-    /// Third level of the priority bitmap.
+    // -- second line: the words that each receive reads, and that a sender reads if it finds no room. They are written when a thread blocks or
+    // holds a message.
+    // Third level of the priority bitmap.
     pub(super) level2: Guarded64,
     /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
     pub(super) held: AtomicU64,
@@ -40,11 +41,10 @@ pub struct ReceiverSide {
     pub(super) offered: Links,
     /// The levels that pollers watch, see [`crate::doorbell`]; 0 for none.
     pub(super) watched: Guarded32,
-    /// The mark that a process is registered for a notification, see [`crate::posix_engine::notification`]. Spinners read it as
-    /// a hint.
+    /// The mark that a process is registered for a notification, see [`crate::posix_engine::notification`]. Threads that spin read it as a hint.
     pub(super) registered: AtomicU32,
     // -- blocking and the store
-    /// Nodes that are real memory.
+    // The number of nodes that have memory.
     pub(super) nodes: Guarded32,
     /// Next ticket of a waiter.
     pub(super) ticket: Guarded64,
@@ -159,7 +159,7 @@ impl ReceiverSide {
         self.sequence.set(sequence);
     }
 
-    /// Returns the distance of the senders beyond ring position `position`, as the receiver last read it.
+    /// Returns how far the senders are beyond ring position `position`, by the value that the receiver read last.
     #[inline(always)]
     pub(crate) fn known_sent(&self, position: u64) -> i64 {
         self.sent_seen.get().wrapping_sub(position) as i64
@@ -190,7 +190,7 @@ impl ReceiverSide {
             .store(held.wrapping_add_signed(change), Ordering::Relaxed);
     }
 
-    /// Returns how many messages have left the queue: those taken from the ring, less those stored and held.
+    /// Returns how many messages have left the queue: the messages that were taken from the ring, less the stored and the held messages.
     #[inline(always)]
     pub(crate) fn removed(&self, receiving: ReceiverHeld<'_>) -> u64 {
         let drained = self.drained(receiving);
@@ -212,7 +212,7 @@ impl ReceiverSide {
         (removed, removed_bytes)
     }
 
-    /// Returns the word that says whether a process is registered for a notification. Exact under the receiver lock,
+    /// Returns the word that shows whether a process is registered for a notification. Exact under the receiver lock,
     /// otherwise a hint.
     #[inline(always)]
     pub(crate) fn registration(&self) -> u32 {
@@ -225,7 +225,7 @@ impl ReceiverSide {
         self.registered.store(registration, Ordering::Release);
     }
 
-    /// Returns how many registrations beyond the fixed ones are real memory. Valid without the lock, too.
+    /// Returns how many records for registrations, beyond the fixed ones, have memory. The result is valid without the lock, too.
     pub(crate) fn more_notices(&self) -> u32 {
         // Acquire: pairs with the release in `set_more_notices`.
         self.notices.load(Ordering::Acquire)

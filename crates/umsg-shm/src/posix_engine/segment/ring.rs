@@ -72,7 +72,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Returns the stamp of a cell after the message at `position` was published: never 0, never the same twice.
+/// Returns the stamp of a cell after the message at `position` was published: it is never 0, and never the same for two messages.
 #[inline(always)]
 fn stamp(position: u64) -> u64 {
     position.wrapping_add(1)

@@ -34,8 +34,7 @@ impl Run {
         self.word.load(Ordering::Relaxed) as u16 as usize
     }
 
-    /// Notes that every message from `position` on has this priority. To be called before the message at `position` is
-    /// stamped.
+    /// Notes that every message from `position` on has this priority. The caller stamps the message at `position` after this call.
     pub(crate) fn begin(&self, _: SenderHeld<'_>, position: u64, priority: usize) {
         // Release: RUN. A receiver that sees a stamp of another priority sees another word.
         self.word
@@ -43,8 +42,8 @@ impl Run {
     }
 }
 
-/// Returns whether every message from ring position `drained` on has the priority of the run. The word has 48 bits for a
-/// position: the comparison uses these.
+/// Returns whether every message from ring position `drained` on has the priority of the run. The word has only 48 bits for a position, and the
+/// comparison uses these bits.
 #[inline(always)]
 pub fn has_begun(run: u64, drained: u64) -> bool {
     drained.wrapping_sub(run >> 16) << 16 >> 63 == 0

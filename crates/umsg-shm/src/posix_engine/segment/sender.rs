@@ -15,7 +15,7 @@ pub struct SenderSide {
     last_send: AtomicU64,
     /// Ring position of the next message: how many were ever sent through the ring.
     pub(super) sent: AtomicU64,
-    /// Bytes ever sent through the ring. The element `sent & 1` counts: the one store to `sent` changes both.
+    /// The bytes that were ever sent through the ring. The element `sent & 1` is the valid one, so the one store to `sent` changes both counts.
     pub(super) bytes: [AtomicU64; 2],
     /// The last read of [`Published::freed`](super::published::Published).
     pub(super) freed_seen: Guarded64,
@@ -25,7 +25,7 @@ pub struct SenderSide {
     pub(super) arena_len: Guarded32,
     /// 1 while the lists of the arena change.
     pub(super) arena_dirty: Guarded32,
-    /// Ring position behind the current batch or the last one: a batch is under way while this is beyond `sent`. Atomic, because
+    /// The ring position behind the current batch, or behind the last one. While it is beyond `sent`, a batch is not finished. Atomic, because
     /// [`crate::posix_engine::Engine::counts`] reads it without the lock.
     pub(super) batch_end: AtomicU64,
     /// The value of `bytes` that counts once that batch is sent.
@@ -54,7 +54,7 @@ impl SenderSide {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Prepares the count of bytes for the message at `position`. To be called before the message is published.
+    /// Prepares the count of bytes for the message at `position`. The caller publishes the message after this call.
     #[inline(always)]
     pub(crate) fn prepare_bytes(&self, _: SenderHeld<'_>, position: u64, len: usize) {
         // Relaxed: the store to `sent` publishes them.
@@ -91,8 +91,7 @@ impl SenderSide {
         self.batch_end.load(Ordering::Acquire)
     }
 
-    /// Prepares the count of bytes for the batch from ring position `first` on. To be called before its gate is
-    /// stamped.
+    /// Prepares the count of bytes for the batch from ring position `first` on. The caller stamps the gate after this call.
     pub(crate) fn prepare_batch_bytes(&self, _: SenderHeld<'_>, first: u64, bytes: u64) {
         let before = self.bytes[first as usize & 1].load(Ordering::Relaxed);
         // Release: before the stamp, for a repair.
@@ -100,8 +99,7 @@ impl SenderSide {
             .store(before.wrapping_add(bytes), Ordering::Release);
     }
 
-    /// Counts a batch as sent. The parity of the cursor selects the element of `bytes` that counts: the cursor moves by
-    /// odd numbers only.
+    /// Counts a batch as sent. The parity of the cursor selects the valid element of `bytes`, so the cursor moves only by odd numbers.
     pub(crate) fn count_batch(&self, sending: SenderHeld<'_>, end: u64) {
         // Relaxed: under the sender lock.
         let bytes = self.batch_bytes.load(Ordering::Relaxed);

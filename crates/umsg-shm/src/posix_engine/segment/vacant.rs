@@ -1,4 +1,4 @@
-//! Removing a queue whose segment its creator keeps, and making the next queue of it, in pages that are real already; see
+//! Removing a queue whose creator keeps the segment, and making the next queue in the same segment, whose pages already have memory; see
 //! [`Presence`](super::Presence).
 
 use super::create::{fill_in, first_pages};
@@ -15,8 +15,8 @@ use std::mem::offset_of;
 impl Segment {
     /// Removes the queue and clears the segment, if no other process can have the queue open. Returns false without a change otherwise.
     ///
-    /// The segment has the memory of a new one. The caller is the process that has created the queue. It has the only handle of the
-    /// mapping, and no thread uses it.
+    /// The segment then has as much memory as a new segment. The caller is the process that has created the queue. It has the only handle of the
+    /// mapping, and no other thread uses that handle.
     ///
     /// # If the process dies
     /// The queue exists, or it is removed.
@@ -40,7 +40,7 @@ impl Segment {
     /// name.
     ///
     /// # If the process dies
-    /// There is no queue, or a whole one.
+    /// There is no queue, or a complete one.
     #[must_use]
     pub fn revive(&self, mode: u32) -> bool {
         fill_in(self, mode);
@@ -74,7 +74,7 @@ impl Segment {
     }
 }
 
-/// Reads from a file that is open for reading whether it holds a queue. A file that is no segment may be anything, and counts as one.
+/// Returns whether a file, which is open for reading, holds a queue. A file that is not a segment counts as one that holds a queue.
 pub fn presence(file: BorrowedFd<'_>) -> Seen {
     const AT: usize = Header::PRESENCE;
     let mut bytes = [0; AT + size_of::<Presence>()];
@@ -100,7 +100,7 @@ pub fn attributes(file: BorrowedFd<'_>) -> Option<(u32, u32)> {
         .then(|| Some((word(Header::MAX_MESSAGES)?, word(Header::MESSAGE_SIZE)?)))?
 }
 
-/// Returns the process id of the creator of a file's segment, if the creator has removed the queue and is of this process's namespaces.
+/// Returns the process id of the creator of a file's segment, if the creator has removed the queue, and is in the namespaces of this process.
 /// `file` is open for reading.
 pub fn vacated_by(file: BorrowedFd<'_>) -> Option<u32> {
     if presence(file).is_queue() {
@@ -119,7 +119,7 @@ pub fn vacated_by(file: BorrowedFd<'_>) -> Option<u32> {
 /// Takes the segment of a removed queue from its creator; see [`Presence::take`]. `file` is open for reading and writing.
 ///
 /// # Errors
-/// Those of [`attach`](super::attach).
+/// The errors of [`attach`](super::attach).
 pub fn take(file: BorrowedFd<'_>) -> Result<Taken, AttachError> {
     let layout = super::check(file)?;
     let segment = Segment::map(file, layout)?;

@@ -41,7 +41,7 @@ impl WaitFlags {
 
     /// Begins another turn: senders ring from the ring position `threshold` on. Returns the new wake word.
     pub(crate) fn arm(&self, threshold: u64, how: u32) -> u32 {
-        // Acquire: pairs with the release in `take_ring`. The old turn ends for all senders before the new one begins.
+        // Acquire: pairs with the release in `take_ring`. The old turn ends for all senders before the new turn begins.
         let turn = self.wake_word.fetch_and(!(TURN - 1), Ordering::Acquire) & !(TURN - 1);
         // Relaxed: the wake word publishes the threshold.
         self.threshold.store(threshold, Ordering::Relaxed);
@@ -53,7 +53,7 @@ impl WaitFlags {
 
     /// Ends the turn. For the receiver, which checks for messages itself.
     pub(crate) fn silence(&self) {
-        // Relaxed: a sender that sees the silent word does nothing. A sender that saw the armed word rings without effect.
+        // Relaxed: a sender that sees the silent word does nothing. If a sender has seen the armed word before, it rings without effect.
         self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 
@@ -79,8 +79,8 @@ impl WaitFlags {
     #[must_use]
     pub(crate) fn take_ring(&self, wake_word: u32) -> bool {
         let silent = wake_word & !(ARMED | POLLED);
-        // Release: pairs with the acquire in `arm`. The message needs none: the receiver checks for it behind the fence of its next arming.
-        // Relaxed: a sender that fails does nothing more.
+        // Release: pairs with the acquire in `arm`. The message needs no release here: the receiver checks for it after the fence of its next
+        // arming. Relaxed on failure: the sender then does nothing more.
         self.wake_word
             .compare_exchange(wake_word, silent, Ordering::Release, Ordering::Relaxed)
             .is_ok()

@@ -5,8 +5,8 @@ use crate::posix_engine::RECEIVERS;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering, words};
 
 words! {
-    /// The words that a diagnosis compares, in their places in the file. `bytes` counts bytes taken from the ring, in the element
-    /// `drained & 1`. `repairs` are those of the sender side and of the receiver side.
+    /// The words that a diagnosis compares, in their places in the file. The element `drained & 1` of `bytes` counts the bytes that were taken from
+    /// the ring. `repairs` counts the repairs of the sender side and of the receiver side.
     Words of Fixed {
         AtomicU32: mode = header.mode, attention = wait_flags.attention,
             wake_word = wait_flags.wake_word, ring_mask = geometry.ring_mask,
