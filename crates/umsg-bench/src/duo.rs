@@ -54,7 +54,7 @@ impl Barrier {
 /// Forks two processes and waits for both. Each process gets the barrier, and has to meet it once when it is ready.
 ///
 /// # Errors
-/// If a process fails, dies or exceeds the deadline. The other process is then killed, and no process remains.
+/// Fails if a process fails, dies or exceeds the deadline. The other process is then killed, and no process remains.
 pub fn run(
     places: Places,
     first: impl FnOnce(&Barrier) -> Result<(), Failure>,

@@ -18,7 +18,7 @@ impl Cpus {
     /// Returns two CPUs, for a suite that needs two.
     ///
     /// # Errors
-    /// If the process has only one CPU.
+    /// Fails if the process has only one CPU.
     pub fn two(&self, suite: &str) -> Result<[usize; 2], Failure> {
         let missing = || format!("{suite} needs two CPUs, and one is all that we may use");
         let second = self.second.ok_or_else(|| Failure::new(missing()))?;

@@ -87,7 +87,7 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// with errno set to indicate the error; no message was sent.
 ///
 /// # Errors
-/// Those of umsg_mq_send_batch(3), with two differences. `EAGAIN` and `ETIMEDOUT` mean that there is no room for the first message. `EMSGSIZE`
+/// The errors of umsg_mq_send_batch(3), with two differences. `EAGAIN` and `ETIMEDOUT` mean that there is no room for the first message. `EMSGSIZE`
 /// means that a message is longer than the queue's message size. Each message is checked, also one for which there
 /// is no room.
 ///

@@ -128,7 +128,7 @@ pub unsafe extern "C" fn umsg_mq_lease_history(
 /// On success, 1, and 0 if the queue has at most `n` such messages. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_peek(3) but `ENOMSG`.
+/// The errors of umsg_mq_peek(3) but `ENOMSG`.
 ///
 /// # If the process dies
 /// Nothing is left: the call changes nothing.

@@ -106,7 +106,7 @@ const MOST: size_t = 4096;
 /// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_open(3), and these:
+/// The errors of umsg_mq_open(3), and these:
 ///
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.

@@ -82,7 +82,7 @@ pub unsafe extern "C" fn umsg_mq_peek(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_peek(3). `ENOMSG`: the queue has at most `n` delayed messages.
+/// The errors of umsg_mq_peek(3). `ENOMSG`: the queue has at most `n` delayed messages.
 ///
 /// # If the process dies
 /// Nothing is left: the call changes nothing.

@@ -66,7 +66,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_send(3), and these:
+/// The errors of umsg_mq_send(3), and these:
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
@@ -102,7 +102,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_send(3).
+/// The errors of umsg_mq_send(3).
 ///
 /// # If the process dies
 /// Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn umsg_mq_send_after(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_timedsend(3).
+/// The errors of umsg_mq_timedsend(3).
 ///
 /// # If the process dies
 /// As with umsg_mq_send_after(3).
@@ -174,7 +174,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend_after(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_mq_send(3), and these:
+/// The errors of umsg_mq_send(3), and these:
 ///
 /// - `EFAULT`: `time` is NULL, or at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to 999,999,999.

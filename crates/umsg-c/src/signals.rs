@@ -54,7 +54,7 @@ pub unsafe extern "C" fn umsg_defer_signal(
 /// 0, or -1 with `errno` set.
 ///
 /// # Errors
-/// Those of sigaction(2).
+/// The errors of sigaction(2).
 ///
 /// # If the process dies
 /// Nothing is left. The program that it becomes by execve(2) has no handler.

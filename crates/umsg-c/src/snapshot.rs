@@ -63,7 +63,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error; then there is no new queue.
 ///
 /// # Errors
-/// Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
+/// The errors of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
 ///
 /// - `EBADF`: `fd` is no descriptor that can be read from.
 /// - `EBADMSG`: the snapshot was truncated or altered.
@@ -107,7 +107,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
 ///
 /// # Errors
-/// Those of umsg_mq_send_batch(3) and read(2), and these:
+/// The errors of umsg_mq_send_batch(3) and read(2), and these:
 ///
 /// - `EAGAIN`: the queue has no room for all messages.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be

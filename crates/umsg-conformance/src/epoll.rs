@@ -24,7 +24,7 @@ fn answer(returned: i64) -> Result<i64, Errno> {
 /// A new set, at a high number.
 ///
 /// # Errors
-/// Those of `epoll_create1` and `fcntl`.
+/// The errors of `epoll_create1` and `fcntl`.
 pub fn make() -> Result<Set, Errno> {
     // SAFETY: takes flags.
     let low = answer(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
@@ -38,7 +38,7 @@ pub fn make() -> Result<Set, Errno> {
 /// A new set at the lowest free number, which stays open on exec.
 ///
 /// # Errors
-/// Those of `epoll_create1`.
+/// The errors of `epoll_create1`.
 pub fn make_low() -> Result<Set, Errno> {
     // SAFETY: takes flags.
     answer(unsafe { libc::syscall(libc::SYS_epoll_create1, 0) }).map(|set| set as Set)
@@ -47,7 +47,7 @@ pub fn make_low() -> Result<Set, Errno> {
 /// Closes a set.
 ///
 /// # Errors
-/// Those of `close`.
+/// The errors of `close`.
 pub fn close(set: Set) -> Result<(), Errno> {
     // SAFETY: a set's number, which no other process uses.
     answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
@@ -56,7 +56,7 @@ pub fn close(set: Set) -> Result<(), Errno> {
 /// The present events of a set: the data and the events of each member, in order of the data.
 ///
 /// # Errors
-/// Those of `epoll_wait`.
+/// The errors of `epoll_wait`.
 pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
     wait(set, 0)
 }
@@ -64,7 +64,7 @@ pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
 /// The events of a set within this many milliseconds, without limit if -1: as [`told`].
 ///
 /// # Errors
-/// Those of `epoll_wait`.
+/// The errors of `epoll_wait`.
 pub fn wait(set: Set, milliseconds: i32) -> Result<Vec<(u64, u32)>, Errno> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
     // SAFETY: as many events as the array has.

@@ -56,7 +56,7 @@ impl Allowance {
     /// The deepest queue, up to `wanted`, that the kernel makes for this caller now: found by asking.
     ///
     /// # Errors
-    /// If it does not even make one of two messages.
+    /// Fails if it does not even make one of two messages.
     pub fn deepest(&self, wanted: u32, message_size: u32) -> Result<u32, Failure> {
         let makes = |depth| {
             let spec = Spec {

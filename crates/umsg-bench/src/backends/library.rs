@@ -17,7 +17,7 @@ impl Library {
     /// Loads it. Its constructors run.
     ///
     /// # Errors
-    /// If it can't be loaded, with the reason that the loader gives.
+    /// Fails if it can't be loaded, with the reason that the loader gives.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| Failure::new("the path of a library holds a zero byte"))?;

@@ -14,7 +14,7 @@ pub const NAME: &str = "iceoryx2";
 /// Loads the library for iceoryx2.
 ///
 /// # Errors
-/// If the library was not built; the error says how to build it.
+/// Fails if the library was not built; the error says how to build it.
 pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     let Some(library) = built() else {
         return Err(Failure::new(

@@ -36,7 +36,7 @@ impl Nats {
     /// On a port that the system chooses.
     ///
     /// # Errors
-    /// If it is not installed or does not start.
+    /// Fails if it is not installed or does not start.
     pub fn start(scratch: &Scratch, cpus: Vec<usize>) -> Result<Self, Failure> {
         let mut ports = None;
         let mut server = Server::start("nats-server", scratch, cpus, |command, directory| {

@@ -25,7 +25,7 @@ pub struct Redis {
 
 impl Redis {
     /// # Errors
-    /// If the server is not installed or does not start.
+    /// Fails if the server is not installed or does not start.
     pub fn start(scratch: &Scratch, cpus: Vec<usize>) -> Result<Self, Failure> {
         let mut socket = PathBuf::new();
         let mut server = Server::start("redis-server", scratch, cpus, |command, directory| {

@@ -27,7 +27,7 @@ impl Server {
     /// Starts it on these CPUs, in its own directory, which `arguments` gets.
     ///
     /// # Errors
-    /// If it is not installed, with the package that has it.
+    /// Fails if it is not installed, with the package that has it.
     pub fn start(
         program: &str,
         scratch: &Scratch,

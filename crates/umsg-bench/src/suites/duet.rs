@@ -128,7 +128,7 @@ impl Letter {
     /// Returns the stamp of the received message.
     ///
     /// # Errors
-    /// If the message is not the complete message with this number.
+    /// Fails if the message is not the complete message with this number.
     #[inline]
     pub fn read(&self, number: u64) -> Result<u64, Failure> {
         let end = self.bytes.len() - WORD;

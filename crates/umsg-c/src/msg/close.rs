@@ -49,7 +49,7 @@ pub extern "C" fn umsg_msg_close_send(msqid: c_int) -> c_int {
 /// On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msg_close_send(3).
+/// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
 /// Before the call returns: the queue is closed or open.
@@ -76,7 +76,7 @@ pub extern "C" fn umsg_msg_reopen_send(msqid: c_int) -> c_int {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msg_close_send(3), and these:
+/// The errors of umsg_msg_close_send(3), and these:
 ///
 /// - `EPIPE`: the queue is closed for sending.
 /// - `EUSERS`: 32 living processes count already.
@@ -103,7 +103,7 @@ pub extern "C" fn umsg_msg_begin_to_produce(msqid: c_int) -> c_int {
 /// On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msg_close_send(3).
+/// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
 /// It counts no more.

@@ -43,7 +43,7 @@ const MOST: size_t = 4096;
 /// On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msgget(3), and these:
+/// The errors of umsg_msgget(3), and these:
 ///
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EACCES`: the queue exists, and the caller may not open it.

@@ -23,7 +23,7 @@ use crate::time;
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msgsnd(3).
+/// The errors of umsg_msgsnd(3).
 ///
 /// # If the process dies
 /// Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn umsg_msg_send_after(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msg_timedsend(3).
+/// The errors of umsg_msg_timedsend(3).
 ///
 /// # If the process dies
 /// As with umsg_msg_send_after(3).

@@ -175,7 +175,7 @@ pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msg_return(3).
+/// The errors of umsg_msg_return(3).
 ///
 /// # If the process dies
 /// The message goes back to the queue, now or after the delay.

@@ -79,7 +79,7 @@ pub unsafe extern "C" fn umsg_msgrcv(
 /// On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_msgrcv(3), and these:
+/// The errors of umsg_msgrcv(3), and these:
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.

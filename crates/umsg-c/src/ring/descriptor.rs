@@ -26,7 +26,7 @@ use crate::time;
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_send(3), and these:
+/// The errors of umsg_ring_send(3), and these:
 ///
 /// - `EAGAIN`: as many descriptors are on their way as the receiver's socket holds, mostly 11 (`net.unix.max_dgram_qlen` of them and
 ///   one more), which it takes in when it receives; or there is no room and `flags` has `UMSG_RING_NOWAIT`.

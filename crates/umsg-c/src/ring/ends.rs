@@ -103,7 +103,7 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 /// On success, a sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_open(3), and these errors of the directory:
+/// The errors of umsg_ring_open(3), and these errors of the directory:
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.

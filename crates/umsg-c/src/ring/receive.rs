@@ -78,7 +78,7 @@ pub unsafe extern "C" fn umsg_ring_receive(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_receive(3) but `EINTR`, and this one:
+/// The errors of umsg_ring_receive(3) but `EINTR`, and this one:
 ///
 /// - `EAGAIN`: there is no message.
 ///
@@ -105,7 +105,7 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_receive(3), and these:
+/// The errors of umsg_ring_receive(3), and these:
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.

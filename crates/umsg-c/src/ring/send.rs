@@ -74,7 +74,7 @@ pub unsafe extern "C" fn umsg_ring_send(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_send(3) but `EINTR`, and this one:
+/// The errors of umsg_ring_send(3) but `EINTR`, and this one:
 ///
 /// - `EAGAIN`: the ring and its overflow are full.
 ///
@@ -101,7 +101,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_send(3), and these:
+/// The errors of umsg_ring_send(3), and these:
 ///
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn umsg_ring_timedsend(
 /// On success, 1 if the message was sent, 0 if it was dropped. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_send(3) but `EINTR`.
+/// The errors of umsg_ring_send(3) but `EINTR`.
 ///
 /// # If the process dies
 /// Before the call returns, the whole message was sent, or nothing.
@@ -166,7 +166,7 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 /// On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_try_send(3) for `own`; and these, before anything is sent:
+/// The errors of umsg_ring_try_send(3) for `own`; and these, before anything is sent:
 ///
 /// - `EBADF`: `sender` or `own` is NULL, or no address.
 /// - `EFAULT`: `post`, its payload, `completion`, its payload or `abs_timeout` is at an address that can't be read.

@@ -22,7 +22,7 @@ use crate::time;
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
 ///
 /// # Errors
-/// Those of umsg_ring_send(3), and these:
+/// The errors of umsg_ring_send(3), and these:
 ///
 /// - `EAGAIN`: there is no room for all of them and `flags` has `UMSG_RING_NOWAIT`.
 /// - `EFAULT`: `posts`, a payload or `abs_timeout` is at an address that can't be read.

@@ -46,7 +46,7 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// Those of umsg_ring_unlink(3), and these errors of the directory:
+/// The errors of umsg_ring_unlink(3), and these errors of the directory:
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.

@@ -156,7 +156,7 @@ pub trait Basics: Send + Sync {
     /// Becomes another user, for good. Needs root.
     ///
     /// # Errors
-    /// Those of `setgroups`, `setresgid` and `setresuid`.
+    /// The errors of `setgroups`, `setresgid` and `setresuid`.
     fn assume(&self, user: User) -> Result<(), Errno> {
         user.assume(&Credentials::OF_LIBC)
     }
@@ -164,7 +164,7 @@ pub trait Basics: Send + Sync {
     /// Becomes another user, except for the real and the saved ids.
     ///
     /// # Errors
-    /// Those of `setresgid` and `setresuid`.
+    /// The errors of `setresgid` and `setresuid`.
     fn assume_effective(&self, user: User) -> Result<(), Errno> {
         user.assume_effective(&Credentials::OF_LIBC)
     }
@@ -172,7 +172,7 @@ pub trait Basics: Send + Sync {
     /// `sigaction`: installs a handler with these flags.
     ///
     /// # Errors
-    /// Those of `sigaction`.
+    /// The errors of `sigaction`.
     fn handle_signal(&self, signal: i32, handler: extern "C" fn(i32), flags: i32) -> Answer<()> {
         crate::sys::handle_signal(libc::sigaction, signal, handler, flags).map_err(Failure::from)
     }

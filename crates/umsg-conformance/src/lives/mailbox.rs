@@ -47,7 +47,7 @@ fn control(fd: RawFd) -> Control {
 /// Sends a descriptor.
 ///
 /// # Errors
-/// Those of `sendmsg`; EAGAIN if the socket is full.
+/// The errors of `sendmsg`; EAGAIN if the socket is full.
 pub fn send(socket: RawFd, fd: RawFd) -> Result<(), Errno> {
     with_message(&mut control(fd), |message| {
         // SAFETY: one byte and one control message with one descriptor, all alive during the call.
@@ -59,7 +59,7 @@ pub fn send(socket: RawFd, fd: RawFd) -> Result<(), Errno> {
 /// Receives a descriptor, which stays open on exec.
 ///
 /// # Errors
-/// Those of `recvmsg`; EAGAIN if there is no message.
+/// The errors of `recvmsg`; EAGAIN if there is no message.
 pub fn receive(socket: RawFd) -> Result<RawFd, Errno> {
     let mut control = control(-1);
     with_message(&mut control, |message| {

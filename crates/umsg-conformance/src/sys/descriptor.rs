@@ -10,7 +10,7 @@ use std::time::Duration;
 /// A pipe, closed on exec: its reading end and its writing end.
 ///
 /// # Errors
-/// Those of `pipe2`.
+/// The errors of `pipe2`.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     let mut ends = [0; 2];
     // SAFETY: a place for two descriptors.
@@ -21,7 +21,7 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// A pair of connected sockets that keep records apart, closed on exec.
 ///
 /// # Errors
-/// Those of `socketpair`.
+/// The errors of `socketpair`.
 pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     let mut ends = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
@@ -33,7 +33,7 @@ pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Passes a descriptor through a socket: a second descriptor of the same file, closed on exec.
 ///
 /// # Errors
-/// Those of `socketpair`, `sendmsg` and `recvmsg`.
+/// The errors of `socketpair`, `sendmsg` and `recvmsg`.
 pub fn through_a_socket(fd: RawFd) -> Result<OwnedFd, Errno> {
     #[repr(C)]
     struct Control {
@@ -75,7 +75,7 @@ fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
 /// Writes one record. Signals do not disturb it.
 ///
 /// # Errors
-/// Those of `write`.
+/// The errors of `write`.
 pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     loop {
         // SAFETY: a live slice and its length. This is the system call itself, so that no library sees the descriptors of the tests.
@@ -93,7 +93,7 @@ pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
 /// Reads one record, or the present bytes. Returns the length; 0 at the end. Signals do not disturb the call.
 ///
 /// # Errors
-/// Those of `read`.
+/// The errors of `read`.
 pub fn read_record(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
         // SAFETY: a live slice and its length.
@@ -142,7 +142,7 @@ pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
 /// Duplicates a descriptor to the given number. The duplicate stays open on exec.
 ///
 /// # Errors
-/// Those of `dup3`.
+/// The errors of `dup3`.
 pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
     // SAFETY: the caller keeps nothing at that number.
     check(unsafe { libc::syscall(libc::SYS_dup3, fd.as_raw_fd(), number, 0) } as i32).map(drop)
@@ -151,7 +151,7 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
 /// A file in memory, closed on exec.
 ///
 /// # Errors
-/// Those of `memfd_create`.
+/// The errors of `memfd_create`.
 pub fn memory_file() -> Result<std::fs::File, Errno> {
     // SAFETY: NUL-terminated.
     let fd = check(unsafe { libc::memfd_create(c"umsg-conformance".as_ptr(), libc::MFD_CLOEXEC) })?;

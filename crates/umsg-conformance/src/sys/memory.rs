@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 /// Memory that this process shares with the children that it forks: zeroes at first, never unmapped.
 ///
 /// # Errors
-/// Those of `mmap`.
+/// The errors of `mmap`.
 pub fn shared_words(count: usize) -> Result<&'static [AtomicU32], Errno> {
     map_words(count, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
 }
@@ -16,7 +16,7 @@ pub fn shared_words(count: usize) -> Result<&'static [AtomicU32], Errno> {
 /// The memory of a file that is long enough, never unmapped.
 ///
 /// # Errors
-/// Those of `mmap`.
+/// The errors of `mmap`.
 pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU32], Errno> {
     map_words(count, libc::MAP_SHARED, file.as_raw_fd())
 }

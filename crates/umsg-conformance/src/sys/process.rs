@@ -32,7 +32,7 @@ pub enum Forked {
 /// `fork`.
 ///
 /// # Errors
-/// Those of `fork`.
+/// The errors of `fork`.
 pub fn fork() -> Result<Forked, Errno> {
     // SAFETY: the child only uses parts of glibc that work after a fork (memory, files), and ends with `leave`.
     match check(unsafe { libc::fork() })? {
@@ -162,7 +162,7 @@ pub fn wait_until_gone(pid: Pid, patience: Duration) -> bool {
 /// Starts a thread of C: one that may be cancelled, and has nothing of Rust's to be dropped.
 ///
 /// # Errors
-/// Those of `pthread_create`.
+/// The errors of `pthread_create`.
 ///
 /// # Safety
 /// The target of the argument has to outlive the thread.

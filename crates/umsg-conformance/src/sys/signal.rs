@@ -10,7 +10,7 @@ pub type Sigaction = unsafe extern "C" fn(i32, *const libc::sigaction, *mut libc
 /// Installs a handler.
 ///
 /// # Errors
-/// Those of `sigaction`.
+/// The errors of `sigaction`.
 pub fn handle_signal(
     sigaction: Sigaction,
     signal: i32,

@@ -25,7 +25,7 @@ pub fn enter_private_ipc_namespace() -> Option<()> {
 /// Moves this process into the namespace behind a descriptor of `/proc/PID/ns/ipc`.
 ///
 /// # Errors
-/// Those of `setns`.
+/// The errors of `setns`.
 pub fn enter_ipc_namespace(namespace: BorrowedFd<'_>) -> Result<(), Errno> {
     // SAFETY: changes which IPC objects this process sees, nothing else.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWIPC) }).map(drop)
@@ -56,7 +56,7 @@ pub fn umask(mask: u32) -> u32 {
 /// Sets the nice value of this thread.
 ///
 /// # Errors
-/// Those of `setpriority`.
+/// The errors of `setpriority`.
 pub fn set_nice(nice: i32) -> Result<(), Errno> {
     // SAFETY: has no preconditions.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
@@ -65,7 +65,7 @@ pub fn set_nice(nice: i32) -> Result<(), Errno> {
 /// Runs this thread under `SCHED_FIFO` with this priority.
 ///
 /// # Errors
-/// Those of `sched_setscheduler`.
+/// The errors of `sched_setscheduler`.
 pub fn set_realtime_priority(priority: i32) -> Result<(), Errno> {
     let parameters = libc::sched_param {
         sched_priority: priority,
@@ -77,7 +77,7 @@ pub fn set_realtime_priority(priority: i32) -> Result<(), Errno> {
 /// Limits the number of descriptors of this process.
 ///
 /// # Errors
-/// Those of `setrlimit`.
+/// The errors of `setrlimit`.
 pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
     let limit = libc::rlimit {
         rlim_cur: count,
@@ -90,7 +90,7 @@ pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
 /// Limits the memory that the kernel's message queues of this user may take, for this process: RLIMIT_MSGQUEUE.
 ///
 /// # Errors
-/// Those of `setrlimit`.
+/// The errors of `setrlimit`.
 pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
     let limit = libc::rlimit {
         rlim_cur: bytes,
@@ -103,7 +103,7 @@ pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
 /// Limits the number of System V queues in this process's IPC namespace. May be called between fork and exec.
 ///
 /// # Errors
-/// Those of `open` and `write`.
+/// The errors of `open` and `write`.
 pub fn limit_kernel_system_v_queues(count: u8) -> io::Result<()> {
     let digits = [
         b'0' + count / 100,

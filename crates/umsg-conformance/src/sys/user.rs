@@ -41,7 +41,7 @@ impl User {
     /// Makes this process a process of this user, for good. Needs root.
     ///
     /// # Errors
-    /// Those of `setgroups`, `setresgid` and `setresuid`.
+    /// The errors of `setgroups`, `setresgid` and `setresuid`.
     pub fn assume(self, by: &Credentials) -> Result<(), Errno> {
         let groups: Vec<u32> = self.supplementary.into_iter().collect();
         // SAFETY: a live slice and its length.
@@ -56,7 +56,7 @@ impl User {
     /// Makes it the effective user and group of this process only.
     ///
     /// # Errors
-    /// Those of `setresgid` and `setresuid`.
+    /// The errors of `setresgid` and `setresuid`.
     pub fn assume_effective(self, by: &Credentials) -> Result<(), Errno> {
         const SAME: u32 = u32::MAX;
         // SAFETY: has no preconditions.

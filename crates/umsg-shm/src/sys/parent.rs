@@ -1,7 +1,7 @@
 //! The knowledge that a forked child takes over from its parent: its PID and time namespaces, and the shift of its clock.
 //!
-//! /proc shows the namespaces of a process, and makes four inodes for the answer, which takes half as long as the fork. A child has its
-//! parent's namespaces unless the parent has called unshare(2) or setns(2). Two comparisons show that it has not:
+//! /proc shows the namespaces of a process. For the answer, the kernel creates four inodes, which takes half as long as the fork. A child has its
+//! parent's namespaces unless the parent has called unshare(2) or setns(2). Two comparisons show that the parent has called neither:
 //!
 //! | namespace | the child has the parent's if |
 //! |---|---|
@@ -11,21 +11,21 @@
 //! A new time namespace that shifts no clock counts as the parent's: start times are the same in both. If the parent is dead, or a clock
 //! was set meanwhile, the child asks /proc.
 //!
-//! libc's fork calls [`before_fork`] in the parent and [`after_fork`] in the child. The note of the latter is in the page that a fork wipes, so
-//! no grandchild takes the words for those of its parent. A dead parent is not mistaken for another process. Its children belong to an
-//! ancestor, which lived at the same time, or to the first process of the PID namespace, which has number 1. A parent with this number
-//! ends its namespace and all children when it dies.
+//! libc's fork calls [`before_fork`] in the parent and [`after_fork`] in the child. [`after_fork`] leaves a note in the page that a fork wipes, so
+//! no grandchild mistakes these words for those of its own parent. The comparison of numbers can't confuse a dead parent with another process.
+//! After the parent's death, getppid(2) returns the number of an ancestor that lived at the same time, or 1 for the first process of the PID
+//! namespace. If the parent itself has number 1, its death ends the namespace and all children.
 //!
 //! setns(2) moves a process itself to another time namespace. So a process notes the distances of its clocks when it learns its
-//! namespaces, and passes nothing on if they have changed. It also notes its number: a process that shares the memory of another one
-//! passes nothing on.
+//! namespaces, and passes nothing on if the distances have changed. It also notes its own number, because a process that shares the memory of
+//! another process must pass nothing on.
 
 use super::{clock, home, process};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The words of the process that forked last. Relaxed throughout: a child has one thread, and threads that fork at the same time write the
-/// same, or times that are microseconds apart.
+/// The words of the last process that forked. All accesses are relaxed: a child has one thread, and threads that fork at the same time write equal
+/// values, or times that differ by microseconds.
 struct Parent {
     /// The process id of the parent; 0 if the rest is unknown.
     pid: AtomicU64,
@@ -43,15 +43,15 @@ static PARENT: Parent = Parent {
     distances: [const { AtomicI64::new(0) }; 2],
 };
 
-/// The process that learned its namespaces last, and the distances of its clocks at that time. Relaxed throughout, as above.
+/// The last process that learned its namespaces, and the distances of its clocks at that time. All accesses are relaxed, as above.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static LEARNED: (AtomicU64, [AtomicI64; 2]) = (AtomicU64::new(0), [const { AtomicI64::new(0) }; 2]);
 
-/// A larger difference of two distances is a shift, in nanoseconds. A thread may lose its processor between two readings; then it asks
-/// /proc. A start time has ticks of 10 ms.
+/// A difference of two distances above this number of nanoseconds counts as a shift of the clock. If a thread loses its processor between two
+/// readings, the difference is also above it, and the thread asks /proc. A start time has ticks of 10 ms.
 const PRECISION: u64 = 100_000;
 
-/// Notes the namespaces of this process for the children that it is about to fork. To be called by pthread_atfork(3).
+/// Notes the namespaces of this process for the children that it is about to fork. pthread_atfork(3) registers this function.
 pub extern "C" fn before_fork() {
     let known = match (home::known(), clock::known_ahead()) {
         (Some(here), Some(ahead)) => Some((here, ahead)),
@@ -104,7 +104,7 @@ fn are_near(now: [i64; 2], noted: &[AtomicI64; 2]) -> bool {
     shifts.all(|(now, then)| now.abs_diff(then) < PRECISION)
 }
 
-/// Notes in a forked child that the words are its parent's. To be called by pthread_atfork(3).
+/// Notes in a forked child that the words belong to its parent. pthread_atfork(3) registers this function.
 pub fn after_fork() {
     if let Some(word) = process::forked() {
         word.store(1, Ordering::Relaxed);
@@ -186,7 +186,8 @@ mod tests {
         })
     }
 
-    /// Repeats `test` until it is true: where the thread loses its processor between two clocks, a child asks /proc.
+    /// Repeats `test` until it is true. A test fails if the thread loses its processor between the readings of two clocks, because the child then
+    /// asks /proc.
     fn at_last(test: impl Fn() -> bool) -> bool {
         (0..100).any(|_| test())
     }

@@ -9,9 +9,8 @@
 //! | 2 | the process was forked by libc (`sys/parent.rs`) |
 //! | 3 | the process id of the owner of the drop-in's table |
 //!
-//! The first holds the process's epoch, a number that is never 0 and never used
-//! twice along a line of ancestors; in a forked child the page reads 0 until the child sets an epoch of its own.
-//! A `vfork` child shares its parent's memory and so its parent's epoch.
+//! The epoch of a process is never 0, and differs from the epochs of all its ancestors. In a forked child, the page reads 0 until the child sets
+//! its own epoch. A `vfork` child shares the memory of its parent, and therefore its epoch.
 //!
 //! If the kernel or a sandbox refuses MADV_WIPEONFORK, there is no page. Then the epoch is stored with the id of its process. Each read of
 //! the epoch, or of the number beside it, compares the process id, at the price of a system call.
@@ -48,7 +47,7 @@ mod real {
         if page.is_null() {
             return without_page::epoch();
         }
-        // SAFETY: a non-null PAGE points to a page that is never unmapped; page-aligned, so aligned for a u64.
+        // SAFETY: a non-null PAGE points to a page that is never unmapped. The page's address is aligned for a u64.
         unsafe { (*page).load(Ordering::Relaxed) }
     }
 
@@ -125,7 +124,7 @@ mod real {
     mod without_page {
         use std::sync::atomic::{AtomicU64, Ordering};
 
-        /// The last epoch in the lower half, and the id of its process in the upper half. 0: this way is not in use.
+        /// The last epoch in the lower half, and the id of its process in the upper half. 0 if the process has a page for the epoch.
         #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
         static EPOCH: AtomicU64 = AtomicU64::new(0);
 
@@ -199,7 +198,7 @@ mod real {
         /// The epoch of the last answer, and the answer, which changes after a fork.
         static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
         let ([of, birth], epoch) = (&KNOWN, epoch());
-        // Acquire: the answer belongs to the epoch. Two threads may find it out at once, and find the same.
+        // Acquire: the answer belongs to the epoch. Two threads may compute the answer at once, with the same result.
         if epoch == 0 || of.load(Ordering::Acquire) != epoch {
             birth.store(find_birth(pid), Ordering::Relaxed);
             of.store(epoch, Ordering::Release);
@@ -215,7 +214,7 @@ mod real {
         u64::from(stat.birth as u32) | program(&stat) << 32 | u64::from(home) << 48
     }
 
-    /// Returns the number that identifies a process's program: 0 for unknown, as for processes of other users.
+    /// Returns the number that identifies a process's program: 0 if it is unknown, for example for processes of other users.
     fn program(stat: &Stat) -> u64 {
         match stat.stack {
             0 => 0,
@@ -290,10 +289,10 @@ mod real {
         }
     }
 
-    /// Opens a thread of any process: the descriptor never stands for another thread. Needs Linux 6.9.
+    /// Opens a descriptor of a thread of any process. The descriptor never refers to another thread. Needs Linux 6.9.
     ///
     /// # Errors
-    /// Those of pidfd_open(2): EINVAL before Linux 6.9.
+    /// The errors of pidfd_open(2): EINVAL before Linux 6.9.
     pub(crate) fn open_thread(tid: u32) -> Result<OwnedFd, Errno> {
         /// Source: linux/pidfd.h.
         const PIDFD_THREAD: i32 = libc::O_EXCL;
@@ -309,7 +308,7 @@ mod real {
     /// Sends the process of a thread a signal, in the same way as [`raise_for_message`].
     ///
     /// # Errors
-    /// Those of pidfd_send_signal(2): EPERM if the caller may not signal the process, ESRCH if the thread has ended.
+    /// The errors of pidfd_send_signal(2): EPERM if the caller may not signal the process, ESRCH if the thread has ended.
     pub(crate) fn raise_in_process_of(
         thread: BorrowedFd<'_>,
         (signal, value): (i32, usize),
@@ -397,7 +396,7 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::Duration;
 
-    /// A process that has just begun, and its birth without the program, because the process has executed another one.
+    /// A process that has just started, and its birth. The birth does not contain the program, because the process has executed another program.
     fn sleeper() -> (Child, u64) {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
         let stat = Stat::of_process(child.id()).unwrap();

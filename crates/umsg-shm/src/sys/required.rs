@@ -23,7 +23,7 @@ pub const PAGES: &str = "mmap with pages of 4 KiB";
 /// # Errors
 /// The first call that is refused.
 pub(crate) fn check() -> Result<(), Refused> {
-    // Processors of this kind have pages of one size. libc's answer takes a page fault in each process.
+    // Processors for x86-64 have pages of one size. A call of libc would cost a page fault in each process.
     if cfg!(not(target_arch = "x86_64")) {
         check_pages(rustix::param::page_size())?;
     }

@@ -41,7 +41,7 @@ pub fn unmark(number: RawFd) {
     }
 }
 
-/// Marks a number that stays the library's until it is closed: epoll identifies a registration by the number.
+/// Marks a number that the program can't get until the library closes the descriptor, because epoll identifies a registration by this number.
 pub fn pin(number: RawFd) {
     if let Some((pinned, bit)) = place(&PINNED, number) {
         pinned.fetch_or(bit, Ordering::Relaxed);
@@ -75,7 +75,7 @@ pub(crate) fn given() -> u32 {
 /// Returns whether a number is reserved.
 #[inline(always)]
 pub fn is(number: RawFd) -> bool {
-    // Relaxed, as everywhere here: another thread of the program can only guess a number that is being marked.
+    // Relaxed, like all accesses in this module: another thread of the program can't know a number that is just being marked.
     number >= LOWEST.load(Ordering::Relaxed) && is_marked(number)
 }
 
@@ -105,7 +105,7 @@ pub fn first_between(first: u32, last: u32) -> Option<u32> {
 mod tests {
     use super::*;
 
-    // The numbers are open nowhere. One test, because all share the marks; other tests' are lower.
+    // No descriptor has these numbers. This is one test, because all tests share the marks; other tests use lower numbers.
     #[test]
     fn marked_numbers_are_found_until_they_are_unmarked() {
         assert!(!is(900_000) && first_between(899_999, u32::MAX).is_none());

@@ -4,11 +4,11 @@ use super::mask::Masked;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Removes a name that the caller found for a file of `owner`. It fails with EPERM if the name has a file of another user meanwhile.
+/// Removes a name that the caller found for a file of `owner`. It fails with EPERM if by now the name leads to a file of another user.
 ///
 /// Root may remove any name, so the kernel would not notice a change of the name since the check. With the file system rights of `owner`
-/// (setfsuid(2), only in this thread), the sticky bit of the directory protects the files of other users. The owner of the directory, and
-/// root without CAP_SETUID, remove the name in any case.
+/// (setfsuid(2), only in this thread), the sticky bit of the directory protects the files of other users. If the caller owns the directory, or is
+/// root without CAP_SETUID, the call removes the name in any case.
 pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     match with_rights_of(owner, &unlink) {
         // The owner may not write to the directory, so it can't have put another file in place.
@@ -33,7 +33,7 @@ fn with_rights_of<T>(user: u32, work: impl FnOnce() -> T) -> Option<T> {
 
 /// The previous user id.
 fn set(user: u32) -> u32 {
-    // SAFETY: a number; the system call, unlike libc's setuid family, concerns the calling thread alone.
+    // SAFETY: the argument is a number. In contrast to libc's setuid functions, the system call affects only the calling thread.
     unsafe { libc::syscall(libc::SYS_setfsuid, user) as u32 }
 }
 

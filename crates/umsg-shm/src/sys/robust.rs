@@ -108,7 +108,7 @@ fn of_libc() -> Option<*const Head> {
     static DISTANCE: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: has no preconditions.
     let this = unsafe { libc::pthread_self() } as usize;
-    // Relaxed: the number publishes no other data. Two threads, or a thread and its handler, may find it at once.
+    // Relaxed: the number publishes no other data. Two threads, or a thread and its signal handler, may compute it at once, with the same result.
     let mut distance = DISTANCE.load(Ordering::Relaxed);
     if distance == 0 {
         distance = head_of_held_mutex()?.wrapping_sub(this);
@@ -129,7 +129,7 @@ fn head_of_held_mutex() -> Option<usize> {
     let mut attributes = MaybeUninit::uninit();
     let attributes = attributes.as_mut_ptr();
     // SAFETY: the attributes are initialised before they are used and destroyed after it. The mutex is initialised where it stays,
-    // is known to no other thread, is locked once and unlocked once, and is destroyed before its memory goes.
+    // is known to no other thread, is locked once and unlocked once, and is destroyed before its memory is released.
     unsafe {
         let is_robust = libc::pthread_mutexattr_init(attributes) == 0
             && libc::pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST) == 0
@@ -153,7 +153,7 @@ fn head_in(mutex: &UnsafeCell<libc::pthread_mutex_t>) -> Option<usize> {
     const PREVIOUS: usize = 24;
     const NEXT: usize = 32;
     let base = mutex.get().cast::<u8>();
-    // SAFETY: inside the mutex and aligned for a pointer: both libcs give it 40 bytes or more, aligned to 8.
+    // SAFETY: the read is inside the mutex and aligned for a pointer, because in both libcs a mutex has at least 40 bytes and is aligned to 8.
     let previous = unsafe { base.add(PREVIOUS).cast::<*const Head>().read() };
     if previous.is_null() || !previous.is_aligned() {
         return None;

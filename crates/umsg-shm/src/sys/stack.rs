@@ -30,14 +30,14 @@ use std::time::Duration;
 /// The length in bytes, with the guard page.
 const LEN: usize = 256 * 1024;
 
-/// The number of bytes at the end of a stack that no call uses, a multiple of the alignment. They hold valgrind's id of the stack.
+/// The number of bytes at the end of a stack that no call uses, a multiple of the alignment. They hold the id that valgrind gives to the stack.
 const LABEL: usize = 16;
 
 /// One stack is kept for the next call. A forked child has it as a copy.
 static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    /// The way back from the library's stack, if the thread is on it. No signal handler of the program runs meanwhile.
+    /// The way back from the library's stack, if the thread runs on it. While it does, no signal handler of the program runs.
     static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
 }
 
@@ -54,8 +54,8 @@ pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Waits on the thread's own stack, with the signal mask from before [`roomy`]. It changes neither if the thread is on its own stack, in a
-/// critical section, or has masked signals for another reason.
+/// Waits on the thread's own stack, with the signal mask from before [`roomy`]. It changes neither stack nor mask if the thread runs on its own
+/// stack, is in a critical section, or has masked signals for another reason.
 pub(crate) fn away<T>(wait: impl FnOnce() -> T) -> T {
     match WAY_BACK.get() {
         Some(back) if mask::depth() == 1 && !thread::current().critical.is_open() => {
@@ -83,8 +83,8 @@ impl WayBack {
         // This comes first, because a handler that leaves by siglongjmp leaves the thread on its own stack.
         WAY_BACK.set(None);
         let job = Job::new(|_| mask::lifted_to(self.mask, wait));
-        // SAFETY: the thread's own stack, which it has left at `home`, aligned to 16 bytes there. All above belongs to frames that wait for
-        // this call.
+        // SAFETY: `home` is the place at which the thread has left its own stack. It is aligned to 16 bytes. All memory above it belongs to frames
+        // that wait for this call.
         let done = unsafe { job.run_on(self.home) };
         WAY_BACK.set(Some(self));
         done.unwrap_or_else(|panic| resume_unwind(panic))
@@ -215,7 +215,7 @@ impl<T, F: FnOnce(*mut c_void) -> T> Job<F, T> {
     /// # Safety
     /// `end` is an address in a stack, aligned to 16 bytes; no other code uses the stack below it meanwhile.
     unsafe fn run_on(mut self, end: *mut c_void) -> std::thread::Result<T> {
-        // SAFETY: the stack by this function's contract; `perform` is given the job of its types, which outlives the call, and does not
+        // SAFETY: this function's contract covers the stack. `perform` gets a job with its own types, which outlives the call. `perform` does not
         // unwind.
         unsafe { switch((&raw mut self).cast(), end, perform::<F, T>) };
         self.outcome.expect("the job was done")
@@ -232,7 +232,7 @@ unsafe extern "C" fn perform<F: FnOnce(*mut c_void) -> T, T>(job: *mut c_void, f
     }
 }
 
-/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and comes back to this one.
+/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and returns to this stack.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(
@@ -258,7 +258,7 @@ unsafe extern "C" fn switch(
     )
 }
 
-/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and comes back to this one.
+/// Calls `perform` with `job` and the end of this stack, on the stack that ends at `end`, and returns to this stack.
 #[cfg(target_arch = "aarch64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(
@@ -343,7 +343,7 @@ mod tests {
     fn interrupt() {
         let handler = note_where as extern "C" fn(c_int);
         HANDLED_AT.store(0, Ordering::Relaxed);
-        // SAFETY: the handler stores a number; the signal has no other use here, and goes to this thread.
+        // SAFETY: the handler only stores a number. The test has no other use for the signal, and sends it to this thread.
         unsafe {
             libc::signal(libc::SIGWINCH, handler as libc::sighandler_t);
             libc::pthread_kill(libc::pthread_self(), libc::SIGWINCH);

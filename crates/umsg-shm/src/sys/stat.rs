@@ -54,7 +54,7 @@ impl Stat {
     }
 }
 
-/// Runs on the library's stack, which has room for the text: receives check lease holders, deep within a call.
+/// Runs on the library's stack, which has room for the text. A receive calls this function deep within a call, to check the holders of leases.
 fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
     roomy(|| {
         let mut text = [0_u8; 1024];

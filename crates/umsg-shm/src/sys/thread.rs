@@ -18,11 +18,11 @@ pub use real::{Outer, Thread, current};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 
-/// The number of handlers that ran on a thread. `umsg::signals::defer` counts them, and blocking calls compare the counts. A futex sleep
-/// reports an interruption itself, but a call does not only sleep.
+/// The number of handlers that ran on a thread. `umsg::signals::defer` counts them, and blocking calls compare the counts. A sleep on a futex
+/// reports an interruption itself, but a handler may also run while the call does not sleep.
 ///
-/// The lowest bit of each count means that another thread wants this thread's calls to end (`umsg::signals::Caller`), including one that
-/// begins now.
+/// The lowest bit of each count means that another thread wants the calls of this thread to end (`umsg::signals::Caller`), also a call that begins
+/// only now.
 #[derive(Debug)]
 pub struct Interruptions {
     /// The number of handlers without SA_RESTART.
@@ -34,7 +34,7 @@ pub struct Interruptions {
 const WANTED: u32 = 1;
 const HANDLER: u32 = 2;
 
-// Relaxed throughout: the thread's handlers write the counts and the thread reads them; the kernel reads them for the thread.
+// All accesses are relaxed: the handlers of the thread write the counts, and the thread, or the kernel on its behalf, reads them.
 impl Interruptions {
     pub(crate) const fn none() -> Interruptions {
         Interruptions {
@@ -67,7 +67,7 @@ impl Interruptions {
     }
 
     /// Begins a call that continues after a handler with SA_RESTART. In the drop-in all handlers count, so any handler ends the call, and
-    /// the drop-in repeats it ([`counted`](Self::counted)). Like the kernel's, the repeated call queues behind the other waiters.
+    /// the drop-in repeats it ([`counted`](Self::counted)). As in the kernel, the repeated call waits behind the other waiters.
     #[inline(always)]
     pub fn calm(&self) -> Calm<'_> {
         match do_all_handlers_defer() {
@@ -146,7 +146,7 @@ impl TakenUp {
     }
 }
 
-/// The dead processes whose locks a thread took recently, for diagnosis. The lock words name the thread by then.
+/// The dead processes whose locks a thread took recently, for diagnosis. The words of these locks then name the thread, no longer the dead owner.
 pub(crate) struct Bereaved(Cell<[(usize, u32); 2]>);
 
 impl Bereaved {
@@ -160,7 +160,7 @@ impl Bereaved {
         self.0.set([(lock, pid), last]);
     }
 
-    /// Returns the process that held the lock at this address; 0 for unknown, or after the repair.
+    /// Returns the process that held the lock at this address; 0 if it is unknown, or if the repair has ended.
     pub(crate) fn by(&self, lock: usize) -> u32 {
         let found = self.0.get().into_iter().find(|(of, _)| *of == lock);
         found.map_or(0, |(_, pid)| pid)
@@ -174,12 +174,12 @@ impl Bereaved {
 }
 
 /// The time for which a thread recently waited for locks of stopped or hostile owners. A call that must not block may meet several of them
-/// in sequence. Its total wait must not exceed the wait for one.
+/// in sequence. Its total wait must not exceed the wait for one such lock.
 pub(crate) struct Stall(Cell<(u64, u64)>);
 
 /// A longer wait is a wait for a stopped or hostile owner, in nanoseconds.
 const LONG: u64 = 100_000_000;
-/// A wait that begins within this time after a long wait probably belongs to the same call, in nanoseconds.
+/// A wait that begins within this number of nanoseconds after a long wait probably belongs to the same call.
 const SOON: u64 = 20_000_000;
 /// The wait for each further lock of a call that has waited long enough, in nanoseconds.
 const LEAST: u64 = 10_000_000;
@@ -228,7 +228,7 @@ mod real {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Outer(*mut u8);
 
-    /// A thread's knowledge of itself. Each thread has one, in thread-local storage; it is never dropped.
+    /// What a thread knows about itself. Each thread has one such value, in thread-local storage; it is never dropped.
     pub struct Thread {
         /// The process epoch of the fields below; [`NOT_YET`] before they are computed.
         epoch: Cell<u64>,
@@ -239,7 +239,7 @@ mod real {
         birth: Cell<u64>,
         /// The word of a lock in plain form: the thread id in the lower half, the process id in the upper half.
         owner: Cell<u64>,
-        /// True if it takes locks only in shared form: its ids are not valid in the queues that its process inherited
+        /// True if the thread takes locks only in shared form: its ids are not valid in the queues that its process inherited
         /// ([`home::is_stray`]), or the kernel would not mark its locks at its death.
         stray: Cell<bool>,
         /// The thread's robust list head in the kernel: libc's, or `own` below. Without a head in the kernel, it is also `own`.
@@ -343,11 +343,11 @@ mod real {
             self.unmarked.set(unmarked);
         }
 
-        /// Returns an error if the kernel does not mark the locks of this thread at its death, or those of threads and processes that it
-        /// starts: each of them registers its own head.
+        /// Checks that the kernel marks the locks of this thread at its death, and the locks of threads and processes that this thread starts. Each
+        /// of these threads registers its own head.
         ///
         /// # Errors
-        /// The errno of set_robust_list(2).
+        /// The errno of set_robust_list(2), if the kernel does not.
         pub(crate) fn can_be_marked(&self) -> Result<(), Errno> {
             match self.unmarked.get() {
                 // SAFETY: `introduce` found the head to be registered.
@@ -390,11 +390,12 @@ mod real {
 
         #[inline(always)]
         fn robust(&self) -> &Head {
-            // SAFETY: `introduce` stored a head that libc or we keep alive as long as the thread; Cells only.
+            // SAFETY: `introduce` stored a head that exists as long as the thread, and that consists of `Cell`s.
             unsafe { &*self.robust.get() }
         }
 
-        /// Returns the word that is named to the kernel, for `unname`. A signal handler may run between the two calls and make both itself.
+        /// Returns the word that is named to the kernel, for `unname`. A signal handler may run between the two calls, and may itself make both
+        /// calls.
         #[inline(always)]
         pub(crate) fn named(&self) -> Outer {
             Outer(self.robust().list_op_pending.get())
@@ -423,7 +424,8 @@ mod real {
     }
 }
 
-/// Returns whether a thread is proved dead: no thread has the id, or the thread with the id has another start time. Unknown counts as alive.
+/// Returns whether a thread is proved dead: no thread has the id, or the thread with the id has another start time. If the state of the thread is
+/// unknown, it counts as alive.
 #[cfg(not(loom))]
 pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
     if cfg!(miri) {
@@ -443,7 +445,8 @@ pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
 #[cfg(loom)]
 pub(crate) use crate::model::thread::is_dead;
 
-/// Returns whether no thread has the id. A quarter of a microsecond; [`is_dead`] takes some more, to recognise another thread that has got the id.
+/// Returns whether no thread has the id. It takes a quarter of a microsecond. [`is_dead`] takes a few microseconds, because it recognises another
+/// thread that has got the id.
 #[cfg(not(loom))]
 pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
     !cfg!(miri) && !super::exists::thread_of(pid, tid)
@@ -467,8 +470,8 @@ pub(crate) fn is_real_time(tid: u32) -> bool {
     rank(tid) < ORDINARY
 }
 
-/// Returns a thread's rank among waiters, in the kernel's order: lower ranks first; 0 for a deadline thread, 1 to 99 for a real-time thread,
-/// then by nice value. A dead thread has the rank of an ordinary one.
+/// Returns a thread's rank among waiters, in the kernel's order; lower ranks come first. Rank 0 is a deadline thread, 1 to 99 are real-time
+/// threads, and higher ranks follow the nice value. A dead thread has the rank of an ordinary thread.
 #[cfg(not(loom))]
 pub(crate) fn rank(tid: u32) -> u32 {
     if cfg!(miri) {

@@ -1,6 +1,7 @@
 //! Tells whether a thread has a real-time policy; the answer is remembered for some waits.
 //!
-//! The answer takes a system call, which is made only after a thread has waited for a lock without success. A real-time thread therefore keeps a
+//! To find out takes a system call. A thread makes this call only after it has spun for a lock without success. A real-time thread therefore keeps
+//! a
 //! positive answer for
 //! its next waits: it then lends its priority without asking again, and spins for a shorter time. If its policy changes meanwhile, it joins the
 //! line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
@@ -8,7 +9,8 @@
 use super::thread;
 use std::cell::Cell;
 
-/// The number of waits for which a positive answer counts. The wait that asks again is longer by the system call and the usual spinning.
+/// The number of waits for which a positive answer counts. The next wait then asks again, and takes longer by the system call and by the usual
+/// spinning.
 const KEPT: u16 = 4_096;
 
 /// The number of further waits in which the thread counts as a real-time thread.
@@ -19,7 +21,7 @@ impl Urgency {
         Urgency(Cell::new(0))
     }
 
-    /// Returns whether the thread had a real-time policy when the kernel was last asked. For guesses.
+    /// Returns whether the thread had a real-time policy when it last asked the kernel. The result is a guess.
     pub(crate) fn is_likely(&self) -> bool {
         self.0.get() != 0
     }

@@ -1,7 +1,8 @@
 //! Registers the library's own stacks with valgrind.
 //!
-//! valgrind takes a change of the stack pointer by less than two million bytes for a call or a return, and the memory in between for unused.
-//! It does not on a registered stack. A request is a sequence of instructions without effect that valgrind recognizes; source: the macros of
+//! If the stack pointer changes by less than two million bytes, valgrind assumes a call or a return, and treats the memory in between as unused. It
+//! does not do so for a change to a registered stack. A request is a sequence of instructions without effect that valgrind recognizes; source: the
+//! macros of
 //! valgrind.h.
 
 use std::ffi::c_void;
@@ -34,7 +35,8 @@ pub(super) fn deregister_stack(StackId(id): StackId) {
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn answer(arguments: &[usize; 6]) -> usize {
     let mut answer = 0;
-    // SAFETY: the rotations are 128 bits together, so they leave the register as it was, and a register is exchanged with itself. valgrind reads the arguments, and writes the
+    // SAFETY: the rotations add up to 128 bits, so the register keeps its value. The exchange swaps a register with itself. valgrind reads the
+    // arguments, and writes the
     // answer's register.
     unsafe {
         std::arch::asm!(

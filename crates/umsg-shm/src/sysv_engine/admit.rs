@@ -31,8 +31,8 @@ impl Engine {
         })
     }
 
-    /// Frees the slots of senders that have died or given up. Otherwise they would keep their slots until a message is received: a queue
-    /// without a receiver would grow with each sender that is killed.
+    /// Frees the slots of senders that have died or given up. Otherwise the slots would stay in use until a message is received, and a queue
+    /// without a receiver would grow with each killed sender.
     #[cold]
     pub(super) fn withdraw_dead_senders(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         self.each_waiter(List::Senders, |waiter| {

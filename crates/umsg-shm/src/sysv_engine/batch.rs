@@ -30,7 +30,7 @@ pub trait Batch {
 
 /// The caller's room for the messages of a received batch.
 pub trait Sink {
-    /// Room for the next message, of `len` bytes. None ends the batch and leaves the message in the queue.
+    /// Returns room for the next message, of `len` bytes. If it returns None, the batch ends and the message stays in the queue.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
     /// Notes the message that was written into the room.
     fn taken(&mut self, taken: Taken);
@@ -96,7 +96,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Fills a slot for each message and numbers it beyond the last sent one. An error comes with the number of filled slots.
+    /// Fills a slot for each message, and gives the messages numbers beyond that of the last sent message. An error contains the number of filled
+    /// slots.
     fn fill_batch(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -16,7 +16,7 @@ use crate::waiters::{self, List, State};
 use std::ops::ControlFlow;
 
 impl Engine {
-    /// Changes the queue's rights or its capacity, and makes all waiters check again. `change` runs under the lock and may refuse.
+    /// Changes the queue's rights or its capacity, and makes all waiters check again. `change` runs under the lock, and may return an error.
     ///
     /// Fails with [`Fault::Busy`] if the lock's owner is stopped, because the caller also holds the lock of all names.
     pub fn change<E>(
@@ -56,10 +56,11 @@ impl Engine {
         })
     }
 
-    /// Removes the queue and ends all waits. `may` runs under the lock and may refuse.
+    /// Removes the queue and ends all waits. `may` runs under the lock, and may refuse the removal.
     ///
-    /// Fails with [`Why::Removed`] if the queue was removed before, and with [`Fault::Busy`] after a slice if the lock's owner does not
-    /// release it. Waiters learn of the removal only after it, so the call does not wait the second of a call that must not block.
+    /// Fails with [`Why::Removed`] if the queue was already removed, and with [`Fault::Busy`] after a slice if the lock's owner does not
+    /// release it. The call waits only a slice, not the second of other calls that must not block, because waiters learn of the removal only after
+    /// it.
     pub fn remove<E>(
         &self,
         me: &Thread,
@@ -84,8 +85,8 @@ impl Engine {
     /// The removal is one store. Every later call finds the queue removed. Then the lock is taken from its owner, so that threads
     /// that wait for the lock learn of the removal, too. At last all sleeping waiters are woken, and find the queue removed.
     ///
-    /// The owner may live and be in the middle of a call. That call ends as if it came before the removal. No other process
-    /// changes the same data: each new owner of the lock only finds the queue removed
+    /// The owner may live and be in the middle of a call. That call ends as if it came before the removal. No other process changes the same data,
+    /// because each new owner of the lock only finds the queue removed
     /// ([`lock_slow`](Self::lock_slow), [`enter`](Self::enter)).
     #[cfg(not(loom))]
     pub fn remove_unlocked<E>(
@@ -104,7 +105,7 @@ impl Engine {
             self.show_removal();
             // The compare-and-swap releases: the next owner of the lock finds the queue removed.
             self.fixed().control.lock.break_up();
-            // ASLEEP: pairs with the fence in `sleep`. Either this thread sees that a waiter sleeps, or the waiter sees the removal.
+            // ASLEEP: pairs with the fence in `sleep`. So either this thread sees that a waiter sleeps, or the waiter sees the removal.
             fence(Ordering::SeqCst);
             let mut wakes = DeferredWakes::default();
             wakes.add_everybody(self.waiters().usable());

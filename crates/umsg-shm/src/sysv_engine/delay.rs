@@ -4,10 +4,10 @@
 //! thread that checks the leases puts it into the order. Such a thread is in a receive or a send while messages are held. Or it is a blocked
 //! receiver, which sleeps at most until the first message is due.
 //!
-//! Messages that are due at the same look are delivered in the order of their times, and of one time in the order of their sends
-//! (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is due: a send
-//! delivers what is due before it numbers its own message. So a due message is behind the messages that were sent until then, and before
-//! those that are sent later.
+//! If one check finds several due messages, they are delivered in the order of their times, and messages of one time in the order of their sends
+//! (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is
+//! due: a send first delivers the due messages, and then numbers its own message. So a due message is behind the messages that were sent before its
+//! time, and ahead of the messages that are sent later.
 
 use super::segment::Choice;
 use super::wait::Call;
@@ -26,7 +26,7 @@ use crate::sysv_engine::LeaseHandle;
 use crate::waiters::{List, NO_SLOT};
 
 impl Engine {
-    /// Sends a message that is delivered not before `due()`, a reading of the monotonic clock in nanoseconds. Waits for room until the call's
+    /// Sends a message that is delivered when the monotonic clock reads `due()` nanoseconds, or later. Waits for room until the call's
     /// deadline; `due` is called when there is room.
     pub fn send_later(
         &self,
@@ -113,7 +113,7 @@ impl Engine {
         self.limit_sleep(receiving, record, until, wakes);
     }
 
-    /// Ends a lease, and delivers its message again not before `until`, a reading of the monotonic clock in nanoseconds. Returns false as
+    /// Ends a lease, and delivers its message again when the monotonic clock reads `until` nanoseconds, or later. Returns false as
     /// [`acknowledge`](Self::acknowledge) does.
     pub fn return_at(
         &self,
@@ -171,7 +171,7 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Notes when a message is due, and wakes sleeping receivers, which compute their sleep again.
+    /// Notes the time at which a message is due, and wakes sleeping receivers, which then compute the length of their sleep again.
     fn limit_sleep(
         &self,
         _: ReceiverHeld<'_>,

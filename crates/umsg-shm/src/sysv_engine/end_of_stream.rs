@@ -3,14 +3,16 @@
 //! | the version of the rights | a call that observes the end | msgsnd(2) and msgrcv(2) |
 //! |---|---|---|
 //! | without [`CLOSED`] | sends, and waits for messages | do the same |
-//! | with [`CLOSED`] | sends nothing; receives the messages that are left, then learns of the end | do as if the queue were open |
+//! | with [`CLOSED`] | sends nothing; receives the remaining messages, then learns of the end | do as if the queue were open |
 //!
-//! The mark is a bit of the version under which each call has its permission checked, so an open queue pays nothing: a call that checked under an
-//! open version finds another version under the lock, and checks again. The kernel's calls have no error for a closed queue. So msgsnd and
+//! The mark is a bit of the version of the rights, so an open queue pays nothing for it. Each call checks its permission under a version, and
+//! compares the version again under the lock. If the queue was closed meanwhile, the version differs, and the call checks again. The kernel's calls
+//! have no error for a closed queue. So msgsnd and
 //! msgrcv ignore the mark.
 //!
 //! A stream is at its end for a receiver if no message that it wants is left, and no message can come back: none is leased, delayed or offered. A
-//! process that dies after the store to the version has closed the queue. The waiters that it did not wake look at the end of their slice.
+//! process that dies after the store to the version has closed the queue. The waiters that it did not wake check the queue at the end of their
+//! slice.
 
 use super::segment::{CLOSED, Reply};
 use super::wait::Waiter;
@@ -88,7 +90,8 @@ impl Engine {
         }
     }
 
-    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it did so. A change
+    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it made the waiter check.
+    /// A change
     /// of the rights wakes a sender only if there is room for its message, as in the kernel.
     pub(super) fn send_back_if_unjudged(
         &self,
@@ -189,7 +192,7 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process as a producer once more. Returns false if too many processes count.
+    /// Counts the calling process as a producer, once more if it already counts. Returns false if too many processes count.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
@@ -204,7 +207,7 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process once less. The last producer closes the queue. Returns false if the process did not count.
+    /// Undoes one such count of the calling process. The last producer closes the queue. Returns false if the process did not count.
     pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
             let producers = &self.fixed().delivery.producers;
@@ -224,7 +227,7 @@ impl Engine {
             && self.fixed().delivery.producers.had_any(receiving)
     }
 
-    /// Returns whether all producers of an open queue have died: the next call that checks this closes it.
+    /// Returns whether all producers of an open queue have died: the next call that checks this closes the queue.
     pub fn has_lost_producers(&self, me: &Thread) -> bool {
         let is_left = self.with_lock(me, Deadline::Passed, |receiving, _| {
             Ok(self.may_be_left(receiving) && {
@@ -257,7 +260,8 @@ impl Engine {
         }
     }
 
-    /// As [`close_if_left`](Self::close_if_left), before a send. The receives of the handle delay no send's query.
+    /// Does the same as [`close_if_left`](Self::close_if_left), before a send. Sends and receives of the handle have separate times of their next
+    /// query.
     fn close_for_sender(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -15,7 +15,7 @@ use crate::sysv_engine::segment::Choice;
 use crate::waiters::List;
 use std::time::Duration;
 
-/// The id of a thread that lives as long as any process. A hostile peer may write it as a waiter or an owner.
+/// The id of a thread that lives longer than each test (init). A hostile peer may write it as a waiter or an owner.
 const LIVING_THREAD: u32 = 1;
 
 #[test]

@@ -24,7 +24,7 @@ pub struct Seen {
     pub sent_at: u64,
     /// The number of leases after which the message came back.
     pub returns: u32,
-    /// Of a delayed message: the reading of the monotonic clock when it is due, in nanoseconds; otherwise 0.
+    /// For a delayed message, the reading of the monotonic clock, in nanoseconds, at which it is due; otherwise 0.
     pub due: u64,
     /// The first bytes of the message.
     pub bytes: Vec<u8>,
@@ -49,11 +49,11 @@ pub struct Counts {
     pub receiver: u32,
 }
 
-/// The number of attempts to copy messages that a queue gets more and more of. Each has twice the room of the one before.
+/// The number of attempts to copy the messages of a queue that grows meanwhile. Each attempt has twice the room of the previous one.
 const ATTEMPTS: u32 = 64;
 
-/// Returns the room for a copy of `needed` messages or bytes, at least twice as much, at most `most`. The count comes from the segment, where any
-/// process can write another one: the room doubles with each attempt, so that the attempts end.
+/// Returns the room for a copy of `needed` messages or bytes: at least twice as much, and at most `most`. A hostile process can overwrite the count
+/// in the segment, so the room doubles with each attempt, and the attempts end.
 fn room(needed: u64, attempt: u32, most: usize) -> Result<usize, Fault> {
     let factor = match attempt {
         0..ATTEMPTS => 1_usize.checked_shl(attempt).unwrap_or(usize::MAX),
@@ -123,7 +123,7 @@ impl Engine {
         let (slots, msgmax) = (layout.slots, layout.msgmax);
         let (mut seen, mut bytes) = (Vec::<Seen>::new(), Vec::<u8>::new());
         for attempt in 1.. {
-            // Memory is allocated without the lock, twice as much as is needed now, so that a growing queue needs few attempts.
+            // Memory is allocated before the lock is taken. It is twice as much as needed now, so a growing queue needs few attempts.
             let counts = self.counts(call.me)?;
             let messages = room(counts.messages, attempt, slots + 1)?;
             let expected = room(counts.bytes, attempt, slots.saturating_mul(msgmax))?;
@@ -272,7 +272,7 @@ impl Engine {
         Ok(types)
     }
 
-    /// Returns the contents in numbers without the lock: each number is right by itself, and all together only in an idle queue.
+    /// Returns the contents in numbers without the lock: each number is correct; the numbers belong to one instant only if the queue is idle.
     pub fn glance(&self) -> Contents {
         self.fixed().control.contents()
     }
@@ -291,7 +291,7 @@ impl Engine {
         })
     }
 
-    /// Returns the counts without the lock: each number is right by itself, and all together only in an idle queue.
+    /// Returns the counts without the lock: each number is correct; the numbers belong to one instant only if the queue is idle.
     pub fn counts_hint(&self) -> Counts {
         let control = &self.fixed().control;
         let (contents, uses) = (control.contents(), control.last_uses());
@@ -312,13 +312,13 @@ impl Engine {
         }
     }
 
-    /// Returns the number of messages that ever came to the queue, without the lock. A delayed message comes when it is due. A salvage begins
-    /// again at the number of messages.
+    /// Returns the number of messages that ever came to the queue, without the lock. A delayed message counts from the time at which it is due. A
+    /// salvage sets the number to that of the queued messages.
     pub fn ever_sent(&self) -> u64 {
         self.fixed().control.last_number()
     }
 
-    /// Returns the time when the oldest queued message was sent, in nanoseconds since 1970, without the lock. None without a message.
+    /// Returns the time at which the oldest queued message was sent, in nanoseconds since 1970, without the lock. None if the queue is empty.
     ///
     /// A hint: a receiver may take the message meanwhile, and another message may come into its slot. Then the result is the time of the
     /// later message.
@@ -329,7 +329,7 @@ impl Engine {
         (at != 0).then_some(at)
     }
 
-    /// Returns the number of messages that were offered to threads which are going to lease them, and of their bytes.
+    /// Returns the number of messages that are offered to threads that will lease them, and the number of their bytes.
     fn offered_leases(&self) -> Result<(u64, u64), Fault> {
         let (mut messages, mut bytes) = (0, 0);
         self.each_waiter(List::Offered, |waiter| {

@@ -83,7 +83,7 @@ impl Engine {
         self.take_or_wait(call, want, &mut Lease)
     }
 
-    /// Makes a message the caller's by a lease record, even while other words still say that the message is queued.
+    /// Leases a message to the caller by a lease record. From then on it is leased, even while other words still say that it is queued.
     fn keep(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -110,7 +110,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease and its message. Returns false if the lease has ended before: its time was up, or the record has another holder.
+    /// Ends a lease and its message. Returns false if the lease has already ended: its time was up, or the record has another holder.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |receiving, record, wakes| {
             let slot = record.slot.get();
@@ -158,7 +158,7 @@ impl Engine {
         self.segment().payload(cell, handle.len)
     }
 
-    /// Runs `work` on the record of a lease that has not ended. Returns false for a lease that has ended.
+    /// Runs `work` on the record of a lease that has not ended. Returns false if the lease has ended.
     pub(super) fn end_lease(
         &self,
         me: &Thread,
@@ -197,7 +197,7 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Takes back the leases that are overdue or whose holders died, if a check is due. Returns whether it checked.
+    /// If a check is due, ends the leases that are overdue or whose holders have died. Returns whether it checked.
     #[cold]
     pub(super) fn reclaim_if_due(
         &self,

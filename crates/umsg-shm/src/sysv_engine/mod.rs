@@ -207,8 +207,8 @@ impl Engine {
                 self.announce_counts(held.receiver());
                 Ok(held)
             }
-            // No call uses a removed queue, and the previous owner may live (`remove_unlocked`): no repair. A later queue of the segment
-            // gets its repair, also from a handle of an earlier one.
+            // A removed queue is not repaired: no call uses it, and the previous owner of the lock may be alive (`remove_unlocked`). But a later
+            // queue of the segment is repaired, even through a handle of an earlier queue.
             Ok((held, Left::ByTheDead)) if self.fixed().rights.state().is_removed() => {
                 let receiving = held.receiver();
                 self.announce_counts(receiving);
@@ -315,7 +315,7 @@ impl Engine {
 
     #[inline(never)]
     fn wake(&self, wakes: &DeferredWakes) {
-        // ASLEEP: pairs with the fence in `sleep`. The compare-and-swap that ended the wait came before. Either this thread
+        // ASLEEP: pairs with the fence in `sleep`. The compare-and-swap that ended the wait comes before this fence. So either this thread
         // sees that the waiter sleeps, or the waiter sees that its wait has ended.
         fence_after_rmw();
         for index in wakes.nodes().iter().copied().chain(wakes.everybody()) {

@@ -1,4 +1,4 @@
-//! Hand-off of messages to waiting receivers, and the fate of an offer that its receiver does not take. All under the lock.
+//! Hand-off of messages to waiting receivers, and the fate of an offer that its receiver does not take. All functions run under the lock.
 //!
 //! A hand-off notes the message in the receiver's waiter record, and then settles the word of the record's node. From then on
 //! the message belongs to the node, even while other words still say that the message is queued. The waiting thread copies the
@@ -20,10 +20,10 @@ use crate::waiters::{self, List, State};
 use crate::waiters::{NODES, Node};
 use std::ops::ControlFlow;
 
-/// The most waiter records that a list can have. A longer list is corrupted: it leads back to itself.
+/// The greatest number of waiter records that a list can have. A longer list is corrupted: it has a cycle.
 const BOUND: usize = NODES;
 
-/// The time after which an unanswered offer is taken back, in nanoseconds of the coarse clock.
+/// The time, in nanoseconds of the coarse clock, after which an unanswered offer is withdrawn.
 ///
 /// It is a clock tick (10 ms) shorter than a slice, because the coarse clock may be a tick behind. A thread that falls
 /// asleep right after an offer was made finds the offer overdue after one slice.
@@ -81,7 +81,7 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Offers a message to a receiver that wants it. Returns false if the receiver can't take it; then its wait has ended.
+    /// Offers a message to a receiver that wants it. Returns false if the receiver can't take the message; the wait of the receiver has then ended.
     fn offer_to(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -124,9 +124,9 @@ impl Engine {
     /// - The message of a dead thread or of a thread that gave up goes back to the queue.
     /// - An offer that is unanswered for [`TIME`] goes back, too: a stopped receiver must not withhold a message.
     ///
-    /// The offer that the caller itself has accepted comes first. So the caller mostly uses the same waiter record each time. The others
-    /// follow in the order in which they were made, up to the first that still has time. So a call does not visit all receivers that are
-    /// about to wake.
+    /// The function first removes the offer that the caller itself has accepted, so the caller mostly uses the same waiter record each time. Then
+    /// it removes the other offers in the order in which they were made, up to the first offer that still has time. So a call does not visit all
+    /// receivers that are about to wake.
     #[inline(never)]
     pub(super) fn reap(
         &self,
@@ -178,7 +178,7 @@ impl Engine {
         self.push_free(receiving, slot)
     }
 
-    /// Takes an offer back: the message goes to the next waiter that wants it, or to its old place in the order.
+    /// Withdraws an offer: the message goes to the next waiter that wants it, or to its old place in the order.
     fn put_back(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -198,7 +198,8 @@ impl Engine {
         self.order().provide(mtype)
     }
 
-    /// Puts a message back: to the next waiter that wants it, or into the order by its number. [`provide_for`](Self::provide_for) comes before.
+    /// Puts a message back: to the next waiter that wants it, or into the order by its number. The caller has called
+    /// [`provide_for`](Self::provide_for).
     pub(super) fn return_to_queue(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -216,7 +217,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Serves every waiter that can be served. Only a death leaves such waiters: otherwise each message is offered when it is sent.
+    /// Serves every waiter that can be served. Such waiters exist only after a death, because each message is offered when it is sent.
     pub(super) fn serve(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -229,7 +230,7 @@ impl Engine {
         self.admit(receiving, wakes)
     }
 
-    /// Serves the calling waiter of a list. If each waiter served all others after each slice, the cost would grow with the
+    /// Serves the calling waiter of a list. If each waiter served all other waiters after each slice, the cost would grow with the
     /// square of their number.
     pub(super) fn serve_one(
         &self,

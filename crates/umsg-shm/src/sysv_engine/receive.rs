@@ -137,8 +137,8 @@ impl Engine {
         self.take_or_wait(call, want, &mut Copy { buffer, truncate })
     }
 
-    /// Takes a message, or takes a waiter record under the same lock. A first attempt without the record, as in a send, would only take the
-    /// lock twice.
+    /// Takes a message, or takes a waiter record under the same lock. A send first makes an attempt without the record; in a receive, that would
+    /// only take the lock twice.
     pub(super) fn take_or_wait<R: Receipt>(
         &self,
         call: &Call<'_>,
@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// The first wanted message, or [`Refused::NotNow`]. Overdue leases and those of dead holders are taken back first.
+    /// The first wanted message, or [`Refused::NotNow`]. First ends overdue leases and the leases of dead holders.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -280,7 +280,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Admits blocked senders. The caller keeps its message if that fails: corruption is noted, and without memory the senders stay blocked.
+    /// Admits blocked senders. If that fails, the caller still keeps its message. Corruption is noted. If there is no memory, the senders stay
+    /// blocked.
     #[inline(always)]
     pub(super) fn admit_if_any(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.waiters().len(List::Senders) != 0

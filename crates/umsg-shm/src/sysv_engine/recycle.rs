@@ -1,10 +1,11 @@
-//! Removing a queue whose segment is kept, and making the next queue of it, in pages that are real already. Both happen under the lock, which
+//! Removing a queue but keeping its segment, and making the next queue in this segment, whose pages already have memory. Both happen under the
+//! lock, which
 //! belongs to the segment and outlives its queues. [`segment::Rights`](super::segment::Rights) has the states.
 //!
-//! Other handles of the removed queue may exist, in this process and in others. Each finds its queue removed, because its generation is
-//! over, and changes nothing. A segment is kept only if nothing refers to the removed queue without the lock:
+//! Other handles of the removed queue may exist, in this process and in others. Each handle finds that its queue is removed, because the generation
+//! has ended, and changes nothing. A segment is kept only if nothing refers to the removed queue without the lock:
 //!
-//! | refers to the queue | then |
+//! | if this refers to the queue | then |
 //! |---|---|
 //! | a waiter record of a thread that waits, or that has an outcome to read | the queue is removed in full |
 //! | a lease or a delayed message, also one that has ended | the same |
@@ -40,8 +41,8 @@ pub struct Successor {
 }
 
 impl Engine {
-    /// Removes the queue as [`remove`](Self::remove) does, and keeps the segment, without messages, for [`revive`](Self::revive). `may`
-    /// runs under the lock and may refuse. Returns false without a change if the segment can't be kept.
+    /// Removes the queue as [`remove`](Self::remove) does, and keeps the segment, without messages, for [`revive`](Self::revive). `may` runs under
+    /// the lock, and may refuse the removal. Returns false without a change if the segment can't be kept.
     ///
     /// Fails with [`Fault::Busy`] if the lock is not free within a spin.
     ///
@@ -68,11 +69,11 @@ impl Engine {
         })
     }
 
-    /// Makes the next queue of a segment that this handle has vacated. Returns its generation, or None if there is none: another process
-    /// has taken the segment away, or has made a queue of it. `successor` runs under the lock, and may decline.
+    /// Makes the next queue of a segment that this handle has vacated. Returns its generation, or None if there is no next queue: another process
+    /// has taken the segment away, or has made a queue in it. `successor` runs under the lock, and may decline.
     ///
     /// # If the process dies
-    /// There is no queue, or a whole one.
+    /// There is no queue, or a complete one.
     pub fn revive(
         &self,
         me: &Thread,

@@ -60,8 +60,8 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
     Ok(())
 }
 
-/// The run of slots without a message that proves that no later slot was ever filled. Slots are taken in order, and each is
-/// filled at once.
+/// After this number of slots in a row that never held a message, no later slot was ever filled: slots are taken in order, and each is filled at
+/// once.
 const NEVER_FILLED: usize = 4096;
 
 /// The number of slots that were ever used. A peer may forge the word: a walk over unused slots would allocate their memory.
@@ -154,8 +154,7 @@ fn finish_admission(
 
 /// Completes interrupted offers, and notes the offered slots.
 ///
-/// It runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Such a
-/// message ends here.
+/// It runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Here such a message ends.
 fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     for (index, node) in Waiters::of(segment).all() {
         let record = segment.waiter_record(index)?;
@@ -167,7 +166,7 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
             {
                 node.list.set(List::Offered as u32);
             }
-            // An accepted message ends. A message whose offer was given up stays queued, as its cell says.
+            // An accepted message ends. If the receiver gave the offer up, the message stays queued, as its cell says.
             (List::Receivers | List::Offered, State::Accepted) => {
                 segment.cell(node.slot.get())?.end();
                 node.list.set(List::None as u32);

@@ -4,7 +4,7 @@
 //! makes these trustworthy. It frees the cells, nodes and records that name no possible message, and cuts lengths that
 //! reach beyond the memory. A blocked sender whose parked message is corrupted sends the message again.
 //!
-//! A process that dies during a salvage leaves a queue that says so ([`crate::repair::log::Damage`]). Calls fail with EBADMSG
+//! If a process dies during a salvage, a mark in the queue shows that ([`crate::repair::log::Damage`]). Calls fail with EBADMSG
 //! until another salvage, which must find each message. So messages are renumbered from the smallest number on, and numbers
 //! only become smaller.
 
@@ -42,7 +42,7 @@ impl salvage::Salvage for Engine {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault> {
         let lock = &self.fixed().control.lock;
-        // The lock may be orphaned: this salvage, or another after a death, rebuilds all data of the queue.
+        // It does not matter whether the lock is orphaned: this salvage, or the next one if this process dies, rebuilds all data of the queue.
         let (held, _) = lock
             .lock_anyway(me, self.segment(), deadline)
             .map_err(|_| Fault::Busy)?;
@@ -70,7 +70,7 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
-        // A helper that has found the queue corrupt sleeps until it is called. It looks again when the mark is gone.
+        // A helper that has found the queue corrupt sleeps until a process calls it, and then checks the queue again.
         self.ringer().call_timekeepers(receiving);
         self.leave(held, &mut wakes, Held::unlock);
         self.segment().check()?;
@@ -177,7 +177,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees each record that is no lease, names no possible message, or names the message of another record.
+    /// Frees each record that is not a valid lease: its state is not that of a lease, it names no possible message, or it names the message of
+    /// another record.
     fn free_corrupt_leases(&self) {
         let mut seen = BTreeSet::new();
         for (_, record) in Leases::of(self.segment()).all() {
@@ -253,8 +254,8 @@ impl Engine {
 
     /// Renumbers the sent messages from 1 on in their old order.
     ///
-    /// The control block's number tells which messages are sent. If that number is not credible, the greatest number of a
-    /// message replaces it. It is not credible if it is far away, or if fewer messages are sent than the queue has counted.
+    /// The number in the control block tells which messages are sent. That number is not credible if it is far from the numbers of the messages, or
+    /// if fewer messages were sent by it than the queue has counted. Then the greatest number of a message replaces it.
     fn renumber(&self, receiving: ReceiverHeld<'_>, corrupt: u64) -> Result<(), Fault> {
         let (segment, control) = (self.segment(), &self.fixed().control);
         let mut queued = Vec::new();

@@ -62,8 +62,8 @@ impl Engine {
         self.fixed().control.has_room(messages, bytes)
     }
 
-    /// Refuses messages of this total length, if there is no room for them. Before that, delivers the messages that are due, so that the new
-    /// ones come behind them, and takes back leases if they take the room.
+    /// Refuses messages of this total length if there is no room for them. First, it delivers the messages that are due, so that the new messages
+    /// come behind them. If leased messages take the room, it also ends overdue leases.
     #[inline(always)]
     pub(super) fn check_room(
         &self,

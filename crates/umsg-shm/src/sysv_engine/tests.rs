@@ -96,7 +96,7 @@ fn a_glance_needs_no_lock() {
             .is_some_and(|oldest| (began..=began + 600 * clock::SECOND).contains(&oldest))
     );
     let held = engine.with_lock(thread::current(), Deadline::Passed, |_, _| {
-        // Another thread has no part in the lock that this one holds, and would wait for it for ever.
+        // The other thread would wait for ever if it took the lock that this thread holds.
         std::thread::scope(|scope| Ok(scope.spawn(look).join().unwrap()))
     });
     assert_eq!(held, Ok(before));

@@ -37,7 +37,7 @@ pub struct Call<'a> {
     pub(super) rights: u32,
     /// Whether the call learns of the end of a stream, unlike msgrcv(2).
     heeds_end: bool,
-    /// The ticket of an earlier wait of this call, which keeps its place among the waiters; 0 for none.
+    /// The ticket of an earlier wait of this call; 0 for none. With this ticket, the call keeps its place among the waiters.
     ticket: Cell<u64>,
     /// The word that the thread had named to the kernel before it named its node; None while it names no node.
     outer: Cell<Option<Outer>>,
@@ -125,8 +125,8 @@ impl Engine {
         settled
     }
 
-    /// Returns whether the waiter's permission was checked under the present rights. A change of the rights replies to all
-    /// waiters, unless its process dies.
+    /// Returns whether the waiter's permission was checked under the present rights. A process that changes the rights replies to all waiters; they
+    /// lack the reply only if that process dies.
     pub(super) fn is_judged(&self, waiter: Waiter<'_>) -> bool {
         waiter.record.rights() == self.fixed().rights.version()
     }
@@ -188,7 +188,7 @@ impl Engine {
         Ok(waiter.map_or(Enlisted::NoNode, Enlisted::Waiting))
     }
 
-    /// Waits in a list. `enlist` attempts once more under the lock, and takes a waiter record if it fails.
+    /// Waits in a list. `enlist` attempts once more under the lock, and takes a waiter record if the attempt fails.
     ///
     /// `accept` takes the message that was offered to the waiter record, without the lock. It returns None if the offer was withdrawn.
     pub(super) fn wait_for<'a, T>(
@@ -295,13 +295,13 @@ impl Engine {
         paid
     }
 
-    /// Checks the queue after a slice: does the work of a waker that died, and takes back overdue leases.
+    /// Checks the queue after a slice: does the work of a waker that died, and ends overdue leases.
     fn look_around(&self, call: &Call<'_>, me: Waiter<'_>, list: List) -> Result<(), Refused> {
         self.with_lock(
             call.me,
             call.deadline.or_slice(STOPPED),
             |receiving, wakes| {
-                // The offer to this waiter record was taken back: the waiter record goes into its list again.
+                // The offer to this waiter record was withdrawn, so the record goes into its list again.
                 if waiters::state(me.node()) == State::Waiting && List::of(me.node()) == List::None
                 {
                     self.waiters().insert(receiving, list, me.index)?;
@@ -340,8 +340,8 @@ impl Engine {
             return self.end_offer(call, me, accept(me));
         }
         if reply == Some(Reply::Sent) {
-            // MSG_ADMITTED: the thread that admitted this sender may die before the message has its number. The node
-            // says that the message is sent until a holder of the lock takes it off its list.
+            // MSG_ADMITTED: the thread that admitted this sender may die before the message has its number. Until a holder of the lock takes the
+            // node off its list, the node says that the message is sent.
             call.unname();
             let _ = waiters::accept(me.node());
             return accept(me);

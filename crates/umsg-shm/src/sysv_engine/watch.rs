@@ -1,7 +1,7 @@
 //! Notification of pollers: the engine's part of [`crate::doorbell`]. The queue's one lock also guards the word that says
 //! whether a process polls.
 //!
-//! A queue is readable while it has a message of any type, and writable while a byte fits. A poller that needs a certain type
+//! A queue is readable while it has a message of any type, and writable while there is room for a byte. A poller that needs a certain type
 //! or more room waits for the next edge.
 
 use super::{Engine, Refused};
@@ -23,7 +23,7 @@ impl Watched for Engine {
         self.level_now()
     }
 
-    /// Returns whether a waiter may take the message or the room. The level is then shown after the operation.
+    /// Returns whether a waiter may take the message or the room. In that case, the level is shown after the operation.
     fn is_taken(&self, messages: i64, room: i64) -> bool {
         let waits = |list| self.waiters().len(list) != 0;
         messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)
@@ -56,7 +56,8 @@ impl Watched for Engine {
 }
 
 impl Engine {
-    /// The level for a call that would receive or send now. A removed queue shows both, so that a poller tries and learns of the removal.
+    /// The level for a call that would receive or send now. A removed queue shows a message and room, so a poller tries an operation and learns of
+    /// the removal.
     fn level_now(&self) -> Level {
         if !self.fixed().rights.is_live(self.generation) {
             return Level::new(1, 1);
@@ -81,13 +82,13 @@ impl Engine {
         }
     }
 
-    /// Shows pollers the removal without the lock, as [`foretell_removal`](Self::foretell_removal) does with it.
+    /// Shows the removal to pollers without the lock. [`foretell_removal`](Self::foretell_removal) does the same under the lock.
     #[cfg(not(loom))]
     pub(super) fn show_removal(&self) {
         self.ringer().show_unlocked(Level::new(1, 1));
     }
 
-    /// Begins to watch levels; [`pollable`](Self::pollable) of a model. Returns whether the process needs a helper that keeps the time.
+    /// Begins to watch levels: [`pollable`](Self::pollable) for a model. Returns whether the process needs a helper that keeps the time.
     #[cfg(loom)]
     pub(crate) fn watch(
         &self,
@@ -197,7 +198,7 @@ mod polled {
 
     impl Drop for Engine {
         fn drop(&mut self) {
-            // This fails while the lock's owner is stopped. The next process that rings then finds no poller.
+            // This fails while the lock's owner is stopped. Then the next process that rings finds out that no process polls.
             let _ = self.stop_polling(thread::current());
         }
     }

@@ -1,6 +1,6 @@
 //! The lists of nodes: threads that wait for messages, threads with an offered message, and threads that wait for room.
 //!
-//! A list is sorted by rank, then by ticket, which grows with each claim. A node that is removed and inserted again therefore gets its old place.
+//! A list is sorted by rank, then by ticket, which grows with each claim. Therefore a node that is removed and inserted again gets its old place.
 
 use super::{Links, NODES, Node, State, is_orphan, state};
 use crate::fault::Fault;
@@ -186,7 +186,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     }
 
     /// Removes from the list all receivers of the thread whose offer has expired. A thread that leaves a call with siglongjmp(3) leaves its node
-    /// behind. Even many such nodes delay one message by one slice only. A thread that still waits enlists its node again at the end of its slice.
+    /// behind. However many such nodes there are, they delay a message by one slice only. A thread that still waits enlists its node again at the
+    /// end of its slice.
     pub(crate) fn pass_over(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -259,7 +260,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         node.rank.set(rank);
         node.tid.set(thread.tid());
         node.pid.set(thread.pid());
-        // In shared form, processes of other namespaces can't use the thread's start time: the liveness id of its process takes its place.
+        // In shared form, processes of other namespaces can't use the thread's start time: the liveness id of the thread's process replaces it.
         let birth = match self.segment.is_shared() {
             true => liveness::birth(self.segment, || thread.birth()),
             false => thread.birth(),

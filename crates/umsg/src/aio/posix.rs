@@ -70,7 +70,7 @@ impl Queue {
     /// A future that is dropped before it is ready has sent nothing.
     ///
     /// # If the process dies
-    /// As for [`posix::Queue::send`].
+    /// The same as for [`posix::Queue::send`].
     pub async fn send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
         let _turn = self.senders.lock().await;
         let waits = self.queue.engine.policy().on_full != OnFull::Fail;
@@ -107,7 +107,7 @@ impl Queue {
     /// A future that is dropped before it is ready has received nothing.
     ///
     /// # If the process dies
-    /// As for [`posix::Queue::receive`].
+    /// The same as for [`posix::Queue::receive`].
     pub async fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         let _turn = self.receivers.lock().await;
         let attempt = || match self.queue.try_receive(buffer) {

@@ -67,7 +67,7 @@ impl Queue {
     /// A future that is dropped before it is ready has sent nothing.
     ///
     /// # If the process dies
-    /// As for [`sysv::Queue::send`].
+    /// The same as for [`sysv::Queue::send`].
     pub async fn send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
         consume_budget().await;
         let attempt = || match self.queue.try_send(mtype, message) {
@@ -103,7 +103,7 @@ impl Queue {
     /// A future that is dropped before it is ready has received nothing.
     ///
     /// # If the process dies
-    /// As for [`sysv::Queue::receive`].
+    /// The same as for [`sysv::Queue::receive`].
     pub async fn receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         consume_budget().await;
         let attempt = || match self.queue.try_receive(want, buffer) {

@@ -49,7 +49,7 @@ pub(crate) fn examine(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Dia
 /// Repairs the queue in a file that is open for reading and writing.
 ///
 /// # Errors
-/// As [`examine`].
+/// The errors of [`examine`].
 pub(crate) fn mend(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Repaired, OpenError> {
     repair::mend::<Segment>(file, namespace, ())
 }

@@ -210,7 +210,7 @@ impl Remedy {
 /// Repairs the queue in a file that is open for reading and writing.
 ///
 /// # Errors
-/// As [`examine`].
+/// The errors of [`examine`].
 pub(super) fn mend<S: Subject>(
     file: BorrowedFd<'_>,
     namespace: &Namespace,

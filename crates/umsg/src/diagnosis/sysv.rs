@@ -55,7 +55,7 @@ pub(crate) fn examine(
 /// Repairs the queue in a file that is open for reading and writing.
 ///
 /// # Errors
-/// As [`examine`].
+/// The errors of [`examine`].
 pub(crate) fn mend(
     file: BorrowedFd<'_>,
     namespace: &Namespace,

@@ -23,7 +23,7 @@ const ATTEMPTS: usize = 8;
 /// Admits the caller, and records its home if none is recorded and the caller may record it.
 ///
 /// # Errors
-/// Those of reading and writing the record.
+/// The errors of reading and writing the record.
 pub(super) fn admit(directory: &mut Directory, caller: u32) -> Result<(), NamespaceError> {
     let private = !directory.open_to_others() && directory.may_be_mended_by(caller);
     settle(directory, private, outlives_boot(directory)).map(drop)

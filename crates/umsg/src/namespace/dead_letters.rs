@@ -90,7 +90,7 @@ impl NewLabel {
     /// Names the dead-letter queue of a file.
     ///
     /// # Errors
-    /// Those of making a file in the namespace's directory.
+    /// The errors of making a file in the namespace's directory.
     pub(crate) fn make(
         namespace: &Namespace,
         file: &Stat,
@@ -187,7 +187,7 @@ impl Namespace {
     /// Removes the labels whose queues no longer exist.
     ///
     /// # Errors
-    /// If the queues can't be listed.
+    /// Fails if the queues can't be listed.
     pub(crate) fn remove_labels_of_gone(&self, labels: &[Label]) -> Result<(), NamespaceError> {
         if labels.is_empty() {
             return Ok(());
@@ -201,7 +201,7 @@ impl Namespace {
     /// The user that owns a queue's file. None: there is no such queue.
     ///
     /// # Errors
-    /// Those of the namespace.
+    /// The errors of the namespace.
     pub(crate) fn owner_of(&self, name: &QueueName) -> Result<Option<u32>, NamespaceError> {
         let file = file_of_queue(&self.queues()?, name.as_os_str());
         Ok(file.map(|stat| stat.st_uid))
@@ -210,7 +210,7 @@ impl Namespace {
     /// Removes the labels of queues that no longer exist. Returns the number of removed labels.
     ///
     /// # Errors
-    /// If the namespace can't be listed.
+    /// Fails if the namespace can't be listed.
     pub(crate) fn remove_left_labels(&self) -> Result<usize, NamespaceError> {
         let directory = Directory::open(self.path())?;
         let left = self.labels_left(&directory)?.into_iter();
@@ -220,7 +220,7 @@ impl Namespace {
     /// Returns the number of links that [`remove_left_labels`](Self::remove_left_labels) would remove.
     ///
     /// # Errors
-    /// Those of `remove_left_labels`.
+    /// The errors of `remove_left_labels`.
     pub(crate) fn left_labels(&self) -> Result<usize, NamespaceError> {
         let directory = Directory::open(self.path())?;
         let is_ours = |label: &Label| {

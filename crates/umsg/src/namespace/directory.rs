@@ -57,7 +57,7 @@ impl Directory {
     /// by then.
     ///
     /// # Errors
-    /// As [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     pub(super) fn look(path: &Path) -> Result<Directory, NamespaceError> {
         let stat = fs::lstat(path).map_err(|e| NamespaceError::looking("stat", path, e))?;
         Directory::of(None, path, stat)

@@ -37,7 +37,7 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// If the namespace can't be listed.
+    /// Fails if the namespace can't be listed.
     pub fn intruders(&self) -> Result<Vec<Intruder>, NamespaceError> {
         let mut found = in_directory(&self.queues()?, |queues, name, stat| {
             let is_goner = || transient::is_ones(queues, OsStr::from_bytes(name.to_bytes()));

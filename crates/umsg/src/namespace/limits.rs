@@ -170,7 +170,7 @@ impl Namespace {
     /// directory, and the record, belong to root or the namespace's owner, so the namespace's directory is not opened for a known record.
     ///
     /// # Errors
-    /// As `limits`.
+    /// The errors of `limits`.
     pub(crate) fn limits_of_creation(&self) -> Result<Limits, NamespaceError> {
         record::last_limits(self.path(), self.owner()).map_or_else(|| self.limits(), Ok)
     }

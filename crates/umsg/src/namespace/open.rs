@@ -76,7 +76,7 @@ impl Namespace {
     /// root could create files there when the process found the namespace: then the opening can't wait for a hostile peer.
     ///
     /// # Errors
-    /// Those of open(2).
+    /// The errors of open(2).
     ///
     /// # Blocking
     /// Never for files of other users. A FIFO is opened, and the caller closes it again.

@@ -211,7 +211,7 @@ impl Namespace {
     /// process that begins to poll at that moment creates another FIFO.
     ///
     /// # Errors
-    /// Those of `remove_stale_fifos`.
+    /// The errors of `remove_stale_fifos`.
     pub(crate) fn stale_fifos(&self) -> Result<usize, NamespaceError> {
         let names = self.fifo_names(usize::MAX)?;
         let would_go = |name: &OsString| self.lock_if_left(name).is_some();

@@ -157,7 +157,7 @@ impl Unpublished {
     /// Publishes as [`publish`](Self::publish) does, for a queue that is removed at its last close.
     ///
     /// # Errors
-    /// As `publish`.
+    /// The errors of `publish`.
     ///
     /// # If the process dies
     /// As with `publish`. The creation of the next queue of this kind removes the remains from the namespace's directory.

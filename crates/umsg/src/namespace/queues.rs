@@ -195,7 +195,7 @@ impl Namespace {
     /// The names of all rings, in the order of their bytes; none where there is no directory of them that can be trusted.
     ///
     /// # Errors
-    /// As [`queue_names`](Self::queue_names).
+    /// The errors of [`queue_names`](Self::queue_names).
     pub(crate) fn ring_names(&self) -> Result<Vec<QueueName>, NamespaceError> {
         let mut names = Vec::new();
         if let Ok(rings) = self.queues_of(RINGS) {
@@ -211,7 +211,7 @@ impl Namespace {
     /// The names of all POSIX queues, each with the inode number of its file, in the order of their bytes. No queue is opened.
     ///
     /// # Errors
-    /// As [`queue_names`](Self::queue_names).
+    /// The errors of [`queue_names`](Self::queue_names).
     pub(crate) fn queue_files(&self) -> Result<Vec<(QueueName, u64)>, NamespaceError> {
         files_of(&self.queues()?)
     }
@@ -219,7 +219,7 @@ impl Namespace {
     /// The same of all rings; none where there is no directory of them that can be trusted.
     ///
     /// # Errors
-    /// As [`queue_names`](Self::queue_names).
+    /// The errors of [`queue_names`](Self::queue_names).
     pub(crate) fn ring_files(&self) -> Result<Vec<(QueueName, u64)>, NamespaceError> {
         self.queues_of(RINGS)
             .map_or(Ok(Vec::new()), |rings| files_of(&rings))

@@ -75,7 +75,7 @@ impl Namespace {
     /// Returns the number of files that [`remove_left_temporary`](Self::remove_left_temporary) would remove.
     ///
     /// # Errors
-    /// Those of `remove_left_temporary`.
+    /// The errors of `remove_left_temporary`.
     pub(crate) fn left_temporary(&self) -> Result<usize, NamespaceError> {
         let directory = Directory::open(self.path())?;
         let names = stale_names(&directory, "", usize::MAX).unwrap_or_default();

@@ -10,7 +10,7 @@ impl Namespace {
     /// environment, as an IPC namespace does. A process that moves to another IPC namespace determines it again, see `ipc.rs`.
     ///
     /// # Errors
-    /// Those of [`Namespace::resolve`]. After an error, the next call tries again.
+    /// The errors of [`Namespace::resolve`]. After an error, the next call tries again.
     #[doc(hidden)]
     #[inline]
     pub fn of_this_process() -> Result<&'static Namespace, NamespaceError> {

@@ -177,7 +177,7 @@ impl Namespace {
     /// Returns the number of files that [`remove_all_vacant`](Self::remove_all_vacant) would remove.
     ///
     /// # Errors
-    /// Those of `remove_all_vacant`.
+    /// The errors of `remove_all_vacant`.
     pub(crate) fn all_vacant(&self) -> Result<usize, NamespaceError> {
         Ok(vacant(&self.queues()?)?.len())
     }

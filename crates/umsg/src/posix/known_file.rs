@@ -78,7 +78,7 @@ impl KnownFile {
     /// number. The descriptor of [`open_queue`](Self::open_queue) has O_NONBLOCK if `nonblocking`.
     ///
     /// # Errors
-    /// Those of open(2) and fstat(2). `ENOENT`: no queue has the name.
+    /// The errors of open(2) and fstat(2). `ENOENT`: no queue has the name.
     pub fn open(
         namespace: &Namespace,
         name: &OsStr,

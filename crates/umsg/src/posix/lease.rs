@@ -150,7 +150,7 @@ impl Queue {
     /// [`receive_lease`](Self::receive_lease).
     ///
     /// # If the process dies
-    /// As for [`receive_lease`](Self::receive_lease). The lease belongs to the process, not to the thread. If only the thread ends,
+    /// The same as for [`receive_lease`](Self::receive_lease). The lease belongs to the process, not to the thread. If only the thread ends,
     /// the lease stays open until it is dropped; a lease that is leaked keeps its message until the process ends.
     pub fn receive_lease_owned(
         self: &Arc<Self>,

@@ -98,7 +98,7 @@ impl Queue {
     /// While the queue is empty, or a process is stopped inside an operation on it, until the time is over.
     ///
     /// # If the process dies
-    /// As for [`receive`](Self::receive).
+    /// The same as for [`receive`](Self::receive).
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.
@@ -128,7 +128,7 @@ impl Queue {
     /// As [`receive_timeout`](Self::receive_timeout).
     ///
     /// # If the process dies
-    /// As for [`receive`](Self::receive).
+    /// The same as for [`receive`](Self::receive).
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.

@@ -160,7 +160,7 @@ impl Queue {
     /// [`SendError::Full`] for [`Until::Now`], [`SendError::TimedOut`] for a time limit, and the errors of [`reserve`](Self::reserve).
     ///
     /// # If the process dies
-    /// As for [`reserve`](Self::reserve). The room belongs to the process, not to the thread.
+    /// The same as for [`reserve`](Self::reserve). The room belongs to the process, not to the thread.
     pub fn reserve_owned(
         self: &Arc<Self>,
         len: usize,

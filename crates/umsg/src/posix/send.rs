@@ -84,7 +84,7 @@ impl Queue {
     /// While the queue is full, or a process is stopped inside an operation on it, until the time is over.
     ///
     /// # If the process dies
-    /// As for [`send`](Self::send).
+    /// The same as for [`send`](Self::send).
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
@@ -113,7 +113,7 @@ impl Queue {
     /// As [`send_timeout`](Self::send_timeout).
     ///
     /// # If the process dies
-    /// As for [`send`](Self::send).
+    /// The same as for [`send`](Self::send).
     ///
     /// # Errors
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.

@@ -253,7 +253,7 @@ impl Ring {
     /// [`ReceiveError::Interrupted`], `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
-    /// As for [`try_receive`](Ring::try_receive).
+    /// The same as for [`try_receive`](Ring::try_receive).
     #[inline]
     pub fn receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::Never)

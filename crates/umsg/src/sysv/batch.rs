@@ -110,7 +110,7 @@ impl Queue {
     /// Until there is room for all.
     ///
     /// # Errors
-    /// As [`send`](Queue::send); [`SendError::BatchTooLarge`] if even the empty queue had no room for them.
+    /// The errors of [`send`](Queue::send); [`SendError::BatchTooLarge`] if even the empty queue had no room for them.
     ///
     /// # If the process dies
     /// Before the call returns: all were sent, or none.
@@ -169,7 +169,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`send_batch_timeout`](Queue::send_batch_timeout); `Full` with [`Until::Now`].
+    /// The errors of [`send_batch_timeout`](Queue::send_batch_timeout); `Full` with [`Until::Now`].
     pub fn send_batch_until(
         &self,
         messages: &[(i64, &[u8])],
@@ -229,7 +229,7 @@ impl Queue {
     /// Until there is a wanted message.
     ///
     /// # Errors
-    /// As [`receive`](Queue::receive), with [`ReceiveError::TooSmall`] if `buffer` has no room for the first one.
+    /// The errors of [`receive`](Queue::receive), with [`ReceiveError::TooSmall`] if `buffer` has no room for the first one.
     ///
     /// # If the process dies
     /// Before the call returns: the messages that were copied out are lost.
@@ -312,7 +312,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`receive_batch_timeout`](Queue::receive_batch_timeout); `NoMessage` with [`Until::Now`].
+    /// The errors of [`receive_batch_timeout`](Queue::receive_batch_timeout); `NoMessage` with [`Until::Now`].
     pub fn receive_batch_until(
         &self,
         want: Want,

@@ -23,7 +23,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 /// As [`posix::diagnose`](crate::posix::diagnose).
 ///
 /// # Errors
-/// As [`OpenOptions::open`](super::OpenOptions::open) of an existing queue, but for [`SegmentError::Damaged`](crate::SegmentError::Damaged).
+/// The errors of [`OpenOptions::open`](super::OpenOptions::open) of an existing queue, but for [`SegmentError::Damaged`](crate::SegmentError::Damaged).
 /// `NotAQueue` if too little of the header is left for a diagnosis.
 pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError> {
     of_key(namespace, key, diagnosis::sysv::examine)
@@ -40,7 +40,7 @@ pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError>
 /// ```
 ///
 /// # Errors
-/// As [`diagnose`]; [`OpenError::NoSuchId`].
+/// The errors of [`diagnose`]; [`OpenError::NoSuchId`].
 pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenError> {
     of_id(namespace, id, diagnosis::sysv::examine)
 }
@@ -60,7 +60,7 @@ pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenErro
 /// As [`posix::repair`](crate::posix::repair).
 ///
 /// # Errors
-/// As [`diagnose`].
+/// The errors of [`diagnose`].
 ///
 /// # If the process dies
 /// As [`posix::repair`](crate::posix::repair).
@@ -79,7 +79,7 @@ pub fn repair(namespace: &Namespace, key: i32) -> Result<Repaired, OpenError> {
 /// ```
 ///
 /// # Errors
-/// As [`repair`]; [`OpenError::NoSuchId`].
+/// The errors of [`repair`]; [`OpenError::NoSuchId`].
 pub fn repair_id(namespace: &Namespace, id: i32) -> Result<Repaired, OpenError> {
     of_id(namespace, id, diagnosis::sysv::mend)
 }

@@ -63,7 +63,7 @@ pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
 /// that can't give files away names the new owner in a list.
 ///
 /// # Errors
-/// As [`give`].
+/// The errors of [`give`].
 pub(super) fn hand_over(
     files: &Files,
     file: BorrowedFd<'_>,

@@ -45,7 +45,7 @@ pub struct MsgInfo {
 /// ```
 ///
 /// # Errors
-/// If the namespace can't be read.
+/// Fails if the namespace can't be read.
 pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
     if let Some(info) = kept_info(namespace, libc::IPC_INFO) {
         return Ok(info);
@@ -114,7 +114,7 @@ fn sums(limits: &Limits, totals: &Totals) -> MsgInfo {
 /// ```
 ///
 /// # Errors
-/// If the namespace can't be read.
+/// Fails if the namespace can't be read.
 pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
     if let Some(info) = kept_info(namespace, libc::MSG_INFO) {
         return Ok(info);

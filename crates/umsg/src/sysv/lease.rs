@@ -113,7 +113,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`receive_lease_timeout`](Queue::receive_lease_timeout).
+    /// The errors of [`receive_lease_timeout`](Queue::receive_lease_timeout).
     pub fn receive_lease_deadline(
         &self,
         want: Want,
@@ -137,7 +137,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`receive_lease_timeout`](Queue::receive_lease_timeout); `NoMessage` with [`Until::Now`].
+    /// The errors of [`receive_lease_timeout`](Queue::receive_lease_timeout); `NoMessage` with [`Until::Now`].
     pub fn receive_lease_until(&self, want: Want, until: Until) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(want, until.deadline())
     }

@@ -21,7 +21,7 @@ use umsg_shm::sysv_engine::segment::Summary;
 /// ```
 ///
 /// # Errors
-/// If the namespace can't be read.
+/// Fails if the namespace can't be read.
 pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
     let mut files = namespace.msg_files()?;
     let mut scan = Scan::of(&mut files)?;
@@ -44,7 +44,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
 /// ```
 ///
 /// # Errors
-/// As [`list`].
+/// The errors of [`list`].
 pub fn ids(namespace: &Namespace) -> Result<Vec<(i32, i32)>, OpenError> {
     let mut files = namespace.msg_files()?;
     let mut ids = Vec::new();
@@ -142,7 +142,7 @@ pub struct Totals {
 /// ```
 ///
 /// # Errors
-/// As [`list`].
+/// The errors of [`list`].
 pub fn totals(namespace: &Namespace) -> Result<Totals, OpenError> {
     if let Some(totals) = Scan::kept(namespace, mapped_totals) {
         return Ok(totals);

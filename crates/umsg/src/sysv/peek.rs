@@ -111,7 +111,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`peek`](Queue::peek).
+    /// The errors of [`peek`](Queue::peek).
     pub fn messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
         self.look(0, most, usize::MAX)
     }
@@ -129,7 +129,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`peek`](Queue::peek).
+    /// The errors of [`peek`](Queue::peek).
     pub fn look(&self, skip: u32, most: usize, bytes: usize) -> Result<Vec<Peeked>, ReceiveError> {
         let seen = self.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
             self.engine.messages(call, skip, most, bytes)
@@ -152,7 +152,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`peek`](Queue::peek).
+    /// The errors of [`peek`](Queue::peek).
     pub fn delayed_messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
         let (seen, bytes) = self.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
             self.engine.delayed_messages(call, most)
@@ -180,7 +180,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`peek`](Queue::peek).
+    /// The errors of [`peek`](Queue::peek).
     pub fn types(&self, most: usize) -> Result<Vec<(i64, u32)>, ReceiveError> {
         self.may_receive()?;
         self.engine

@@ -78,7 +78,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`pollable`](Self::pollable).
+    /// The errors of [`pollable`](Self::pollable).
     #[inline]
     pub fn pollable_with(&self, edges: Edges) -> io::Result<BorrowedFd<'_>> {
         self.engine.pollable(thread::current(), edges.flags())

@@ -68,7 +68,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub fn create(key: i32) -> Result<Queue, OpenError> {
         OpenOptions::new().create(true).open(key)
     }
@@ -82,7 +82,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub fn open(key: i32) -> Result<Queue, OpenError> {
         OpenOptions::new().open(key)
     }
@@ -97,7 +97,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`OpenOptions::open`].
+    /// The errors of [`OpenOptions::open`].
     pub fn private() -> Result<Queue, OpenError> {
         OpenOptions::new().open(PRIVATE)
     }

@@ -82,7 +82,7 @@ pub fn known(key: i32, flags: i32) -> Option<i32> {
 /// Returns the identifier as [`msgget`] does, with a detailed error.
 ///
 /// # Errors
-/// As [`msgget`].
+/// The errors of [`msgget`].
 pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
     get_by(key, flags, Policy::default())
 }
@@ -170,7 +170,7 @@ pub fn find(id: i32) -> Result<Used, Errno> {
 /// Returns the queue as [`find`] does, for use beyond a call, and in other threads.
 ///
 /// # Errors
-/// As [`find`].
+/// The errors of [`find`].
 pub fn keep(id: i32) -> Result<Used, Errno> {
     find_by(id, || ATTACHED.keep(id))
 }

@@ -114,7 +114,7 @@ impl Queue {
     /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `NoMessage`.
     ///
     /// # If the process dies
-    /// As for [`receive`](Self::receive).
+    /// The same as for [`receive`](Self::receive).
     pub fn receive_timeout(
         &self,
         want: Want,
@@ -144,10 +144,10 @@ impl Queue {
     /// As [`receive_timeout`](Self::receive_timeout).
     ///
     /// # Errors
-    /// As [`receive_timeout`](Self::receive_timeout).
+    /// The errors of [`receive_timeout`](Self::receive_timeout).
     ///
     /// # If the process dies
-    /// As for [`receive`](Self::receive).
+    /// The same as for [`receive`](Self::receive).
     pub fn receive_deadline(
         &self,
         want: Want,
@@ -178,7 +178,7 @@ impl Queue {
     /// All of [`ReceiveError`] but `TooSmall`, `NoMessage` and `TimedOut`.
     ///
     /// # If the process dies
-    /// As for [`receive`](Self::receive).
+    /// The same as for [`receive`](Self::receive).
     pub fn receive_truncated(
         &self,
         want: Want,
@@ -230,7 +230,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`receive_timeout`](Queue::receive_timeout); `NoMessage` with [`Until::Now`].
+    /// The errors of [`receive_timeout`](Queue::receive_timeout); `NoMessage` with [`Until::Now`].
     #[inline]
     pub fn receive_until(
         &self,

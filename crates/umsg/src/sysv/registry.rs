@@ -104,7 +104,7 @@ pub(super) fn get(
 /// Returns the identifier of a queue, as msgget(2) does with these flags; for the C library and the drop-in.
 ///
 /// # Errors
-/// As [`OpenOptions::open`](super::OpenOptions::open); `PermissionDenied` if the queue does not grant all permissions of the flags.
+/// The errors of [`OpenOptions::open`](super::OpenOptions::open); `PermissionDenied` if the queue does not grant all permissions of the flags.
 #[doc(hidden)]
 pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenError> {
     let bits = flags as u32 & 0o777;
@@ -246,7 +246,7 @@ pub(super) fn attach_id(namespace: &Namespace, id: i32) -> Result<Segment, OpenE
 /// Opens the file of the queue with an identifier.
 ///
 /// # Errors
-/// As [`attach_id`].
+/// The errors of [`attach_id`].
 pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), OpenError> {
     if id < 0 {
         return Err(OpenError::NoSuchId);

@@ -91,7 +91,7 @@ impl Queue {
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
     ///
     /// # If the process dies
-    /// As for [`send`](Self::send).
+    /// The same as for [`send`](Self::send).
     pub fn send_timeout(
         &self,
         mtype: i64,
@@ -117,10 +117,10 @@ impl Queue {
     /// As [`send_timeout`](Self::send_timeout).
     ///
     /// # Errors
-    /// As [`send_timeout`](Self::send_timeout).
+    /// The errors of [`send_timeout`](Self::send_timeout).
     ///
     /// # If the process dies
-    /// As for [`send`](Self::send).
+    /// The same as for [`send`](Self::send).
     pub fn send_deadline(
         &self,
         mtype: i64,
@@ -141,7 +141,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`send_timeout`](Queue::send_timeout); `Full` with [`Until::Now`].
+    /// The errors of [`send_timeout`](Queue::send_timeout); `Full` with [`Until::Now`].
     #[inline]
     pub fn send_until(&self, mtype: i64, message: &[u8], until: Until) -> Result<(), SendError> {
         self.send_by(mtype, message, until.deadline(), Access::Send)

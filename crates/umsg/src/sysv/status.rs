@@ -126,7 +126,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// As [`status`](Self::status).
+    /// The errors of [`status`](Self::status).
     pub fn entry(&self) -> Result<Entry, ControlError> {
         let counts = counts(&self.engine)?;
         let entry = Entry::of(self.id(), self.engine.segment().fixed(), &counts);

@@ -32,7 +32,7 @@ impl Source for Kernel {
 /// Returns the number of messages, at most `wanted`, that fit into one kernel queue.
 ///
 /// # Errors
-/// If the kernel creates no queue.
+/// Fails if the kernel creates no queue.
 pub fn deepest(wanted: u64) -> Result<u64, Failure> {
     if KernelQueue::make(wanted * SIZE).is_ok() {
         return Ok(wanted);

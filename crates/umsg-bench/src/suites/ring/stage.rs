@@ -39,7 +39,7 @@ pub struct Member<'a> {
 /// Runs all members and waits for them.
 ///
 /// # Errors
-/// If a member fails, dies or exceeds the deadline. The other members are then killed.
+/// Fails if a member fails, dies or exceeds the deadline. The other members are then killed.
 pub fn run(place: Place, members: Vec<Member<'_>>) -> Result<(), Failure> {
     match place {
         Place::Threads => {

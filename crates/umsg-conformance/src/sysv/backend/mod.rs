@@ -132,7 +132,7 @@ pub trait Backend: Basics {
     /// `msgget`.
     ///
     /// # Errors
-    /// Those of the call, here and below.
+    /// The errors of the call, here and below.
     fn get(&self, key: i32, flags: i32) -> Answer<Id>;
 
     /// `msgsnd`.

@@ -1,7 +1,7 @@
 //! A hash table from types to their records. The table lies in the records.
 //!
-//! There are as many buckets as records that were ever used: bucket i begins in record i. Each record that comes into use
-//! adds a bucket, which takes its types over from one other bucket (linear hashing, Litwin, VLDB 1980). So the table grows
+//! There are as many buckets as records that were ever used: bucket i begins in record i. Each record that comes into use adds a bucket. The new
+//! bucket takes over a part of the types of one other bucket (linear hashing, Litwin, VLDB 1980). So the table grows
 //! with the number of types, one short step at a time.
 
 use super::store::{RECENT, link, target};
@@ -9,7 +9,7 @@ use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-/// More types than a bucket of an intact table has: among 30,000 types, 10 in one bucket are rare.
+/// A number of types that no bucket of an intact table reaches: among 30,000 types, it is rare that 10 are in one bucket.
 const BUCKET: usize = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
@@ -119,7 +119,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 }
 
-/// The bucket of a hash among `buckets`: its lowest bits, or one bit fewer where that bucket does not exist yet.
+/// The bucket of a hash among `buckets`: the lowest bits of the hash, or one bit fewer if that bucket does not exist yet.
 #[inline(always)]
 fn bucket_of(hash: u64, buckets: u32) -> u32 {
     let mask = buckets

@@ -7,8 +7,8 @@ use crate::fault::Fault;
 impl<'a, S: TypeIndexStore> Order<'a, S> {
     /// Returns the n-th message in order of arrival, counted from 0.
     ///
-    /// A cursor remembers the message that was found last, and its position. Insertions and removals keep the position
-    /// right. So a process that asks for one message after the other walks one step each time.
+    /// A cursor remembers the last message that was found, and its position. Insertions and removals correct the position. So if a process asks for
+    /// one message after the other, each call walks one step.
     pub(crate) fn nth(&self, n: u32) -> Result<Option<u32>, Fault> {
         let roots = self.store.kinds();
         let (mut at, mut number) = (target(&roots.cursor), roots.position.get());
@@ -52,7 +52,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         walk.take(self.store.places() as usize)
     }
 
-    /// Moves the cursor before a message is removed: the cursor keeps its message, or goes to the next one.
+    /// Adapts the cursor before a message is removed: if it points to that message, it moves to the next one.
     #[inline(always)]
     pub(super) fn note_removal(&self, slot: u32, place: &Place) -> Result<(), Fault> {
         match target(&self.store.kinds().cursor) {

@@ -16,13 +16,15 @@
 //! |---|---|
 //! | any message | the head of the arrival list |
 //! | a type | the head of the type's list; a hash of the type finds its record: see [`index`] |
-//! | any other type | the head of the arrival list; if that has the unwanted type, the oldest message beside the path down to this type |
+//! | any other type | the head of the arrival list; if the head has the unwanted type, the oldest message in the subtrees beside the path to this
+//! type |
 //! | the lowest type up to a bound | the head of the leftmost node that has messages |
 //!
 //! A type without messages stays in the tree for its next message: see [`types`]. Sequence numbers ascend with arrival. A
 //! message that comes back goes to the place of its number.
 //!
-//! All of this is called under the queue's lock, and all data are derived. After the death of the lock's owner, the words may
+//! All functions run under the queue's lock, and all data of the order can be computed from the messages. After the death of the lock's owner, the
+//! words may
 //! have any value. [`Order::clear`] and one [`Order::push_back`] for each message, in order of their numbers, rebuild them.
 //! A hostile peer may write any word at any time: all walks are bounded, and an impossible value is [`Fault::Damaged`].
 
@@ -82,7 +84,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// Adds a message behind all others. After an [`Order::provide`] for its type, the memory always suffices.
+    /// Adds a message behind all other messages. After a call of [`Order::provide`] for its type, there is always enough memory.
     #[inline(always)]
     pub(crate) fn push_back(
         &self,

@@ -1,7 +1,7 @@
 //! Insertion of a message that comes back, at the place of its sequence number.
 //!
 //! The place may be anywhere. Mostly it is near the head, beside messages that came back earlier, or between the old
-//! neighbours. The walk begins at the nearest of these, and goes on from below and from above in turns.
+//! neighbours. The walk begins at the nearest of these, and continues in both directions in turns.
 
 use super::store::{NONE, link};
 use super::{Kind, Order, Place, TypeIndexStore};
@@ -78,7 +78,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
 
     /// Returns links to the nearest known messages, an older and a newer one; 0 for an end of the list.
     ///
-    /// Known are the old neighbours, the message that came back last, and the first message of the type.
+    /// The known messages are the old neighbours, the message that came back last, and the first message of the type.
     fn nearest(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
         let returned = &self.store.kinds().returned;
         let (mut below, mut above) = ((0, 0), (NONE, 0));

@@ -16,8 +16,7 @@ pub trait TypeIndexStore {
     fn kinds(&self) -> &TypeRoots;
     /// Allocates memory for more records than the `usable` ones. Returns the new number.
     ///
-    /// A segment that has a record for each of its slots returns the same number: then a message that needs a record finds
-    /// an idle one.
+    /// If the segment has a record for each of its slots already, returns the same number. Then a message that needs a record finds an idle record.
     fn provide_kinds(&self, usable: u32) -> Result<u32, Fault>;
 }
 
@@ -29,7 +28,7 @@ pub struct Place {
     pub(super) sequence: Guarded64,
     /// The next message of the same type.
     pub(super) next_of_kind: Guarded32,
-    /// The neighbours in order of arrival. They stay when the message is removed, so that a message that comes back finds
+    /// The neighbours in order of arrival. These links keep their values when the message is removed, so that a message that comes back finds
     /// its place quickly.
     pub(super) next: Guarded32,
     pub(super) previous: Guarded32,
@@ -74,7 +73,7 @@ pub(super) const RECENT: usize = 8;
 #[derive(Default)]
 pub struct TypeRoots {
     // -- first line: each message writes it
-    /// The list of messages in order of arrival.
+    // The list of messages in order of arrival.
     pub(super) head: Guarded32,
     pub(super) tail: Guarded32,
     pub(super) root: Guarded32,
@@ -86,7 +85,8 @@ pub struct TypeRoots {
     /// The records of recent types, by the lowest bits of the types.
     pub(super) recent: [Guarded32; RECENT],
     // -- second line: only a type that comes or goes writes it
-    /// The first unused record, the number of records that were ever used, and the number with memory.
+    // The first unused record; then the number of records that were ever used; then the
+    // number of records with memory.
     pub(super) free: Guarded32,
     pub(super) used: Guarded32,
     pub(super) usable: Guarded32,

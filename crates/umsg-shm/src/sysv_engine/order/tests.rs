@@ -198,7 +198,7 @@ proptest! {
         assert_same(&records, &model, &[1, 9]);
     }
 
-    /// After any write of a peer, each call ends with an answer or an error, and the first repair restores the order.
+    /// Whatever a peer writes, each call ends with a result or an error, and the first repair restores the order.
     #[test]
     fn words_that_a_peer_writes_lead_to_errors_at_most(
         seed in any::<u64>(),
@@ -233,7 +233,7 @@ proptest! {
             }
         }
         order.clear(ReceiverHeld::in_test()).unwrap();
-        // A repair keeps the seed and the number of usable records. A forged number is wrong at worst.
+        // A repair keeps the seed and the number of usable records. A forged number has no effect beyond a wrong number.
         records.roots.usable.set(0);
         let (mut model, mut sender) = (Model::default(), Sender::new(40));
         for mtype in 1..20 {
@@ -351,7 +351,7 @@ fn a_scan_by_number_walks_one_step_each_while_others_receive() {
     for n in 0..100 {
         model.add(sender.send(&order, 1 + n % 3));
     }
-    // The cursor goes two messages on, and one message before it is removed. The later numbers shift by one.
+    // In each turn, the cursor moves on by two messages, and one message before the cursor is removed, which shifts the later positions by one.
     for n in (0..60).step_by(2) {
         assert_eq!(order.nth(n), Ok(Some(model.0[n as usize].slot)));
         let first = model.0[0];

@@ -1,15 +1,15 @@
 //! The search tree of types: a treap, balanced by random ranks.
 //!
-//! The rank of a type is a hash of the type and of the queue's seed. No node has a higher rank than its parent. So the tree
-//! has the shape of insertions in random order, in any real order. A path to the root has 1.4 log2(n) steps on average, and
-//! at most 40 for 30,000 types. To add or remove a type takes two rotations.
+//! The rank of a type is a hash of the type and of the queue's seed. No node has a higher rank than its parent. So the tree always has the shape
+//! that insertions in a random order would give, whatever the real order is. A path to the root has 1.4 log2(n) steps on average, and
+//! at most 40 for 30,000 types. Adding or removing a type takes two rotations on average.
 
 use super::store::{NONE, link, target};
 use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-/// More steps than a path of an intact tree has: among a million types, the longest path has about 60.
+/// A number of steps that no path of an intact tree reaches: among a million types, the longest path has about 60.
 const DEPTH: usize = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
@@ -36,7 +36,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     /// Returns the lowest type that has messages and is not below `from`.
     pub(super) fn lowest_from(&self, from: i64) -> Result<Option<&'a Kind>, Fault> {
         let mut at = &self.store.kinds().root;
-        // The last node on the path that is not below `from`. The result is this node, or the lowest to its right.
+        // The last node on the path whose type is at least `from`. The result is this node, or the lowest node to its right.
         let mut found = None;
         for _ in 0..DEPTH {
             let Some(index) = target(at) else {
@@ -76,7 +76,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         self.first_beside(mtype)
     }
 
-    /// Returns the oldest message of all types but one: of the nodes and subtrees beside the path down to this type.
+    /// Returns the oldest message of all types but one: the oldest in the nodes and subtrees beside the path to this type.
     fn first_beside(&self, mtype: i64) -> Result<Option<u32>, Fault> {
         let mut at = &self.store.kinds().root;
         let (mut least, mut holder) = (NONE, None);

@@ -6,13 +6,13 @@
 //!    '----- evict -----'     list, `listed` = 1)            '-- last removed ---'
 //! ```
 //!
-//! A type that runs empty is likely to be used again, so its record stays. Types that come and go repeatedly cost nothing.
+//! A type that runs empty is likely to be used again, so its record stays. So a type that comes and goes repeatedly costs nothing.
 //!
-//! Records are removed only when a record for another type is created. The idle list must then have [`IDLE`] entries, and
-//! half of all records. Up to two types that ran empty first are removed. So the idle types get fewer while new types come.
+//! Records are removed only when a record for another type is created. The condition is that the idle list has at least [`IDLE`] entries and half
+//! of all records. Then up to two types are removed, the ones that ran empty first. So the number of idle types falls while new types come.
 //!
-//! A type that has messages again stays in the idle list, until eviction reaches it and drops it from the list. So each
-//! empty type is in the list, and a type with messages may be.
+//! A type that has messages again stays in the idle list, until eviction reaches it and drops it from the list. So each empty type is in the list,
+//! and a type with messages may still be in it.
 
 use super::store::{NONE, link, target};
 use super::{Kind, Order, TypeIndexStore};

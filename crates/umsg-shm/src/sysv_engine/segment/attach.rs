@@ -9,7 +9,7 @@ use std::mem::offset_of;
 /// Offset of the state in the file, in bytes.
 const STATE_AT: usize = offset_of!(Fixed, rights) + offset_of!(Rights, state);
 
-/// Maps the segment in a file that is open for reading and writing. The handle is one of the queue that the file holds now.
+/// Maps the segment in a file that is open for reading and writing. The handle belongs to the queue that the file holds at this time.
 pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let summary = summary(file)?;
     let mut segment = Segment::map(file, summary.layout)?;
@@ -39,19 +39,20 @@ pub fn mark_removed(file: BorrowedFd<'_>) -> Result<(), AttachError> {
     }
 }
 
-/// Takes a vacant segment from the process that keeps it. Returns whether there is no queue any more, for ever. The file must be open for
+/// Takes a vacant segment from the process that keeps it. Returns true if the segment will never hold a queue again. The file must be open for
 /// reading and writing.
 ///
 /// # Errors
-/// Those of [`summary`], and `System`.
+/// The errors of [`summary`], and `System`.
 pub fn take(file: BorrowedFd<'_>) -> Result<bool, AttachError> {
     let summary = summary(file)?;
     let view = View::map(file)?;
     Ok(summary.is_removed && view.with_word(STATE_AT, Rights::take_word))
 }
 
-/// Removes the queue that a summary of the file describes, as [`write_removed`] does. Returns false if it was removed before: the segment may
-/// hold another queue by now. It needs the address space of a page; without that, no queue of the segment is left.
+/// Removes the queue that a summary of the file describes, as [`write_removed`] does. Returns false if that queue is already removed: the segment
+/// may hold another queue by now. The function needs the address space of a page. If there is none, it removes any queue that the segment holds,
+/// for ever.
 pub fn remove_unmapped(file: BorrowedFd<'_>, summary: &Summary) -> Result<bool, AttachError> {
     let generation = summary.tenure().generation;
     match View::map(file) {
@@ -60,7 +61,7 @@ pub fn remove_unmapped(file: BorrowedFd<'_>, summary: &Summary) -> Result<bool, 
     }
 }
 
-/// Writes into a queue's file that the queue is removed, for the processes that have the queue mapped. See
+/// Marks a queue as removed in its file, for the processes that have the queue mapped. See
 /// [`Engine::remove_unlocked`](crate::sysv_engine::Engine::remove_unlocked).
 ///
 /// The file must be open for writing. A file that is too short stays as it is, because no process could read the word.

@@ -4,7 +4,7 @@ use crate::sync::{Guarded32, Guarded64, Loose32, Loose64};
 
 /// [`Cell::state`] of a slot that holds no message of the queue.
 const FREE: u32 = 0;
-/// [`Cell::state`], bit 0: the message is queued, if its sequence number is not beyond the control block's.
+/// [`Cell::state`], bit 0: the message is queued, if its sequence number is not beyond the number in the control block.
 const QUEUED: u32 = 1;
 
 /// The header of a message. It belongs to the lock's owner, or to the waiter or the lease holder of the slot.
@@ -18,7 +18,7 @@ pub struct Cell {
     pub(super) len: Loose32,
     /// The message's type, the bits of an i64.
     pub(super) mtype: Loose64,
-    /// The granule number of the block of the arena that belongs to the slot; 0 for none. A free slot keeps its block.
+    /// The number of the first granule of the slot's block in the arena; 0 for no block. A free slot keeps its block.
     pub(super) block: Guarded32,
     /// Process id of the sender.
     pid: Guarded32,

@@ -27,7 +27,7 @@ pub struct ControlBlock {
     pub(super) sender: AtomicU32,
     pub(super) receiver: AtomicU32,
     // -- second line: each operation reads it; a wait or a lease writes it
-    /// Leased messages and their bytes. They are not queued, but take room.
+    // Leased messages and their bytes. They are not queued, but take room.
     pub(super) held: AtomicU64,
     pub(super) held_bytes: AtomicU64,
     /// The lists of blocked threads: for a message, with an offered message, for room.
@@ -38,7 +38,7 @@ pub struct ControlBlock {
     pub(super) nodes: Guarded32,
     pub(super) ticket: Guarded64,
     // -- third line: each operation reads it; IPC_SET and new memory write it
-    /// The bytes that may be queued: msg_qbytes.
+    // The bytes that may be queued: msg_qbytes.
     pub(super) capacity: AtomicU64,
     /// The number of slots that were ever used, and the number that have memory.
     pub(super) used: Guarded32,
@@ -240,8 +240,8 @@ fn add(word: &AtomicU64, more: i64) {
 
 /// The removal of a queue whose segment is kept.
 impl ControlBlock {
-    /// Makes the words those of a queue without messages, apart from the lock, the waiter records, the numbers of items with memory, and
-    /// the doorbell.
+    /// Sets the words to the values of an empty queue. The lock, the waiter records, the numbers of items with memory, and the doorbell stay as
+    /// they are.
     pub(crate) fn empty(&self, _: ReceiverHeld<'_>) {
         // Relaxed: under the lock; hints elsewhere.
         let counts = [

@@ -39,7 +39,7 @@ pub fn create(
     let segment = Segment::map(file, layout)?;
     segment.populate(0, size_of::<Fixed>())?;
     segment.populate(layout.waiters, PAGE)?;
-    // A lease needs no further memory: so leases can empty a queue whose namespace has no memory left.
+    // The first leases need no further memory, so a receiver can use leases to empty a queue whose namespace has no memory left.
     segment.populate(layout.lease_records, PAGE)?;
     fill_in(&segment, identity);
     Ok(segment)

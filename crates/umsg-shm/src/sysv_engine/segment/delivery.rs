@@ -3,11 +3,12 @@
 use crate::producers::Producers;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The policy as it lies in a segment, written at creation and read once on attaching, and the producers.
+/// The policy, as it lies in a segment, and the producers. The creator writes the policy, and each process reads it once, on attaching.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Delivery {
-    /// The delay before a returned message is delivered again: the first time, and at most. Nanoseconds; 0 for none.
+    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, and the longest delay. 0 for
+    /// none.
     retry_delay: [AtomicU64; 2],
     /// 1: the end of the last producer closes the queue for sending.
     close_with_producers: AtomicU32,
@@ -19,8 +20,8 @@ pub struct Delivery {
 /// The delivery policy in the memory of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. Nanoseconds; 0
-    /// for none.
+    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, which doubles with each further
+    /// return, and the longest delay. 0 for none.
     pub retry_delay: [u64; 2],
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_producers: bool,

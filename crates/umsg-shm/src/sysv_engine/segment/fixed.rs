@@ -51,13 +51,13 @@ pub struct Header {
     pub damage: Damage,
     /// The inode numbers of the creator's PID namespace and, above 32 bits, its time namespace; 0 for unknown.
     pub(super) home: AtomicU64,
-    /// The turn of the identifier, and the last turn that is noted for the file's index: see `next.rs` of the namespace.
+    /// The turn of the identifier, and the last turn that the namespace has noted for the file's index: see `next.rs` of the namespace.
     pub(super) turn: AtomicU64,
     pub(super) turns: AtomicU64,
 }
 
-// Relaxed throughout: the words never change once the segment's file has its names. Only the next queue of a segment ([`Rights`]) changes
-// the identifier, the creator, the time and the turn, under the lock; a reader without the lock compares the state before and after.
+// All accesses are relaxed: the words never change once the segment's file has its names. Only the next queue of a segment ([`Rights`]) changes
+// the identifier, the creator, the time and the turn, under the lock; a reader without the lock compares the state before and after its reads.
 impl Header {
     /// Offsets of the identifier and of the key in the file, in bytes.
     #[cfg(not(loom))]

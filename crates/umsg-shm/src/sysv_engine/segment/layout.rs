@@ -76,11 +76,12 @@ impl Layout {
     }
 }
 
-/// The least room for the parked messages of blocked senders, in bytes. A queue with a larger capacity has that much.
+/// The least room for the parked messages of blocked senders, in bytes. If the capacity of the queue is larger, the room has the size of the
+/// capacity.
 const WAITING: usize = 64 << 20;
 
 /// The length of the arena. The shortest message in a block takes less than twice its length, so queued messages get twice the
-/// capacity. The parked messages of blocked senders come on top.
+/// capacity. The room for the parked messages of blocked senders is added.
 fn arena_len(capacity: u64, msgmax: usize) -> usize {
     let waiting = (NODES * (msgmax + 2 * GRANULE)).min(WAITING.max(capacity as usize));
     region_len(

@@ -102,7 +102,7 @@ impl Segment {
         segment
     }
 
-    /// Returns the item at `index` of a region of the layout: of the region of `count` items at `offset`.
+    /// Returns the item at `index` of the layout's region that begins at `offset` and has `count` items.
     #[inline(always)]
     fn entry<T>(&self, offset: usize, index: u32, count: usize) -> Result<&T, Fault> {
         // SAFETY: regions lie inside the mapping with as many items as the layout says, at multiples of 4096; all
@@ -147,7 +147,7 @@ impl Segment {
         Ok(next as u32)
     }
 
-    /// Fills the cells, places, types and blocks that were ever used with zeroes: nothing of the messages is left.
+    /// Overwrites all cells, places, types and blocks that were ever used with zeroes, so that no part of a message remains.
     pub(crate) fn wipe(&self, _: ReceiverHeld<'_>) {
         let (layout, control) = (self.layout(), &self.fixed().control);
         let slots = (control.used() as usize).min(layout.slots);

@@ -5,7 +5,8 @@
 //! | state | low byte | generation above | meaning | leaves it by |
 //! |---|---|---|---|---|
 //! | live | 1 | that of the queue | the queue exists | its removal: vacant or removed |
-//! | vacant | 4 | that of the removed queue | no queue; the process that removed it keeps the segment | that process: live, of the next generation. A process that wants a name of the file: removed |
+//! | vacant | 4 | that of the removed queue | no queue; the process that removed it keeps the segment | that process changes it to live, of the
+//! next generation; a process that wants a name of the file changes it to removed |
 //! | removed | 2 | 0 | no queue, for ever | nothing |
 //!
 //! Every handle of a queue knows its generation, and each call compares it under the lock. So a handle of an earlier queue finds its queue
@@ -25,7 +26,7 @@ const KIND: u32 = 0xff;
 /// One more generation.
 const NEXT: u32 = 0x100;
 
-/// The place of a queue among those that a segment holds, one after the other: the state while the queue exists.
+/// The position of a queue in the sequence of queues that a segment holds. It is also the value of the state while the queue exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Generation(u32);
 
@@ -36,8 +37,8 @@ impl Default for Generation {
 }
 
 impl Generation {
-    /// The largest one: so a segment holds 1,008 queues. With 64 indices in turn, identifiers then repeat as late as possible: after
-    /// 63 times 65,535 queues.
+    /// The largest generation: a segment holds at most 1,008 queues. A process that uses 64 indices in turn then repeats an identifier as late as
+    /// possible: after 63 times 65,535 queues.
     pub const LAST: Generation = Generation(LIVE + 1007 * NEXT);
 
     /// Returns the number, from 0 on.
@@ -82,7 +83,7 @@ impl State {
         self.of_kind(VACANT)
     }
 
-    /// Returns whether there is no queue. If the state is not in the table, it is corrupted, and the queue counts as existing.
+    /// Returns whether there is no queue. A state that is not in the table is corrupted; then the queue counts as existing.
     #[must_use]
     pub fn is_removed(self) -> bool {
         self.0 == REMOVED || self.vacant().is_some()
@@ -104,7 +105,8 @@ pub const CLOSED: u32 = 1 << 31;
 pub struct Rights {
     /// See the module.
     pub(super) state: AtomicU32,
-    /// Grows with each change of the fields below, and of its bit [`CLOSED`]. A permission that was checked under an older version is checked
+    /// The version grows with each change of the fields below, and with each change of its bit [`CLOSED`]. A permission that was checked under an
+    /// older version is checked
     /// again.
     pub(super) version: AtomicU32,
     pub(super) uid: AtomicU32,
@@ -142,7 +144,8 @@ impl Rights {
 
     /// Returns the present state.
     pub fn state(&self) -> State {
-        // Acquire: GENERATION. A reader that finds the same state before and after it reads the identifier has that of the generation.
+        // Acquire: GENERATION. If a reader finds the same state before and after it reads the identifier, the identifier belongs to the generation
+        // of that state.
         State(self.state.load(Ordering::Acquire))
     }
 
@@ -153,7 +156,7 @@ impl Rights {
         self.state.load(Ordering::Relaxed) == generation.live()
     }
 
-    /// Returns whether the queue of this generation was removed. A state that is none of the module's table is corrupted.
+    /// Returns whether the queue of this generation was removed. A state that is not in the module's table is corrupted.
     #[inline(always)]
     pub(crate) fn is_removed(&self, generation: Generation) -> bool {
         // Relaxed: exact under the lock; a hint elsewhere.
@@ -187,7 +190,7 @@ impl Rights {
     }
 
     /// Removes the queue of this generation, and keeps the segment for the next one. The caller holds the lock. Returns false if the queue
-    /// was removed without the lock meanwhile, or if the segment has held as many queues as it may.
+    /// was removed without the lock meanwhile, or if the segment has already held the greatest number of queues.
     pub(crate) fn vacate(&self, _: ReceiverHeld<'_>, generation: Generation) -> bool {
         let is_vacated = generation.next().is_some()
             && self
@@ -206,7 +209,7 @@ impl Rights {
 
     /// Returns whether the segment is kept since the removal of the queue of this generation.
     pub(crate) fn is_vacant(&self, generation: Generation) -> bool {
-        // Relaxed: exact under the lock, as far as the caller's own use of the segment goes; `revive` decides.
+        // Relaxed: under the lock, the answer is exact, except that another process may take the segment; `revive` decides.
         self.state.load(Ordering::Relaxed) == generation.vacant()
     }
 
@@ -226,7 +229,7 @@ impl Rights {
             .then_some(next)
     }
 
-    /// Takes a vacant segment from the process that keeps it. Returns whether there is no queue any more, for ever.
+    /// Takes a vacant segment from the process that keeps it. Returns true if the segment will never hold a queue again.
     pub fn take(&self) -> bool {
         Rights::take_word(&self.state)
     }
@@ -240,7 +243,7 @@ impl Rights {
         state == REMOVED || is_vacant && take().is_ok()
     }
 
-    /// Makes a corrupted state that of an existing queue. Returns false if the state is one of the module's table.
+    /// Replaces a corrupted state by that of an existing queue. Returns false if the state is in the module's table.
     #[cfg(not(loom))]
     pub fn restore_state(&self) -> bool {
         // Relaxed: the store publishes no other data. A queue that is removed meanwhile stays so.
@@ -270,7 +273,7 @@ impl Rights {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The permissions. The words are of one moment if the caller holds the lock, or finds the same version before and after.
+    /// The permissions. The words belong to one instant if the caller holds the lock, or if it finds the same version before and after this call.
     pub fn permissions(&self) -> Permissions {
         // Relaxed: see above.
         let word = |word: &AtomicU32| word.load(Ordering::Relaxed);

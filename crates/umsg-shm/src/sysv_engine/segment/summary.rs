@@ -86,7 +86,8 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
     Ok(summary)
 }
 
-/// The header of a queue, mapped to be read again and again without a system call. The queue's file is kept in memory as long as it lives.
+/// The header of a queue, mapped so that a process can read it repeatedly without a system call. While this value exists, the queue's file stays in
+/// memory.
 #[derive(Debug)]
 pub struct HeaderView {
     view: View,
@@ -171,7 +172,7 @@ impl HeaderView {
     /// Returns the values that [`summary`] would read from the file, except the file's length.
     ///
     /// # Errors
-    /// `Damaged`, `NotAQueue`, `OtherVersion`, if the header was overwritten or cut off meanwhile.
+    /// `Damaged`, `NotAQueue`, `OtherVersion`, if a process has overwritten the header or truncated the file meanwhile.
     pub fn summary(&self) -> Result<Summary, AttachError> {
         let bytes = self.bytes();
         let mut summary = bytes.summary()?;
@@ -223,7 +224,7 @@ impl Bytes {
             .is_some_and(|generation| generation != Generation::default())
     }
 
-    /// Returns whether bytes that were read later are of the same queue. If they are not, there was no queue for a moment in between.
+    /// Returns whether bytes that were read later belong to the same queue. If not, there was no queue for a moment in between.
     fn is_of_queue_in(&self, later: &Bytes) -> bool {
         let id = |bytes: &Bytes| bytes.u32_at(offset_of!(Header, id));
         self.state() == later.state() && id(self) == id(later)

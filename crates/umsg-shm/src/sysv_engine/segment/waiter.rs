@@ -12,7 +12,7 @@ pub struct WaiterRecord {
     node: Node,
     /// [`ANY`] to [`LOWEST`]: the messages that a receiver wants.
     choice: Guarded32,
-    /// The outcome of the wait, a [`Reply`]. It is stored before the node's word says that there is one.
+    /// The outcome of the wait, a [`Reply`]. It is stored before the node's word says that there is an outcome.
     reply: Guarded32,
     /// The type that belongs to `choice`, the bits of an i64.
     mtype: Guarded64,
@@ -104,7 +104,7 @@ impl WaiterRecord {
         self.rights.get()
     }
 
-    /// The outcome of the wait, once the node's word says that there is one. None for an impossible value.
+    /// The outcome of the wait. It is valid once the node's word says that there is an outcome. None for an impossible value.
     pub(crate) fn reply(&self) -> Option<Reply> {
         Some(match self.reply.get() {
             1 => Reply::Message,

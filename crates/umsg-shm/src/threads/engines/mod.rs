@@ -7,7 +7,7 @@ use super::traffic::LONGEST;
 use crate::sys::clock::Deadline;
 use std::time::Duration;
 
-/// A time-out that suffices for any process, and one that is too short if the other threads are slow.
+/// Two time-outs: one that is always long enough, and one that is too short if the other threads are slow.
 const PATIENT: Duration = Duration::from_secs(60);
 const IMPATIENT: Duration = Duration::from_micros(200);
 

@@ -79,7 +79,7 @@ impl Files {
     /// queue for each name that belongs to no queue.
     ///
     /// # Errors
-    /// As [`entries`](Self::entries).
+    /// The errors of [`entries`](Self::entries).
     pub(crate) fn in_use(&self) -> Result<u32, FileError> {
         match most_entries(self.directory()) {
             Some(names) => Ok((names.saturating_sub(DOTS) / 2).min(u64::from(INDICES)) as u32),
@@ -90,7 +90,7 @@ impl Files {
     /// Returns the indices of all files, unordered.
     ///
     /// # Errors
-    /// As [`entries`](Self::entries).
+    /// The errors of [`entries`](Self::entries).
     pub(crate) fn indices_in_use(&self) -> Result<Vec<u32>, FileError> {
         let mut indices = Vec::new();
         for_each_index(self.directory(), |index| {

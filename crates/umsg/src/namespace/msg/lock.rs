@@ -49,7 +49,7 @@ impl Files {
     /// Waits for the lock of a user. For processes that may remove that user's files.
     ///
     /// # Errors
-    /// As [`lock`](Self::lock); `NotFound` if the user has no lock, because the user has created no queue; `Denied`.
+    /// The errors of [`lock`](Self::lock); `NotFound` if the user has no lock, because the user has created no queue; `Denied`.
     pub(crate) fn lock_of(&self, user: u32, patience: Duration) -> Result<Locked, FileError> {
         if user == caller() {
             return self.lock(patience);

@@ -143,7 +143,7 @@ impl Files {
     /// Returns the last identifier, as [`next`](Self::next) does. The caller has held its user's lock since it read `last`.
     ///
     /// # Errors
-    /// As `next`.
+    /// The errors of `next`.
     pub(crate) fn next_again(&self, last: Next, in_use: u32) -> Result<Next, FileError> {
         match self.is_only_user() {
             true => Ok(last),
@@ -154,7 +154,7 @@ impl Files {
     /// Notes that an index has had all turns up to `turn`. The caller holds its user's lock.
     ///
     /// # Errors
-    /// Those of `next` and `note_next`.
+    /// The errors of `next` and `note_next`.
     pub(crate) fn note_turns(&self, index: u32, turn: u64) -> Result<(), FileError> {
         let index = Some(index);
         let last = Next { turn, index };

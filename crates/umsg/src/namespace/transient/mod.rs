@@ -84,7 +84,7 @@ impl Namespace {
     /// Opens a queue's file as [`open_queue_file`](Self::open_queue_file) does. Returns also whether the queue is transient.
     ///
     /// # Errors
-    /// As `open_queue_file`.
+    /// The errors of `open_queue_file`.
     pub(crate) fn open_queue(
         &self,
         name: &QueueName,

@@ -52,7 +52,7 @@ impl Patience {
 /// Gives a file its name, in its own directory.
 ///
 /// # Errors
-/// Those of [`make_way`], and those of creating a directory.
+/// The errors of [`make_way`], and those of creating a directory.
 pub(in crate::namespace) fn publish(
     staged: &Staged,
     queues: &Directory,

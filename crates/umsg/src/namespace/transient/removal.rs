@@ -42,7 +42,7 @@ impl Namespace {
     /// Removes a transient queue, if no process has it open and `is_due` says that a process had it open before.
     ///
     /// # Errors
-    /// Those of the namespace, and of opening a file.
+    /// The errors of the namespace, and of opening a file.
     ///
     /// # Blocking
     /// For a millisecond, if other processes inspect or remove the queue meanwhile.
@@ -58,7 +58,7 @@ impl Namespace {
     /// the answer is true at random and seldom, so that the average creation inspects only a few queues.
     ///
     /// # Errors
-    /// Those of the namespace.
+    /// The errors of the namespace.
     pub(crate) fn should_look_for_unused(&self) -> Result<bool, NamespaceError> {
         let entries = most_entries(&self.queues()?).unwrap_or(0);
         Ok(entries <= FEW || random() % entries < FEW)
@@ -68,7 +68,7 @@ impl Namespace {
     /// system shows that there is no transient queue.
     ///
     /// # Errors
-    /// Those of the namespace.
+    /// The errors of the namespace.
     pub(crate) fn remove_all_unused(
         &self,
         is_due: impl Fn(BorrowedFd<'_>) -> bool,
@@ -86,7 +86,7 @@ impl Namespace {
     /// opens the queue waits so long.
     ///
     /// # Errors
-    /// Those of the namespace.
+    /// The errors of the namespace.
     pub(crate) fn all_unused(
         &self,
         is_due: impl Fn(BorrowedFd<'_>) -> bool,

@@ -33,7 +33,7 @@ fn stat(id: i32) -> Result<Entry, Errno> {
 /// Returns the result of IPC_INFO or MSG_INFO. The call returns the highest index in use.
 ///
 /// # Errors
-/// Those of a namespace that can't be used.
+/// The errors of a namespace that can't be used.
 pub fn msgctl_info(command: i32) -> Result<MsgInfo, Errno> {
     let read = || {
         let namespace = Namespace::of_this_process()?;
