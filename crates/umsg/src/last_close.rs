@@ -1,5 +1,5 @@
-//! Queues that are removed when the last process closes them. `namespace/transient/` removes the queue; this module reads the
-//! word of the queue that asks for the removal.
+//! Queues that are removed when the last process closes them. `namespace/transient/` removes the queue; this module reads the word in the queue
+//! that requests the removal.
 
 use crate::namespace::{DeadLetterLabel, FileError, Namespace, NamespaceError, QueueName, Removal};
 use rustix::fd::BorrowedFd;
@@ -31,7 +31,7 @@ impl LastClose {
 
 impl Drop for LastClose {
     fn drop(&mut self) {
-        // After a failure here, a later process that opens the name or makes a queue removes the queue.
+        // If this fails, the next process that opens the name or creates a queue removes the queue.
         let _ = roomy(|| remove_unused(&self.namespace, &self.name));
     }
 }

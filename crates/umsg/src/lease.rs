@@ -91,8 +91,8 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
                 is_open: AtomicBool::new(true),
             }),
             Err(fault) => {
-                // The process has not used the message yet, so the message goes back. This fails only if the queue is corrupted elsewhere,
-                // too.
+                // The process has not used the message yet, so the message goes back to the queue. This fails only if other parts of the queue are
+                // corrupted, too.
                 queue.expire(&handle);
                 Err(fault)
             }
@@ -115,7 +115,7 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         self.place.len()
     }
 
-    /// Returns the number of leases of the message so far, this one included: 1 the first time.
+    /// Returns the number of leases of the message so far, including this one: 1 for the first lease.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -1,5 +1,5 @@
-//! POSIX message queues, System V message queues and message rings in shared memory. They have the semantics of Linux, make no
-//! system call on the fast path, need no root and no daemon, and have no limits of the kernel. They survive the death of any
+//! POSIX message queues, System V message queues and message rings in shared memory. They have the semantics of Linux, and make no system call on
+//! the fast path. They need neither root nor a daemon, and do not have the limits of the kernel. They survive the death of any
 //! process at any instruction.
 //!
 //! ```

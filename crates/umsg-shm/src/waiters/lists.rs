@@ -280,7 +280,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         List::of(node) == List::None && !matches!(state(node), State::Waiting | State::Settled)
     }
 
-    /// Finds a node: first among those in use, then on a new page, and last among those whose threads are proved dead. The search begins at a place
+    /// Finds a node: first among the free nodes in use so far, then on a new page, and last among the nodes whose threads are proved dead. The
+    /// search begins at a place
     /// derived from `whose`, so that a thread usually gets its previous node, whose cache lines are still near.
     fn find_free(&self, whose: u32) -> Result<Option<u32>, Fault> {
         let usable = self.usable();
@@ -304,7 +305,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Returns the number of nodes that are real memory. The nodes of all waiting threads are among them.
+    /// Returns the number of nodes that have memory. The nodes of all waiting threads are among them.
     pub(crate) fn usable(&self) -> u32 {
         self.segment.nodes_in_use().get().min(NODES as u32)
     }
@@ -348,10 +349,10 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
 /// The rank of a thread with the default scheduling policy and nice value.
 const ORDINARY: u32 = 120;
 
-/// The rank of a node whose thread's rank is not yet known: a node that is alone in its list needs none.
+/// The rank of a node for whose thread the kernel was not asked yet: a node that is alone in its list needs no rank.
 pub(crate) const UNRANKED: u32 = u32::MAX;
 
-/// Returns the sort key of a node. Asks the kernel for the thread's rank, once per wait beside other threads.
+/// Returns the sort key of a node. Asks the kernel for the thread's rank, once in each wait during which other threads wait, too.
 fn key(node: &Node) -> (u32, u64) {
     if node.rank.get() == UNRANKED {
         // A thread of another PID namespace gets the default rank.

@@ -12,13 +12,14 @@
 //! frees a receiver's slot, then reuses the node | - |
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the owner of the lock reuses it; an offered message goes back to the head | - |
 //!
-//! Each change of the word is one compare-and-swap; a thread that loses it accepts the other change. The lock under which messages are received
+//! Each change of the word is one compare-and-swap. If a thread's compare-and-swap fails, the thread accepts the change of the other thread. The
+//! lock under which messages are received
 //! protects the lists and all other fields. A [`WaiterStore`] knows where the nodes and the heads of the lists lie.
 //!
-//! The owner of the lock may write more than a message beside the node before it settles the node; the node's thread reads it after it sees the word.
-//! A process that takes an offer back may do so while the thread still reads. Therefore a thread that copies without the lock trusts its copy only
-//! after [`accept`] has succeeded. If an offer was taken back, the node gets no new offer before its thread has enlisted again. So a copy of one
-//! message never passes for another.
+//! Before the owner of the lock settles a node, it may also write other data beside the node. The node's thread reads these data after it sees the
+//! new word. A process may withdraw an offer while the thread still reads. Therefore a thread that copies without the lock trusts its copy only
+//! after [`accept`] has succeeded. After an offer was withdrawn, the node gets no new offer until its thread has added the node to the list again.
+//! So a copy of one message is never mistaken for another message.
 
 mod lists;
 mod node;
@@ -74,7 +75,7 @@ pub fn state(node: &Node) -> State {
 #[must_use]
 pub(crate) fn settle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
-    // Release: HANDOVER. After this the thread may be gone. Its futex address stays mapped, and nothing else is accessed.
+    // Release: HANDOVER. After this store, the thread may end its wait and exit. Its futex address stays mapped, and nothing else is accessed.
     word & TID != 0 && word & WAITERS == 0 && exchange(node, word, word | WAITERS)
 }
 
@@ -85,8 +86,8 @@ pub(crate) fn unsettle(node: &Node) -> bool {
     word & TID != 0 && word & WAITERS != 0 && exchange(node, word, word & !WAITERS)
 }
 
-/// Accepts an offer, without the lock. This change makes the receive of a copied message take effect. Returns false if the offer was taken back: then
-/// the copy is invalid. An admitted sender calls this, too: its node has to show that the message is sent until it is removed from its list.
+/// Accepts an offer, without the lock. This change makes the receive of a copied message take effect. Returns false if the offer was withdrawn;
+/// then the copy is invalid. An admitted sender calls this, too: its node has to show that the message is sent until it is removed from its list.
 #[must_use]
 pub(crate) fn accept(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
@@ -120,7 +121,7 @@ pub(crate) fn give_up_waiting(node: &Node) -> bool {
             .is_ok()
 }
 
-/// The largest time by which an offer may lie in the future, because processes read the clock at different moments.
+/// The greatest distance of an offer's time into the future, in nanoseconds. Processes read the clock at different moments.
 const AHEAD: u64 = 1_000_000_000;
 
 /// Returns whether at least `time` has passed since `since`. Times are nanoseconds of the monotonic clock. A time far in the future was forged, and
@@ -132,11 +133,11 @@ pub(crate) fn is_over(since: u64, time: u64, now: u64) -> bool {
     }
 }
 
-/// The time after which a thread that can't sleep on its word reads the word again, in nanoseconds.
+/// The time, in nanoseconds, after which a thread that can't sleep on its word reads the word again.
 const NAP: u64 = 1_000_000;
 
-/// Returns whether no thread waits at a node that may be in a list. If `knows_threads`, gives up the node of a dead thread that the kernel did not
-/// mark. A node that names an impossible thread is always given up.
+/// Returns whether no thread waits at a node that may be in a list. If `knows_threads` is true, the function also frees the node of a dead thread
+/// that the kernel did not mark. It always frees a node that names an impossible thread.
 #[cfg(not(loom))]
 pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> bool {
     match state(node) {
@@ -160,8 +161,9 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     })
 }
 
-/// Returns whether the wait of a sender in the list is over, because its thread has given up or died. Gives up the node of a dead thread that the
-/// kernel did not mark: a thread that looks at the queue at the end of a slice names the lock to the kernel in the place of its node. If another
+/// Returns whether the wait of a sender in the list is over, because its thread has given up or died. Frees the node of a dead thread that the
+/// kernel did not mark. Such a thread died while it checked the queue at the end of a slice: then it names the lock to the kernel, instead of its
+/// node. If another
 /// thread has got the id of the dead one, the node stays until that thread ends, too.
 pub(crate) fn has_left(lives: &dyn Liveness, node: &Node) -> bool {
     match state(node) {

@@ -30,8 +30,8 @@ pub struct Node {
     pub birth: Guarded64,
     /// Order of arrival among equal ranks.
     pub ticket: Guarded64,
-    /// The time of the offer, in nanoseconds of the monotonic clock. For a batch: the time when its turn began, or before that, the time of the last
-    /// check that its thread lives.
+    /// The time of the offer, in nanoseconds of the monotonic clock. For a batch that has its turn: the time at which the turn began. For a batch
+    /// that waits for its turn: the time of the last check that its thread lives.
     pub(crate) offered_at: Guarded64,
     /// For a batch: the number of its messages. For a receiver of a POSIX queue: 1 if it leases, else 0.
     pub wanted: Guarded32,
@@ -39,7 +39,7 @@ pub struct Node {
     pub since: Guarded32,
 }
 
-/// Marks, in place of a slot, the node of a sender that waits for room for a whole batch. The messages are in the sender's own memory.
+/// The value of `slot` in the node of a sender that waits for room for a whole batch. The messages are in the sender's own memory.
 pub const NO_SLOT: u32 = u32::MAX;
 
 /// Ends and length of a list of nodes. Ends are index + 1; 0 for none.

@@ -37,8 +37,8 @@ pub(crate) const LONGEST: u32 = 50_000;
 const FIRST: u32 = 20_000;
 /// The shortest useful spin, in nanoseconds.
 const SHORTEST: u32 = 2_000;
-/// The number of waits without a spin after spinning has not paid. It doubles each time that the next trial does not pay either: threads that share a
-/// processor never gain by spinning.
+/// The number of waits without a spin after spinning has not paid. The number doubles each time that the next trial does not pay either, because
+/// threads that share a processor never gain by spinning.
 const PAUSE: u32 = 64;
 const LONGEST_PAUSE: u32 = 1_024;
 /// The shortest trial spin, in nanoseconds. If the time between waits is shorter than the longest spin, the trial lasts a quarter longer than that
@@ -67,12 +67,12 @@ pub struct Pacing {
     pause: AtomicU32,
     /// The start of the last wait in a pause, in nanoseconds of the monotonic clock.
     began: AtomicU64,
-    /// The numbers of messages received without a wait: in the present run, and in the previous one.
+    /// The number of messages that were received without a wait in the present run, and the number in the previous run.
     streak: AtomicU32,
     last_streak: AtomicU32,
     /// 0 lets messages gather. Otherwise the number of waits until the next trial.
     trial: AtomicU32,
-    /// The same for a sender that waits for room: the number of waits until the next trial, less one.
+    /// The corresponding number for a sender that waits for room: the number of its waits until the next trial, minus one.
     room_trial: AtomicU32,
     /// The nanoseconds of a successful spin that are not yet counted: counting would delay the receive of the message.
     uncounted: AtomicU64,
@@ -178,7 +178,8 @@ impl Pacing {
         self.uncounted.load(Relaxed)
     }
 
-    /// Yields the processor a few times before a sleep, unless other threads take it for long. Returns whether `ready` came true.
+    /// Yields the processor a few times before a sleep, except if other threads take the processor for a long time. Returns whether `ready` came
+    /// true.
     pub(crate) fn give_way(&self, ready: impl Fn() -> bool) -> bool {
         self.yielding.give_way(ready)
     }
@@ -193,7 +194,7 @@ impl Pacing {
         self.yielding.give_way_enlisted(settled)
     }
 
-    /// Returns whether both sides seem to share the processor: then a sender enlists before it yields, and does not spin.
+    /// Returns whether both sides seem to share the processor: then a sender adds its node to the list before it yields, and does not spin.
     pub(crate) fn is_shared(&self) -> bool {
         self.yielding.is_shared()
     }
@@ -243,7 +244,8 @@ impl Pacing {
         }
     }
 
-    /// Adapts the next pause to the result of one: whether room has gathered for more than one message. If not, the receiver is slow or shares a
+    /// Adapts the next pause to the result of this one: whether room for more than one message has become free. If not, the receiver is slow or
+    /// shares a
     /// processor with this sender, or other senders took the room.
     pub(crate) fn learn_of_room(&self, has_gathered: bool) {
         self.room_trial
@@ -259,8 +261,8 @@ fn trial(since: u64) -> u32 {
     }
 }
 
-/// Spins until `ready` returns true, for at most `budget` nanoseconds, and no longer than `calm` holds. u32::MAX means a slice, after which
-/// an attempt checks for dead processes.
+/// Spins until `ready` returns true, for at most `budget` nanoseconds, and only as long as no handler interrupts the call (`calm`). A budget of
+/// u32::MAX means a slice, after which the caller attempts again and checks for dead processes.
 pub(crate) fn spin_until(
     budget: u32,
     calm: Calm<'_>,
@@ -274,8 +276,8 @@ pub(crate) fn spin_until(
 #[must_use]
 pub(crate) struct Spun {
     pub(crate) paid: bool,
-    /// The length of the spin, in nanoseconds, up to its last reading of the clock. A further reading would delay the end of a successful
-    /// spin.
+    /// The length of the spin, in nanoseconds, up to its last reading of the clock. There is no reading at the end, because it would delay a
+    /// successful spin.
     pub(crate) time: u64,
 }
 

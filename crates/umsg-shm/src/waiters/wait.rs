@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The sleep of a call that finds no free node, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
-/// The most by which the coarse clock, which decides the end of leases, lags at 250 ticks a second, in nanoseconds.
+/// The greatest delay of the coarse clock at 250 ticks a second, in nanoseconds. This clock decides when leases end.
 pub(crate) const TICK: u64 = 4_000_000;
 
 /// The time that the end of a timed wait waits for the lock.
@@ -49,7 +49,7 @@ impl<Own> Refused<Own> {
         }
     }
 
-    /// Returns the fault for a process that only needed a lock: a refusal without a fault means that the lock's owner does not release it.
+    /// Returns the fault for a process that only needed a lock. A refusal without a fault means that the owner does not release the lock.
     #[cfg(not(loom))]
     pub(crate) fn fault(self) -> Fault {
         match self {
@@ -99,7 +99,7 @@ impl End {
     }
 }
 
-/// Alternates attempts and waits until an attempt succeeds or the deadline passes. `wait` returns None for another attempt.
+/// Alternates attempts and waits until an attempt succeeds or the deadline passes. If `wait` returns None, the function attempts again.
 pub(crate) fn wait_and_attempt<T, Own, C: ?Sized>(
     call: &mut C,
     deadline: Deadline,
@@ -137,8 +137,8 @@ impl Sleeper<'_> {
 
     /// Sleeps until the node's word changes, in slices: a wake-up can be lost with its waker.
     ///
-    /// `announce` runs before each sleep, `look_around` after each slice. Both return whether the wait is abandoned. `lease_end` is the first expiry
-    /// of a lease, 0 for never.
+    /// `announce` runs before each sleep, `look_around` after each slice. Both return whether the wait is abandoned. `lease_end` is the time at
+    /// which the first lease expires; 0 for never.
     pub(crate) fn sleep(
         &self,
         lease_end: &AtomicU64,

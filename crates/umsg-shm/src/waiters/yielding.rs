@@ -3,9 +3,9 @@
 //! If sender and receiver share a processor, a yield lets the other thread run at once. A sleep and a wake-up take several times as long. Two things
 //! can be learned from the length of a yield:
 //!
-//! - A yield that lasts longer than the system call alone has let another thread run. If it also ended the wait, both sides share the processor. Then
-//!   a sender first enlists, and yields afterwards: the receiver admits its message, too, so that each exchange of the processor moves two
-//!   messages.
+//! - A yield that lasts longer than the system call alone has let another thread run. If it also ended the wait, both sides share the processor.
+//!   Then a sender first adds its node to the list, and yields afterwards. So the receiver also admits the message of the sender, and each switch
+//!   of the processor moves two messages.
 //! - A yield that lasts for hundreds of microseconds has let a third thread run for its time slice. The scheduler charges a yielding thread for the
 //!   rest of its own slice. So even a load of the lowest priority gets most of the processor. Therefore a handle that finds such a load sleeps
 //!   for a while without yields.

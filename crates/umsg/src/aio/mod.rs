@@ -49,15 +49,15 @@ impl Polled {
     fn new(descriptor: BorrowedFd<'_>) -> io::Result<Polled> {
         let descriptor = descriptor.try_clone_to_owned()?;
         let both = Interest::READABLE | Interest::WRITABLE;
-        // SAFETY: the registration owns the descriptor, closes it at its end, and always returns the same one.
+        // SAFETY: the registration owns the descriptor, closes it when the registration ends, and always returns the same descriptor.
         Ok(Polled(unsafe {
             AsyncFd::register_with_interest(descriptor, both)?
         }))
     }
 
-    /// Repeats an attempt, at once and whenever the queue may be ready for it, until the attempt gives a result. Returns `interrupted` if
-    /// the runtime shuts down. After a failed attempt, `may` says whether a new attempt might succeed at once: an attempt also fails if a
-    /// peer was stopped.
+    /// Repeats an attempt, at once and whenever the queue may be ready for it, until the attempt gives a result. Returns `interrupted` if the
+    /// runtime shuts down. An attempt also fails if a peer was stopped, so after a failed attempt, `may` says whether a new attempt might succeed
+    /// at once.
     async fn until<T, E>(
         &self,
         interest: Interest,

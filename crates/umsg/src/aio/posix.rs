@@ -37,7 +37,7 @@ impl Queue {
     /// The errors of [`pollable`](posix::Queue::pollable).
     ///
     /// # Panics
-    /// Outside a runtime with its I/O enabled.
+    /// If it is not called in a runtime with its I/O enabled.
     pub fn new(queue: posix::Queue) -> io::Result<Queue> {
         Ok(Queue {
             polled: Polled::new(queue.pollable()?)?,

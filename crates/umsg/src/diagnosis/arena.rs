@@ -74,7 +74,7 @@ struct Blocks {
     last: u32,
 }
 
-/// A free block: its length, and its neighbours in the list of its class, as granule plus one.
+/// A free block: its length, and its neighbours in the list of its class, as granule numbers plus one.
 struct Free {
     long: u32,
     next: u32,
@@ -152,7 +152,7 @@ impl Arena<'_> {
     }
 }
 
-/// Checks that the block that a slot names in the word at `named` belongs to the slot alone and has room for the message.
+/// Checks the block that a slot names in the word at `named`: no other slot has the block, and the block has room for the message.
 fn check_block(blocks: &Blocks, slot: u32, named: &Guarded32, len: usize, findings: &mut Findings) {
     let block = named.get();
     let found = block
@@ -185,7 +185,7 @@ fn check_block(blocks: &Blocks, slot: u32, named: &Guarded32, len: usize, findin
     }
 }
 
-/// Checks that each free block is in the list of its length, and that no list leads elsewhere.
+/// Checks that each free block is in the list of its length, and that the lists contain only free blocks.
 fn check_roots(roots: &ArenaRoots, blocks: &Blocks, findings: &mut Findings) {
     findings.holds(
         "the arena's roots hold the length of the last block",

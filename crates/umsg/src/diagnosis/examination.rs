@@ -20,7 +20,7 @@ const AGAIN: Duration = Duration::from_millis(5);
 /// Examines the queue in a file that is open for reading.
 ///
 /// # Errors
-/// `NotAQueue`, `OtherVersion`: there is nothing to diagnose; `NoMemory` if the memory does not suffice for a copy.
+/// `NotAQueue`, `OtherVersion`: there is nothing to diagnose; `NoMemory` if there is not enough memory for a copy.
 pub(super) fn examine<S: Subject>(
     file: BorrowedFd<'_>,
     namespace: &Namespace,
@@ -50,8 +50,8 @@ pub(super) fn examine<S: Subject>(
     Ok(diagnosis)
 }
 
-/// A copy, and the states of its locks. In the copy, a lock with an impossible word is made free. So the data behind such a lock is still
-/// checked.
+/// A copy, and the states of its locks. In the copy, a lock with an impossible word is replaced by a free lock, so that the data of that lock are
+/// checked, too.
 fn look<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,

@@ -80,7 +80,7 @@ impl Beginning {
     }
 
     /// Checks the length of the file against the header. Returns false if the file and the header's length agree, but contradict the
-    /// header's other fields. Then the other fields are wrong, and truncating the file to them would lose messages.
+    /// header's other fields. Then the other fields are wrong, and truncating the file to the length that follows from them would lose messages.
     pub(super) fn check_len(&self, said_at: usize, len: u64, findings: &mut Findings) -> bool {
         findings.equal_at(
             "the header has the length that follows from its other fields",

@@ -33,8 +33,8 @@ pub struct Lock {
     /// The number of the owner's life, if processes of several PID or time namespaces use the queue. The name of the life's file in the
     /// namespace's directory is `.life-` and this number in hexadecimal.
     pub life: Option<u32>,
-    /// True if the process of the named thread has the queue's file mapped, as a process in a call on the queue has. None if
-    /// the lock names no thread, or if the mappings can't be seen: only root sees those of other users' processes.
+    /// True if the process of the named thread has the queue's file mapped, as each process in a call on the queue has. None if the lock names no
+    /// thread, or if this process can't read the mappings: only root can read the mappings of other users' processes.
     pub mapped: Option<bool>,
 }
 
@@ -44,12 +44,11 @@ pub struct Lock {
 pub enum Owner {
     /// The lock is free.
     Nobody,
-    /// This thread owns the lock. If the thread is dead, the system has not marked the lock, as it does at the death of an owner.
+    /// This thread owns the lock. The thread may be dead, if the system has not marked the lock at its death.
     Thread(Process),
     /// The lock is lent to the holder of the receivers' lock, which needs both locks.
     Receiver,
-    /// The lock belongs to a thread that died holding it, and no process has taken it since. The process is named if it is
-    /// known.
+    /// The lock belongs to a thread that died holding it, and no process has taken the lock since. The value names the process, if it is known.
     Died(Option<Process>),
     /// No possible owner: the lock is marked as lent although no thread lends it, or holds an impossible thread id. A process has
     /// overwritten the lock.
@@ -100,7 +99,7 @@ impl Lock {
         matches!(self.owner, Owner::Impossible | Owner::Stranger(_))
     }
 
-    /// Returns whether the lock is marked as lent. A call that holds the receivers' lock has to take such a loan back.
+    /// Returns whether the lock is marked as lent. The next call that holds the receivers' lock has to end such a loan.
     pub(super) fn is_lent(&self) -> bool {
         is_lent(self.word) && self.side == Side::Senders
     }
@@ -124,7 +123,7 @@ impl Lock {
             return;
         }
         if who.life == Life::Dead && !users.are_ours() {
-            // An unknown thread counts as living: its number may be that of a thread in another PID namespace.
+            // An unknown thread counts as living, because a thread in another PID namespace may have this number.
             who.life = Life::Alive;
         } else if who.life != Life::Dead {
             let (who, tid) = (who.clone(), self.word & TID);
@@ -136,7 +135,7 @@ impl Lock {
     }
 }
 
-/// Returns whether no thread is changing the data that a lock guards, and none died while it did.
+/// Returns whether the data that a lock guards are at rest: no thread is changing them, and no thread has died while it changed them.
 pub(super) fn is_settled(lock: &Word) -> bool {
     lock.word() & (TID | OWNER_DIED) == 0
 }

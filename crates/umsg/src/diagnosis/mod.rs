@@ -24,10 +24,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// `refused` asks the kernel, not a queue. The steps are `examination` and `repair`. Their interface to a queue is `subject`, implemented by
-// `posix` and `sysv`. The checks are `header` and `view` (a copy at rest); for POSIX queues `ring`, `store` and `hints`; for System V
-// queues `types`; for both `slots`, `nodes`, `leases`, `arena` and `rehearsal`. The results are in `findings`, `problems`, `locks`,
-// `repairs`, `pollers`, `process` and `users`.
+// The modules: `examination` and `repair` have the steps. `subject` is their interface to a queue; `posix` and `sysv` implement it. The checks of
+// both kinds of queues are in `header`, `view` (a copy at rest), `slots`, `nodes`, `leases`, `arena` and `rehearsal`; those of POSIX queues in
+// `ring`, `store` and `hints`; those of System V queues in `types`. The results are in `findings`, `problems`, `locks`, `repairs`, `pollers`,
+// `process` and `users`. `refused` asks the kernel, and needs no queue.
 mod arena;
 mod examination;
 mod findings;
@@ -89,7 +89,7 @@ pub struct Diagnosis {
     pub repairs: Vec<Repairs>,
     /// The queue is marked as damaged: the process that found it, and when.
     pub damage: Option<Damage>,
-    /// The queue was in use at each attempt, so the checks that need a queue at rest were left out.
+    /// The queue was in use at each attempt, so the diagnosis skipped the checks that need a queue at rest.
     pub busy: bool,
     /// All that is wrong, the worst first.
     pub problems: Vec<Problem>,

@@ -17,7 +17,7 @@ pub struct Blocked {
     pub who: Process,
     /// The event for which the thread waits.
     pub wait: Wait,
-    /// The time that the thread has waited, accurate to some milliseconds. An offer that the thread did not accept does not end the wait.
+    /// The time that the thread has waited, accurate to some milliseconds. An offer that the thread did not accept does not end this time.
     pub time: Duration,
     /// The thread got its message or room, and has not run since.
     pub served: bool,
@@ -46,7 +46,8 @@ pub enum Wait {
 /// The lists, in the order in which they are served.
 const LISTS: [List; 3] = [List::Receivers, List::Offered, List::Senders];
 
-/// Checks that there are as many nodes as the segment says, and that each list consists of the nodes that name the list. Notes the slots of
+/// Checks that the number of nodes in the segment is possible, and that each list consists of exactly the nodes that name that list. Notes the
+/// slots of
 /// the nodes.
 pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &mut Findings) {
     check_lists(segment, findings);
@@ -62,7 +63,7 @@ pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &
     }
 }
 
-/// Checks that the messages of blocked senders are not longer than a message can be. `len_of` returns the offset and the value of the length
+/// Checks that no message of a blocked sender is longer than the longest possible message. `len_of` returns the offset and the value of the length
 /// in a slot's cell.
 pub(super) fn check_messages<'a, S: WaiterStore, W: 'a>(
     segment: &'a S,

@@ -1,4 +1,4 @@
-//! The pollers of a queue: the processes that hold a shared flock(2) on its poll FIFO, as /proc/locks has it.
+//! The pollers of a queue: the processes that hold a shared flock(2) on its poll FIFO, as /proc/locks lists them.
 
 use super::process::Process;
 use crate::namespace::Namespace;

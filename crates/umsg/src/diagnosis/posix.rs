@@ -35,13 +35,13 @@ use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::waiters::List;
 use umsg_shm::waiters::{NO_SLOT, Node};
 
-/// Slots on the last page of the slots in circulation, or fewer, have memory and are not used yet.
+/// The maximum number of slots that have memory and are not used yet: at most those on the last page of the slots in circulation.
 const AHEAD: u32 = 64;
 
-/// Looks at the queue in a file that is open for reading.
+/// Examines the queue in a file that is open for reading.
 ///
 /// # Errors
-/// `NotAQueue`, `OtherVersion`: there is nothing to diagnose; `NoMemory` if there is none for a copy.
+/// `NotAQueue`, `OtherVersion`: there is nothing to diagnose; `NoMemory` if there is not enough memory for a copy.
 pub(crate) fn examine(file: BorrowedFd<'_>, namespace: &Namespace) -> Result<Diagnosis, OpenError> {
     examination::examine::<Segment>(file, namespace, ())
 }

@@ -82,7 +82,7 @@ impl Repaired {
         self.failed.is_some()
     }
 
-    /// Takes locks from a process that can't hold them. A process that holds the receivers' lock takes back a false loan.
+    /// Takes locks from a process that can't hold them. The next process that holds the receivers' lock ends a false loan.
     fn free_locks(&mut self, words: Vec<&Word>, users: impl Fn() -> Users) {
         let owners = self.before.locks.iter().zip(words);
         let freed: Vec<String> = owners
@@ -91,8 +91,8 @@ impl Repaired {
                 let why = match &lock.owner {
                     Owner::Thread(who) if who.life == Life::Dead => "does not exist",
                     Owner::Impossible if !lock.is_lent() => "is an impossible thread id",
-                    // The process was observed for a while. If the process has opened the queue since, the lock no longer names this
-                    // process, or names it rightly.
+                    // The process was observed for a while. If the process has opened the queue since then, the lock no longer names the process,
+                    // or the process really owns the lock.
                     Owner::Stranger(_) if users().have(tid) == Some(false) => {
                         "does not use the queue"
                     }
@@ -138,8 +138,8 @@ impl Repaired {
         }
     }
 
-    /// Repairs the bytes behind the header. First completes the operations of dead processes. If bytes were wrong before, or still are,
-    /// rebuilds the queue. Last, removes the corruption mark if nothing is wrong any more.
+    /// Repairs the bytes behind the header. First, it completes the operations of dead processes. Then, if bytes were wrong before or still are, it
+    /// rebuilds the queue. At last, if no byte is wrong any more, it removes the corruption mark.
     fn treat(
         &mut self,
         mut attempt: impl FnMut(Remedy) -> Result<Option<Salvaged>, Fault>,
@@ -270,7 +270,7 @@ fn apply<S: Subject>(
     }
 }
 
-/// Writes the words of a header that follow from others, where they are wrong, and gives the file its length.
+/// Corrects the words of a header that can be computed from other words, and gives the file its length.
 pub(super) fn mend_beginning(
     file: BorrowedFd<'_>,
     magic: u64,
@@ -329,7 +329,7 @@ pub(super) fn real(file: BorrowedFd<'_>, begin: usize, end: usize, element: usiz
     first_hole(file, begin, end).map_or(0, |hole| hole - begin) / element
 }
 
-/// Gives back the memory of a region from a place on. A later user of that memory finds zeroes, instead of the bytes of a corruption.
+/// Frees the memory of a region from a place on. When it is used again, it contains zeroes, not corrupted bytes.
 pub(super) fn give_back(file: BorrowedFd<'_>, begin: usize, end: usize) {
     let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
     // On a file system that can't give memory back, a later user finds the corrupted bytes.

@@ -1,5 +1,5 @@
-//! The ring of a POSIX queue and of a ring: cursors, entries, stamps. A repair relies on them. So a wrong value here is corruption; the death of a
-//! process can't cause it.
+//! The ring buffer of a POSIX queue or of a message ring: cursors, entries, stamps. A repair relies on these words, and the death of a process
+//! can't make them wrong. So a wrong value here is corruption.
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
@@ -18,7 +18,7 @@ pub(super) struct Cursors {
     pub(super) slots: u32,
 }
 
-/// Reads the cursors, and checks that the cursors fit together. None if nothing more can be checked in the ring.
+/// Reads the cursors, and checks that they are consistent. Returns None if nothing more can be checked in the ring.
 pub(super) fn cursors(
     segment: &Segment,
     findings: &mut Findings,

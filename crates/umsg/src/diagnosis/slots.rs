@@ -31,7 +31,7 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Returns the table for a number of slots in circulation. None if there is no memory for the table.
+    /// Returns the table for a number of slots in circulation. Returns None if there is no memory for the table.
     pub(super) fn new(slots: usize) -> Option<Survey> {
         let mut places = Vec::new();
         places.try_reserve_exact(slots).ok()?;

@@ -1,7 +1,8 @@
 //! Finds out whether a thread's process has a queue's file mapped, as a process in a call on a queue has.
 //!
-//! If this is unknown, the file counts as mapped. A thread that dies, or runs another program, loses its mappings only after the kernel has
-//! marked its lock. So a thread that a lock names for a while does not hold the lock if its process does not map the file during that time.
+//! If this is unknown, the file counts as mapped. When a thread dies or runs another program, the kernel marks its lock before it removes the
+//! mappings. So if a lock names a thread for a while, and the thread's process does not map the file during that time, the thread does not hold the
+//! lock.
 
 use rustix::fd::BorrowedFd;
 use std::fs::read_link;
@@ -10,7 +11,8 @@ use std::time::Duration;
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::map::{Mapping, PAGE};
 
-/// The number of checks of a thread before it counts as no user of the queue: a program might open and close the queue between two checks.
+/// The number of checks of a thread before the thread's process counts as one that does not use the queue. A program might open and close the queue
+/// between two checks.
 const LOOKS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -30,7 +32,7 @@ impl Users {
         Users { are_ours, file }
     }
 
-    /// Returns whether the absence of a thread of this number here proves that the thread does not exist.
+    /// Returns whether this process can find all threads. If it can, and finds no thread with a number, there is no such thread.
     pub(super) fn are_ours(&self) -> bool {
         self.are_ours
     }
@@ -43,7 +45,8 @@ impl Users {
         Some(lines.any(|line| what(line) == Some(file.as_bytes())))
     }
 
-    /// As [`have`](Self::have), for a thread that a lock names as long as `is_named` returns true. Returns false only if the thread's
+    /// Does the same as [`have`](Self::have) for a thread that a lock names. `is_named` returns whether the lock still names it. Returns false only
+    /// if the thread's
     /// process does not map the file in any of several checks.
     pub(super) fn have_for_a_while(&self, tid: u32, is_named: impl Fn() -> bool) -> Option<bool> {
         for look in 0..LOOKS {
@@ -90,7 +93,7 @@ mod tests {
     use std::os::fd::AsFd;
     use umsg_shm::sys::thread;
 
-    /// On some file systems of containers, the device of a mapping differs from the device of the file.
+    /// On some file systems of containers, /proc shows another device for a mapping than fstat(2) shows for the file.
     #[test]
     fn the_processes_that_map_a_file_are_known_in_any_file_system() {
         for directory in ["/dev/shm".into(), std::env::temp_dir()] {

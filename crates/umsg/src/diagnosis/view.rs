@@ -11,7 +11,7 @@ use umsg_shm::fault::AttachError;
 /// The number of attempts to copy a queue that is in use.
 const LOOKS: u32 = 24;
 
-/// A lock is reported as stuck if its owner stays the same, and nothing changes, for this time.
+/// If a lock has the same owner for this time, and nothing changes, the lock is reported as stuck.
 pub(super) const HOGGED: Duration = Duration::from_secs(1);
 const STEP: Duration = Duration::from_millis(20);
 
@@ -32,8 +32,8 @@ impl<S: Subject> View<S> {
         }
     }
 
-    /// Returns whether nothing has changed in the file since the copy: values that were read from the file meanwhile belong to the same
-    /// moment.
+    /// Returns whether nothing has changed in the file since the copy: if so, values that were read from the file meanwhile belong to the instant
+    /// of the copy.
     pub(super) fn is_of_now(&self, file: BorrowedFd<'_>) -> bool {
         self.is_still && pulse::<S>(file) == self.moment
     }

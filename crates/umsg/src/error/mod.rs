@@ -75,7 +75,7 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// Returns the error number of mq_send(3), or the nearest number where mq_send(3) has no such error.
+    /// Returns the error number of mq_send(3), or the nearest number if mq_send(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -139,7 +139,7 @@ pub enum ReceiveError {
 }
 
 impl ReceiveError {
-    /// Returns the error number of mq_receive(3), or the nearest number where mq_receive(3) has no such error.
+    /// Returns the error number of mq_receive(3), or the nearest number if mq_receive(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

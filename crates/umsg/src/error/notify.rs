@@ -14,7 +14,7 @@ pub enum NotifyError {
     /// EINVAL: a signal's number is outside 0 to 64.
     #[error("a signal's number must be from 0 to 64, where 0 is no signal")]
     InvalidSignal,
-    /// EINVAL: `sigev_notify` of a `struct sigevent` is none of SIGEV_NONE, SIGEV_SIGNAL and SIGEV_THREAD.
+    /// EINVAL: `sigev_notify` of a `struct sigevent` is not SIGEV_NONE, SIGEV_SIGNAL or SIGEV_THREAD.
     #[error("sigev_notify must be SIGEV_NONE, SIGEV_SIGNAL or SIGEV_THREAD")]
     InvalidWay,
     /// EINVAL: a `struct sigevent` asks for a thread, and its `sigev_notify_function` is NULL.
@@ -58,7 +58,7 @@ pub enum NotifyError {
 }
 
 impl NotifyError {
-    /// Returns the error number of mq_notify(3), or the nearest number where mq_notify(3) has no such error.
+    /// Returns the error number of mq_notify(3), or the nearest number if mq_notify(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -165,7 +165,7 @@ impl OpenError {
         matches!(self, OpenError::Segment(error) if error.is_repairable())
     }
 
-    /// Returns the error number of mq_open(3), or the nearest number where mq_open(3) has no such error.
+    /// Returns the error number of mq_open(3), or the nearest number if mq_open(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -286,8 +286,8 @@ impl From<Refused> for OpenError {
     }
 }
 
-/// Returns whether modes can deny a call. A call on an open descriptor can only be refused by a sandbox, and the error must not
-/// name the queue's mode as the cause.
+/// Returns whether a mode can deny a call. Only a sandbox can refuse a call on an open descriptor, and the error must not name the queue's mode as
+/// the cause.
 fn takes_a_path(call: &str) -> bool {
     call == "open"
 }
@@ -314,7 +314,7 @@ pub enum UnlinkError {
 }
 
 impl UnlinkError {
-    /// Returns the error number of mq_unlink(3), or the nearest number where mq_unlink(3) has no such error.
+    /// Returns the error number of mq_unlink(3), or the nearest number if mq_unlink(3) has no such error.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -19,8 +19,8 @@ pub enum QueueError {
         "the namespace has reached its limit of bytes: receive messages, remove queues, or raise the limit max_bytes"
     )]
     OverLimit,
-    /// ENOSPC: the queue's file has reached its largest size. POSIX queues and rings reach it beyond 32 GiB, System V queues
-    /// with some four million messages.
+    /// ENOSPC: the queue's file has reached its largest size. POSIX queues and rings reach it above 32 GiB, System V queues at some four million
+    /// messages.
     #[error("the queue's file has no room for this message: receive messages first")]
     UsedUp,
     /// EBADMSG: the shared memory holds a state that no operation leaves there.
@@ -34,7 +34,7 @@ pub enum QueueError {
 }
 
 impl QueueError {
-    /// Returns the error number that Linux gives, or the nearest number where Linux has no such error.
+    /// Returns the error number that Linux gives, or the nearest number if Linux has no such error.
     ///
     /// ```
     /// assert_eq!(umsg::QueueError::Damaged.errno(), libc::EBADMSG);
@@ -73,7 +73,7 @@ impl QueueError {
     }
 
     /// Converts a fault as [`of`](Self::of) does, for an operation that uses only memory that was populated when the queue was
-    /// made. Every lack of room is then a lack of memory.
+    /// made. For such an operation, every lack of room is a lack of memory.
     pub(crate) fn of_in_place<E: From<QueueError>>(fault: Fault, busy: E) -> E {
         match fault {
             Fault::NoSpace | Fault::OverLimit | Fault::UsedUp => QueueError::NoMemory.into(),

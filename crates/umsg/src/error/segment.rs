@@ -38,7 +38,7 @@ pub enum SegmentError {
         /// Length of the file, in bytes.
         len: u64,
     },
-    /// EMFILE or ENFILE: no descriptor is left. A queue keeps no descriptor, but opening it needs some for a moment.
+    /// EMFILE or ENFILE: no descriptor is left. A queue keeps no descriptor, but opening the queue needs some for a moment.
     #[error("no file descriptor is left: close some, or raise the limit (ulimit -n)")]
     TooManyFiles(i32),
     /// The errno of the call: the kernel or a sandbox refuses a system call that every queue needs.
@@ -49,9 +49,8 @@ pub enum SegmentError {
         /// The error of the call.
         error: io::Error,
     },
-    /// The errno of the cause: this process can't make its life file. Processes of several PID or time namespaces use the
-    /// queue; each registers with a file in the namespace's directory that it keeps locked. Without that file other processes
-    /// would not learn of this process's death.
+    /// The errno of the cause: this process can't create its life file. Processes of several PID or time namespaces use the queue, and each of them
+    /// keeps such a file locked in the namespace's directory. Without that file, the other processes would not learn of this process's death.
     #[error(
         "{call} failed on the file that shows other processes that this process lives: {error}. Give the process write access to the namespace's directory, or run it in the PID and time namespaces of the queue's creator."
     )]
@@ -97,7 +96,7 @@ impl SegmentError {
         matches!(self, SegmentError::Damaged(what) if *what != OUT_OF_RANGE)
     }
 
-    /// Returns the error number that Linux gives, or the nearest number where Linux has no such error.
+    /// Returns the error number that Linux gives, or the nearest number if Linux has no such error.
     ///
     /// ```
     /// assert_eq!(umsg::SegmentError::TooManyFiles(libc::EMFILE).errno(), libc::EMFILE);

@@ -1,13 +1,13 @@
 //! The count of changes of a namespace's System V queues and of its limits, in a page that processes map.
 //!
 //! A process that keeps data of a namespace ([`crate::sysv`], `scan.rs`) compares the directory and the record by lstat(2)
-//! before it uses the data again. This comparison takes ten times as long as the kernel's IPC_INFO. The count tells by a load that there was no
-//! change:
+//! before it uses the data again. This comparison takes ten times as long as the kernel's IPC_INFO. With the count, one load shows that there was
+//! no change:
 //!
 //! | a process that changes a queue's name or the limits | a process that uses kept data |
 //! |---|---|
 //! | the change, by a system call | load the count (Acquire) |
-//! | add one to the count (Release) | the same as at the last comparison, not long ago? then use it |
+//! | add one to the count (Release) | the same as at the last comparison, and that was not long ago? then use the data |
 //! | return to the caller | otherwise compare by lstat(2), and keep the count that was loaded before |
 //!
 //! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file
@@ -61,7 +61,7 @@ static ANNOUNCED: Mutex<Option<(Arc<Path>, View)>> = Mutex::new(None);
 /// The time before which a reader does not search for a count.
 static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
 
-/// A comparison with the files of a namespace, which need none for a while unless the count changes.
+/// A comparison with the files of a namespace. For a while, no further comparison is needed if the count stays the same.
 #[derive(Debug)]
 pub(crate) struct Watch {
     changes: Arc<Changes>,
@@ -127,7 +127,7 @@ impl Changes {
         self.namespace == namespace.path()
     }
 
-    /// Returns whether it counts the changes of this directory, in which other users may make no files.
+    /// Returns whether the count is that of this directory, and other users may not create files in the directory.
     pub(crate) fn is_of_directory(&self, queues: &Stamp) -> bool {
         queues.identity() == self.queues && !queues.is_open_to_others()
     }
@@ -273,7 +273,7 @@ fn open_for_counts(namespace: &Namespace) -> Option<OwnedFd> {
 }
 
 impl Namespace {
-    /// Makes the count of changes, for a caller that is about to use it again and again, unless the namespace can't have one.
+    /// Creates the count of changes, if the namespace can have one. For a caller that will use the count repeatedly.
     pub(crate) fn begin_count_of_changes(&self) {
         let queues = Directory::look(&self.path().join(SYSV)).ok();
         let own = queues.filter(|queues| !queues.open_to_others() && queues.owner() == caller());
@@ -328,7 +328,7 @@ fn create(namespace: &Path) -> Option<()> {
         return None;
     }
     let staged = Staged::create(&mut directory, "", MODE).ok()?;
-    // Written, so that its memory is real: a store to a page that the system can't provide raises SIGBUS.
+    // The file is written, so that it has memory: otherwise a store to its page would raise SIGBUS if the system had no memory for it.
     if io::write(staged.file(), &[0; SIZE]) != Ok(SIZE) {
         staged.discard(&directory);
         return None;

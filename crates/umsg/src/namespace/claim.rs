@@ -1,11 +1,11 @@
 //! The boot and the PID namespace that a namespace's record names: its *home*.
 //!
-//! | the record says | the directory is | the record |
+//! | the record names | the directory is | then the record |
 //! |---|---|---|
 //! | a home of this boot | any | stays |
-//! | a home | in a tmpfs, which does not outlive the boot | stays, and the number of the boot is not read |
-//! | no home, or one of an earlier boot | private, and the caller's (or the caller is root) | names the caller's |
-//! | no home, or one of an earlier boot | open to others, or not the caller's | stays: only root can write it, by `umsg setup` |
+//! | a home | in a tmpfs, which does not outlive the boot | stays; the number of the boot is not read |
+//! | no home, or one of an earlier boot | private, and belongs to the caller (or the caller is root) | names the caller's home |
+//! | no home, or one of an earlier boot | open to others, or does not belong to the caller | stays: only root can write it, by `umsg setup` |
 //!
 //! Processes of all PID namespaces may use a namespace. Each queue knows its own home, and identifies processes by their lives
 //! ([`umsg_shm::sys::liveness`]).
@@ -41,8 +41,8 @@ pub(super) fn claim(directory: &mut Directory) -> Result<bool, NamespaceError> {
     settle(directory, true, true)
 }
 
-/// Reads the record. If it has no home of this boot, records the caller's home if the caller may, and reads the record again: of two
-/// writers, one prevails. A record that can't be of an earlier boot is of this one.
+/// Reads the record. If it has no home of this boot, records the caller's home if the caller may, and reads the record again, because another
+/// process may have written it, too. A record that can't come from an earlier boot comes from this boot.
 fn settle(
     directory: &mut Directory,
     may_record: bool,

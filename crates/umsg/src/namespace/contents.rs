@@ -20,7 +20,7 @@ pub(super) enum Otherwise {
     Refuse,
 }
 
-/// Accepts a directory that is a namespace. Accepts a directory that may become a namespace, if the caller asks for that.
+/// Accepts a directory that is a namespace. If the caller asks for that, also accepts a directory that may become a namespace.
 ///
 /// # Errors
 /// `NotANamespace`, `HoldsOtherFiles`.
@@ -44,8 +44,8 @@ pub(super) fn check(directory: &Directory, otherwise: Otherwise) -> Result<(), N
     }
 }
 
-/// Returns whether a directory is a namespace: it has a record, or all sub-directories of a namespace. A single one of these proves
-/// nothing, because any directory may have it. If the caller can't look, or would create nothing, the other checks decide.
+/// Returns whether a directory is a namespace: it has a record, or all sub-directories of a namespace. One such sub-directory proves nothing,
+/// because any directory may have one. If the caller can't read the directory, or will create nothing in it, the other checks decide.
 fn is_namespace(directory: &Directory) -> bool {
     if is(directory, record::NAME, FileType::RegularFile) {
         return true;
@@ -139,7 +139,7 @@ mod tests {
             std::fs::write(path.join("main.c"), b"").unwrap();
         };
         for kind in KINDS {
-            // A file or a directory beside the entries of a namespace, and a single entry that no creator leaves.
+            // Two cases: a file or a directory beside the entries of a namespace, and a single entry that no creator of a namespace leaves.
             for (make, is_alone) in [
                 (empty, false),
                 (file, false),

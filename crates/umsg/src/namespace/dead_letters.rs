@@ -6,19 +6,20 @@
 //! ```
 //!
 //! Every process that may write to a queue's file can write any name into its segment. A receiver that believed the name
-//! would send messages with its own rights to a queue that the writer chose. So the segment holds a number only, and the
-//! name is the text of a link. The text of a link never changes, and its owner is the user that made it.
+//! would send messages with its own rights to a queue that the writer chose. So the segment holds only a number, and the text of a link holds the
+//! name. The text of a link never changes, and its owner is the user that made it.
 //!
-//! | the link | is believed |
+//! | the link | is it trusted? |
 //! |---|---|
 //! | belongs to the owner of the queue's file, and bears the inode of that file | yes |
-//! | belongs to another user: forged, or the queue's file has changed hands since | no |
-//! | bears the inode of another file: another queue's | no; the caller computes the inode, a writer of the segment chooses the number only |
+//! | belongs to another user: forged, or the queue's file has another owner by now | no |
+//! | bears the inode of another file: it belongs to another queue | no; the caller reads the inode itself, so a writer of the segment can choose
+//! only the number |
 //! | is missing: removed, or the number was overwritten | no |
 //!
 //! **If a process dies** between the label and the name of its queue, the label stays until [`Namespace::remove_left_labels`]: it removes
-//! labels of files that no queue has, if they are older than [`YOUNG`]. Once the queue has its name, the creator looks for the label. If a
-//! change of the clock made another process remove the label, the creator makes it again.
+//! labels of files that no queue has, if they are older than [`YOUNG`]. Once the queue has its name, the creator looks for the label. If a change
+//! of the clock made another process remove the label, the creator creates the label again.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -149,7 +150,7 @@ impl Drop for NewLabel {
 }
 
 impl Namespace {
-    /// Returns the dead-letter queue of the queue whose file `owner` owns. None if no label exists, or none that is trusted.
+    /// Returns the dead-letter queue of the queue whose file `owner` owns. None if there is no label, or no trusted label.
     pub(crate) fn dead_letters(&self, label: Label, owner: u32) -> Option<QueueName> {
         let directory = Directory::open(self.path()).ok()?;
         let (at, path) = directory.locate(label.file_name());
@@ -166,7 +167,7 @@ impl Namespace {
         QueueName::parse(OsStr::from_bytes(name)).ok()
     }
 
-    /// Returns the label of a queue whose segment was overwritten. None if no label is trusted, or several are.
+    /// Returns the label of a queue whose segment was overwritten. None if there is no trusted label, or more than one.
     pub(crate) fn label_of(&self, inode: u64, owner: u32) -> Option<Label> {
         let directory = Directory::open(self.path()).ok()?;
         let is_its = |label: &Label| {
@@ -198,7 +199,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// The user that owns a queue's file. None: there is no such queue.
+    /// Returns the user that owns a queue's file. None if there is no such queue.
     ///
     /// # Errors
     /// The errors of the namespace.
@@ -237,7 +238,7 @@ impl Namespace {
         if old.is_empty() {
             return Ok(old);
         }
-        // The queues are listed after the labels: so a queue that got its name meanwhile is included.
+        // The queues are listed after the labels, so that a queue that got its name meanwhile is included.
         let inodes = inodes(&self.queues()?)?;
         let left = old.into_iter();
         Ok(left

@@ -35,11 +35,11 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Opens a directory, regardless of its owner, or only looks at it if no descriptor number is free.
+    /// Opens a directory, regardless of its owner. If no descriptor number is free, only reads its status by path.
     ///
     /// # Errors
-    /// `Missing`, `Symlink`, `NotADirectory`, `NotAccessible` (a directory above it), `TooManyFiles` (the system's, not the
-    /// process's), `System`.
+    /// `Missing`, `Symlink`, `NotADirectory`, `NotAccessible` (of a directory above it), `TooManyFiles` (if the system, not the process, is at its
+    /// limit), `System`.
     pub(super) fn open(path: &Path) -> Result<Directory, NamespaceError> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let fd = match fs::open(path, flags, Mode::empty()) {
@@ -53,8 +53,8 @@ impl Directory {
         Directory::of(fd, path, stat)
     }
 
-    /// Looks at a directory without opening it, to compare it with an earlier one. Files in it must not be used: the path may lead elsewhere
-    /// by then.
+    /// Reads the status of a directory by path, to compare it with an earlier one. The caller must not use files in it by path, because the path
+    /// may lead to another directory by then.
     ///
     /// # Errors
     /// The errors of [`open`](Self::open).
@@ -103,7 +103,8 @@ impl Directory {
         self.fd.is_some()
     }
 
-    /// Returns whether the directory has no sub-directory, if the file system counts the links of directories: the name and `.`.
+    /// Returns whether the directory has two links, its name and `.`. If the file system counts the links of directories, it then has no
+    /// sub-directory.
     pub(super) fn has_two_links(&self) -> bool {
         self.stat.st_nlink == 2
     }
@@ -209,7 +210,7 @@ pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
 /// Opens the file of a descriptor again, through its link in /proc.
 ///
 /// # Errors
-/// `NOSYS` if /proc is missing. The link leads to a file that exists, so `NOENT` has no other cause.
+/// `NOSYS` if /proc is missing. The link leads to an existing file, so `NOENT` can only mean that /proc is missing.
 pub(super) fn reopen(fd: BorrowedFd<'_>, flags: OFlags) -> io::Result<OwnedFd> {
     fs::open(proc_link(fd).path(), flags, Mode::empty()).map_err(|error| match error {
         Errno::NOENT => Errno::NOSYS,

@@ -16,7 +16,7 @@ pub enum NamespaceError {
         /// The directory.
         path: PathBuf,
     },
-    /// A symbolic link is in place of the directory (`ELOOP`): a process that may change the link chooses the queues.
+    /// A symbolic link is in place of the directory (`ELOOP`): a process that can change the link could select the queues.
     #[error("{path} is a symbolic link: set UMSG_DIR to the target of the link", path = .path.display())]
     Symlink {
         /// The link.
@@ -49,7 +49,7 @@ pub enum NamespaceError {
         path: PathBuf,
         /// Its owner's user id.
         owner: u32,
-        /// The user that may own it besides root: the caller's effective user id, or the namespace's owner.
+        /// The user, besides root, that may own the directory: the caller's effective user id, or the namespace's owner.
         trusted: u32,
     },
     /// The directory belongs to a user that has no id in the caller's user namespace (`EACCES`). The caller can't tell which user that is.
@@ -89,7 +89,7 @@ pub enum NamespaceError {
         /// The missing sub-directory.
         path: PathBuf,
     },
-    /// The caller can't read the namespace's record (`EACCES`). A new record is readable by all users, so a user has changed its mode.
+    /// The caller can't read the namespace's record (`EACCES`). All users can read a new record, so a user has changed the mode of this record.
     #[error("this user can't read {path}. Ask its owner to run `chmod 644 {path}`, or to remove the file, which restores the default limits.", path = .path.display())]
     RecordNotReadable {
         /// The record.

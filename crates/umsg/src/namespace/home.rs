@@ -1,4 +1,4 @@
-//! The home of a process: the boot and the PID namespace within which its thread ids mean something.
+//! The home of a process: the boot and the PID namespace in which its thread ids are valid.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -49,8 +49,8 @@ pub(super) fn pid_namespace() -> Result<PidNamespace, Errno> {
 
 /// The random number of this boot. It never changes, so it is read once.
 pub(super) fn boot_id() -> Result<[u8; 16], NamespaceError> {
-    // Zero means not read yet: a version 4 UUID has a bit set in both halves. Relaxed: a thread that sees only one half reads both again,
-    // and each reader finds the same value.
+    // Zero means that the UUID was not read yet: in a version 4 UUID, both halves have a bit that is set. Relaxed: a thread that sees only one half
+    // reads both again, and each reader finds the same value.
     static HALVES: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
     let halves = [
         HALVES[0].load(Ordering::Relaxed),

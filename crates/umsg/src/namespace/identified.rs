@@ -5,11 +5,12 @@
 //!
 //! | the file and the directory belong to root or the caller | steps |
 //! |---|---|
-//! | yes: no other user can put another file there | lstat(2) tells the type. The file is opened by its name. fstat(2) tells whether it is the same file |
+//! | yes: no other user can put another file there | lstat(2) tells the type. The file is opened by its name. fstat(2) then tells whether the
+//! opened file is the same |
 //! | no | `O_PATH` names the file and opens nothing. fstat(2) of that descriptor tells the type. The descriptor's link in /proc opens that very
 //! file, even if its name leads to another file by now |
 //!
-//! The second way takes a second descriptor number and /proc, in which the kernel makes inodes for a process that looks there first.
+//! The second way needs a second descriptor number, and /proc, in which the kernel creates inodes at the first access of a process.
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};

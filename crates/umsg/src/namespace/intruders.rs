@@ -1,4 +1,4 @@
-//! Entries that are no queues, in the directories of queues. A process other than umsg's put them there.
+//! Entries in the directories of queues that are not queues. A program that does not use umsg has created them.
 
 use std::ffi::{CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;

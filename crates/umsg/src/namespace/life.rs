@@ -5,11 +5,11 @@
 //! |---|---|
 //! | locked for writing | lives |
 //! | not locked | is dead |
-//! | there is none of this name, or it does not yield the number in its name | is dead |
-//! | an error while it was looked for or opened | is unknown, and counts as living |
+//! | there is no file of this name, or the file does not yield the number in its name | is dead |
+//! | the search for the file, or its opening, fails | is unknown, and counts as living |
 //!
-//! The lock belongs to the open file description (F_OFD_SETLK). A mapping that no forked child inherits keeps this description. So the lock
-//! ends when the process ends, in whatever way, or runs another program. No descriptor remains that a program could close.
+//! The lock belongs to the open file description (F_OFD_SETLK). A mapping that no forked child inherits keeps this description. So the lock ends
+//! when the process ends in any way, or runs another program. No descriptor remains that a program could close.
 //!
 //! A write lock needs a descriptor that is open for writing, and the file's mode is 0644: so only the file's owner can lock the file. The
 //! number is computed from the file's inode number and its time of birth, which no process can set. Each reader computes the number again,
@@ -17,8 +17,8 @@
 //! gets the number of a dead process only by chance, 1 in 2^31. Outside tmpfs, an inode number can be reused within one tick of the clock
 //! for times of birth. If the file system keeps no time of birth, an inode number can be reused at any time.
 //!
-//! Calls in a signal handler look for lives and register a life. The handler may have interrupted malloc, so neither takes memory from
-//! malloc. The exception is a registration where the file system or a sandbox allows no unnamed files.
+//! Calls in a signal handler also look for lives and register a life. The handler may have interrupted malloc, so neither operation uses malloc.
+//! The exception is a registration on a file system, or in a sandbox, that does not allow unnamed files.
 //!
 //! A file outlives its process until the next registration of a process that may remove it, or `umsg gc --remove`.
 
@@ -79,8 +79,8 @@ impl Entry {
         }
     }
 
-    /// Records the number, and returns the number that counts: another thread may have recorded its number first. Then this thread's file
-    /// stays locked until the process ends, without effect.
+    /// Records the number, and returns the valid number: another thread may have recorded its own number first. In that case, this thread's file
+    /// stays locked until the process ends, and has no effect.
     fn note(&self, before: u64, number: u32) -> u32 {
         let new = process::epoch() << BITS | u64::from(number);
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
@@ -110,8 +110,8 @@ fn name_of(number: u32) -> ShortPath {
     ShortPath::new(format_args!("{PREFIX}{number:08x}"))
 }
 
-/// The directory in which the lives of a queue's users are registered: the namespace's directory when the queue was opened. If the path
-/// later leads elsewhere, or nowhere, all lives are unknown to the process.
+/// The directory in which the lives of a queue's users are registered: the namespace's directory when the queue was opened. If the path later leads
+/// to another directory, or does not exist, all lives are unknown to the process.
 #[derive(Clone, Debug)]
 pub(crate) struct Registry {
     /// The directory's path, once for system calls, and once for functions that allocate.
@@ -156,7 +156,7 @@ impl Registry {
     /// to register under a lock.
     ///
     /// # Errors
-    /// The system call that failed, and how. EUSERS: the process is registered in 32 other directories.
+    /// The system call that failed, and its error. EUSERS: the process is registered in 32 other directories.
     pub(crate) fn join(&self) -> Result<(), Failed> {
         let entry = self.entry().ok_or(("open", Errno::USERS))?;
         loop {
@@ -264,8 +264,7 @@ fn open_directory(path: impl Arg) -> io::Result<OwnedFd> {
     fs::open(path, flags, Mode::empty())
 }
 
-/// Creates a file without a name. The error says that this file system has no such files, or that the file could get no name in this
-/// sandbox.
+/// Creates a file without a name. An error means that this file system has no such files, or that the file could not get a name in this sandbox.
 fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if is_link_refused() {
         return Err(Errno::OPNOTSUPP);
@@ -274,7 +273,7 @@ fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     fs::openat(directory, c".", flags, Mode::from_raw_mode(MODE))
 }
 
-/// Makes a file this process's life: locks the file, and then gives it its name. None: another file has the name.
+/// Makes a file the life of this process: locks the file, and then gives it its name. Returns None if another file has the name.
 fn begin(
     file: BorrowedFd<'_>,
     link: impl FnOnce(&Path) -> io::Result<()>,
@@ -294,7 +293,8 @@ fn begin(
     }
 }
 
-/// Opens the file of a life. None: the directory has no file of this name that yields the number. After an error, the life is unknown.
+/// Opens the file of a life. Returns None if the directory has no file of this name that yields the number. After an error, it is unknown whether
+/// the process lives.
 ///
 /// The file is opened after it is identified, so that a stranger's FIFO in its place can't block the opening. This needs /proc.
 fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<OwnedFd>> {
@@ -304,7 +304,7 @@ fn find(directory: impl AsFd, name: impl Arg, number: u32) -> io::Result<Option<
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
-    // The directory is closed first: its descriptor number serves the file if the process is at its limit of descriptors.
+    // The directory is closed first, so that the file can get its descriptor number if the process is at its limit of descriptors.
     drop(directory);
     if number_of(seen.as_fd())? != Some(number) {
         return Ok(None);

@@ -134,8 +134,8 @@ fn in_range(
     })
 }
 
-/// The limits that [`Namespace::limits_since`] has compared last. A call that finds them locked, for example in a signal handler or a forked
-/// child, compares the record.
+/// The limits that [`Namespace::limits_since`] has compared last. If a call finds them locked, for example in a signal handler or a forked child,
+/// it compares the record.
 static WATCHED: Mutex<Option<Watched>> = Mutex::new(None);
 
 struct Watched {
@@ -166,8 +166,8 @@ impl Namespace {
         Ok(limits)
     }
 
-    /// Returns the present limits as [`limits`](Self::limits) does, for a caller that checks the directory of the queues itself. That
-    /// directory, and the record, belong to root or the namespace's owner, so the namespace's directory is not opened for a known record.
+    /// Returns the present limits as [`limits`](Self::limits) does, for a caller that checks the directory of the queues itself. That directory and
+    /// the record belong to root or to the namespace's owner, so for a known record, this function does not open the namespace's directory.
     ///
     /// # Errors
     /// The errors of `limits`.
@@ -197,7 +197,7 @@ impl Namespace {
         (changed < time).then_some(limits)
     }
 
-    /// Returns the limits, if the record has not changed since it was read last. This costs two system calls. None if the record must be
+    /// Returns the limits, if the record has not changed since its last reading. This costs two system calls. None if the record must be
     /// read.
     pub(crate) fn unchanged_limits(&self) -> Option<Limits> {
         let directory = Directory::look(self.path()).ok()?;

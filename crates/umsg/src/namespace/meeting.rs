@@ -3,16 +3,17 @@
 //! Another user can take the usual name, `PREFIX` and the user's number. Then the user's programs use a directory whose name also has `-`
 //! and 16 random hexadecimal digits at its end. No process can guess that name before the directory exists.
 //!
-//! A directory counts if it belongs to the user. It is *settled* once it has a certain sub-directory, the mark, and *offered* before.
+//! A directory counts if it belongs to the user. A directory is first *offered*. Once it has a certain sub-directory, the mark, it is *settled*.
 //!
 //! | the user's directories | a program |
 //! |---|---|
-//! | one is settled | uses it |
-//! | none | offers one: by the usual name if that is free, else by a random name |
+//! | one is settled | uses that directory |
+//! | there is none | offers a directory, with the usual name if that is free, or else with a random name |
 //! | some are offered | opens the lowest, removes the others, lists again, and settles the lowest if it is the only one |
 //!
-//! A user never has two settled directories. A program settles a directory only if a listing after its opening shows no other directory. Of
-//! two such listings, the later one would show the other directory. A directory that was removed after its opening can't be settled.
+//! A user never has two settled directories. A program settles a directory only if a listing after its opening shows no other directory. If two
+//! programs settled two directories, the later of their listings would have shown the other directory. A directory that was removed after its
+//! opening can't be settled.
 //!
 //! A settled directory stays in use until it is removed, also when the usual name becomes free.
 //!

@@ -27,11 +27,11 @@
 //! [`Namespace`] is a path that was checked. It holds no descriptor, which a program could close. Each use opens and checks the directory
 //! again.
 //!
-//! **Selection.** `$UMSG_DIR` if set; else `/dev/shm/umsg` if it belongs to root; else the user's own directory, see `user.rs`.
+//! **Selection.** `$UMSG_DIR` if it is set; or else `/dev/shm/umsg` if it belongs to root; or else the user's own directory (`user.rs`).
 //!
 //! A namespace is created only in an empty directory.
 //!
-//! **Trust.** Each directory belongs to root or the caller, is not a symbolic link, and is sticky if other users may write.
+//! **Trust.** Each directory belongs to root or the caller, is not a symbolic link, and is sticky if other users may write to it.
 //!
 //! **PID namespaces.** Processes of several PID namespaces share queues. A liveness id identifies each process, see `life.rs`.
 //!
@@ -166,7 +166,7 @@ impl Namespace {
         self.owner
     }
 
-    /// Returns whether the path leads to the checked directory. In a chroot or another mount namespace it may lead elsewhere.
+    /// Returns whether the path leads to the checked directory. In a chroot or another mount namespace, it may lead to another directory.
     fn is_in_sight(&self) -> bool {
         let found = rustix::fs::stat(self.path());
         found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.identity)

@@ -12,9 +12,9 @@
 //! | the component `.` or `..` | `EACCES` | `/.`, `/..` |
 //! | a component of 256 bytes or more | `ENAMETOOLONG` | `/` and 256 bytes, `/.` and 255 bytes |
 //!
-//! So an over-long component with a second slash gives `EACCES`, unless the whole name is longer than a path may be. Everything else is a
-//! name: `/...`, `/.a`, `/ `, a line feed, bytes that are not UTF-8, 255 bytes. The rules come before all others: a bad access mode or bad
-//! attributes with a bad name give the error of the name.
+//! So an over-long component with a second slash gives `EACCES`, except if the whole name is longer than the longest path. Everything else is a
+//! name: `/...`, `/.a`, `/ `, a line feed, bytes that are not UTF-8, 255 bytes. These rules come before all other checks: if the name is bad, and
+//! the access mode or the attributes are bad, too, the error is that of the name.
 //!
 //! A name from Rust may hold a NUL byte, which C cannot pass: `EINVAL`.
 

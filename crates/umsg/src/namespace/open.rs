@@ -71,9 +71,9 @@ impl Namespace {
         })
     }
 
-    /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that
-    /// compares the file with one that passed them. Also returns whether O_NONBLOCK is set. O_NONBLOCK is set unless only this user and
-    /// root could create files there when the process found the namespace: then the opening can't wait for a hostile peer.
+    /// Opens the file of a queue by its path alone, without the checks of [`open_queue_file`](Self::open_queue_file): for a caller that compares
+    /// the file with one that passed these checks. Also returns whether O_NONBLOCK is set. O_NONBLOCK is not set if only this user and root could
+    /// create files there when the process found the namespace, because the opening then can't wait for a hostile peer.
     ///
     /// # Errors
     /// The errors of open(2).
@@ -109,7 +109,7 @@ impl Namespace {
         Ok((file, nonblocking))
     }
 
-    /// Opens a file. If the file has two names, it opens the file again after the stale names of dead creators are removed.
+    /// Opens a file. If the file has two names, removes the stale names of dead creators, and opens the file again.
     pub(super) fn once_swept<T>(
         &self,
         open: impl Fn() -> Result<T, FileError>,
@@ -120,7 +120,7 @@ impl Namespace {
         }
     }
 
-    /// Removes a queue's name, which is free at once. Processes that have the queue open continue to use it.
+    /// Removes a queue's name. The name is free at once. Processes that have the queue open continue to use it.
     ///
     /// As in the kernel's sticky mqueue directory, the file's owner, the directory's owner and privileged callers (CAP_FOWNER) have the
     /// permission.
@@ -129,7 +129,7 @@ impl Namespace {
     /// `NotFound`; `Denied` (`EPERM` of the system call, `EACCES` for callers) if the file belongs to another user; `Namespace(NotWritable)`
     /// if the caller may not write to the directory; `Directory`, `System`.
     ///
-    /// If the file has other names, its permissions are removed: otherwise the last name would count as the queue's own.
+    /// If the file has other names, the call removes its permissions: otherwise the last remaining name would count as the queue's only name.
     pub(crate) fn unlink_queue_file(&self, name: &QueueName) -> Result<(), FileError> {
         match self.unlink_file_in(POSIX, name) {
             Err(FileError::Directory) => match transient::unlink(&self.queues()?, name.as_os_str())
@@ -204,8 +204,8 @@ fn check_one_name(file: &OwnedFd) -> Result<(), FileError> {
     Err(FileError::SecondName)
 }
 
-/// Removes all permissions of a queue's file that has several names and is about to lose one. Without the right to change the file, the
-/// function has no effect. Then the caller may not unlink the file either, unless the caller owns the directory.
+/// Removes all permissions of a queue's file that has several names and is about to lose one. If the caller may not change the file, the function
+/// has no effect. In that case, the caller may not unlink the file either, except if it owns the directory.
 ///
 /// Another user can create a name for any file that link(2) permits. The caller changes only files of queues.
 pub(super) fn close_other_names(directory: &Directory, name: &OsStr) {

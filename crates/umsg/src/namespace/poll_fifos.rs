@@ -3,8 +3,9 @@
 //!
 //! | FIFO | its segment | then |
 //! |---|---|---|
-//! | of a temporary name | does not name it | its maker is about to lock and to name it, or died: then it goes with the temporary files of the dead |
-//! | locked | does not name it | its maker is about to say so |
+//! | with a temporary name | does not name it | its creator is about to lock and to name it, or has died: then it is removed with the other
+//! temporary files of dead processes |
+//! | locked | does not name it | its creator is about to write the name into the segment |
 //! | locked (shared) | names it | a process polls it |
 //! | not locked | names it | no process polls any more: the first process that notices removes it |
 //! | not locked | is gone, or names another | the next sweep removes it |
@@ -14,7 +15,8 @@
 //! A process that removes a FIFO holds an exclusive lock on it. A process that begins to poll locks the FIFO, and then checks that the name
 //! still leads to it. So no process begins to poll a FIFO without a name, although such a FIFO still works.
 //!
-//! **Only the caller's.** Another user can hold the lock of its own FIFO without limit. Opening that FIFO would wait in the kernel, and no
+//! **Only FIFOs of the caller are used.** Another user can hold the lock of its own FIFO without limit. Opening that FIFO would wait in the kernel,
+//! and no
 //! signal would end the wait. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no
 //! access. In a sticky directory, only the caller, the directory's owner and root can replace the FIFO between that check and the opening.
 //! No process, root included, touches FIFOs of other users.
@@ -101,11 +103,11 @@ impl Path {
 }
 
 impl Namespace {
-    /// Opens a doorbell of the caller's. Allocates no memory if the path is short.
+    /// Opens a doorbell that belongs to the caller. Allocates no memory if the path is short.
     ///
     /// # Errors
     /// [`NOT_OURS`] if the doorbell belongs to another user; ENXIO if it is no FIFO; ESTALE if the path no longer leads to the namespace's
-    /// directory, for example in a chroot or another mount namespace (ENOENT would wrongly report a missing doorbell); those of open(2).
+    /// directory, for example in a chroot or another mount namespace (ENOENT would wrongly report a missing doorbell); the errors of open(2).
     ///
     /// # Blocking
     /// Never.
@@ -120,8 +122,8 @@ impl Namespace {
         }
     }
 
-    /// Creates a doorbell, and opens and locks it (shared). The doorbell gets its name after it is locked. So no sweep takes it for a
-    /// doorbell that no process polls.
+    /// Creates a doorbell, and opens and locks it (shared). The doorbell gets its name after it is locked. So no sweep mistakes it for a doorbell
+    /// that no process polls.
     ///
     /// # If the process dies
     /// A temporary file stays, or a doorbell that no process polls. Sweeps remove both.
@@ -192,7 +194,7 @@ impl Namespace {
         let _ = fs::unlinkat(CWD, Path::new(self, name).bytes(), AtFlags::empty());
     }
 
-    /// Removes all doorbells of the caller's that no process polls. Returns the number of removed doorbells.
+    /// Removes all doorbells that belong to the caller and that no process polls. Returns the number of removed doorbells.
     ///
     /// # Errors
     /// `NotAccessible` if the caller may not list the namespace.
@@ -276,7 +278,7 @@ struct Left(OwnedFd);
 
 impl Drop for Left {
     fn drop(&mut self) {
-        // Closing the file does not suffice: a child that was forked meanwhile has the same open file description.
+        // Closing the file is not enough: a child that was forked meanwhile has the same open file description.
         let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }

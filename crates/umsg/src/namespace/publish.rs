@@ -1,4 +1,4 @@
-//! A new queue's file: built unnamed, published whole.
+//! The file of a new queue: it is built without a name, and published when it is complete.
 //!
 //! ```text
 //! create ──> fill (the segment) ──> publish
@@ -6,7 +6,7 @@
 //!   └─────────────┴── drop or death: nothing was ever there
 //! ```
 //!
-//! So a file with a queue's name is always a whole queue. If several processes create the same queue at once, one wins and the others see
+//! So a file with a queue's name is always a complete queue. If several processes create the same queue at once, one wins and the others see
 //! its finished queue. [`super::staged`] describes the remains of a dead creator where the file system has no `O_TMPFILE`.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -48,7 +48,7 @@ impl Unpublished {
         Unpublished::create_in(namespace, POSIX, mode)
     }
 
-    /// As [`create`](Unpublished::create). Returns None if there are already `max_queues` POSIX queues.
+    /// Does the same as [`create`](Unpublished::create). Returns None if there are already `max_queues` POSIX queues.
     pub(crate) fn create_within(
         namespace: &Namespace,
         mode: u32,
@@ -107,7 +107,7 @@ impl Unpublished {
         self.mode
     }
 
-    /// The same file through another open description, FD_CLOEXEC set. Before publication the mode does not restrict this description.
+    /// Opens the same file again: another open file description, with FD_CLOEXEC. Before publication the mode does not restrict this description.
     ///
     /// # Errors
     /// `TooManyFiles`, `System`; `Namespace(NoProc)` if /proc is missing.
@@ -124,10 +124,10 @@ impl Unpublished {
     /// Gives the file its mode, which the umask does not change, and its name, and returns it. The name is the commit.
     ///
     /// # Errors
-    /// `AlreadyExists`: another queue has the name, this one never was. `Denied`, `NoSpace`, `NoMemory`, `System`.
+    /// `AlreadyExists`: another queue has the name, and this queue was never created. `Denied`, `NoSpace`, `NoMemory`, `System`.
     ///
     /// # If the process dies
-    /// Before the commit nothing was created, after it a whole queue.
+    /// Before the commit, there is no queue; after it, there is a complete queue.
     pub(crate) fn publish(
         mut self,
         name: &QueueName,
@@ -138,7 +138,8 @@ impl Unpublished {
         let mut patience = Patience::default();
         let mut outcome = staged.link_too(&self.queues, name.as_os_str());
         while outcome == Err(rustix::io::Errno::EXIST) && self.queues.path().ends_with(POSIX) {
-            // The name may be taken by the remains of a queue that was removed at its last close: then publish again.
+            // The name may be taken by the remains of a queue that was removed at its last close: then the file is published again after the
+            // remains are removed.
             if let Err(error) = make_way(&self.queues, name.as_os_str(), &mut patience) {
                 staged.discard(&self.queues);
                 return Err(error);
@@ -160,7 +161,7 @@ impl Unpublished {
     /// The errors of `publish`.
     ///
     /// # If the process dies
-    /// As with `publish`. The creation of the next queue of this kind removes the remains from the namespace's directory.
+    /// The same as for `publish`. The creation of the next queue of this kind removes the remains from the namespace's directory.
     pub(crate) fn publish_transient(
         mut self,
         name: &QueueName,
@@ -192,7 +193,7 @@ impl Drop for Unpublished {
     }
 }
 
-/// Converts the errno of the creation of a file. The directory denied the creation, not the file.
+/// Converts the errno of the creation of a file. The denial comes from the directory, not from the file.
 pub(super) fn creation_error(
     call: &'static str,
     queues: &Directory,

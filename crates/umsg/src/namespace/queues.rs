@@ -16,7 +16,7 @@ use super::{transient, trust};
 use umsg_shm::sys::extent::is_in_tmpfs;
 use umsg_shm::sys::random::random;
 
-/// The sub-directory for POSIX queues: one file a queue, named like the queue without its slash.
+/// The sub-directory for POSIX queues: a file for each queue, named like the queue without its slash.
 pub(super) const POSIX: &str = "mq";
 /// The sub-directory for System V queues; see [`super::msg`].
 pub(super) const SYSV: &str = "msg";
@@ -36,7 +36,7 @@ const TMPFS_ENTRY: u64 = 20;
 /// whether the directory was created.
 ///
 /// # If the process dies
-/// A directory that lacks its owner or mode stays. The next caller with the permission completes it.
+/// A directory with a wrong owner or mode stays. The next caller with the permission completes it.
 pub(super) fn make_fit(
     namespace: &Directory,
     name: &str,

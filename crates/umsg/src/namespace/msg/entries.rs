@@ -75,8 +75,8 @@ impl Files {
         Ok(entries)
     }
 
-    /// Returns the number of queues. Where the file system counts names (tmpfs) this takes two system calls, and counts half a
-    /// queue for each name that belongs to no queue.
+    /// Returns the number of queues. If the file system counts names (tmpfs), this takes two system calls, and each name that belongs to no queue
+    /// counts as half a queue.
     ///
     /// # Errors
     /// The errors of [`entries`](Self::entries).

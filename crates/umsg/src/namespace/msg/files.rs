@@ -51,7 +51,7 @@ impl Files {
         self.0.stamp()
     }
 
-    /// Opens the file of the queue with an index for reading and writing, never one that is not a regular file.
+    /// Opens the file of the queue with an index for reading and writing. Opens only regular files.
     ///
     /// # Errors
     /// `NotFound`, `Denied`, `Directory`, `Symlink`, `Special`, `TooManyFiles`, `System`.

@@ -1,7 +1,7 @@
 //! The key symlink of a queue: its text is the identifier. The creation of the symlink creates the queue.
 //!
-//! Behind the identifier may stand a `+`. Then the file's segment may hold one queue after the other ([`crate::sysv::raw`], `recycle.rs`):
-//! the text has the identifier of the first one, and the header that of the present one.
+//! A `+` may follow the identifier. Then the file's segment may hold one queue after the other ([`crate::sysv::raw`], `recycle.rs`): the text has
+//! the identifier of the first queue, and the header has the identifier of the present queue.
 
 use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;
@@ -78,8 +78,8 @@ impl Files {
         }
     }
 
-    /// Removes a key symlink, if it belongs to that owner and the caller has the permission. Returns whether the name is free. Other
-    /// entries of that name stay.
+    /// Removes a key symlink, if it belongs to that owner and the caller has the permission. Returns whether the name is free. An entry that is not
+    /// a key symlink, or belongs to another user, stays.
     pub(crate) fn take_key_symlink(&self, name: &str, owner: u32) -> bool {
         let (at, path) = self.directory().locate(name);
         match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {

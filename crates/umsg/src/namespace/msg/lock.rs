@@ -30,8 +30,8 @@ const LONGER: u32 = 10;
 /// The first and the longest sleep between two attempts.
 const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)];
 
-/// The lock, held until it is dropped. Signal handlers that call [`crate::signals::defer`] run later: a handler that creates a queue would
-/// wait for its own thread.
+/// The lock, held until it is dropped. While it is held, signal handlers that call [`crate::signals::defer`] are deferred, because a handler that
+/// creates a queue would wait for its own thread.
 pub(crate) struct Locked {
     directory: OwnedFd,
     me: &'static Thread,
@@ -46,7 +46,7 @@ impl Files {
         self.lock_in(&self.own()?, patience)
     }
 
-    /// Waits for the lock of a user. For processes that may remove that user's files.
+    /// Waits for the lock of a user. Processes that may remove that user's files call this.
     ///
     /// # Errors
     /// The errors of [`lock`](Self::lock); `NotFound` if the user has no lock, because the user has created no queue; `Denied`.
@@ -150,7 +150,7 @@ fn attempt(directory: &OwnedFd) -> Result<&'static Thread, Errno> {
 }
 
 impl Drop for Locked {
-    /// Closing the file would not suffice: a child that another thread forks meanwhile also holds the lock.
+    /// Closing the file would not be enough: a child that another thread forks meanwhile also holds the lock.
     fn drop(&mut self) {
         let _ = fs::flock(&self.directory, FlockOperation::Unlock);
         self.me.critical.leave();

@@ -14,14 +14,15 @@
 //! | file | key symlink | then |
 //! |---|---|---|
 //! | no | no | there is no queue |
-//! | yes | no | its maker died: there is no queue. A process that comes to the index next takes it, if it may unlink the file |
-//! | yes | yes | there is a queue, unless its header says that it was removed, or is another's by key and identifier. If the header makes no sense, it is corrupted |
+//! | yes | no | its creator died: there is no queue. The next process that needs the index removes the file, if it has the permission |
+//! | yes | yes | there is a queue, except if its header says that it was removed, or has the key and identifier of another queue. If the header is
+//! invalid, the queue is corrupted |
 //! | no | yes | a process interfered: there is no queue |
 //!
 //! A key symlink whose text ends with `+` leads to a segment that may hold one queue after the other. Then the header has the identifier.
 //!
-//! A process without permission to open the file can read its key symlink. In the kernel, too, the identifier of a queue is not secret, and the
-//! errors for a removed and for a forbidden identifier differ.
+//! A process without permission to open the file can read its key symlink. The same is true in the kernel: the identifier of a queue is not secret,
+//! and the errors for a removed queue and for a forbidden queue differ.
 //!
 //! Each key has one key symlink, so the symlink's owner decides to which queue the key leads. In a sticky directory, only this user, root
 //! and the owner of the directory can replace the key symlink or the file of its index. A stale key symlink of another user blocks the key.
@@ -31,12 +32,15 @@
 //! | at once | decided by |
 //! |---|---|
 //! | two creators take an index | link(2): one gets EEXIST and tries the next |
-//! | two makers of one key | symlink(2): one gets EEXIST, takes its file away and looks again |
+//! | two makers of one key | symlink(2): one gets EEXIST, removes its file and looks for the queue again |
 //! | two processes of one user remove stale files | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
-//! | a maker, and one of its user that sweeps files without a key symlink | the user's lock: its holder finds no maker of the user at work |
-//! | two makers give out identifiers | an index is one maker's alone, and its identifier is larger than all that were noted, see `next.rs` |
-//! | two makers at the limit of queues | nothing: users that make queues at the same moment may exceed it by one each |
-//! | two change a queue's rights | the queue's own lock; each gives the file the rights that the header has then, until it has these |
+//! | a creator, and a process of the same user that sweeps files without a key symlink | the user's lock: while the sweeping process holds it, no
+//! creator of that user is at work |
+//! | two creators assign identifiers | only one creator has an index, and its identifier is larger than all identifiers that were noted: see
+//! `next.rs` |
+//! | two creators at the limit of queues | nothing: if several users create queues at the same moment, each may exceed the limit by one queue |
+//! | two processes change a queue's rights | the queue's own lock; each process gives the file the rights in the header, and repeats this until
+//! file and header agree |
 
 mod entries;
 mod files;

@@ -4,14 +4,14 @@
 //! around. The sequence number of an identifier is the turn modulo 65,535.
 //!
 //! The largest count of all users is valid. A user's count only grows, because it is written under the user's lock. An identifier is
-//! written before its queue exists. So a creator that has taken an index, and then reads the counts, gets an identifier that this index
-//! never had.
+//! written before its queue exists. So if a creator first takes an index and then reads the counts, it gets an identifier that this index never
+//! had.
 //!
 //! A segment that holds one queue after the other keeps its index, and uses a turn for each queue. The turns are noted before they are used
 //! ([`Files::note_turns`]).
 //!
-//! A user can write any number into its own file. On average since 1970, a turn takes longer than 10 microseconds, so a turn that is ahead
-//! of that clock is ignored.
+//! A user can write any number into its own file. A clock that has counted one turn every 10 microseconds since 1970 is ahead of any real count, so
+//! a turn ahead of that clock is ignored.
 //! A forged count skips identifiers, and never repeats earlier ones. If a directory with queues has no count, the clock supplies the turn.
 
 use std::ops::Range;
@@ -33,7 +33,7 @@ const NAME: &str = "next";
 const SIZE: usize = 8;
 /// Sequence numbers are below this. Source: ipc/util.h of the kernel, `ipcid_seq_max`.
 const SEQUENCES: u64 = i32::MAX as u64 >> 15;
-/// Indices are assigned in rotation from at least this many. Source: ipc/util.h of the kernel, `ipc_min_cycle`.
+/// Indices are assigned in rotation from a set of at least this size. Source: ipc/util.h of the kernel, `ipc_min_cycle`.
 const LEAST_CYCLE: u32 = 64;
 /// On average since 1970, a turn takes longer than this number of nanoseconds.
 const TURN: u64 = 10_000;

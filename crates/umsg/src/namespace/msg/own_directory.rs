@@ -106,7 +106,8 @@ impl Files {
     }
 }
 
-/// The last directory of all users' directories that had the caller's directory and nothing else, and the caller. A directory of another
+/// The stamp of the directory that holds the users' directories, when it last contained only the caller's directory; and the caller. A directory of
+/// another
 /// user, settled or not, changes the directory's stamp.
 static ALONE: Mutex<Option<(Stamp, u32)>> = Mutex::new(None);
 
