@@ -10,8 +10,7 @@
 //! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |
 //! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Any process, once its time is up | the message is returned to the head of its priority |
 //! | `Aside` | owned by no process: its message goes to the dead-letter queue | any process: to `Moving` | - |
-//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | the next process that moves it begins
-//! again |
+//! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | the next process that moves it begins again |
 //! | `Delayed` | owned by no process: its message is delivered later | any process, once it is due: to the store | - |
 //! | `Arrived` | none: a message was moved here from another queue, and is in the store | the process that moved it, or the next that moves from there | - |
 //! | `Redriving` | that of the process that sends it back to its source | that process: to `Free`, or back to the store | the next redrive finds out whether the message has arrived |

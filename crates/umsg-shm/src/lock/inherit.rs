@@ -6,8 +6,7 @@
 //! | word | names | the threads that wait for it | changed by |
 //! |---|---|---|---|
 //! | `front` | the real-time thread that is first in line; 0 for none | the other real-time threads | these threads, and the kernel |
-//! | `owner` | the last thread that the lock's word named; 0 after the wait | the first in line, alone | the first in line, the owner that unlocks
-//! the lock, and the kernel |
+//! | `owner` | the last thread that the lock's word named; 0 after the wait | the first in line, alone | the first in line, the owner that unlocks the lock, and the kernel |
 //!
 //! So a chain leads from each real-time thread to the owner of the lock. The first in line stores `owner` before it sets WAITERS in the lock's
 //! word. An owner that unlocks the lock and finds WAITERS unlocks `owner`, too, if it names that owner. This ends the loan of the priority and

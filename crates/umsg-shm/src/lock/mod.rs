@@ -9,17 +9,14 @@
 //! | tid | held | the owner: swap to free | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
 //! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form only if its process is dead, too | any thread: CAS to its own id, then repair
-//! | the same
-//! again |
+//! | the same again |
 //! | LENT \| tid [\| WAITERS] | a sender lock, held by the owner of the receiver lock | that owner | found by the next owner of the receiver lock |
-//! | an impossible thread id | overwritten word; also a lent word in a lock that is never lent | any thread that has slept a slice: CAS to
-//! OWNER_DIED | - |
+//! | an impossible thread id | overwritten word; also a lent word in a lock that is never lent | any thread that has slept a slice: CAS to OWNER_DIED | - |
 //!
 //! | form | high half when free | when held | a mark of the kernel |
 //! |---|---|---|---|
 //! | plain: only processes of the creating namespaces use it | 0 | the process id | proves the owner's death |
-//! | shared: processes of other PID or time namespaces use it, too | SHARED | SHARED \| the process's [liveness id](crate::sys::liveness) | is
-//! evidence only: thread ids collide |
+//! | shared: processes of other PID or time namespaces use it, too | SHARED | SHARED \| the process's [liveness id](crate::sys::liveness) | is evidence only: thread ids collide |
 //!
 //! The kernel marks the low half because the owner named the lock in its robust list head ([`crate::sys::thread`]). The kernel does not change the
 //! high half. In plain form, a thread names the lock before it takes it. In shared form, the thread names the lock after it has taken it, and removes

@@ -2,8 +2,7 @@
 //!
 //! | reason | result |
 //! |---|---|
-//! | the queue is full and drops the oldest message | the oldest message of the lowest priority makes room: it is dropped, or set aside if few
-//! messages are set aside |
+//! | the queue is full and drops the oldest message | the oldest message of the lowest priority makes room: it is dropped, or set aside if few messages are set aside |
 //! | the message is older than the queue's time to live | dropped, or set aside, when a call finds it |
 //! | the message was leased and returned as often as the queue allows | set aside |
 //!

@@ -27,8 +27,7 @@ use crate::waiters::{NO_SLOT, Node};
 /// | between stamp and cursor | `ring[sent]` has its stamp, or `drained` has passed it | moves the cursor: the message was sent |
 /// | in a batch, before its first stamp | `batch_end` is beyond `sent`, `ring[sent]` has an old stamp | removes the other stamps: nothing was sent |
 /// | in a batch, after it | `batch_end` is beyond `sent`, else as above | moves the cursor to `batch_end`: all was sent |
-/// | after it announced a priority | the one-priority word names position `sent` | nothing: the next message has the announced priority, or changes
-/// the word |
+/// | after it announced a priority | the one-priority word names position `sent` | nothing: the next message has the announced priority, or changes the word |
 /// | while it changed the arena | the arena's mark | rebuilds the lists from the slots |
 pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<(), Fault> {
     let fixed = segment.fixed();

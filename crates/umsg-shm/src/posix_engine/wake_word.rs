@@ -3,10 +3,8 @@
 //! | wake word | state | may change it | if that thread dies |
 //! |---|---|---|---|
 //! | `turn << 2` | silent | the receiver: armed | - |
-//! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver:
-//! silent | if a sender dies before the wake-up, the receiver checks the ring at the end of its slice |
-//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then
-//! silent. The receiver: silent | if a sender dies before the descriptor is readable, the wake word is still armed, and the next sender rings |
+//! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | if a sender dies before the wake-up, the receiver checks the ring at the end of its slice |
+//! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | if a sender dies before the descriptor is readable, the wake word is still armed, and the next sender rings |
 //!
 //! Each arming begins another turn: a sender that has read an old word can't ring the new turn too early.
 //!

@@ -6,10 +6,8 @@
 //! |---|---|---|---|
 //! | 0 | free, or given up by its owner | the owner of the lock reuses it | - |
 //! | tid | waiting | owner of the lock: to settled. Node's thread: to 0 | the kernel stores OWNER_DIED |
-//! | tid \| WAITERS | settled: a message is offered to a receiver, or a sender's message is admitted | node's thread: to 0, or to accepted. Owner of
-//! the lock: an offer that is not accepted goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
-//! | WAITERS | accepted: the thread has copied its message, or knows that its own is sent, and is gone. System V queues only | the owner of the lock
-//! frees a receiver's slot, then reuses the node | - |
+//! | tid \| WAITERS | settled: a message is offered to a receiver, or a sender's message is admitted | node's thread: to 0, or to accepted. Owner of the lock: an offer that is not accepted goes back to waiting | the kernel stores OWNER_DIED \| WAITERS |
+//! | WAITERS | accepted: the thread has copied its message, or knows that its own is sent, and is gone. System V queues only | the owner of the lock frees a receiver's slot, then reuses the node | - |
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the owner of the lock reuses it; an offered message goes back to the head | - |
 //!
 //! Each change of the word is one compare-and-swap. If a thread's compare-and-swap fails, the thread accepts the change of the other thread. The

@@ -13,8 +13,7 @@
 //! |---|---|
 //! | belongs to the owner of the queue's file, and bears the inode of that file | yes |
 //! | belongs to another user: forged, or the queue's file has another owner by now | no |
-//! | bears the inode of another file: it belongs to another queue | no; the caller reads the inode itself, so a writer of the segment can choose
-//! only the number |
+//! | bears the inode of another file: it belongs to another queue | no; the caller reads the inode itself, so a writer of the segment can choose only the number |
 //! | is missing: removed, or the number was overwritten | no |
 //!
 //! **If a process dies** between the label and the name of its queue, the label stays until [`Namespace::remove_left_labels`]: it removes

@@ -5,10 +5,8 @@
 //!
 //! | the file and the directory belong to root or the caller | steps |
 //! |---|---|
-//! | yes: no other user can put another file there | lstat(2) tells the type. The file is opened by its name. fstat(2) then tells whether the
-//! opened file is the same |
-//! | no | `O_PATH` names the file and opens nothing. fstat(2) of that descriptor tells the type. The descriptor's link in /proc opens that very
-//! file, even if its name leads to another file by now |
+//! | yes: no other user can put another file there | lstat(2) tells the type. The file is opened by its name. fstat(2) then tells whether the opened file is the same |
+//! | no | `O_PATH` names the file and opens nothing. fstat(2) of that descriptor tells the type. The descriptor's link in /proc opens that very file, even if its name leads to another file by now |
 //!
 //! The second way needs a second descriptor number, and /proc, in which the kernel creates inodes at the first access of a process.
 

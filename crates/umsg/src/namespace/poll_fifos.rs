@@ -3,8 +3,7 @@
 //!
 //! | FIFO | its segment | then |
 //! |---|---|---|
-//! | with a temporary name | does not name it | its creator is about to lock and to name it, or has died: then it is removed with the other
-//! temporary files of dead processes |
+//! | with a temporary name | does not name it | its creator is about to lock and to name it, or has died: then it is removed with the other temporary files of dead processes |
 //! | locked | does not name it | its creator is about to write the name into the segment |
 //! | locked (shared) | names it | a process polls it |
 //! | not locked | names it | no process polls any more: the first process that notices removes it |

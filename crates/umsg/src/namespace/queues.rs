@@ -55,7 +55,7 @@ pub(super) fn make_fit(
     Ok(made)
 }
 
-/// Returns whether a directory needs no change. It is not opened: each use opens and checks it again.
+/// Returns whether a directory needs no change. The function does not open the directory, because each use opens and checks it again.
 fn is_fit(namespace: &Directory, name: &str, mode: u32, may_mend: bool) -> bool {
     let (at, path) = namespace.locate(name);
     fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
@@ -163,7 +163,7 @@ impl Namespace {
     /// The names of all POSIX queues, in the order of their bytes.
     ///
     /// # Errors
-    /// As for the namespace; `NotAccessible` if the caller may not list it.
+    /// The errors of opening the namespace; `NotAccessible` if the caller may not list it.
     pub(crate) fn queue_names(&self) -> Result<Vec<QueueName>, NamespaceError> {
         let mut names = Vec::new();
         for_each_queue(&self.queues()?, |_, name| {
@@ -192,7 +192,7 @@ impl Namespace {
         fs::lstat(path).is_err_and(|error| error == Errno::NOENT)
     }
 
-    /// The names of all rings, in the order of their bytes; none where there is no directory of them that can be trusted.
+    /// Returns the names of all rings, in the order of their bytes. There are none if the namespace has no trusted directory of rings.
     ///
     /// # Errors
     /// The errors of [`queue_names`](Self::queue_names).
@@ -216,7 +216,7 @@ impl Namespace {
         files_of(&self.queues()?)
     }
 
-    /// The same of all rings; none where there is no directory of them that can be trusted.
+    /// Does the same for all rings. There are none if the namespace has no trusted directory of rings.
     ///
     /// # Errors
     /// The errors of [`queue_names`](Self::queue_names).
@@ -264,7 +264,7 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// As for the namespace; `NotAccessible` if the caller may not list it.
+    /// The errors of opening the namespace; `NotAccessible` if the caller may not list it.
     pub fn allocated_bytes(&self) -> Result<u64, NamespaceError> {
         let mut bytes = allocated_in(&self.queues()?)?;
         // A namespace of a version before rings has no directory for them.
@@ -275,8 +275,8 @@ impl Namespace {
     }
 }
 
-/// Returns whether a directory that was just opened has fewer than `max_queues` POSIX queues. The size of a directory in a tmpfs mostly suffices;
-/// otherwise all entries are read.
+/// Returns whether a directory that was just opened has fewer than `max_queues` POSIX queues. In a tmpfs, the size of the directory mostly decides.
+/// If not, the function reads all entries.
 pub(super) fn has_room_for_a_queue(
     queues: &Directory,
     max_queues: u32,
@@ -332,8 +332,8 @@ fn bytes_of(stat: &fs::Stat) -> u64 {
     blocks.saturating_mul(512)
 }
 
-/// Returns an upper bound on the number of entries, if the file system offers one without a listing. tmpfs does: there the bound is exact
-/// except for `.` and `..`.
+/// Returns an upper bound on the number of entries, if the file system offers one without a listing. In a tmpfs, the bound is exact, except that it
+/// includes `.` and `..`.
 pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     let (at, here) = queues.locate("");
     let stat = fs::statat(at, &here, AtFlags::EMPTY_PATH).ok()?;

@@ -15,7 +15,7 @@
 //! | 48 | 8 | PID namespace: `st_dev` of /proc/self/ns/pid |
 //! | 56 | 8 | PID namespace: `st_ino` of /proc/self/ns/pid |
 //! | 64 | 16 | boot id (/proc/sys/kernel/random/boot_id), in the order of its digits |
-//! | 80 | 4 | `msgmax`, in bytes; this and the next three 0 unless bit 2 of the flags is set |
+//! | 80 | 4 | `msgmax`, in bytes; this field and the next three are 0 if bit 2 of the flags is not set |
 //! | 84 | 4 | `msgmnb`, in bytes |
 //! | 88 | 4 | `msgmni` |
 //! | 92 | 4 | `max_qbytes`, in bytes |
@@ -103,8 +103,8 @@ fn read_named(directory: &Directory, path: PathBuf) -> Result<Option<Record>, Na
 /// The record that was read last.
 static LAST: Mutex<Option<(Stamp, Record)>> = Mutex::new(None);
 
-/// Returns the record in a trusted file. Reads the file only if it has changed since the last read. If a signal handler or a forked child
-/// finds the lock taken, it reads the file.
+/// Returns the record in a trusted file. Reads the file only if it has changed since the last read. If the lock is taken, as a signal handler or a
+/// forked child may find it, reads the file, too.
 fn known<E>(
     stat: &Stat,
     read: impl FnOnce() -> Result<Option<Record>, E>,
@@ -130,7 +130,7 @@ pub(super) fn last_limits(path: &Path, trusted: u32) -> Option<Limits> {
     last_limits_and_stat(path, trusted).map(|(limits, _)| limits)
 }
 
-/// As [`last_limits`], with the time of the record's last change by the file system's clock, in seconds and nanoseconds.
+/// Does the same as [`last_limits`], and also returns the time of the record's last change by the file system's clock, in seconds and nanoseconds.
 pub(super) fn last_limits_and_change(path: &Path, trusted: u32) -> Option<(Limits, (i64, i64))> {
     let (limits, stat) = last_limits_and_stat(path, trusted)?;
     Some((limits, (stat.st_ctime, stat.st_ctime_nsec as i64)))
@@ -153,7 +153,7 @@ fn last_limits_and_stat(path: &Path, trusted: u32) -> Option<(Limits, Stat)> {
     Some((record.limits, stat))
 }
 
-/// A file that only some users may read is read each time: the caller's user may have changed.
+/// If only some users may read the file, it is read each time, because the user of the process may have changed.
 fn may_all_read(stat: &Stat) -> bool {
     stat.st_mode & 0o444 == 0o444
 }

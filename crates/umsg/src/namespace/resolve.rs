@@ -12,7 +12,7 @@ use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{Namespace, NamespaceKind, caller, claim, ipc, queues, trust, user};
 
-/// The link to the directory of the calling process, in which descriptors lead to their files.
+/// The link to the directory of the calling process, which contains links from descriptors to their files.
 const PROC: &str = "/proc/self";
 const VARIABLE: &str = "UMSG_DIR";
 const BASE: &str = "/dev/shm";
@@ -21,7 +21,7 @@ const SHARED: &str = "umsg";
 const COMMON_MODE: u32 = 0o1777;
 
 impl Namespace {
-    /// Returns the namespace of this program: `$UMSG_DIR` if it is set and not empty; else `/dev/shm/umsg` if root has created it; else
+    /// Returns the namespace of this program: `$UMSG_DIR` if it is set and not empty; or else `/dev/shm/umsg` if root has created it; or else
     /// `/dev/shm/umsg-UID` of the effective user, created at its first use. If another user has taken that name, all programs of the user
     /// use `/dev/shm/umsg-UID-` and 16 random hexadecimal digits.
     ///
@@ -56,7 +56,7 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
+    /// `NotANamespace` (`ENOENT`), and the errors of [`Namespace::at`].
     pub fn resolve_existing() -> Result<Namespace, NamespaceError> {
         resolve_in(Path::new(BASE), chosen(), caller(), Otherwise::Refuse)
     }
@@ -95,7 +95,7 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// `NotANamespace` (`ENOENT`), and those of [`Namespace::at`].
+    /// `NotANamespace` (`ENOENT`), and the errors of [`Namespace::at`].
     pub fn existing(dir: impl AsRef<Path>) -> Result<Namespace, NamespaceError> {
         at(dir.as_ref(), Otherwise::Refuse)
     }
@@ -153,7 +153,7 @@ fn chosen() -> Option<OsString> {
     }
 }
 
-/// Returns whether the program was started with more privileges than its caller has, as secure_getenv(3) checks: the user of a set-user-ID
+/// Returns whether the program was started with more privileges than its caller has, as secure_getenv(3) does: the user who starts a set-user-ID
 /// program must not choose its directory. A daemon that changes its user later keeps its namespace.
 fn is_setuid() -> bool {
     umsg_shm::sys::process::was_started_with_privilege()
@@ -196,7 +196,7 @@ fn base_in(
 }
 
 /// Returns whether the path is the namespace of all users. Every process can create the name in /dev/shm, but only root can create a file
-/// that root owns. All processes, those of its owner included, ignore a directory of another user.
+/// that root owns. All processes ignore such a directory of another user, even that user's own processes.
 fn is_shared(path: &Path) -> Result<bool, NamespaceError> {
     match fs::lstat(path) {
         Ok(stat) => Ok(stat.st_uid == 0),
@@ -225,7 +225,7 @@ fn admitted(
     claim::admit(&mut directory, caller)?;
     let mode = directory.mode() & COMMON_MODE;
     let is_planted = match queues::make_fit(&directory, queues::POSIX, mode, caller) {
-        // Another user has planted it. Rings and System V queues still work; the use of a POSIX queue fails.
+        // Another user has created an entry in the place of the directory. Rings and System V queues still work; the use of a POSIX queue fails.
         Err(error) if queues::is_planted(&directory, queues::POSIX, &error) => true,
         fit => fit.map(|_| false)?,
     };
@@ -247,8 +247,8 @@ fn admitted(
 /// A missing /proc is reported here, because later calls would report wrong permissions. Other errors are reported by the call that needs
 /// the directory.
 ///
-/// The link is read and not followed: a read of the directory of a new process has the kernel make inodes, for several microseconds.
-/// In a /proc of a PID namespace without the process, the link leads nowhere.
+/// The link is read and not followed: a read of the directory of a new process makes the kernel create inodes, which takes several microseconds. If
+/// /proc belongs to a PID namespace that does not contain the process, the link has no target.
 fn check_proc() -> Result<(), NamespaceError> {
     let mut number = [MaybeUninit::uninit(); 16];
     match fs::readlinkat_raw(fs::CWD, PROC, &mut number) {

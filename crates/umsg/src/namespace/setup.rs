@@ -13,7 +13,7 @@ use super::{Namespace, caller, claim, queues, trust, user};
 
 const SHARED_MODE: u32 = 0o1777;
 
-/// The lines for tmpfiles.d(5) that make the shared namespace at boot, as `umsg setup` does at once.
+/// The lines for tmpfiles.d(5) that create the shared namespace at boot. `umsg setup` creates it at once.
 pub const TMPFILES: &str = "\
 # The message queues of umsg that all users share (tmpfiles.d(5)).
 # Owned by root, and sticky: all users can create queues, and no user can remove another user's queue.
@@ -37,7 +37,7 @@ pub struct SetupReport {
     pub mode_changed: bool,
     /// A sub-directory for queues, POSIX or System V, was missing and made.
     pub queues_directory_made: bool,
-    /// The record with the caller's PID namespace was missing, or of an earlier boot, and written.
+    /// The record with the caller's PID namespace was written, because it was missing or came from an earlier boot.
     pub record_written: bool,
     /// Users' own namespaces that hold queues. Programs that start later no longer find these queues.
     pub out_of_sight: Vec<OutOfSight>,
@@ -71,7 +71,7 @@ impl Namespace {
     ///
     /// # Errors
     /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if another process owns the directory; `HoldsOtherFiles`
-    /// (`ENOTEMPTY`) if the directory is no namespace and not empty; and those of creating directories.
+    /// (`ENOTEMPTY`) if the directory is no namespace and not empty; and the errors of creating directories.
     ///
     /// # If the process dies
     /// The directory is opened to other users last. Repeat the call to complete the namespace.

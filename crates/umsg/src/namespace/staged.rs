@@ -1,10 +1,10 @@
 //! A file that is built invisibly, and appears under its name when it is complete: the link is the commit.
 //!
-//! | state | what others see | if the maker dies |
+//! | state | visible to other processes | if the creator dies |
 //! |---|---|---|
 //! | unnamed (`O_TMPFILE`) | nothing | the kernel frees it |
 //! | temporary (no `O_TMPFILE` on this file system, no linkat(2) in this sandbox, or a record to be replaced) | `.tmp-...` in the namespace's directory | it stays, until [`super::temporary::sweep`] |
-//! | committed: `link` or `rename_over` returned | the whole file | it stays |
+//! | committed: `link` or `rename_over` returned | the complete file | it stays |
 
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -27,8 +27,8 @@ impl Staged {
     /// Creates an unnamed file in `directory`, or a temporary one if the file system has no unnamed files. Mode bits are subject to the
     /// umask.
     ///
-    /// `to_namespace` is the path from the directory to the namespace's directory, where temporary files lie. In a directory of queues, a
-    /// temporary name could be a queue's.
+    /// `to_namespace` is the path from the directory to the namespace's directory, where temporary files lie. In a directory of queues, a temporary
+    /// name could be the name of a queue.
     pub(super) fn create(
         directory: &mut Directory,
         to_namespace: &str,
@@ -154,8 +154,8 @@ pub(super) fn is_link_refused() -> bool {
     fs::linkat(CWD, c"", CWD, c"", AtFlags::empty()) != Err(Errno::NOENT)
 }
 
-/// Names an unnamed file in the directory `to`. Uses the descriptor itself: since Linux 6.10 the opener may do so, before only a privileged
-/// process. Otherwise uses /proc. Takes no memory from malloc if the name is short.
+/// Names an unnamed file in the directory `to`. Uses the descriptor itself: since Linux 6.10, the process that opened the file may do so; before,
+/// only a privileged process could. If that fails, uses /proc. Takes no memory from malloc if the name is short.
 pub(super) fn link_unnamed(file: BorrowedFd<'_>, to: BorrowedFd<'_>, new: &Path) -> io::Result<()> {
     match fs::linkat(file, c"", to, new, AtFlags::EMPTY_PATH) {
         Err(Errno::NOENT | Errno::PERM | Errno::INVAL | Errno::ACCESS | Errno::NOSYS) => {

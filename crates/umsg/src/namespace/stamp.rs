@@ -16,7 +16,7 @@ pub(crate) struct Stamp {
 /// Two ticks of the slowest kernel clock, 100 ticks a second. In nanoseconds.
 const STEPS: u64 = 20_000_000;
 
-/// The same for a file system that keeps times in whole seconds, or in steps of two seconds; in nanoseconds.
+/// The same, in nanoseconds, for a file system that keeps times in whole seconds or in steps of two seconds.
 const WHOLE_SECONDS: u64 = 2_000_000_000 + STEPS;
 
 impl Stamp {

@@ -1,7 +1,9 @@
-//! Temporary names, and the sweep that removes the files of dead makers.
+//! Temporary names, and the sweep that removes the files of dead creators.
 //!
-//! A name is `.tmp-NS-PID-START-N`: the inode number of the maker's PID namespace, its process id and start time in clock ticks (field 22
-//! of /proc/PID/stat), and a counter. These values suffice to prove a creator dead. A process that can't be proved dead counts as living.
+//! A name is `.tmp-NS-PID-START-N`: the inode number of the creator's PID namespace, the creator's process id and its start time in clock ticks
+//! (field 22
+//! of /proc/PID/stat), and a counter. These values are enough to prove that a creator is dead. A process that can't be proved dead counts as
+//! living.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -37,7 +39,7 @@ impl TemporaryName {
         OsStr::new(&self.0)
     }
 
-    /// Removes the temporary file, or the temporary directory of a queue. Returns whether it was removed. Later sweeps remove the rest.
+    /// Removes the temporary file, or the temporary directory of a queue. Returns whether it was removed. Later sweeps remove what remains.
     pub(super) fn remove(&self, directory: &Directory) -> bool {
         let (at, path) = directory.locate(self.path());
         match fs::unlinkat(at, &path, AtFlags::empty()) {
@@ -153,7 +155,8 @@ impl Maker {
         })
     }
 
-    /// The creator is proved dead if it is of this PID namespace, and no process has its id, or that process started at another time.
+    /// The creator is proved dead if it belongs to this PID namespace, and either no process has its id, or the process with its id started at
+    /// another time.
     fn is_dead(&self) -> bool {
         if self.pid_namespace == 0 || self.pid_namespace != this_pid_namespace() {
             return false;
@@ -171,10 +174,10 @@ fn this_pid_namespace() -> u64 {
     home::pid_namespace().map_or(0, |id| id.inode)
 }
 
-/// Returns the time at which a process started, in clock ticks after boot; None if /proc does not say.
+/// Returns the time at which a process started, in clock ticks after boot; None if /proc does not show it.
 fn start_time(pid: i32) -> Option<u64> {
     let stat = umsg_shm::sys::file::read(&format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the command in parentheses and may hold anything; the 22nd is the 20th after it.
+    // The second field is the command in parentheses, and may contain any bytes. The 22nd field is the 20th after it.
     let after = stat.iter().rposition(|&b| b == b')')? + 1;
     let rest = str::from_utf8(&stat[after..]).ok()?;
     rest.split_ascii_whitespace().nth(19)?.parse().ok()

@@ -112,7 +112,7 @@ pub(super) fn umask() -> u32 {
     u32::from_str_radix(line.trim(), 8).unwrap()
 }
 
-/// Runs `act` as another user, in a thread that gives up root permanently: in the kernel, each thread has its own user.
+/// Runs `act` as another user, in a thread that permanently gives up the rights of root. In the kernel, each thread has its own user.
 pub(super) fn as_user(user: u32, act: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {

@@ -1,11 +1,12 @@
 //! Decides which directories may hold queues.
 //!
-//! A directory's owner can replace every file in it. Every process with write access can, too, if the directory is not sticky. So the
-//! directory must belong to root or to the user, and be sticky if other users may write. The contents of the files are checked elsewhere:
+//! A directory's owner can replace every file in it. If the directory is not sticky, every process with write access can do that, too. So the
+//! directory must belong to root or to the user, and must be sticky if other users may write to it. The contents of the files are checked
+//! elsewhere:
 //! every byte of a queue is an input.
 //!
-//! Only the directory itself is checked, not its parents. The owner of a parent can only choose which of root's and the caller's directories
-//! is used.
+//! Only the directory itself is checked, not its parents. The owner of a parent can only choose among directories that belong to root or to the
+//! caller.
 
 use super::directory::{Directory, permissions};
 use super::error::NamespaceError;
@@ -16,7 +17,7 @@ const STICKY: u32 = 0o1000;
 /// The user ids of this process's user namespace.
 const UID_MAP: &str = "/proc/self/uid_map";
 
-/// Refuses a directory that other users than root and `trusted` could tamper with.
+/// Refuses a directory if users other than root and `trusted` could change its queues.
 ///
 /// # Errors
 /// `Stranger`, `OwnerNotMapped`, `Tamperable`.
@@ -49,7 +50,8 @@ pub(super) fn check_owner(directory: &Directory, trusted: u32) -> Result<(), Nam
     }
 }
 
-/// Returns whether a map of user_namespaces(7) has this user id. The kernel shows the files of a user without an id as those of user 65534.
+/// Returns whether a map of user_namespaces(7) has this user id. If a user has no id there, the kernel shows user 65534 as the owner of the user's
+/// files.
 fn is_mapped(user: u32, map: &str) -> bool {
     map.lines().any(|line| {
         let numbers = line.split_whitespace().map(str::parse::<u64>);

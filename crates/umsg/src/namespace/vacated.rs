@@ -1,12 +1,12 @@
-//! Files of removed queues that still have the queues' names: their creators keep them for the next queues of these names
+//! Files of removed queues that still have the queues' names. The creators of the queues keep them for their next queues with these names
 //! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). Any process that wants the name, or the memory, takes the file away.
 //!
 //! | step | excludes |
 //! |---|---|
-//! | the file has mode 0600 and belongs to the caller, or the caller is root | a queue that other users pretend to have removed |
+//! | the file has mode 0600 and belongs to the caller, or the caller is root | a queue that other users falsely mark as removed |
 //! | an exclusive flock(2) on the file, without waiting | another process that is removing the name |
-//! | the word in the header: gone | the creator, which uses the segment no more |
-//! | the name leads to the file | a queue that another process has made of the name before the lock |
+//! | the word in the header is set to gone | the creator, which no longer uses the segment |
+//! | the name leads to the file | a queue of this name that another process created before the lock was taken |
 //! | unlink(2) | |
 //!
 //! Only the process with the lock removes the name of such a file, so no other queue gets the name between the last two steps.
@@ -45,8 +45,8 @@ pub(super) enum Way {
     Taken,
     /// The file of a removed queue, which another process is removing.
     Leaving,
-    /// A file that may be one of a removed queue. The caller has no descriptor left to open it, or a sandbox keeps the caller from locking
-    /// it: the call that was refused.
+    /// A file that may belong to a removed queue. The caller could not open it for lack of a descriptor, or a sandbox refuses to lock it. The value
+    /// names the refused call.
     Refused(&'static str, Errno),
 }
 
@@ -114,7 +114,7 @@ fn may_be_vacant(stat: &Stat) -> bool {
         && (stat.st_uid == caller() || caller() == 0)
 }
 
-/// Reads from a queue's file whether it holds a queue. The word of a file that other users may write to says nothing.
+/// Reads from a queue's file whether it holds a queue. If other users may write to the file, its word proves nothing.
 pub(crate) fn presence_of(file: impl AsFd) -> Seen {
     match fs::fstat(&file) {
         Ok(stat) if permissions(&stat) == PRIVATE => segment::presence(file.as_fd()),
@@ -142,7 +142,7 @@ impl Namespace {
     /// Removes the files of all removed queues. Returns their number.
     ///
     /// # Errors
-    /// As for the namespace.
+    /// The errors of opening the namespace.
     pub(crate) fn remove_all_vacant(&self) -> Result<usize, NamespaceError> {
         let queues = self.queues()?;
         let names = vacant(&queues)?;
@@ -153,8 +153,9 @@ impl Namespace {
         Ok(removed.count())
     }
 
-    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. Only processes
-    /// of the caller's PID namespace are known to be dead. A process that is wrongly taken for dead loses only the use of the segment.
+    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. Only for processes of
+    /// the caller's PID namespace can the function know that they are dead. If it wrongly considers a process dead, that process only loses the use
+    /// of the segment.
     pub(crate) fn remove_vacant_of_dead(&self) -> Result<(), NamespaceError> {
         let queues = self.queues()?;
         let mut names = Vec::new();

@@ -3,8 +3,8 @@
 //!
 //! A helper masks all signals, and lives as long as its process.
 //!
-//! A thread that registers need not wake a helper that sleeps on the same record already. Programs that register and unregister in turn mostly meet
-//! this case: a helper sleeps on the record of a withdrawn registration until the end of its slice.
+//! If a helper already sleeps on the same record, a thread that registers does not have to wake it. This is the usual case in a program that
+//! registers and unregisters repeatedly, because a helper sleeps on the record of a withdrawn registration until the end of its slice.
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
 use super::{HELPER_SLICE, Notified, SETTLING, note_raised};
@@ -121,7 +121,7 @@ impl Helper {
         }
     }
 
-    /// A registration of this helper that has ended, and the sender that fired it. No sender if the registration was withdrawn.
+    /// Returns a registration of this helper that has ended, and the sender that fired it; None for the sender if the registration was withdrawn.
     fn next_due(&'static self) -> Option<(Entry, Option<Notified>)> {
         let mut locked = Locked::of(existing()?)?;
         let entries = locked.registrations.entries.iter().enumerate();
@@ -158,7 +158,7 @@ impl Helper {
         self.is_of(entry) && !matches!(entry.stage, Stage::Told(_))
     }
 
-    /// Sleeps until one of the helper's registrations is fired, the helper is called, or the slice is over. Returns the queues at which the
+    /// Sleeps until one of the helper's registrations is fired, the helper is called, or the slice is over. Returns the queues with which the
     /// process is registered.
     fn wait(&'static self, calls: u32) -> Vec<Arc<Engine>> {
         let mut words = [(std::ptr::null_mut(), 0); futex::MOST_WORDS];
@@ -188,7 +188,8 @@ impl Helper {
     }
 }
 
-/// The number of functions that may wait for their call. A process that registers one more waits, too. The kernel allows some hundred, too.
+/// The number of functions that may wait for their call. If there are more, a process that registers waits. In the kernel, the number is some
+/// hundred, too.
 const CROWD: usize = 256;
 
 /// The number of functions that were called, and the number of threads that wait for such calls.
@@ -208,8 +209,8 @@ fn note_settled() {
     }
 }
 
-/// Waits while very many functions wait to be called: they arrive faster than threads can be started. The wait has a limit, because this may
-/// be a handler that has interrupted a thread that a helper needs. After the limit, one more function waits.
+/// Waits while too many functions wait to be called, because notifications arrive faster than threads can be started. The wait is limited, because
+/// the caller may be a handler that has interrupted a thread for which a helper waits. After that limit, one more function may wait.
 pub(super) fn wait_until_not_crowded(table: &'static Table) {
     // Relaxed: an approximate number, which includes other stages.
     if table.count.load(Ordering::Relaxed) < CROWD || IS_HELPER.get() {

@@ -5,8 +5,8 @@
 //! process does so, too, if it knows that this process [consents](umsg_shm::consent). Otherwise it wakes one of this process's
 //! [helpers](helper), which raises the signal or runs a function.
 //!
-//! A signal handler may register and unregister: signals are masked while the table is locked. A forked child has its own table: the
-//! parent's registrations are not the child's.
+//! A signal handler may register and unregister: signals are masked while the table is locked. A forked child has its own table: the child does not
+//! have the registrations of its parent.
 
 mod helper;
 mod table;
@@ -179,7 +179,7 @@ pub(crate) fn register(engine: &Engine, identity: (u64, u64), deed: Deed) -> Res
     }
 }
 
-/// Registers this process at a queue for a thread that waits by itself. Returns the record and the value of its word.
+/// Registers this process with a queue, for a thread that itself waits for the notification. Returns the record and the value of its word.
 pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterError> {
     let claim = Claim {
         what: What::Wait,
@@ -190,17 +190,17 @@ pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterEr
     engine.register(thread::current(), &claim)
 }
 
-/// Withdraws registrations of this process. Fired registrations have ended already. If a handler that does not defer finds the table locked
+/// Withdraws registrations of this process. Fired registrations have already ended. If a handler that does not defer finds the table locked
 /// by its own thread, the registrations stay. Helpers sleep on the records until the end of their slices.
 fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
     let Some(table) = existing() else {
         return;
     };
-    // Relaxed: this thread has made the registrations that it withdraws, or has synchronized with the thread that made them.
+    // Relaxed: this thread has made the registrations that it withdraws, or synchronizes with the thread that made them.
     if table.count.load(Ordering::Relaxed) == 0 {
         return;
     }
-    // The entries are dropped one after the other, without the lock: with an entry, a segment may be unmapped and a function dropped.
+    // The entries are dropped one after the other, without the lock: the drop of an entry may unmap a segment, or drop a function of the program.
     while let Some(mut locked) = Locked::of(table) {
         let mut entries = locked.registrations.entries.iter();
         let Some(position) = entries.position(|entry| are_meant(entry) && entry.withdraw()) else {
@@ -236,7 +236,7 @@ pub(crate) fn any_or_lingering() -> bool {
 pub(crate) fn any() -> bool {
     // Relaxed: as in `withdraw_those`.
     existing().is_some_and(|table| {
-        // Acquire: a thread that reads 0 here sees the registration either as being settled or as settled.
+        // Acquire: if a thread reads 0 here, it sees that the registration is being settled, or that it is settled.
         table.count.load(Ordering::Acquire) != 0 || SETTLING.load(Ordering::Acquire) != 0
     })
 }
@@ -252,7 +252,7 @@ fn note_raised() -> u32 {
     RAISED.fetch_add(1, Ordering::Release)
 }
 
-/// As [`note_raised`], for a signal that the calling thread has raised. The end of that system call has delivered to this thread all
+/// Does the same as [`note_raised`] for a signal that the calling thread has raised. The end of that system call has delivered to this thread all
 /// signals that were raised before.
 fn note_raised_here() {
     let (before, me) = (note_raised(), thread::current());
@@ -284,8 +284,8 @@ pub(crate) fn note_raised_elsewhere(engine: &Engine) {
     }
 }
 
-/// Makes the calling thread take the signals that were raised since its last call of this function. A signal that was raised on another
-/// processor is delivered at the end of a system call; without one, a moment later.
+/// Makes the calling thread take the signals that were raised since its last call of this function. If a signal was raised on another processor,
+/// the kernel delivers it at the end of the next system call of this thread, or, without such a call, a moment later.
 pub(crate) fn take_raised(me: &thread::Thread) {
     let raised = RAISED.load(Ordering::Acquire);
     if me.raised.replace(raised) != raised {
@@ -320,8 +320,8 @@ pub(crate) fn is_armed(ticket: u64) -> bool {
     })
 }
 
-/// Completes a fired registration with this queue, if it belongs to this process: raises its signal, or leaves the call of its function to
-/// the helper. Then frees the record. Returns false if the registration belongs to another process, or another thread completes it.
+/// Completes a fired registration with this queue, if it belongs to this process: raises its signal, or lets the helper call its function. Then it
+/// frees the record. Returns false if the registration belongs to another process, or another thread completes it.
 pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32) -> bool {
     // A hint, which the table confirms.
     let is_own = notice.owner().0 == thread::current().pid();
@@ -333,7 +333,7 @@ pub(crate) fn raise_own(engine: &Engine, index: u32, notice: &Notice, word: u32)
     let position = locked.position(ticket);
     let is_seen_to = position.is_some_and(|position| {
         let entry = &locked.registrations.entries[position];
-        // A process that can write this queue's memory could have named a registration with another queue.
+        // A process that can write this queue's memory could have named a registration that this process has with another queue.
         let is_here = engine.identity() == Some(entry.identity);
         let is_this = match entry.stage {
             // If the registration waits at this record, its thread is about to notice.
@@ -373,7 +373,7 @@ fn take_out(
         Deed::Nothing | Deed::Call(_) => None,
     };
     RAISING.set(RAISING.get() + 1);
-    // Handlers are deferred while the table is locked. So the lock is released first: this signal must be able to reach any thread.
+    // Handlers are deferred while the table is locked. So the lock is released first, because any thread must be able to handle this signal.
     drop(locked);
     if let Some((signal, value)) = signal {
         process::raise_for_message(signal, value, pid, uid);

@@ -2,11 +2,11 @@
 //!
 //! | stage | the queue's record | leaves it |
 //! |---|---|---|
-//! | `Asked` | none, or this process does not know yet which | the thread that registers |
-//! | `At` | armed, or fired; of another process after a sender has raised its signal | `Told`, by the process that finds it fired or raised; or it is removed with its registration |
-//! | `Told` | of another process | its helper, which does the rest, or the next thread that registers if nothing is left to do |
+//! | `Asked` | none, or this process does not yet know its record | the thread that registers |
+//! | `At` | armed, or fired; of another process after a sender has raised its signal | the thread that finds the record fired or raised: to `Told`. Or the entry is removed with its registration |
+//! | `Told` | belongs to another process by now, or is free | its helper, which does the rest; or the next thread that registers, if nothing is left to do |
 //!
-//! A queue has few records. So a thread of this process that finds one of its process's records fired frees it, and leaves the open actions
+//! A queue has few records. So if a thread finds that a record of its own process is fired, it frees the record, and leaves the remaining actions
 //! to the helper.
 
 use super::helper::{Helper, Running, Watched};
@@ -93,7 +93,7 @@ impl Entry {
         }
     }
 
-    /// Does the action. A process that sent a message waits until the signal was raised, so the record is freed after that.
+    /// Does the action. The record is freed after the action, because the process that sent the message waits until the signal was raised.
     pub(super) fn settle(self, by: Notified) {
         let is_call = matches!(self.deed, Deed::Call(_));
         let free = || {
@@ -124,7 +124,7 @@ pub(super) struct Table {
     registrations: Mutex<Registrations>,
     /// The number of entries. A thread that reads 0 need not lock the table.
     pub(super) count: AtomicUsize,
-    /// True if a helper may still sleep on the record of a registration that was withdrawn, and so keep the queue mapped.
+    /// True if a helper may still sleep on the record of a withdrawn registration. Such a helper keeps the queue mapped.
     pub(super) lingers: AtomicBool,
 }
 
@@ -148,7 +148,7 @@ enum Undisturbed {
 }
 
 impl Undisturbed {
-    /// Returns None in a handler that does not defer and has interrupted a critical section: the thread may hold the table's lock.
+    /// Returns None in a handler that is not deferred and has interrupted a critical section, because its thread may hold the table's lock.
     fn begin() -> Option<Undisturbed> {
         let me = thread::current();
         match critical::do_all_handlers_defer() {
@@ -273,7 +273,7 @@ pub(super) fn table() -> &'static Table {
 }
 
 fn table_in(place: &AtomicPtr<Table>) -> &'static Table {
-    // Acquire: as in `existing`. The pointer is read once: it is replaced only if it still is the pointer that was checked.
+    // Acquire: as in `existing`. The pointer is read only once. It is replaced only if it is still the pointer that was checked.
     let found = place.load(Ordering::Acquire);
     if let Some(table) = of_this_process(found) {
         return table;

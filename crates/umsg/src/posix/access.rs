@@ -34,8 +34,8 @@ pub(super) fn is_granted(access: Access, mode: u32, stat: &Stat) -> bool {
     wanted & !granted == 0 || is_privileged(access)
 }
 
-/// Returns whether the file system has answered the question of [`is_granted`] already, so that no system call is needed. `stat` is the state of a
-/// file that the caller has opened with this access.
+/// Returns whether the file system has already granted what [`is_granted`] checks, so that no system call is needed. The caller has opened the file
+/// with this access; `stat` is the status of the file.
 ///
 /// | mode of the queue | why the access is granted |
 /// |---|---|

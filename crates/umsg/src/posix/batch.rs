@@ -14,7 +14,7 @@ use umsg_shm::sys::thread;
 pub trait Outgoing {
     /// Returns the number of messages.
     fn count(&self) -> usize;
-    /// Returns one of the messages. The engine may ask for a message several times, and every answer must be the same.
+    /// Returns one of the messages. The engine may call this several times for a message, and every result must be the same.
     fn at(&self, index: usize) -> (&[u8], u32);
 }
 
@@ -52,8 +52,8 @@ pub trait Incoming {
     /// Returns room for the next message, which has `len` bytes: a slice of at least that length. `None` leaves the message in
     /// the queue and ends the call.
     ///
-    /// The engine holds the queue's lock during this call: the call must not use a queue, panic or wait. In a call, the first room must fit
-    /// the queue's message size. If the destination has less room, it returns `None`, and the call receives nothing.
+    /// The engine holds the queue's lock during this call: the call must not use a queue, panic or wait. The first room of a call must have at
+    /// least the queue's message size. If the destination has less room, it returns `None`, and the call receives nothing.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
     /// Reports that the message is stored at the beginning of that room.
@@ -103,20 +103,20 @@ impl Incoming for Packed<'_> {
 /// # Sending batches
 impl Queue {
     /// Sends all of these messages or none, each given as its bytes and its priority. A receiver finds either all of them or
-    /// none in the queue. The batch takes one lock and at most one round of wake-ups. Messages are delivered by priority; those
-    /// of one priority in the given order. An empty batch is sent at once.
+    /// none in the queue. The batch takes one lock and at most one round of wake-ups. Messages are delivered by priority; messages of one priority
+    /// are delivered in the given order. An empty batch is sent at once.
     ///
     /// # Blocking
     /// Until there is room for all messages. A blocked batch has its place among the blocked senders. While the batch is first, free room is
     /// kept for it. A process that sends later finds the queue full.
     ///
-    /// A full queue whose overflow policy [fails or drops](super::OnFull) does so for a batch as well. The queue drops the oldest messages
+    /// The [overflow policy](super::OnFull) of a full queue applies to a batch, too. The queue drops the oldest messages
     /// of the lowest priority until there is room for the whole batch. If too many messages have a higher priority than the best of the
     /// batch, the queue drops the batch.
     ///
     /// # Errors
-    /// [`SendError::BatchTooLarge`] (EMSGSIZE) if the queue never holds so many messages; all others of [`SendError`] but `Full`
-    /// and `TimedOut`. After an error nothing was sent.
+    /// [`SendError::BatchTooLarge`] (EMSGSIZE) if the batch has more messages than the queue can hold; all other errors of [`SendError`] except
+    /// `Full` and `TimedOut`. After an error nothing was sent.
     ///
     /// # If the process dies
     /// Before the call returns: all of the messages were sent, or none.
@@ -152,7 +152,7 @@ impl Queue {
     /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`SendError::Full`] (EAGAIN) and those of [`send_batch`](Self::send_batch). After an error nothing was sent.
+    /// [`SendError::Full`] (EAGAIN) and the errors of [`send_batch`](Self::send_batch). After an error nothing was sent.
     pub fn try_send_batch(&self, messages: &[(&[u8], u32)]) -> Result<(), SendError> {
         self.send_all_of(messages, Until::Now)
     }
@@ -171,7 +171,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). After an error nothing was sent.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send_batch`](Self::send_batch). After an error nothing was sent.
     pub fn send_batch_timeout(
         &self,
         messages: &[(&[u8], u32)],
@@ -194,7 +194,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_batch`](Self::send_batch). After an error nothing was sent.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send_batch`](Self::send_batch). After an error nothing was sent.
     pub fn send_batch_deadline(
         &self,
         messages: &[(&[u8], u32)],
@@ -203,8 +203,8 @@ impl Queue {
         self.send_all_of(messages, Until::Time(deadline))
     }
 
-    /// Sends the first of these messages, as many as there is room for, as one batch. Returns their number: at least one, unless
-    /// `messages` is empty.
+    /// Sends the first of these messages, as many as there is room for, as one batch. Returns their number: at least one, or 0 if `messages` is
+    /// empty.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -216,11 +216,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full: as [`send`](Self::send) of the first message. The other messages that fit then follow as a
-    /// second batch.
+    /// While the queue is full, like a [`send`](Self::send) of the first message. The other messages that fit then follow as a second batch.
     ///
     /// # Errors
-    /// All of [`SendError`] but `Full`, `TimedOut` and `BatchTooLarge`. After an error nothing was sent. Each message is
+    /// All errors of [`SendError`] except `Full`, `TimedOut` and `BatchTooLarge`. After an error nothing was sent. Each message is
     /// checked, even one for which there is no room.
     ///
     /// # If the process dies
@@ -244,7 +243,7 @@ impl Queue {
     /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`SendError::Full`] (EAGAIN) and those of [`send_some`](Self::send_some). After an error nothing was sent.
+    /// [`SendError::Full`] (EAGAIN) and the errors of [`send_some`](Self::send_some). After an error nothing was sent.
     pub fn try_send_some(&self, messages: &[(&[u8], u32)]) -> Result<usize, SendError> {
         self.send_some_of(messages, Until::Now)
     }
@@ -262,7 +261,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). After an error nothing was sent.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send_some`](Self::send_some). After an error nothing was sent.
     pub fn send_some_timeout(
         &self,
         messages: &[(&[u8], u32)],
@@ -284,7 +283,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and those of [`send_some`](Self::send_some). After an error nothing was sent.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send_some`](Self::send_some). After an error nothing was sent.
     pub fn send_some_deadline(
         &self,
         messages: &[(&[u8], u32)],
@@ -293,7 +292,7 @@ impl Queue {
         self.send_some_of(messages, Until::Time(deadline))
     }
 
-    /// Sends a batch as [`send_batch`](Self::send_batch) does, from messages at any place in memory.
+    /// Sends a batch as [`send_batch`](Self::send_batch) does, for messages that lie anywhere in memory.
     #[doc(hidden)]
     pub fn send_all_of<M: Outgoing + ?Sized>(
         &self,
@@ -317,7 +316,7 @@ impl Queue {
             .map_err(|refused| self.send_error(refused))
     }
 
-    /// Sends messages as [`send_some`](Self::send_some) does, from messages at any place in memory.
+    /// Sends messages as [`send_some`](Self::send_some) does, for messages that lie anywhere in memory.
     #[doc(hidden)]
     pub fn send_some_of<M: Outgoing + ?Sized>(
         &self,
@@ -354,23 +353,24 @@ impl Queue {
     }
 }
 
-/// Bytes and messages that [`Queue::receive_each`] takes at a time. Longer messages of the queue need more bytes.
+/// The numbers of bytes and of messages that [`Queue::receive_each`] takes at a time. If the queue's message size is larger, the piece has that
+/// number of bytes.
 const PIECE: (usize, usize) = (64 << 10, 256);
 
 /// # Receiving batches
 impl Queue {
     /// Receives up to `received.len()` messages that are in the queue, in order of delivery and under one lock. Returns their
-    /// number: at least one, unless `received` is empty.
+    /// number: at least one, or 0 if `received` is empty.
     ///
     /// The call stores the messages in `buffer` without gaps, and the length of each in `received`. Messages that do not fit stay in the
     /// queue. The buffer must have room for the queue's message size, even for short messages.
     ///
     /// # Blocking
-    /// While the queue is empty, as [`receive`](Self::receive). With one message or more the call does not wait for others.
+    /// While the queue is empty, as [`receive`](Self::receive) does. If the queue has a message, the call does not wait for more.
     /// Other receivers wait while the call copies the messages.
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `Empty` and `TimedOut`. After an error nothing was received.
+    /// All errors of [`ReceiveError`] except `Empty` and `TimedOut`. After an error nothing was received.
     ///
     /// # If the process dies
     /// Before the call returns: the messages that the call has copied are lost. The other messages are in the queue.
@@ -418,7 +418,7 @@ impl Queue {
     /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`ReceiveError::Empty`] (EAGAIN) and those of [`receive_batch`](Self::receive_batch).
+    /// [`ReceiveError::Empty`] (EAGAIN) and the errors of [`receive_batch`](Self::receive_batch).
     pub fn try_receive_batch(
         &self,
         buffer: &mut [u8],
@@ -442,7 +442,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and those of [`receive_batch`](Self::receive_batch).
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the errors of [`receive_batch`](Self::receive_batch).
     pub fn receive_batch_timeout(
         &self,
         buffer: &mut [u8],
@@ -467,7 +467,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and those of [`receive_batch`](Self::receive_batch).
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the errors of [`receive_batch`](Self::receive_batch).
     pub fn receive_batch_deadline(
         &self,
         buffer: &mut [u8],
@@ -478,7 +478,7 @@ impl Queue {
     }
 
     /// Receives up to `most` messages that are in the queue, and calls `visit` with the bytes and the priority of each. Returns
-    /// their number: at least one, unless `most` is 0.
+    /// their number: at least one, or 0 if `most` is 0.
     ///
     /// The messages are taken in pieces of up to 256. `visit` runs after the call has released the queue's lock, and may use the queue.
     ///
@@ -494,7 +494,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is empty, as [`receive`](Self::receive).
+    /// While the queue is empty, as [`receive`](Self::receive) does.
     ///
     /// # Errors
     /// The errors of [`receive_batch`](Self::receive_batch).

@@ -5,12 +5,12 @@ use crate::error::SendError;
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Closes the queue for sending, in all processes. Sends, blocked ones too, fail with [`SendError::Closed`]. Receivers get the
-    /// messages that are left, then [`ReceiveError::Closed`](super::ReceiveError::Closed); blocked receivers are woken. Returns false if
-    /// the queue was closed before. Source: none, the kernel's queues have no such call.
+    /// Closes the queue for sending, in all processes. All sends, also blocked ones, fail with [`SendError::Closed`]. Receivers get the remaining
+    /// messages, then [`ReceiveError::Closed`](super::ReceiveError::Closed); blocked receivers are woken. Returns false if the queue was already
+    /// closed. Source: none, the kernel's queues have no such call.
     ///
-    /// The end comes when no message is left and none can come back: while another process leases a message, a receiver waits. Room that is
-    /// reserved can't be committed any more. A poller finds the closed queue writable, and at the end of the stream also readable. A
+    /// The end of the stream comes when no message is left and none can come back: while another process leases a message, a receiver waits. A
+    /// reservation can no longer be committed. A poller finds the closed queue writable, and at the end of the stream also readable. A
     /// process that is registered for a notification is notified if the queue is empty.
     ///
     /// The queue stays closed until a process [reopens](Self::reopen_send) or removes it. Closing needs permission to send.
@@ -61,7 +61,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`close_send`](Self::close_send).
+    /// The same as for [`close_send`](Self::close_send).
     ///
     /// # Errors
     /// The errors of [`close_send`](Self::close_send).

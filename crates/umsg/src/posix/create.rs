@@ -41,7 +41,8 @@ impl OpenOptions {
         self.publish(unnamed, name)
     }
 
-    /// Creates a queue of this mode, which the umask does not change, and fills the queue before naming it. No process sees a half-filled queue. If
+    /// Creates a queue with this mode, which the umask does not change. Fills the queue before the queue gets its name. No process sees a
+    /// half-filled queue. If
     /// filling fails or the process dies, there is no queue.
     pub(super) fn create_filled<E: From<OpenError>>(
         &self,
@@ -67,7 +68,7 @@ impl OpenOptions {
         self.policy = policy.clone();
     }
 
-    /// Makes a queue without a name. Its mode is the given mode, or the mode of the options less the umask.
+    /// Creates a queue without a name. Its mode is the given mode, or the mode of the options after the umask is applied.
     pub(super) fn build(
         &self,
         namespace: &Namespace,
@@ -121,7 +122,7 @@ impl OpenOptions {
         })
     }
 
-    /// Makes the file. If there are too many queues, it removes those that no process has open and that are due for removal.
+    /// Creates the file. If there are too many queues, the function removes the queues that are due for removal and that no process has open.
     fn stage(&self, namespace: &Namespace, max_queues: u32) -> Result<Unpublished, OpenError> {
         let make = || Unpublished::create_within(namespace, self.mode, max_queues);
         let mut new = make()?;
@@ -144,8 +145,8 @@ impl OpenOptions {
         } = unnamed;
         let goes = self.policy.remove_on_last_close;
         let descriptor = match self.file_access() {
-            // Only the opening that the creator maps holds a queue that is removed on the last close. The returned descriptor of such a
-            // queue is another opening.
+            // If the queue is removed on the last close, only the open file description that the creator maps counts as an open queue. So the
+            // returned descriptor belongs to another open file description.
             FileAccess::ReadWrite if !goes => None,
             other => Some(new.reopen(other, false)?),
         };
@@ -196,7 +197,7 @@ impl OpenOptions {
         Ok(())
     }
 
-    /// Makes the dead-letter queue if it does not exist. Checks that an existing one has the same owner and accepts every
+    /// Creates the dead-letter queue if it does not exist. Checks that an existing one has the same owner and accepts every
     /// message. Labels the file of the new queue with the dead-letter queue's name.
     pub(super) fn provide_dead_letter_queue(
         &self,

@@ -4,10 +4,10 @@
 //! that the caller reads in the segment. Two rules keep such a process from using the caller's rights:
 //!
 //! - The name comes from a label that only the owner of the queue's file can have made (`namespace/dead_letters.rs`).
-//! - The dead-letter queue belongs to the same owner as the queue. So no message reaches a queue of another user, even if a
-//!   queue was made for that purpose or another user has taken the name meanwhile.
+//! - The dead-letter queue belongs to the same owner as the queue. So no message reaches a queue of another user, even if a process has set up a
+//!   queue for that purpose, or another user has taken the name meanwhile.
 //!
-//! A message stays set aside while one of these rules is broken; [`Undelivered`] names the rule.
+//! While one of these rules is broken, a message stays set aside. [`Undelivered`] names the broken rule.
 //!
 //! A move takes effect once, even if its process dies at any step: `posix/transfer.rs`. The message gets a history on the way.
 
@@ -31,7 +31,7 @@ use umsg_shm::sys::clock::{self, Deadline};
 use umsg_shm::sys::liveness::Liveness;
 use umsg_shm::sys::{process, thread};
 
-/// Time that each step of a move waits for a lock whose owner is stopped. The calls that move messages have deadlines.
+/// The time for which each step of a move waits for a lock whose owner is stopped. The calls that move messages have deadlines.
 const PATIENCE: Duration = Duration::from_millis(10);
 
 /// The largest number of messages that one call moves: moving is not the call's purpose.
@@ -47,10 +47,10 @@ struct Mover {
     source: Vec<u8>,
     /// The number of the queue: [`transfer::number`].
     number: u64,
-    /// The machine's clock at the last failed attempt, in nanoseconds: one attempt a tick of the coarse clock is enough.
+    /// The machine's clock at the last failed attempt, in nanoseconds: one attempt in each tick of the coarse clock is enough.
     failed_at: AtomicU64,
-    /// Moves whose end could not be recorded yet, each with its success or failure. A forked child has a copy of this list and of the next one, and
-    /// ends none of these moves: [`Engine::end_move`].
+    /// Moves whose end could not be recorded yet, each with its success or failure. A forked child has a copy of this list and of the next one, but
+    /// must not end these moves: [`Engine::end_move`].
     unfinished: Mutex<Vec<(LeaseHandle, bool)>>,
     /// Moves that dead processes began, and whose results are unknown yet.
     unknown: Mutex<Vec<LeaseHandle>>,
@@ -115,8 +115,8 @@ pub enum Undelivered {
     Unusable,
 }
 
-/// Returns the reason why the caller can't move a queue's set-aside messages. `None`: the caller can move them as soon as the
-/// dead-letter queue has room.
+/// Returns the reason why the caller can't move a queue's set-aside messages. Returns `None` if the caller can move them as soon as the dead-letter
+/// queue has room.
 pub(super) fn undelivered(queue: &Queue) -> Option<Undelivered> {
     let segment = queue.engine.segment();
     let policy = segment.policy();
@@ -157,8 +157,8 @@ pub(super) fn relabel(file: BorrowedFd<'_>, namespace: &Namespace) -> bool {
     }
 }
 
-/// Opens a dead-letter queue to send to it. The dead-letter queue existed when the queue was created. A caller that finds it
-/// missing does not make another one, because that queue would belong to the first caller. The caller reads nothing of a file
+/// Opens a dead-letter queue to send to it. The dead-letter queue existed when the queue was created. If it is missing, the caller does not create
+/// another one, because that queue would belong to whichever caller came first. The caller reads nothing of a file
 /// that belongs to a user other than `owner`.
 fn open(name: &OsStr, namespace: &Namespace, owner: u32) -> Result<Queue, Undelivered> {
     match OpenOptions::open_of_owner(namespace, name, Some(owner)) {
@@ -258,8 +258,8 @@ impl Mover {
         transfer::send_copy(engine, &departure.handle, to, copy, PATIENCE).is_ok()
     }
 
-    /// Records the end of a move, now or later. Returns false if this process is not the mover of the message: the end of its arrival is not this
-    /// process's to record.
+    /// Records the end of a move, now or later. Returns false if this process is not the mover of the message: then this process must not record
+    /// the end of the arrival, either.
     fn end(&self, engine: &Engine, handle: LeaseHandle, sent: bool) -> Option<bool> {
         let by = Deadline::after(PATIENCE);
         match engine.end_move(thread::current(), &handle, sent, by) {

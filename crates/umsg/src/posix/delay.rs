@@ -13,10 +13,10 @@ impl Queue {
     /// Sends a message that is delivered after `delay` at the earliest. Until then it counts for the queue's capacity,
     /// [`Attributes::delayed`](super::Attributes::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due, it
     /// takes its place behind the messages of its priority that were sent until then. Messages that are sent more than a few milliseconds later
-    /// come behind it. Its [time to live](super::OpenOptions::time_to_live) begins then. The time of its send, as in
-    /// [`Peeked::sent`](super::Peeked::sent), stays that of this call. Source: none, the kernel's queues have no such call.
+    /// come behind it. The [time to live](super::OpenOptions::time_to_live) of the message begins when it is due. The time of its send, as in
+    /// [`Peeked::sent`](super::Peeked::sent), is that of this call. Source: none, the kernel's queues have no such call.
     ///
-    /// A receiver that waits wakes up when the message is due. The delay is measured on a clock that no process can set, and that stops
+    /// A blocked receiver wakes up when the message is due. The delay is measured on a clock that no process can set, and that stops
     /// while the machine is suspended. For pollers see [`pollable`](Self::pollable).
     ///
     /// ```
@@ -40,8 +40,8 @@ impl Queue {
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// Before the call returns: the message is sent completely, or not at all. After it, the message is delivered whether the sender lives
-    /// or not.
+    /// Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered even if the
+    /// sender has died.
     pub fn send_after(
         &self,
         message: &[u8],
@@ -73,7 +73,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn try_send_after(
         &self,
         message: &[u8],
@@ -180,8 +180,8 @@ impl Queue {
         room.commit_at(priority, due())
     }
 
-    /// Sends a message that is delivered at `time` at the earliest, as [`send_after`](Self::send_after). The time is that of the system's
-    /// clock now: setting that clock later does not move it. A time in the past is no delay.
+    /// Sends a message as [`send_after`](Self::send_after) does, for delivery at `time` at the earliest. The call converts `time` by the present
+    /// state of the system's clock; setting that clock later has no effect. A time in the past means no delay.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -310,8 +310,8 @@ impl Queue {
 
 impl Lease<'_> {
     /// Returns the message to the queue for a delivery after `delay` at the earliest. This delay replaces the queue's
-    /// [`retry_delay`](super::OpenOptions::retry_delay). Other messages are not delayed. A message that was delivered as often as the queue
-    /// allows goes to the dead-letter queue at once.
+    /// [`retry_delay`](super::OpenOptions::retry_delay). Other messages are not delayed. If the message was delivered as often as the queue allows,
+    /// it goes to the dead-letter queue at once.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -349,8 +349,8 @@ impl Lease<'_> {
     }
 }
 
-/// Returns the reading of the monotonic clock at a time of the system's clock, or now if the time has passed. Equal times have equal readings, so that
-/// messages for one time keep the order of their sends.
+/// Returns the reading of the monotonic clock at a time of the system's clock, or now if the time has passed. Equal times give equal readings, so
+/// messages for the same time keep the order of their sends.
 fn reading_at(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let nanoseconds = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);

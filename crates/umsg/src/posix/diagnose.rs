@@ -57,7 +57,7 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// ```
 ///
 /// # Blocking
-/// As [`diagnose`], and a second for each lock that a process holds.
+/// As long as [`diagnose`], and a second more for each lock that a process holds.
 ///
 /// # Errors
 /// The errors of [`diagnose`]. The caller must have permission to read and write the queue's file. [`Repaired::failed`] and
@@ -80,10 +80,10 @@ pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired
     Ok(repaired)
 }
 
-/// Returns which queue the file holds.
+/// Returns the number of the queue that the file holds.
 ///
 /// # Errors
-/// `NotFound`: it is the file of a removed queue.
+/// `NotFound`: the file belongs to a removed queue.
 fn queue_in(file: BorrowedFd<'_>) -> Result<Seen, OpenError> {
     Some(presence_of(file))
         .filter(|seen| seen.is_queue())

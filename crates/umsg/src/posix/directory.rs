@@ -65,8 +65,8 @@ fn unlink_error(error: FileError) -> UnlinkError {
     }
 }
 
-/// Removes the name of a queue that this process has mapped, as [`unlink_in`] does, without opening its file. Returns None if the file needs
-/// a look: the name leads to another file, the queue has a dead-letter queue, or its creator may use its segment again.
+/// Removes the name of a queue that this process has mapped, as [`unlink_in`] does, without opening its file. Returns None if the file has to be
+/// opened: the name leads to another file, the queue has a dead-letter queue, or its creator may use its segment again.
 #[doc(hidden)]
 pub fn unlink_mapped(
     namespace: &Namespace,
@@ -92,8 +92,8 @@ pub struct Listed {
     pub queue: Result<Queue, OpenError>,
 }
 
-/// Returns the queues of a namespace, by name. The handles do not [count](OpenOptions::counted). A queue with
-/// [`remove_on_last_close`](OpenOptions::remove_on_last_close) that no process has open is removed and not listed.
+/// Returns the queues of a namespace, by name. The returned handles do not [count](OpenOptions::counted) as open handles. If a queue has
+/// [`remove_on_last_close`](OpenOptions::remove_on_last_close) and no process has it open, the call removes the queue and does not list it.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -110,7 +110,7 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Listed>, NamespaceError> {
     list_with(namespace, OpenOptions::new().read(true).counted(false))
 }
 
-/// Returns the queues of a namespace as [`list`] does, but removes none: the result includes queues that no process has open.
+/// Returns the queues of a namespace as [`list`] does, but removes no queue: the result also includes queues that no process has open.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -164,7 +164,8 @@ fn list_with(namespace: &Namespace, options: &OpenOptions) -> Result<Vec<Listed>
         .collect())
 }
 
-/// Makes a queue that its creator may vacate an ordinary one, so that its name decides: the creator can't remove the queue, too.
+/// If the creator of a queue may vacate it, makes it an ordinary queue, whose name decides whether it exists. Then the creator can't also remove
+/// it.
 ///
 /// # Errors
 /// `NotFound`: the creator has removed it.

@@ -38,7 +38,8 @@ pub(super) struct Asked {
 type IsAsked = fn(&Asked) -> bool;
 type Show = fn(&Policy) -> String;
 
-/// The options of the policy: whether one was set, its name, and its value in a policy as a text. Different values have different texts.
+/// The options of the policy. Each entry has a function that tells whether the option was set, its name, and a function that returns its value as a
+/// text. Different values have different texts.
 const OPTIONS: [(IsAsked, &str, Show); 8] = [
     (
         |asked| asked.on_full,

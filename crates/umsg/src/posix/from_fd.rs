@@ -38,7 +38,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SegmentError::NotAQueue`](crate::SegmentError::NotAQueue) if the descriptor is not a queue's; otherwise the errors of
+    /// [`SegmentError::NotAQueue`](crate::SegmentError::NotAQueue) if the descriptor does not belong to a queue; otherwise the errors of
     /// [`OpenOptions::open`](super::OpenOptions::open).
     pub fn from_fd(descriptor: BorrowedFd<'_>) -> Result<Queue, OpenError> {
         let flags =

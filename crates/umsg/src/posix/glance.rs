@@ -8,8 +8,7 @@ use umsg_shm::sync::Ordering;
 use umsg_shm::sys::clock;
 use umsg_shm::waiters::{List, Waiters};
 
-/// The state of a queue as [`Queue::glance`] sees it. Each figure is right by itself; all figures together are of one instant only if the queue
-/// is idle.
+/// The state of a queue as [`Queue::glance`] sees it. Each number is correct; the numbers belong to one instant only if the queue is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Glance {
@@ -17,16 +16,17 @@ pub struct Glance {
     pub attributes: Attributes,
     /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,
-    /// Messages that ever came to the queue, with those that came before their delivery: reserved and delayed ones. A repair of a corrupted
-    /// queue begins again at 0.
+    /// The number of messages that ever came to the queue. It includes messages that are not yet in the queue: reserved and delayed ones. A repair
+    /// of a corrupted queue sets it to 0.
     pub sent: u64,
     /// The bytes of the messages that ever came to the queue.
     pub sent_bytes: u64,
-    /// Messages that have ever left the queue: received for good, dropped, expired, moved to another queue, or given up before they were written.
+    /// The number of messages that have ever left the queue: received for good, dropped, expired, moved to another queue, or given up before they
+    /// were written.
     pub removed: u64,
     /// The bytes of the messages that have ever left the queue.
     pub removed_bytes: u64,
-    /// The time when the oldest queued message was sent, or became due if it was delayed; `None` without a queued message. While messages are
+    /// The time at which the oldest queued message was sent, or became due if it was delayed; `None` without a queued message. While messages are
     /// received, this may be the time of a later message.
     pub oldest: Option<SystemTime>,
     /// Time of the last send, accurate to a few milliseconds; `None` if there was none.
@@ -41,17 +41,18 @@ pub struct Glance {
     pub memory: u64,
     /// Counts of events.
     pub statistics: Statistics,
-    /// True if the queue is closed for sending. It is false if all producers of a queue have died that the next call closes.
+    /// True if the queue is closed for sending. It is still false if all producers have died: the next call closes the queue.
     pub send_closed: bool,
     /// True if the queue's memory held a state that no operation leaves there.
     pub damaged: bool,
 }
 
 impl Queue {
-    /// Returns the state of the queue without taking a lock and without a change of the queue, so that it delays no other process. For programs
+    /// Returns the state of the queue. The call takes no lock and changes nothing, so it delays no other process. For programs
     /// that watch queues.
     ///
-    /// [`status`](Self::status) repairs the queue after a death, and then shows the numbers after the repair. A glance shows what is there.
+    /// [`status`](Self::status) repairs the queue after a death, and then shows the numbers after the repair. A glance shows the numbers as they
+    /// are.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

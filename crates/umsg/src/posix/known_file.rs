@@ -1,4 +1,4 @@
-//! Opening a queue that the process has mapped already, for the drop-in.
+//! Opening a queue that the process has already mapped, for the drop-in.
 //!
 //! The full way opens the directory and the file, checks both, maps the file and checks its header. A process that still has the
 //! file mapped needs less: the mapping keeps the file's inode from being used again. So a name that leads to the same device and
@@ -33,8 +33,8 @@ pub struct FileState {
 }
 
 impl FileState {
-    /// Returns the state of the file of a queue that was just opened in full. Returns None if the opening of the queue does more than
-    /// map its file: it is removed with its last user, or has a dead-letter queue.
+    /// Returns the state of the file of a queue that was just opened in full. Returns None if opening the queue does more than map its file: the
+    /// queue is removed with its last user, or has a dead-letter queue.
     #[must_use]
     pub fn of(queue: &Queue, file: &OwnedFd) -> Option<FileState> {
         let policy = queue.engine.segment().policy();

@@ -62,7 +62,7 @@ impl Queue {
     /// While the queue is empty, as [`receive`](Self::receive).
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `Empty`, `TimedOut` and `BufferTooSmall`.
+    /// All errors of [`ReceiveError`] except `Empty`, `TimedOut` and `BufferTooSmall`.
     ///
     /// # If the process dies
     /// The message goes back to the head of its priority. A process that finds the queue empty or full checks for dead owners of
@@ -84,7 +84,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut` and `BufferTooSmall`.
+    /// [`ReceiveError::Empty`] (EAGAIN) and the other errors of [`ReceiveError`] except `TimedOut` and `BufferTooSmall`.
     pub fn try_receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(Deadline::Passed)
     }
@@ -103,7 +103,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty` and `BufferTooSmall`.
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `Empty` and `BufferTooSmall`.
     pub fn receive_lease_timeout(&self, timeout: Duration) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(Deadline::after(timeout))
     }
@@ -151,7 +151,7 @@ impl Queue {
     ///
     /// # If the process dies
     /// The same as for [`receive_lease`](Self::receive_lease). The lease belongs to the process, not to the thread. If only the thread ends,
-    /// the lease stays open until it is dropped; a lease that is leaked keeps its message until the process ends.
+    /// the lease stays open until it is dropped; if the lease is leaked, the message stays leased until the process ends.
     pub fn receive_lease_owned(
         self: &Arc<Self>,
         until: Until,
@@ -179,7 +179,7 @@ impl Queue {
         let lease = leased
             .and_then(|handle| Ok(Lease::of(holder, handle)?))
             .map_err(|refused| self.receive_error(refused));
-        // The chore runs after the lease has recorded its owner: moving messages takes time and can fail.
+        // The chore runs after the lease has recorded its owner, because moving messages takes time and can fail.
         self.engine.do_chore();
         self.raise_fired(me, &lease);
         lease
@@ -201,8 +201,8 @@ impl Lease<'_> {
         self.handle.key as u32
     }
 
-    /// Returns a number that no other message of the queue has. The message keeps the number when it returns to the queue. In a dead-letter
-    /// queue, it has another one.
+    /// Returns a number that no other message of the queue has. The message keeps the number when it returns to the queue. In a dead-letter queue,
+    /// the message has another number.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -320,7 +320,7 @@ mod tests {
         (home, queue)
     }
 
-    /// Runs `work` as a signal handler that has interrupted its thread while the thread held the lock.
+    /// Runs `work` in the situation of a signal handler that has interrupted its thread while the thread held the lock.
     fn inside_of_the_queue<T>(queue: &Queue, work: impl FnOnce() -> T) -> T {
         let lock = &queue.engine.segment().fixed().receiver.lock;
         let Ok((held, _)) = lock.lock(thread::current(), queue.engine.segment(), Deadline::Never)

@@ -1,8 +1,8 @@
 //! POSIX message queues: messages with priorities. The highest priority comes first; within one priority, the first message sent
 //! comes first.
 //!
-//! The semantics are those of Linux, mq_overview(7), down to the error numbers. Where POSIX and Linux differ, Linux wins. The
-//! queues differ from the kernel's queues in these points: no system call unless a process has to wait; limits that belong to
+//! The semantics are those of Linux, mq_overview(7), down to the error numbers. Where POSIX and Linux differ, Linux wins. The queues differ from
+//! the kernel's queues in these points: a system call only if a process has to wait; limits that belong to
 //! the [namespace](crate::Namespace) and need no root; memory in proportion to the queued messages, not to the declared
 //! capacity; relative time-outs; [`Queue::peek`] and [`Queue::messages`].
 //!
@@ -21,7 +21,7 @@
 //! [`OpenOptions::max_deliveries`], [`OpenOptions::dead_letter`]. The history of such messages, and the way back: [`Queue::dead_letters`],
 //! [`Queue::redrive`].
 //!
-//! Priorities that do not keep lower ones waiting for ever: [`OpenOptions::fair_priorities`].
+//! Turns for lower priorities, so that their messages do not wait for ever: [`OpenOptions::fair_priorities`].
 //!
 //! Saving a queue's contents to a file and restoring them: [`Queue::snapshot`], [`Snapshot::restore`]. Inspection and repair of
 //! a queue: [`diagnose`], [`repair`].

@@ -205,7 +205,7 @@ impl Awaited<'_> {
     /// ```
     ///
     /// # Errors
-    /// [`NotifyError::TimedOut`] (ETIMEDOUT), and those of [`wait`](Self::wait).
+    /// [`NotifyError::TimedOut`] (ETIMEDOUT), and the errors of [`wait`](Self::wait).
     pub fn wait_timeout(&mut self, timeout: Duration) -> Result<Notified, NotifyError> {
         self.wait_by(Deadline::after(timeout))
     }
@@ -286,9 +286,9 @@ pub struct Registered {
 }
 
 impl Queue {
-    /// Registers this process for one notification: of the next message that comes to the empty queue and that no blocked
-    /// receiver takes. The registration ends with the notification, or when the returned value is dropped. On a queue with
-    /// messages the registration takes effect when they have been received.
+    /// Registers this process for one notification. It is sent when the next message comes to the empty queue and no blocked receiver takes that
+    /// message. The registration ends with the notification, or when the returned value is dropped. If the queue has messages, the registration
+    /// takes effect after they have been received.
     ///
     /// The registration ends with the process, also when it is killed. A forked child does not have it.
     ///
@@ -448,14 +448,14 @@ pub(super) fn registered(engine: &posix_engine::Engine) -> Option<Registered> {
     })
 }
 
-/// Withdraws this process's registration with the queue whose file has that device and inode number, if there is one.
-/// mq_notify(3) does so with NULL. A thread of the library may keep the queue mapped for a tenth of a second.
+/// Withdraws this process's registration with the queue whose file has this device and inode number, if there is such a registration. mq_notify(3)
+/// with NULL does the same. A thread of the library may keep the queue mapped for a tenth of a second.
 #[doc(hidden)]
 pub fn withdraw_notification(identity: (u64, u64)) {
     notification::withdraw_from(identity);
 }
 
-/// Does the same where a descriptor of the queue is closed. No thread of the library keeps the queue mapped longer than it takes to wake up.
+/// Does the same when a descriptor of the queue is closed. A thread of the library keeps the queue mapped only until it has woken up.
 #[doc(hidden)]
 pub fn withdraw_notification_at_close(identity: (u64, u64)) {
     notification::withdraw_and_leave(identity);

@@ -39,7 +39,7 @@ impl OpenOptions {
     /// [`existing`](Self::existing) does not accept.
     ///
     /// # If the process dies
-    /// While it creates a queue: there is no queue, or a complete one.
+    /// If it was creating a queue, there is no queue, or a complete one.
     pub fn open(&self, name: impl AsRef<OsStr>) -> Result<Queue, OpenError> {
         let name = QueueName::parse(name.as_ref())?;
         self.open_named(&self.resolve()?, &name)
@@ -81,7 +81,7 @@ impl OpenOptions {
                 }
                 Opened::Existing(queue) => queue,
             };
-            // The descriptor that mapped the file for reading and writing is already closed. So this descriptor gets the lowest number, and
+            // The descriptor through which the file was mapped is already closed. So this descriptor gets the lowest number, and
             // a process with a single descriptor left can open a queue.
             let descriptor = match namespace.open_queue_file(&name, self.file_access(), nonblocking)
             {
@@ -211,7 +211,7 @@ impl OpenOptions {
         Ok(Queue::new(segment, place, self.access, stat))
     }
 
-    /// Finds the file of an existing queue. If the queue is removed on the last close, this opening of the file holds the queue;
+    /// Finds the file of an existing queue. If the queue is removed on the last close, this opening of the file keeps the queue in existence, and
     /// the caller has to drop the two values in order.
     pub(super) fn find(
         &self,
@@ -225,7 +225,7 @@ impl OpenOptions {
             if !goes {
                 return Ok((None, file));
             }
-            // A process that can't remove the queue, for lack of a descriptor for example, opens it as it is.
+            // If the process can't remove the queue, for example for lack of a descriptor, it opens the queue as it is.
             if self.remove_unused
                 && attempts < ATTEMPTS
                 && let Ok(Removal::Gone) = last_close::remove_unused(namespace, name)
@@ -268,7 +268,7 @@ pub(super) enum Opened {
     Created(Queue, OwnedFd),
 }
 
-/// Returns the error for a name whose queue other processes created and removed at each attempt.
+/// Returns the error for a name at which other processes created or removed a queue during each attempt.
 #[cold]
 fn keeps_changing() -> OpenError {
     OpenError::from_errno("open", rustix::io::Errno::AGAIN)

@@ -55,7 +55,7 @@ impl Default for OpenOptions {
 }
 
 impl OpenOptions {
-    /// Returns options for neither receiving nor sending, and for an existing queue. A created queue has mode 0600 and the
+    /// Returns options that open an existing queue, for neither receiving nor sending. A created queue has mode 0600 and the
     /// namespace's default attributes: 10 messages of 8192 bytes unless changed.
     ///
     /// ```
@@ -160,8 +160,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the result of opening an existing queue that differs from these options. By default a policy that was set and differs
-    /// is an error, and the queue's own capacity and message size count, as in mq_open(3).
+    /// Sets the result of opening an existing queue that differs from these options. By default, it is an error if a policy that was set differs.
+    /// Capacity and message size may differ, as in mq_open(3): those of the queue are used.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -280,10 +280,9 @@ impl OpenOptions {
     }
 
     /// Sets the time to live of messages in a created queue. A receiver that finds an older message drops it, or moves it to the
-    /// [dead-letter queue](Self::dead_letter). Zero, the default, is no limit. Until a receiver finds them, expired messages
+    /// [dead-letter queue](Self::dead_letter). Zero, the default, means no limit. Until a receiver finds them, expired messages
     /// count as queued. The time begins with the send, and for a message that is [sent for a later time](super::Queue::send_after) when that
-    /// message is due. A message that is returned keeps its age, also while it is delayed. The deliveries of a message that is sent back from the
-    /// dead-letter queue count from 0 again.
+    /// message is due. A message that is returned keeps its age, also while it is delayed.
     ///
     /// The age is measured on a clock that no process can set, accurate to a few milliseconds. It does not include the time that
     /// the machine is suspended.
@@ -306,8 +305,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets how often a message of a created queue may be [leased](super::Queue::receive_lease). A message that came back so
-    /// often goes to the [dead-letter queue](Self::dead_letter), which must be named, too. 0, the default, is no limit.
+    /// Sets how often a message of a created queue may be [leased](super::Queue::receive_lease). A message that was returned that often goes to the
+    /// [dead-letter queue](Self::dead_letter), which must be named, too. 0, the default, means no limit. If a message is sent back from the
+    /// dead-letter queue, its count begins again at 0.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -329,7 +329,7 @@ impl OpenOptions {
 
     /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or
     /// lost its process. The delay is `first` after the first delivery, doubles after each further one, and is `most` at most. It does not
-    /// delay other messages. Zero, the default, is no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one
+    /// delay other messages. Zero, the default, means no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one
     /// message.
     ///
     /// ```

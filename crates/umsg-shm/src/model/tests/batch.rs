@@ -3,8 +3,7 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | the first message is stamped first, or a read of the ring trusts a later stamp | part of a batch is seen |
-//! | the repair does not remove the later stamps; or it counts only one message of a batch that was sent | messages that were never sent, or a lost
-//! one |
+//! | the repair does not remove the later stamps; or it counts only one message of a batch that was sent | messages that were never sent, or a lost one |
 //! | the cursor moves by an even number | bytes are counted wrongly |
 //! | the room for a blocked batch is not kept, or its turn ends without serving the waiters behind it | a waiter waits without end |
 

@@ -2,8 +2,7 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | no barrier between the store to the wake word and the next check of the ring, or no such check; the sender does not read the wake word | a
-//! deadlock |
+//! | no barrier between the store to the wake word and the next check of the ring, or no such check; the sender does not read the wake word | a deadlock |
 //! | a sender wakes the receiver one message too early, or for each message | a wake-up that is not needed |
 //! | a batch that had to wait for its turn does not wake the receiver | a deadlock |
 

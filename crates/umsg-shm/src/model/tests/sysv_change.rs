@@ -3,8 +3,7 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | a change or a removal is not shown to waiters, or does not wake them | a deadlock |
-//! | a waiter is served by the rights that it had at the start of its wait | a process that may not receive gets a message, or a message from a
-//! process that may not send arrives |
+//! | a waiter is served by the rights that it had at the start of its wait | a process that may not receive gets a message, or a message from a process that may not send arrives |
 //! | a call checks the rights only before it has the lock | the same |
 //! | an interrupted call does not read the outcome of its node | a message is lost, or sent twice |
 

@@ -2,8 +2,7 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | the repair forgets the messages of nodes, ends an offer that was not accepted, or does not end an accepted one | a message is lost, or comes
-//! twice |
+//! | the repair forgets the messages of nodes, ends an offer that was not accepted, or does not end an accepted one | a message is lost, or comes twice |
 //! | the repair does not finish an admission whose sender knows of it, or starts such an admission again | a message is lost, or repeated |
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
 //! | a repairer reads the guarded data when it wakes all processes, after it has released the lock | a race on the number of nodes |

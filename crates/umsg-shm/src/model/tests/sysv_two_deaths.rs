@@ -7,8 +7,7 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | a repair ends or begins a thing, such as a number, a node's list or a record, before the changes on which that thing depends | a message is
-//! lost, or comes twice |
+//! | a repair ends or begins a thing, such as a number, a node's list or a record, before the changes on which that thing depends | a message is lost, or comes twice |
 //! | the next repair trusts the results of the previous one | a slot is lost, or is free twice |
 //! | a waiter is not woken although the repair is done twice | a deadlock |
 

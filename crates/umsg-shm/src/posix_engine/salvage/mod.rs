@@ -6,8 +6,7 @@
 //! | the message of a slot was | if its cell is valid, and | result |
 //! |---|---|---|
 //! | held | one record names the slot | the holder keeps it |
-//! | offered to a blocked receiver, or parked by a blocked sender | a node in a list names it | the sender keeps it, and sends it again if it is
-//! corrupt; an offered message goes back into the store |
+//! | offered to a blocked receiver, or parked by a blocked sender | a node in a list names it | the sender keeps it, and sends it again if it is corrupt; an offered message goes back into the store |
 //! | sent by a reservation or by a blocked sender | its record or node still says so | goes into the store, if it is not there |
 //! | in the store | its mark says so | stays, in the order of its number |
 //! | in the ring | its stamp is one of those from `drained` on, without a gap before `sent` | goes into the store, behind the others |

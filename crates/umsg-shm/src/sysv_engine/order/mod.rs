@@ -16,8 +16,7 @@
 //! |---|---|
 //! | any message | the head of the arrival list |
 //! | a type | the head of the type's list; a hash of the type finds its record: see [`index`] |
-//! | any other type | the head of the arrival list; if the head has the unwanted type, the oldest message in the subtrees beside the path to this
-//! type |
+//! | any other type | the head of the arrival list; if the head has the unwanted type, the oldest message in the subtrees beside the path to this type |
 //! | the lowest type up to a bound | the head of the leftmost node that has messages |
 //!
 //! A type without messages stays in the tree for its next message: see [`types`]. Sequence numbers ascend with arrival. A

@@ -5,8 +5,7 @@
 //! | state | low byte | generation above | meaning | leaves it by |
 //! |---|---|---|---|---|
 //! | live | 1 | that of the queue | the queue exists | its removal: vacant or removed |
-//! | vacant | 4 | that of the removed queue | no queue; the process that removed it keeps the segment | that process changes it to live, of the
-//! next generation; a process that wants a name of the file changes it to removed |
+//! | vacant | 4 | that of the removed queue | no queue; the process that removed it keeps the segment | that process changes it to live, of the next generation; a process that wants a name of the file changes it to removed |
 //! | removed | 2 | 0 | no queue, for ever | nothing |
 //!
 //! Every handle of a queue knows its generation, and each call compares it under the lock. So a handle of an earlier queue finds its queue

@@ -15,8 +15,7 @@
 //! |---|---|---|
 //! | no | no | there is no queue |
 //! | yes | no | its creator died: there is no queue. The next process that needs the index removes the file, if it has the permission |
-//! | yes | yes | there is a queue, except if its header says that it was removed, or has the key and identifier of another queue. If the header is
-//! invalid, the queue is corrupted |
+//! | yes | yes | there is a queue, except if its header says that it was removed, or has the key and identifier of another queue. If the header is invalid, the queue is corrupted |
 //! | no | yes | a process interfered: there is no queue |
 //!
 //! A key symlink whose text ends with `+` leads to a segment that may hold one queue after the other. Then the header has the identifier.
@@ -34,13 +33,10 @@
 //! | two creators take an index | link(2): one gets EEXIST and tries the next |
 //! | two makers of one key | symlink(2): one gets EEXIST, removes its file and looks for the queue again |
 //! | two processes of one user remove stale files | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
-//! | a creator, and a process of the same user that sweeps files without a key symlink | the user's lock: while the sweeping process holds it, no
-//! creator of that user is at work |
-//! | two creators assign identifiers | only one creator has an index, and its identifier is larger than all identifiers that were noted: see
-//! `next.rs` |
+//! | a creator, and a process of the same user that sweeps files without a key symlink | the user's lock: while the sweeping process holds it, no creator of that user is at work |
+//! | two creators assign identifiers | only one creator has an index, and its identifier is larger than all identifiers that were noted: see `next.rs` |
 //! | two creators at the limit of queues | nothing: if several users create queues at the same moment, each may exceed the limit by one queue |
-//! | two processes change a queue's rights | the queue's own lock; each process gives the file the rights in the header, and repeats this until
-//! file and header agree |
+//! | two processes change a queue's rights | the queue's own lock; each process gives the file the rights in the header, and repeats this until file and header agree |
 
 mod entries;
 mod files;

@@ -20,13 +20,13 @@
 //! lock belongs to the open file description, and the mapping keeps the description. So the lock outlasts the descriptor, and forked
 //! children share it. The lock ends with munmap, with exec, or with any end of the process.
 //!
-//! | the directory | the file's lock | is due | |
+//! | the directory | the file's lock | is due | state |
 //! |---|---|---|---|
-//! | is missing, or empty | | | there is no such queue; a process that makes one takes an empty one's place |
+//! | is missing, or empty | | | there is no such queue; a process that creates one replaces an empty directory |
 //! | has the file | shared | | a process has the queue open |
-//! | has the file | none | no | it was made for others, and no process has opened it yet |
-//! | has the file | none | yes | no process has it open any more: the next process that passes removes it |
-//! | has the file | exclusive | yes | a process is at that |
+//! | has the file | none | no | the queue was created for other processes, and none has opened it yet |
+//! | has the file | none | yes | no process has the queue open any more: the next process that passes removes it |
+//! | has the file | exclusive | yes | a process is removing it |
 //!
 //! A process passes when it closes the queue, opens this or another transient queue, or lists the namespace. A process without the
 //! permission to remove the queue locks nothing. The process that locked the queue exclusively also unlocks it, because a child that was
@@ -94,7 +94,8 @@ impl Namespace {
         for _ in 0..ATTEMPTS {
             match self.open_file_in(POSIX, name, access, nonblocking) {
                 Err(error @ (FileError::Directory | FileError::Denied)) => {
-                    // A caller that only reads, and may not list the directory, is refused before it learns that the entry is a directory.
+                    // If the caller only reads, and may not list the directory, the kernel refuses the call before the caller learns that the entry
+                    // is a directory.
                     if error == FileError::Denied
                         && !is_directory(&self.queues()?, name.as_os_str())
                     {
@@ -131,8 +132,8 @@ pub(crate) fn hold(file: BorrowedFd<'_>) -> io::Result<Hold> {
         Err(Errno::WOULDBLOCK) => return Ok(Hold::Leaving),
         other => other?,
     }
-    // A process that removes an unused queue holds the exclusive lock. So if the file has its name now, under the shared lock, the queue
-    // stays. Only an explicit unlink takes no lock.
+    // A process that removes an unused queue holds the exclusive lock. So if the file has its name now, while this process holds the shared lock,
+    // the queue stays. Only an explicit unlink can remove it, because it takes no lock.
     match fs::fstat(file)?.st_nlink {
         0 => Ok(Hold::Gone),
         _ => Ok(Hold::Held),

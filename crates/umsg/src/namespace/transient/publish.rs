@@ -17,14 +17,14 @@ use super::{FILE, MODE, file_of, is_directory, is_foreign_at};
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::stack::nap;
 
-/// The time that a process waits for another process that creates or removes a queue of the name.
+/// The time that a process waits for another process that creates or removes a queue with the same name.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The number of checks of a directory that is not empty and has no queue in it: other processes may have made a queue and removed it between two
-/// checks.
+/// The number of checks of a directory that is not empty and contains no queue. Between two checks, other processes may have created a queue and
+/// removed it.
 const LOOKS: u32 = 1000;
 
-/// A wait for another process that creates or removes a queue of the name. That takes the time between two system calls, unless the process
-/// was stopped.
+/// A wait for another process that creates or removes a queue with the same name. Except if that process was stopped, it lasts only for the time
+/// between two system calls.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     end: Option<Instant>,
@@ -100,7 +100,7 @@ fn publish_through(
         let ((from, old), (to, new)) = (queues.locate(temporary.path()), queues.locate(name));
         match fs::renameat(from, &old, to, &new) {
             Ok(()) => return Ok(()),
-            // The name is free, or was free at the call. So the parent directory denies the creation to the caller.
+            // The name was free at the time of the call, so it is the parent directory that denies the creation.
             Err(error @ (Errno::ACCESS | Errno::PERM))
                 if !exists(queues, name) && !patience.look_again() =>
             {
@@ -118,7 +118,7 @@ fn publish_through(
 /// Removes the remains of a removed queue from the place of a new queue: an empty directory, or a file that its creator keeps.
 ///
 /// # Errors
-/// `AlreadyExists`: the entry is a queue; `Directory`: it is another directory; `Denied`: it belongs to another user.
+/// `AlreadyExists`: the entry is a queue. `Directory`: the entry is a directory, but not of a queue. `Denied`: the entry belongs to another user.
 pub(in crate::namespace) fn make_way(
     queues: &Directory,
     name: &OsStr,

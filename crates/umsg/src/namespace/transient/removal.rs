@@ -54,8 +54,8 @@ impl Namespace {
         remove_unused_in(&self.queues()?, name.as_os_str(), &is_due)
     }
 
-    /// Returns whether a process that creates a queue should [remove all unused queues](Self::remove_all_unused). If there are many queues,
-    /// the answer is true at random and seldom, so that the average creation inspects only a few queues.
+    /// Returns whether a process that creates a queue should [remove all unused queues](Self::remove_all_unused). If there are many queues, the
+    /// result is rarely true, at random, so that a creation inspects only a few queues on average.
     ///
     /// # Errors
     /// The errors of the namespace.
@@ -82,8 +82,8 @@ impl Namespace {
         Ok(names)
     }
 
-    /// Returns the queues that [`remove_all_unused`](Self::remove_all_unused) would remove. Each is locked for a moment; a process that
-    /// opens the queue waits so long.
+    /// Returns the queues that [`remove_all_unused`](Self::remove_all_unused) would remove. The function locks each queue for a moment, and a
+    /// process that opens the queue waits for that moment.
     ///
     /// # Errors
     /// The errors of the namespace.
@@ -135,7 +135,7 @@ struct Unused {
 
 impl Drop for Unused {
     fn drop(&mut self) {
-        // Closing the file does not suffice: a child that was forked meanwhile has the same open file description.
+        // Closing the file is not enough: a child that was forked meanwhile has the same open file description.
         let _ = fs::flock(&self.file, FlockOperation::Unlock);
     }
 }
@@ -180,12 +180,13 @@ fn find_unused(
     }
 }
 
-/// Locks a file exclusively, if no process uses it. If another process holds the exclusive lock, it may only inspect the file: then tries
-/// again after a moment.
+/// Locks a file exclusively, if no process uses it. If another process holds the exclusive lock, tries again after a moment, because that process
+/// may only be inspecting the file.
 fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
     let mut was_open = false;
     for _ in 0..LOOKS {
-        // flock(2) first releases the shared lock of the last round, even if the call fails. So of two processes here, one gets the lock.
+        // flock(2) first releases the shared lock of the last round, even if the call then fails. So if two processes are here at once, one of them
+        // gets the lock.
         match fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
             Err(Errno::WOULDBLOCK) if was_open => return Ok(false),
             Err(Errno::WOULDBLOCK) => {}
@@ -268,7 +269,7 @@ fn remove_empty(queues: &Directory, name: &OsStr) -> bool {
     fs::unlinkat(at, &path, AtFlags::REMOVEDIR).is_ok()
 }
 
-/// Removes the directory of a queue that never got a name. Returns whether it was removed. Other entries stay.
+/// Removes the directory of a queue that never got a name. Returns whether it was removed. Leaves other entries in place.
 pub(in crate::namespace) fn remove_temporary(directory: &Directory, path: &OsStr) -> bool {
     let Ok(home) = Directory::open(&directory.path().join(path)) else {
         return false;

@@ -25,7 +25,7 @@ pub(crate) fn whereabouts(path: &Path) -> Option<Whereabouts<'_>> {
     let plain = among_queues(path, false);
     let home = path.parent().filter(|_| path.ends_with(FILE));
     match home.and_then(|home| among_queues(home, true)) {
-        // The path may be that of a queue with the name `mq`, or of a queue with the name `queue` in a namespace with the name `mq`.
+        // Two readings of the path are possible: a queue with the name `mq`, or a queue with the name `queue` in a namespace with the name `mq`.
         Some(goes) if plain.is_none() || has_a_namespace(goes.namespace) => Some(goes),
         _ => plain,
     }
