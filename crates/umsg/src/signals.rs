@@ -1,18 +1,18 @@
 //! Deferral of signals that arrive inside a critical section.
 //!
-//! A handler may send to the very queue whose lock its own thread holds; the handler would wait for itself. A handler that uses
+//! A handler may send to a queue whose lock its own thread holds. The handler would then wait for its own thread. A handler that uses
 //! umsg therefore calls [`defer`] first. Inside a critical section, `defer` records the signal and masks all further signals in
 //! the interrupted context, and the handler returns at once. When the section ends, the signal is queued again with its siginfo
 //! and the mask is restored. The kernel then delivers the signal as if it had just arrived. A critical section takes well below
 //! a microsecond, so the delay is not noticeable.
 //!
-//! A private, thread-local depth says whether a thread is inside a critical section. A lock word does not, because another
-//! process can forge a lock word.
+//! A private, thread-local depth says whether a thread is inside a critical section. The lock word is not used for this, because another process
+//! can forge it.
 //!
 //! [`defer`] has a second effect, on the interrupted call. The kernel ends a blocking call with `Interrupted` (EINTR) when a
-//! handler without SA_RESTART runs while the call sleeps. A call on a System V queue ends with any handler. But a call also
-//! spins before it sleeps, and wakes up every 100 ms to check the queue. The call would miss a handler that runs in these
-//! microseconds. So `defer` counts handlers on their thread, and the call checks the count and falls asleep in one step.
+//! handler without SA_RESTART runs while the call sleeps. A call on a System V queue ends when any handler runs. But a call also
+//! spins before it sleeps, and wakes up every 100 ms to check the queue. If a handler runs in these microseconds, the kernel does not end the call.
+//! So `defer` counts the handlers of each thread, and the call checks the count and falls asleep in one step.
 pub use real::{Caller, Handlers, all_handlers_defer, can_wait, defer, defer_with_flags};
 mod truncation;
 pub use truncation::{catch_truncation, guard_mappings, mend_truncation};
@@ -41,10 +41,10 @@ mod real {
         /// Restores the thread from its [`address`](Self::address).
         ///
         /// # Safety
-        /// The thread has not ended, or has ended and was not joined.
+        /// The thread is alive, or has ended and was not joined yet.
         #[must_use]
         pub unsafe fn at(address: usize) -> Caller {
-            // SAFETY: `address` is that of a field of the thread's storage, which lives as long as the caller promises.
+            // SAFETY: `address` is the address of a field in the thread's storage. The caller promises that this storage still exists.
             Caller(unsafe { &*std::ptr::with_exposed_provenance(address) })
         }
 
@@ -86,7 +86,7 @@ mod real {
         critical::note_that_all_handlers_defer();
     }
 
-    /// Returns whether a signal can be deferred. A signal that may come from the thread's own instruction can't.
+    /// Returns whether a signal can be deferred. A signal can't be deferred if an instruction of the thread may have raised it.
     #[doc(hidden)]
     #[must_use]
     pub fn can_wait(signal: i32) -> bool {
@@ -96,7 +96,7 @@ mod real {
     /// Defers a signal that has interrupted a critical section. Returns whether the handler has to return at once; the signal is
     /// delivered again as soon as the interrupted call has left its critical section.
     ///
-    /// Call it first in a signal handler that uses umsg, or whose signal may interrupt a thread that uses umsg.
+    /// Call it first in each signal handler that uses umsg, and in each handler of a signal that may interrupt a thread that uses umsg.
     ///
     /// ```no_run
     /// extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
@@ -111,10 +111,9 @@ mod real {
     /// The handler must have been installed with SA_SIGINFO. Signals that an instruction raises itself (SIGSEGV, SIGBUS, SIGFPE,
     /// SIGILL, SIGTRAP, SIGSYS, SIGABRT) are never deferred. The drop-in defers signals for every handler.
     ///
-    /// `defer` asks the kernel for the handler's flags (one system call). If the handler was installed without SA_RESTART, a
-    /// blocking call that it interrupted ends with `Interrupted` (EINTR), asleep or about to sleep. A call on a System V queue
-    /// ends with any flags. Without `defer`, or without futex_waitv(2), the call misses a handler that runs just before the call falls asleep, and
-    /// goes on.
+    /// `defer` asks the kernel for the handler's flags (one system call). If the handler was installed without SA_RESTART, a blocking call that it
+    /// interrupted ends with `Interrupted` (EINTR), whether the call slept or was about to sleep. A call on a System V queue ends whatever the
+    /// flags are. Without `defer`, or without futex_waitv(2), a handler that runs just before the call falls asleep does not end the call.
     ///
     /// # Safety
     /// `info` and `context` are the arguments that the kernel gave to the running handler.

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StaleFiles {
-    /// Names, with their slashes and in order, of queues that were made with
+    /// The names, with their slashes and in order, of queues that were created with
     /// [`remove_on_last_close`](crate::posix::OpenOptions::remove_on_last_close) and that no process has open any more.
     pub queues: Vec<OsString>,
     /// Number of stale FIFOs, through which processes polled queues.
@@ -50,7 +50,7 @@ fn with_slash(name: &OsString) -> OsString {
 }
 
 impl Namespace {
-    /// Returns the files that [`sweep`](Self::sweep) would remove. Nothing is changed.
+    /// Returns the files that [`sweep`](Self::sweep) would remove. Changes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -91,7 +91,7 @@ impl Namespace {
     /// ```
     ///
     /// # Blocking
-    /// For a millisecond a queue, if other processes inspect or remove the queue meanwhile.
+    /// For at most a millisecond for each queue that other processes inspect or remove meanwhile.
     ///
     /// # Errors
     /// [`NamespaceError`] if the namespace can't be listed.

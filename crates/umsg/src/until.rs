@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 use umsg_shm::sys::clock::Deadline;
 
-/// Says how long a call waits: the argument of the methods whose names end with `_until`.
+/// How long a call waits: the argument of the methods whose names end with `_until`.
 ///
 /// `send` waits as with `Forever`, `try_send` as with `Now`, `send_timeout` as with `After`, and `send_deadline` as with `Time`.
 /// The other calls follow the same pattern.

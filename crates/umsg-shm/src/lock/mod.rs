@@ -8,8 +8,7 @@
 //! | 0 | free; also *counted*, see below | any thread: CAS to its own id | - |
 //! | tid | held | the owner: swap to free | the kernel stores OWNER_DIED |
 //! | tid \| WAITERS | held, and other threads sleep | the owner: swap to free, wake one | the kernel stores OWNER_DIED \| WAITERS and wakes one |
-//! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form only if its process is dead, too | any thread: CAS to its own id, then repair
-//! | the same again |
+//! | OWNER_DIED [\| WAITERS] | held by a dead thread; in shared form only if its process is dead, too | any thread: CAS to its own id, then repair | the same again |
 //! | LENT \| tid [\| WAITERS] | a sender lock, held by the owner of the receiver lock | that owner | found by the next owner of the receiver lock |
 //! | an impossible thread id | overwritten word; also a lent word in a lock that is never lent | any thread that has slept a slice: CAS to OWNER_DIED | - |
 //!

@@ -63,7 +63,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// All of [`SendError`] but `TimedOut`; `Full` only for a queue that never lets senders wait, and `Interrupted` if the
+    /// All errors of [`SendError`] except `TimedOut`; `Full` only for a queue that never lets senders wait, and `Interrupted` if the
     /// runtime shuts down.
     ///
     /// # Cancel safety
@@ -101,7 +101,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `Empty` and `TimedOut`; `Interrupted` if the runtime shuts down.
+    /// All errors of [`ReceiveError`] except `Empty` and `TimedOut`; `Interrupted` if the runtime shuts down.
     ///
     /// # Cancel safety
     /// A future that is dropped before it is ready has received nothing.

@@ -61,7 +61,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// All of [`SendError`] but `Full` and `TimedOut`; `Interrupted` if the runtime shuts down.
+    /// All errors of [`SendError`] except `Full` and `TimedOut`; `Interrupted` if the runtime shuts down.
     ///
     /// # Cancel safety
     /// A future that is dropped before it is ready has sent nothing.
@@ -97,7 +97,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `NoMessage` and `TimedOut`; `Interrupted` if the runtime shuts down.
+    /// All errors of [`ReceiveError`] except `NoMessage` and `TimedOut`; `Interrupted` if the runtime shuts down.
     ///
     /// # Cancel safety
     /// A future that is dropped before it is ready has received nothing.

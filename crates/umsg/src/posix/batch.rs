@@ -503,7 +503,7 @@ impl Queue {
     /// If `visit` panics. The messages of the same piece that `visit` has not seen yet are then lost.
     ///
     /// # If the process dies
-    /// As [`receive_batch`](Self::receive_batch). Messages that were not visited yet are lost, too.
+    /// The same as for [`receive_batch`](Self::receive_batch). Messages that were not visited yet are lost, too.
     pub fn receive_each(
         &self,
         most: usize,

@@ -110,7 +110,7 @@ impl Queue {
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_after_timeout(
         &self,
         message: &[u8],
@@ -148,7 +148,7 @@ impl Queue {
     /// The errors of [`send_after_timeout`](Self::send_after_timeout).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_after_deadline(
         &self,
         message: &[u8],
@@ -196,13 +196,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     ///
     /// # Errors
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_at(
         &self,
         message: &[u8],
@@ -230,7 +230,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn try_send_at(
         &self,
         message: &[u8],
@@ -262,7 +262,7 @@ impl Queue {
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_at_timeout(
         &self,
         message: &[u8],
@@ -295,7 +295,7 @@ impl Queue {
     /// The errors of [`send_at_timeout`](Self::send_at_timeout).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_at_deadline(
         &self,
         message: &[u8],

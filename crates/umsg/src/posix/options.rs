@@ -361,8 +361,8 @@ impl OpenOptions {
     /// missing later is not created again, because it would belong to the first user that finds it missing.
     ///
     /// The process that finds such a message moves it with its own rights. While the move is not possible, the message stays set
-    /// aside; [`Status::undelivered`](super::Status::undelivered) gives the reason. A message set aside takes memory. It takes
-    /// no place in its queue as long as at most 1,024 messages are set aside. If a process dies while it moves a message, the
+    /// aside; [`Status::undelivered`](super::Status::undelivered) gives the reason. A message set aside takes memory. It does not count towards the
+    /// capacity of its queue as long as at most 1,024 messages are set aside. If a process dies while it moves a message, the
     /// message may be in both queues.
     ///
     /// Both queues must belong to the same user, when this queue is created and when a message is moved. So no queue makes its
@@ -396,8 +396,8 @@ impl OpenOptions {
     /// A process has the queue open until it drops the handle, ends in any way, or executes another program. A forked child has
     /// the queue open, too, until it drops its copy of the handle. The process that drops the last handle removes the queue.
     ///
-    /// If the last process was killed or leaked its handle, another process removes the queue later and does not find it. That
-    /// process opens or creates a queue of the name, creates another queue of this kind, or lists the namespace
+    /// If the last process was killed or leaked its handle, another process removes the queue later: a process that opens or creates a queue of
+    /// this name, creates another queue of this kind, or lists the namespace
     /// ([`list`](super::list), `umsg ls`, `umsg gc`).
     ///
     /// The option exists only for POSIX queues: System V queues have no handles to close, and a ring ends with its owner.
@@ -450,9 +450,9 @@ impl OpenOptions {
         self
     }
 
-    /// Sets fair priorities of a created queue: after `after` deliveries of messages that pass a waiting message of a lower priority, one
-    /// message of a lower priority is delivered. The lower priorities take turns, in descending order. So a stream of urgent messages does
-    /// not keep the others waiting for ever: they get one of `after + 1` deliveries. `after` is at most 65,535. 0, the default, is the strict
+    /// Sets fair priorities of a created queue: after `after` deliveries during which a message of a lower priority waited, a message of a lower
+    /// priority is delivered. The lower priorities take turns, in descending order. So a stream of urgent messages does not make the other messages
+    /// wait for ever: these get one of `after + 1` deliveries. `after` is at most 65,535. 0, the default, is the strict
     /// order of POSIX.
     ///
     /// Only the order of delivery between priorities changes. Within a priority the oldest message comes first. Each receiver of the queue
@@ -501,9 +501,8 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the result of opening a queue with [`remove_on_last_close`](Self::remove_on_last_close) that no process has open any more. By default
-    /// the queue is removed and not found. With `false` the queue is opened, for example to list the queues that would be
-    /// removed.
+    /// Sets the result of opening a queue with [`remove_on_last_close`](Self::remove_on_last_close) that no process has open any more. By default,
+    /// the call removes the queue and does not find it. With `false`, it opens the queue, for example to list the queues that would be removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -522,7 +521,7 @@ impl OpenOptions {
         self
     }
 
-    /// Sets the namespace, in place of the one that [`Namespace::resolve`] gives.
+    /// Sets the namespace, instead of the one that [`Namespace::resolve`] gives.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

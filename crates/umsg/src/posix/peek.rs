@@ -11,8 +11,8 @@ use umsg_shm::sys::{clock, thread};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Peeked {
-    /// A number that no other message of the queue has: that of [`Lease::message_id`](super::Lease::message_id), and of a dead letter that of
-    /// [`History::id`]. A message has a number from its first lease on. `None` before, unless the queue has sorted the message by priority.
+    /// A number that no other message of the queue has. It is the same as [`Lease::message_id`](super::Lease::message_id), and, for a dead letter,
+    /// as [`History::id`]. A message gets its number at its first lease, or when the queue sorts it by priority; `None` before.
     pub id: Option<u64>,
     /// Its bytes.
     pub data: Vec<u8>,
@@ -23,8 +23,8 @@ pub struct Peeked {
     /// The time of the call that sent it, accurate to a few milliseconds. A message that was restored from a snapshot after it was due has
     /// the time at which it was due.
     pub sent: SystemTime,
-    /// Of a delayed message: the time before which it is not delivered. Of a queued message that was [sent for a later
-    /// time](Queue::send_after): that time, at which its time to live began. `None` for other messages.
+    /// For a delayed message, the earliest time of its delivery. For a queued message that was [sent for a later time](Queue::send_after), that
+    /// time, at which its time to live began. `None` for other messages.
     pub due: Option<SystemTime>,
     /// Number of leases after which the message came back.
     pub returns: u32,
@@ -88,7 +88,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Other receivers wait meanwhile: for a time in proportion to `n`, some nanoseconds a message.
+    /// Other receivers wait meanwhile, for a time in proportion to `n`: some nanoseconds for each message.
     ///
     /// # Errors
     /// The errors of [`messages`](Self::messages).
@@ -149,7 +149,7 @@ impl Queue {
     /// The errors of [`messages`](Self::messages).
     ///
     /// # If the process dies
-    /// As [`messages`](Self::messages).
+    /// The same as for [`messages`](Self::messages).
     pub fn delayed_messages(&self, most: usize) -> Result<Vec<Peeked>, ReceiveError> {
         self.check_to_look()?;
         self.engine

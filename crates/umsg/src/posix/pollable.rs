@@ -18,17 +18,16 @@ impl Queue {
     /// [leased](Queue::receive_lease) and the queue has no room left, the descriptor is writable, although a send would wait. A poller of
     /// edges (EPOLLET) gets an event when there is room again.
     ///
-    /// Where processes of another user may use the queue, a thread of the library passes their changes on to this process's
-    /// pollers.
+    /// If processes of other users may use the queue, a thread of the library passes their changes on to this process's pollers.
     ///
     /// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation
     /// dies, the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a
-    /// second. A process that polls before the queue's first delayed message or lease has no such thread yet. The first one makes its
-    /// descriptor ready once, although a receive finds no message, and that receive starts the thread.
+    /// second. If a process polls before the queue has its first delayed message or lease, the process has no such thread yet. That first message
+    /// or lease makes the descriptor ready once, although a receive finds no message. That receive starts the thread.
     ///
     /// While a process has the descriptor open, each send or receive that empties or fills the queue, or ends that state, costs
-    /// a system call. Other calls cost nothing more. After every process has closed the descriptor or died, the other processes
-    /// notice that within some hundred messages.
+    /// a system call. Other calls cost no more than usual. When every polling process has closed the descriptor or died, the other processes notice
+    /// that after at most some hundred messages.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("umsg-poll-{}", std::process::id()));
@@ -48,7 +47,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// EMFILE, ENFILE; EACCES if the caller may make no file in the namespace; EOPNOTSUPP if the queue's namespace is not known;
+    /// EMFILE, ENFILE; EACCES if the caller may not create files in the namespace; EOPNOTSUPP if the queue's namespace is not known;
     /// ENOSPC, ENOMEM; EAGAIN if a process was stopped inside an operation on this queue; EBADMSG if the queue is corrupted.
     ///
     /// # If the process dies
@@ -83,16 +82,17 @@ impl Queue {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
-    /// Looks for a message for some microseconds, as a call does before it sleeps: not at all if that has not paid lately, on one processor, or with
-    /// [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be one. For event loops.
+    /// Looks for a message for some microseconds, as a call does before it sleeps: It returns at once if looking has not paid lately, if the
+    /// machine has one processor, or with [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be a message. For event
+    /// loops.
     #[doc(hidden)]
     #[must_use]
     pub fn look_for_message(&self) -> bool {
         self.engine.look_for_message(thread::current())
     }
 
-    /// Returns the result of a poll that does not wait, without a system call. As for a poller, a message that is being handed
-    /// to a blocked receiver is not included.
+    /// Returns the result of a poll that does not wait, without a system call. A message that is being handed to a blocked receiver does not count,
+    /// as for pollers.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -28,12 +28,12 @@ use umsg_shm::waiters::pacing::Waiting;
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`. So are its leases and reservations: they belong to the process, and any of its threads may end them. They
-/// borrow the queue. A thread that takes a lease or a reservation along needs a scope ([`std::thread::scope`]), or a lease that owns a
-/// share of the queue ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked child may use
-/// the queue, but none of its parent's leases.
+/// borrow the queue. A thread that takes over a lease or a reservation needs a scope ([`std::thread::scope`]), or a lease that owns a
+/// share of the queue ([`receive_lease_owned`](Self::receive_lease_owned), [`reserve_owned`](Self::reserve_owned)). A forked child may use the
+/// queue, but not the leases of its parent.
 pub struct Queue {
     pub(crate) engine: Engine,
-    /// The name when the queue was opened, with its slash; `None` if the queue had no name any more.
+    /// The name that the queue had when it was opened, with its slash; `None` if the queue had no name by then.
     pub(super) name: Option<OsString>,
     /// The namespace of the queue's file, if it is known.
     pub(super) namespace: Option<Namespace>,
@@ -43,7 +43,7 @@ pub struct Queue {
     pub(super) owner: (u32, u32),
 }
 
-/// Shows the queue's name when it was opened, its attributes and its present contents in numbers.
+/// Shows the name that the queue had when it was opened, its attributes, and the numbers of its present contents.
 impl Debug for Queue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let now = status::attributes(&self.engine);
@@ -87,7 +87,7 @@ impl Queue {
         }
     }
 
-    /// Opens a queue for sending and receiving, and creates it (mode 0600) if there is none. An existing queue keeps its own
+    /// Opens a queue for sending and receiving, and creates it (mode 0600) if it does not exist. An existing queue keeps its own
     /// attributes. `message_size` is in bytes.
     ///
     /// ```no_run
@@ -145,7 +145,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// After a process died inside an operation on this queue: for the repair, and at most a second.
+    /// Only after a process has died inside an operation on this queue: then for the time of the repair, and at most a second.
     pub fn attributes(&self) -> Attributes {
         self.engine.repair_receivers(thread::current());
         status::settled_attributes(&self.engine)
@@ -164,7 +164,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`attributes`](Self::attributes).
+    /// The same as for [`attributes`](Self::attributes).
     pub fn status(&self) -> Status {
         self.engine.repair_receivers(thread::current());
         status::status(self)
@@ -229,7 +229,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// EPERM if the caller is neither the owner nor privileged; EINVAL if `descriptor` is not this queue's; `ModeNotEnforced` (EACCES).
+    /// EPERM if the caller is neither the owner nor privileged; EINVAL if `descriptor` does not belong to this queue; `ModeNotEnforced` (EACCES).
     pub fn set_mode(&self, descriptor: BorrowedFd<'_>, mode: u32) -> Result<(), OpenError> {
         if identity(descriptor)? != self.identity {
             return Err(OpenError::Segment(SegmentError::NotAQueue(
@@ -253,7 +253,7 @@ impl Queue {
     }
 }
 
-/// Returns the time at which an attempt of a call with this deadline stops waiting for a stopped process.
+/// Returns the time until which an attempt waits for a stopped process, for a call with this deadline.
 pub(super) fn no_later_than(deadline: SystemTime) -> Deadline {
     realtime(deadline).or_slice(STOPPED)
 }

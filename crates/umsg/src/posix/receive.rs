@@ -33,14 +33,14 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is empty. Blocked receivers get messages in order of their threads' scheduling priority, then of
-    /// arrival.
+    /// While the queue is empty. Blocked receivers get messages in the order of their threads' scheduling priority; for equal priorities, in the
+    /// order in which they began to wait.
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `Empty` and `TimedOut`.
+    /// All errors of [`ReceiveError`] except `Empty` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is still in the queue, or lost if the call had copied it already.
+    /// Before the call returns: the message is still in the queue, or lost if the call had already copied it.
     #[inline]
     pub fn receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.receive_by(buffer, Deadline::Never, true)
@@ -63,7 +63,7 @@ impl Queue {
     /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`ReceiveError::Empty`] (EAGAIN) and the others of [`ReceiveError`] but `TimedOut`.
+    /// [`ReceiveError::Empty`] (EAGAIN) and the other errors of [`ReceiveError`] except `TimedOut`.
     #[inline(always)]
     pub fn try_receive(&self, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.receive_by(buffer, Deadline::Passed, false)
@@ -80,7 +80,7 @@ impl Queue {
         self.receive_by(buffer, no_later_than(deadline), false)
     }
 
-    /// Receives a message; waits for one at most `timeout`, on the monotonic clock.
+    /// Receives a message; waits for a message at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -101,7 +101,7 @@ impl Queue {
     /// The same as for [`receive`](Self::receive).
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `Empty`.
     pub fn receive_timeout(
         &self,
         buffer: &mut [u8],
@@ -110,7 +110,7 @@ impl Queue {
         self.receive_by(buffer, Deadline::after(timeout), true)
     }
 
-    /// Receives a message; waits for one at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
+    /// Receives a message; waits for a message at most until `deadline`, on the system's clock (CLOCK_REALTIME), as
     /// mq_timedreceive(3) does. A deadline in the past is no error if there is a message.
     ///
     /// ```
@@ -125,13 +125,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`receive_timeout`](Self::receive_timeout).
+    /// The same as for [`receive_timeout`](Self::receive_timeout).
     ///
     /// # If the process dies
     /// The same as for [`receive`](Self::receive).
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `Empty`.
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `Empty`.
     pub fn receive_deadline(
         &self,
         buffer: &mut [u8],

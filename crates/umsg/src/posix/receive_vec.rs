@@ -29,7 +29,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`receive`](Self::receive) but `BufferTooSmall`.
+    /// The errors of [`receive`](Self::receive) except `BufferTooSmall`.
     pub fn receive_vec(&self) -> Result<Message, ReceiveError> {
         self.receive_vec_by(Deadline::Never)
     }
@@ -47,7 +47,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`try_receive`](Self::try_receive) but `BufferTooSmall`.
+    /// The errors of [`try_receive`](Self::try_receive) except `BufferTooSmall`.
     pub fn try_receive_vec(&self) -> Result<Message, ReceiveError> {
         self.receive_vec_by(Deadline::Passed)
     }
@@ -66,7 +66,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`receive_timeout`](Self::receive_timeout) but `BufferTooSmall`.
+    /// The errors of [`receive_timeout`](Self::receive_timeout) except `BufferTooSmall`.
     pub fn receive_vec_timeout(&self, timeout: Duration) -> Result<Message, ReceiveError> {
         self.receive_vec_by(Deadline::after(timeout))
     }
@@ -84,7 +84,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`receive_deadline`](Self::receive_deadline) but `BufferTooSmall`.
+    /// The errors of [`receive_deadline`](Self::receive_deadline) except `BufferTooSmall`.
     pub fn receive_vec_deadline(&self, deadline: SystemTime) -> Result<Message, ReceiveError> {
         self.receive_vec_by(realtime(deadline))
     }

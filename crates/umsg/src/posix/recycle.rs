@@ -1,20 +1,20 @@
-//! Queues that a process makes of the segments of queues that it has removed, for the drop-in: without a new file, a mapping, fresh pages,
-//! and a change of a directory.
+//! Reusing the segment of a removed queue for the next queue, for the drop-in. The next queue needs no new file, mapping or pages, and no change of
+//! a directory.
 //!
 //! If a process removes a queue that no other process has opened, it leaves the file under its name, and marks the segment as vacant
-//! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). The next queue of the same name and the same attributes is made of
-//! it by another mark. All other processes treat the file as missing, and take it away if they want its name ([`crate::namespace`],
+//! ([`Presence`](umsg_shm::posix_engine::segment::Presence)). Another mark makes the segment the next queue of the same name with the same
+//! attributes. All other processes treat the file as missing, and remove it if they want its name ([`crate::namespace`],
 //! `vacated.rs`).
 //!
 //! | condition | reason |
 //! |---|---|
-//! | the namespace's directory is the caller's alone, the file's mode is 0600 | no other user has the file open, or finds it in the way |
-//! | no other process has opened the queue | it would use the next one |
-//! | the state of the file is that of the creation, as lstat(2) tells | another process may have changed its mode or its names |
-//! | the caller has the user and the group of the creation | the next queue would have others |
-//! | the file has the memory of a new queue | all of it is cleared |
-//! | the limits of the namespace are those of the creation | the next queue may exceed the new ones |
-//! | the namespace has no limit of bytes | the memory would count |
+//! | only the caller can use the namespace's directory, and the file's mode is 0600 | no other user has the file open, or is hindered by it |
+//! | no other process has opened the queue | that process would use the next queue |
+//! | lstat(2) shows the same state of the file as at its creation | another process may have changed its mode or its names |
+//! | the caller has the same user and group as at the creation | the next queue would have the wrong owner |
+//! | the file has no more memory than a new queue | all of the memory is cleared |
+//! | the limits of the namespace are the same as at the creation | the next queue might exceed the new limits |
+//! | the namespace has no limit of bytes | the memory would count towards the limit |
 
 use super::known_file::{FileState, KnownFile};
 use super::options::OpenOptions;
@@ -50,14 +50,14 @@ impl OpenOptions {
             && !limits.rlimit_msgqueue
     }
 
-    /// Makes a queue of the segment of the removed queue `removed`, whose file was opened by the name of the new queue. `created` is the
+    /// Makes the next queue in the segment of the removed queue `removed`. The file was opened by the name of the new queue. `created` is the
     /// state of the file at its creation. Returns None if the queue has to be created in full, for example to find out why it can't be
     /// created.
     ///
-    /// The caller is the process that has vacated the segment, and uses `removed` for nothing else.
+    /// The caller is the process that has vacated the segment. It does not use `removed` for anything else.
     ///
     /// # If the process dies
-    /// There is no queue, or a whole one.
+    /// There is no queue, or a complete one.
     #[doc(hidden)]
     pub fn revive(
         &self,
@@ -66,7 +66,7 @@ impl OpenOptions {
         removed: &Queue,
         created: FileState,
     ) -> Option<OwnedFd> {
-        // The namespace had room for the queue when the file was made, and the file has counted since then.
+        // The namespace had room for the queue when the file was created, and the file counts towards the limit since then.
         let limits = namespace.limits_since(created.changed())?;
         let layout = self.layout(&limits).ok()?;
         let segment = removed.engine.segment();
@@ -99,7 +99,8 @@ impl Queue {
         self.engine.segment().is_vacant()
     }
 
-    /// Makes a queue that its creator may vacate an ordinary one: a forked child is about to use it. Returns false if it was removed.
+    /// If the creator of a queue may vacate it, makes it an ordinary queue, because a forked child is about to use it. Returns false if the queue
+    /// was removed.
     #[doc(hidden)]
     #[must_use]
     pub fn join(&self) -> bool {
@@ -125,8 +126,8 @@ impl Queue {
                 && stat.st_uid == geteuid().as_raw()
                 && stat.st_blocks as usize * 512 == segment.first_len()
         };
-        // While the queue is its creator's alone, the name leads to it until the creator or another process with an opening removes it; the
-        // latter ends the state.
+        // While only its creator uses the queue, the name leads to the queue until the creator removes it, or another process opens it, which ends
+        // this state.
         self.is_sole()
             && namespace
                 .look_up(name)
@@ -143,8 +144,8 @@ pub fn give_up(namespace: &Namespace, name: &OsStr) {
     }
 }
 
-/// Prepares a process that uses segments again: the namespace counts the changes of its limits from now on, which then need no check for each
-/// queue. Removes the files of some queues that were removed by processes which have died since.
+/// Prepares a process that reuses segments. From now on, the namespace counts the changes of its limits, so the process does not have to check the
+/// limits for each queue. Removes the files of some queues that were removed by processes which have died since.
 #[doc(hidden)]
 pub fn begin_recycling(namespace: &Namespace) {
     namespace.begin_count_of_changes();

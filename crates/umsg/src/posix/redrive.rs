@@ -1,4 +1,4 @@
-//! Redriving: dead letters go back to the queues that they come from.
+//! Redriving: sending dead letters back to the queues from which they come.
 //!
 //! The history of a message names its source, and every process that may use the dead-letter queue can forge that name. The caller sends
 //! with its own rights. So a message goes to the queue of its history only if that queue
@@ -29,7 +29,8 @@ use umsg_shm::sys::thread;
 /// Time that each step in the other queue waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Selects the dead letters that [`Queue::redrive`] sends back, and their destination. The default: all, each to the queue that it comes from.
+/// Selects the dead letters that [`Queue::redrive`] sends back, and their destination. By default: all dead letters, each to the queue from which
+/// it comes.
 #[derive(Clone, Debug, Default)]
 #[must_use]
 pub struct Redrive {
@@ -61,7 +62,7 @@ impl Redrive {
         Redrive::default()
     }
 
-    /// Sends the messages to this queue of the same namespace, instead of the queues that they come from.
+    /// Sends the messages to this queue of the same namespace, instead of the queues from which they come.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -201,7 +202,7 @@ pub struct PeekedLetter {
 pub struct Redriven {
     /// The number of messages that were sent back.
     pub messages: usize,
-    /// The messages that stay in the dead-letter queue: one entry for each queue that they should go to.
+    /// The messages that stay in the dead-letter queue: one entry for each destination queue.
     pub refused: Vec<Refused>,
 }
 
@@ -242,7 +243,7 @@ pub enum RedriveFailure {
     /// The queue to send to does not exist or can't be opened.
     #[error(transparent)]
     Open(OpenError),
-    /// The queue to send to does not take the message: it is full, closed, or has a smaller message size.
+    /// The destination queue does not take the message: it is full, closed, or has a smaller message size.
     #[error(transparent)]
     Send(SendError),
 }
@@ -356,8 +357,8 @@ impl Queue {
             .map_err(|refused| self.receive_error(refused))
     }
 
-    /// Sends dead letters back to the queues that they come from, behind the messages that are there. They keep bytes, priority and
-    /// history, and their deliveries count from 0 again.
+    /// Sends dead letters back to the queues from which they come, behind the messages that are there. They keep bytes, priority and history. Their
+    /// deliveries are counted from 0 again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -378,10 +379,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Never for room. A step waits for a second at most for a process that is stopped inside an operation on the other queue.
+    /// Never for room. If a process is stopped inside an operation on the other queue, a step waits for at most a second.
     ///
     /// # Errors
-    /// The errors of [`messages`](Self::messages), of this queue. [`Redriven::refused`] counts the messages that another queue did not
+    /// The errors of [`messages`](Self::messages) for this queue. [`Redriven::refused`] counts the messages that another queue did not
     /// take, with the reason. These messages keep their places.
     ///
     /// # If the process dies
@@ -422,8 +423,8 @@ impl Targets<'_> {
         Ok(())
     }
 
-    /// Returns whether a message has arrived in the queue with the number `to`. None if a queue that may have this number can't be opened:
-    /// a process with the permission finds out later.
+    /// Returns whether a message has arrived in the queue with the number `to`. Returns None if a queue that may have this number can't be opened.
+    /// Then a process with the permission finds out later.
     fn has_arrived(&self, handle: &LeaseHandle, to: u64) -> Option<bool> {
         let namespace = self.from.namespace.as_ref()?;
         let mut is_certain = true;

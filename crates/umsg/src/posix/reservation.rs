@@ -14,8 +14,8 @@ use umsg_shm::sys::thread;
 
 /// Room in a queue for a message that is written in place, and sent by [`commit`](Self::commit).
 ///
-/// The reservation counts for the queue's capacity from the beginning. Other processes can send meanwhile: the message takes its
-/// place behind those of its priority that were sent before the commit. Dropping the reservation, or the death of the process,
+/// The reservation counts for the queue's capacity from the beginning. Other processes can send meanwhile: the message takes its place behind all
+/// messages of its priority that were sent before the commit. Dropping the reservation, or the death of the process,
 /// frees the room. A forked child does not own its parent's reservations. An exec ends reservations as it ends leases.
 ///
 /// ```
@@ -46,8 +46,8 @@ pub struct Reservation<'q> {
 }
 
 impl Queue {
-    /// Reserves room for a message of `len` bytes, to be written in place. The room's first contents are arbitrary: bytes of
-    /// earlier messages may show. Source: none, the kernel's queues have no such call.
+    /// Reserves room for a message of `len` bytes, to be written in place. The first contents of the room are arbitrary, and may be bytes of
+    /// earlier messages. Source: none, the kernel's queues have no such call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -62,10 +62,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full, as [`send`](Self::send).
+    /// While the queue is full, as [`send`](Self::send) does.
     ///
     /// # Errors
-    /// All of [`SendError`] but `Full`, `TimedOut` and `PriorityTooHigh`.
+    /// All errors of [`SendError`] except `Full`, `TimedOut` and `PriorityTooHigh`.
     ///
     /// # If the process dies
     /// The room is free again. A process that finds the queue full checks for dead owners of reservations. A blocked process
@@ -86,7 +86,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut` and `PriorityTooHigh`.
+    /// [`SendError::Full`] (EAGAIN) and the other errors of [`SendError`] except `TimedOut` and `PriorityTooHigh`.
     pub fn try_reserve(&self, len: usize) -> Result<Reservation<'_>, SendError> {
         self.reserve_by(len, Deadline::Passed)
     }
@@ -104,7 +104,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full` and `PriorityTooHigh`.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full` and `PriorityTooHigh`.
     pub fn reserve_timeout(
         &self,
         len: usize,
@@ -256,7 +256,7 @@ impl Reservation<'_> {
     ///
     /// # Safety
     /// No other process may touch the bytes while the slice is in use. A forked child must not call this method, because the bytes belong to
-    /// its parent. A process that keeps to the protocol does not touch them; a hostile process that may open the queue can.
+    /// its parent. A process that keeps to the protocol does not touch the bytes, but a hostile process that may open the queue can.
     /// [`write_at`](Self::write_at) is always safe.
     #[allow(unsafe_code, reason = "shared memory as a slice")]
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
@@ -313,7 +313,7 @@ impl Reservation<'_> {
     ///
     /// # Errors
     /// [`SendError::PriorityTooHigh`] (EINVAL); [`SendError::NotWritable`] (EBADF) in a forked child; `NoMemory`, `NoSpace`,
-    /// `Damaged`, `WouldDeadlock`. After an error the room is returned; after `WouldDeadlock` that may take a tenth of a second.
+    /// `Damaged`, `WouldDeadlock`. After an error, the room is free again; after `WouldDeadlock`, that may take a tenth of a second.
     ///
     /// # If the process dies
     /// Before the call returns: the message was sent completely, or not at all.
@@ -355,8 +355,7 @@ impl Reservation<'_> {
 }
 
 impl Reservation<'_> {
-    /// Returns the room as if its owner were dead. For a handler that has interrupted its own thread inside the queue and can't
-    /// get the lock.
+    /// Frees the room as after the death of its owner. For a handler that has interrupted its own thread inside the queue and can't get the lock.
     #[cold]
     fn abandon(&self) {
         let holds = Leases::of(self.queue.engine.segment());

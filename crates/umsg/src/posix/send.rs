@@ -22,10 +22,11 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While the queue is full. Blocked senders get room in order of their threads' scheduling priority, then of arrival.
+    /// While the queue is full. Blocked senders get room in the order of their threads' scheduling priority; for equal priorities, in the order in
+    /// which they began to wait.
     ///
     /// # Errors
-    /// All of [`SendError`] but `Full` and `TimedOut`.
+    /// All errors of [`SendError`] except `Full` and `TimedOut`.
     ///
     /// # If the process dies
     /// Before the call returns: the message was sent completely, or not at all.
@@ -51,7 +52,7 @@ impl Queue {
     /// Never; if a process was stopped inside an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
+    /// [`SendError::Full`] (EAGAIN) and the other errors of [`SendError`] except `TimedOut`.
     #[inline(always)]
     pub fn try_send(&self, message: &[u8], priority: u32) -> Result<(), SendError> {
         self.send_by(message, priority, Deadline::Passed, false)
@@ -87,7 +88,7 @@ impl Queue {
     /// The same as for [`send`](Self::send).
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full`.
     pub fn send_timeout(
         &self,
         message: &[u8],
@@ -110,13 +111,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`send_timeout`](Self::send_timeout).
+    /// The same as for [`send_timeout`](Self::send_timeout).
     ///
     /// # If the process dies
     /// The same as for [`send`](Self::send).
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full`.
     pub fn send_deadline(
         &self,
         message: &[u8],

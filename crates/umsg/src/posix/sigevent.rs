@@ -6,8 +6,8 @@ use crate::error::QueueError;
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
 
-/// `void (*)(union sigval)`, called as a thread's first function. A pointer and a `union sigval` are passed alike, and the
-/// result of a detached thread is not used. So the library has no frame below the program's function, which may end its thread.
+/// `void (*)(union sigval)`, called as a thread's first function. The calling convention passes a pointer like a `union sigval`, and the result of
+/// a detached thread is not used. So no frame of the library is below the program's function, which may end its thread.
 type Function = extern "C" fn(*mut c_void) -> *mut c_void;
 
 /// The members of `struct sigevent` from `sigev_value` on, as glibc and musl lay them out on 64-bit machines.
@@ -130,7 +130,7 @@ impl Attributes {
         let unmasks = self.unmask();
         let mut thread = MaybeUninit::uninit();
         let mut start = || {
-            // SAFETY: the attributes are initialised; the function is the program's, to be called with this.
+            // SAFETY: the attributes are initialised. The function belongs to the program, and takes this value.
             unsafe {
                 libc::pthread_create(thread.as_mut_ptr(), &raw const *self.0, function, value)
             }
@@ -153,7 +153,7 @@ impl Attributes {
             return false;
         }
         let mut none = MaybeUninit::uninit();
-        // SAFETY: the symbol of this name has this signature; the set is initialised first, and copied.
+        // SAFETY: the symbol of this name has this signature. The set is initialised before, and the function copies it.
         unsafe {
             libc::sigemptyset(none.as_mut_ptr());
             std::mem::transmute::<*mut c_void, Setter>(found)(&raw mut *self.0, none.as_ptr()) == 0
@@ -205,7 +205,7 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
     }
 }
 
-/// Copies the set of processors for the thread. Without a choice glibc gives all processors.
+/// Copies the set of processors for the thread. If the program has set none, glibc returns all processors.
 ///
 /// # Safety
 /// The conditions of [`copy`].

@@ -31,7 +31,8 @@ pub struct Attributes {
     /// Number of reserved messages: written in place and not committed. They count for the capacity.
     pub reserved: usize,
     /// Number of leased messages: received in place and not acknowledged. They count for the capacity.
-    /// A message that is offered to a waiting lease is one of them, also if the waiter is dead, until a send or a receive takes the offer back.
+    /// A message that is offered to a thread that waits for a lease counts as leased. If that thread is dead, it counts until a send or a receive
+    /// withdraws the offer.
     pub leased: usize,
     /// Number of delayed messages: sent or returned for a later delivery, and not due. They count for the capacity.
     pub delayed: usize,
@@ -49,8 +50,7 @@ pub struct Status {
     pub uid: u32,
     /// The owner's group id.
     pub gid: u32,
-    /// Process id of the creator. 0 if the queue was created in another PID or time namespace, where the number means another
-    /// process.
+    /// Process id of the creator. 0 if the queue was created in another PID or time namespace, because the number would mean another process here.
     pub creator: u32,
     /// Time of the queue's creation.
     pub created: SystemTime,
@@ -62,8 +62,8 @@ pub struct Status {
     pub last_send: Option<SystemTime>,
     /// Time of the last receive, accurate to a few milliseconds; `None` if there was none.
     pub last_receive: Option<SystemTime>,
-    /// Number of slots in use or free: slightly more than the most messages that were ever queued and the most senders that were
-    /// ever blocked at once.
+    /// Number of slots, in use or free. It is slightly more than the greatest number of messages and blocked senders that the queue ever had at
+    /// once.
     pub slots: usize,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
@@ -81,7 +81,7 @@ pub struct Status {
     pub remove_on_last_close: bool,
     /// Number of messages set aside for the dead-letter queue.
     pub set_aside: usize,
-    /// The reason why the caller can't move them there. `None` if it can, as soon as there is room.
+    /// The reason why the caller can't move the messages that are set aside. `None` if the caller can move them as soon as there is room.
     pub undelivered: Option<Undelivered>,
     /// The process that is registered for a notification, if it lives.
     pub registered: Option<Registered>,
@@ -89,10 +89,10 @@ pub struct Status {
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
-    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. `None` for no
-    /// delay.
+    /// The delays before a returned message is delivered again: the delay after the first return, which doubles with each further return, and the
+    /// longest delay. `None` for no delay.
     pub retry_delay: Option<(Duration, Duration)>,
-    /// The number of deliveries that pass lower priorities before one of these has a turn; `None` for strict order.
+    /// The number of deliveries of higher priorities before a lower priority has its turn; `None` for strict order.
     pub fair_priorities: Option<u32>,
     /// Number of living processes that count as producers.
     pub producers: usize,
@@ -149,7 +149,7 @@ pub(super) fn status(queue: &Queue) -> Status {
     let (engine, (uid, gid)) = (&queue.engine, queue.owner);
     let fixed = engine.segment().fixed();
     let (waiters, policy) = (Waiters::of(engine.segment()), engine.policy());
-    // Relaxed: each figure is right by itself. All figures together are a snapshot only of an idle queue.
+    // Relaxed: each number is correct. The numbers belong to one instant only if the queue is idle.
     let slots = fixed.geometry.slots() as usize;
     Status {
         attributes: settled_attributes(engine),

@@ -10,7 +10,7 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::random::mix;
 use umsg_shm::sys::thread;
 
-/// The time after which a step gives up a room that it can't give back, because a process is stopped in the other queue.
+/// The time for which a step tries to give its room in the other queue back while a process is stopped there.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Returns the number of a queue that moves messages: the file's inode number and the time of the queue's creation, mixed.
@@ -18,12 +18,12 @@ pub(super) fn number(inode: u64, engine: &Engine) -> u64 {
     mix(mix(inode) ^ engine.segment().fixed().header.created_at())
 }
 
-/// Sends a copy of a held message to another queue. The message has arrived if the call succeeds, and has not if the call fails.
+/// Sends a copy of a held message to another queue. If the call succeeds, the message has arrived; if it fails, the message has not arrived.
 ///
-/// The copy's queue moves no message of its own meanwhile: two queues may be each other's dead-letter queue.
+/// Meanwhile the other queue moves no message of its own, because each of the two queues may be the dead-letter queue of the other.
 ///
 /// # If the process dies
-/// The next mover finds out by [`Engine::has_arrived`].
+/// The next mover finds out with [`Engine::has_arrived`].
 pub(super) fn send_copy(
     from: &Engine,
     handle: &LeaseHandle,

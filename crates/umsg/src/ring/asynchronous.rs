@@ -48,10 +48,10 @@ impl AsyncRing {
     /// The errors of the system.
     ///
     /// # Panics
-    /// Outside a runtime with its I/O enabled.
+    /// If it is not called in a runtime with its I/O enabled.
     pub fn new(mut ring: Ring) -> std::io::Result<AsyncRing> {
         let descriptor = ring.pollable().try_clone_to_owned()?;
-        // SAFETY: the registration owns the descriptor, closes it at its end, and always returns the same one.
+        // SAFETY: the registration owns the descriptor, closes it when the registration ends, and always returns the same descriptor.
         let descriptor =
             unsafe { AsyncFd::register_with_interest(descriptor, Interest::READABLE)? };
         Ok(AsyncRing { descriptor, ring })

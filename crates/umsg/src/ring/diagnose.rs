@@ -9,7 +9,7 @@ use crate::namespace::{FileAccess, Namespace, QueueName, RINGS};
 use rustix::fd::AsFd;
 use std::ffi::OsStr;
 
-/// Inspects a named ring, as [`posix::diagnose`](crate::posix::diagnose) does a queue. The ring's receiver holds no lock while
+/// Inspects a named ring, as [`posix::diagnose`](crate::posix::diagnose) does for a queue. The ring's receiver holds no lock while
 /// it waits.
 ///
 /// ```
@@ -22,7 +22,7 @@ use std::ffi::OsStr;
 /// ```
 ///
 /// # Blocking
-/// As [`posix::diagnose`](crate::posix::diagnose).
+/// The same as for [`posix::diagnose`](crate::posix::diagnose).
 ///
 /// # Errors
 /// The errors of [`find`](super::find), without corruption.
@@ -34,7 +34,7 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
     Ok(of_payload(diagnosis))
 }
 
-/// Repairs a named ring, as [`posix::repair`](crate::posix::repair) does a queue. The ring of a dead receiver can only be
+/// Repairs a named ring, as [`posix::repair`](crate::posix::repair) does for a queue. The ring of a dead receiver can only be
 /// removed.
 ///
 /// ```
@@ -47,19 +47,19 @@ pub fn diagnose(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Diagno
 /// ```
 ///
 /// # Blocking
-/// As [`posix::repair`](crate::posix::repair).
+/// The same as for [`posix::repair`](crate::posix::repair).
 ///
 /// # Errors
 /// The errors of [`diagnose`].
 ///
 /// # If the process dies
-/// As [`posix::repair`](crate::posix::repair).
+/// The same as for [`posix::repair`](crate::posix::repair).
 pub fn repair(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<Repaired, RingError> {
     let name = QueueName::parse(name.as_ref()).map_err(OpenError::from)?;
     let file = namespace.open_file_in(RINGS, &name, FileAccess::ReadWrite, false);
     let file = file.map_err(super::directory::file_error)?;
     let repaired = diagnosis::posix::mend(file.as_fd(), namespace)?;
-    // Senders ring for a poller, and a sender may have died before it rang. An unnecessary ring does no harm.
+    // A sender may have died before it rang for a poller. Ringing once too often does no harm.
     if !repaired.done.is_empty() {
         button(namespace, file.as_fd())?.press();
     }

@@ -127,8 +127,8 @@ pub fn unlink_in(namespace: &Namespace, name: impl AsRef<OsStr>) -> Result<(), R
     remove(namespace, &name, false)
 }
 
-/// Removes a name as [`unlink_in`] does, even if the owner lives. A living owner keeps its ring, and so do senders that have
-/// opened it. No other process finds the ring any more.
+/// Removes a name as [`unlink_in`] does, even if the owner lives. A living owner, and the senders that have opened the ring, can still use it.
+/// Other processes no longer find the ring.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -190,8 +190,8 @@ fn has_no_owner(error: &RingError) -> bool {
     )
 }
 
-/// Removes a file under its lock, unless another file has its name by now. Removes its doorbell, too, if no process receives
-/// through it.
+/// Removes a file under its lock, unless another file has its name by now. Also removes the doorbell of the ring, if no process receives through
+/// it.
 fn remove_file(
     namespace: &Namespace,
     name: &QueueName,
@@ -399,8 +399,8 @@ impl Name {
         self.name.with_slash()
     }
 
-    /// Removes the name, unless another ring has it by now. A process that has the ring open keeps it. The removal needs no
-    /// descriptor: otherwise a process without a free descriptor would block the name for as long as it lives.
+    /// Removes the name, unless another ring has it by now. Processes that have the ring open can still use it. The removal needs no descriptor,
+    /// because a process without a free descriptor would otherwise keep the name in use for as long as it lives.
     pub(super) fn remove(self) {
         let path = self.namespace.path().join(RINGS);
         let path = path.join(self.name.as_os_str());

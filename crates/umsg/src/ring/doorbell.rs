@@ -24,14 +24,14 @@ use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use umsg_shm::sys::limit;
 
-/// Says which message a descriptor belongs to: the number in `res` of the message. Each descriptor of the ring has another
+/// The number in `res` of a message that has a descriptor. It says which descriptor belongs to the message. Each descriptor of the ring has another
 /// number.
 pub(super) type Ticket = i32;
 
 /// Bytes of a datagram that brings a descriptor.
 const LABEL: usize = size_of::<Ticket>();
 
-/// The largest number of descriptors that wait for their messages. Beyond it the oldest are closed.
+/// The largest number of descriptors that wait for their messages. If there are more, the oldest are closed.
 const MOST: u64 = 1024;
 
 /// Returns how many descriptors may wait: senders must not use up the receiver's descriptors.
@@ -49,8 +49,8 @@ pub(super) enum Button {
 }
 
 impl Button {
-    /// Makes the receiver's descriptor readable. Returns false if that was not possible and another process should ring: for a
-    /// named ring a sender needs a descriptor. Without a receiver the call has no effect.
+    /// Makes the receiver's descriptor readable. Returns false if this process could not do that, and another process should ring: for a named
+    /// ring, a sender needs a free descriptor number. Without a receiver the call has no effect.
     pub(super) fn press(&self) -> bool {
         is_rung(match self {
             Button::Paired(socket) => ring_pair(socket.as_fd()),
@@ -178,8 +178,9 @@ impl Doorbell {
         };
     }
 
-    /// Takes in the passed descriptors when the ring is empty; `passed` is their count by now. Some have no message, because the
-    /// message found no room or its sender died. These descriptors would fill the socket, and other senders could pass no more.
+    /// Takes in the passed descriptors when the ring is empty; `passed` is the number of descriptors that were passed so far. Some of them have no
+    /// message, because there was no room for the message, or its sender died. If they stayed, they would fill the socket, and other senders could
+    /// not pass descriptors.
     #[inline]
     pub(super) fn take_in(&mut self, passed: u32) {
         if self.taken_in != passed {
@@ -212,8 +213,8 @@ impl Doorbell {
         }
     }
 
-    /// Returns the descriptor of a message. The call takes datagrams out of the socket, and with them the signal that there are
-    /// more messages. If a process polls the doorbell, `button` is given, and the call rings again.
+    /// Returns the descriptor of a message. The call takes datagrams out of the socket. These datagrams also signal that there are messages, so if
+    /// a process polls the doorbell (then `button` is set), the call rings again.
     pub(super) fn fetch(&mut self, ticket: Ticket, button: Option<&Button>) -> Option<OwnedFd> {
         self.find(ticket).or_else(|| {
             self.empty();
@@ -229,8 +230,7 @@ impl Doorbell {
         self.waiting.remove(index).map(|(_, descriptor)| descriptor)
     }
 
-    /// Takes one datagram out of the socket. Returns `None` if there is none; the inner value is `None` if the datagram only
-    /// rang.
+    /// Takes one datagram out of the socket. Returns `None` if there is none; the inner value is `None` if the datagram contained no descriptor.
     fn take_one(&mut self) -> io::Result<Option<Option<(Ticket, OwnedFd)>>> {
         let mut label = [0; LABEL];
         let mut space =

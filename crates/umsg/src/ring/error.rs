@@ -46,8 +46,8 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// EAGAIN: the receiver's socket holds its maximum number of descriptors, `net.unix.max_dgram_qlen` and one more, mostly 11. The
-    /// receiver takes them in when it receives.
+    /// EAGAIN: the receiver's socket holds its maximum number of descriptors, `net.unix.max_dgram_qlen` plus one, mostly 11. The receiver takes the
+    /// descriptors in when it receives.
     #[error(
         "too many descriptors are on their way to the receiver: try again after the receiver has taken some"
     )]
@@ -152,7 +152,7 @@ impl From<umsg_shm::fault::AttachError> for RingError {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RingError {
-    /// EINVAL: the number of entries, or of entries and overflow, is 0 or exceeds the limit of rings.
+    /// EINVAL: the number of entries is 0, or the number of entries and overflow together exceeds the limit of rings.
     #[error("the number of entries, overflow included, must be from 1 to {max}, not {value}")]
     InvalidEntries {
         /// The requested number.

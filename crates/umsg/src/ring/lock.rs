@@ -42,7 +42,7 @@ impl<'a> Locked<'a> {
 }
 
 impl Drop for Locked<'_> {
-    /// Unlocks explicitly: after a close, a child that another thread forked meanwhile would still hold the lock.
+    /// Unlocks explicitly. Closing the file is not enough, because a child that another thread forked meanwhile would still hold the lock.
     fn drop(&mut self) {
         let _ = flock(self.file, FlockOperation::Unlock);
         self.me.critical.leave();

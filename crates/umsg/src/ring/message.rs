@@ -137,7 +137,7 @@ pub struct Tag {
 pub struct Message<'a> {
     /// The value that the sender gave.
     pub user_data: u64,
-    /// The value that the sender gave. For a message with a descriptor: the descriptor's number in this process.
+    /// The value that the sender has set. If the message has a descriptor, the number of that descriptor in this process.
     pub res: i32,
     /// The value that the sender gave.
     pub flags: u32,

@@ -2,10 +2,10 @@
 //! posts completions to another ring. A ring replaces a queue with a separate wake-up, and works where io_uring is disabled.
 //!
 //! A message is `user_data`, `res`, `flags`, and up to 64 bytes. A ring can be made for longer payloads. Posting involves the
-//! receiver only if the receiver sleeps. A receiver that waits for `n` messages is woken once, when the `n`th is there.
+//! receiver only if the receiver sleeps. A receiver that waits for `n` messages is woken once, when the `n`th message is there.
 //!
-//! More messages than entries go to the overflow: all are delivered, in order, up to a bound. Beyond the bound the sender gets
-//! an error, waits, or counts a dropped message, as it chooses.
+//! If there are more messages than entries, the others go to the overflow. All are delivered, in order. If the overflow is full, too, the sender
+//! gets an error, waits, or drops the message, which is counted: the sender chooses the call.
 //!
 //! ```
 //! use umsg::ring::{Options, Post, Until};

@@ -20,7 +20,7 @@ use umsg_shm::sys::random::random;
 use umsg_shm::sys::required;
 use umsg_shm::sys::{file, process, thread};
 
-/// Options that say how a ring is made.
+/// Options for creating a ring.
 ///
 /// ```
 /// use umsg::ring::{Options, Post};
@@ -187,7 +187,7 @@ impl Options {
     /// [`RingError::Owned`] if another process has a ring of this name, and the errors of opening queues.
     ///
     /// # If the process dies
-    /// While the call makes the ring: there is no ring, or a complete one. Afterwards senders learn that the owner is dead.
+    /// During the call: there is no ring, or a complete one. Afterwards senders learn that the owner is dead.
     pub fn create_in(
         &self,
         namespace: &Namespace,

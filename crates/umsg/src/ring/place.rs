@@ -1,15 +1,15 @@
 //! The place of a named ring's doorbell. No other user can take the place first, and no other user's socket is mistaken for it.
 //!
 //! The directory `ring/` may be open to all users. The name of a doorbell has a random part, so no other user can take the name before the receiver
-//! does. The directory is sticky: while the socket has its name, only the receiver's user and root can remove it. Afterwards another user may put
-//! anything there. So a sender identifies the socket each time, and sends to the identified object:
+//! does. The directory is sticky: while the socket has its name, only the receiver's user and root can remove it. After the removal, another user
+//! may put anything there. So a sender identifies the socket each time, and sends to the identified object:
 //!
 //! 1. open(2) with `O_PATH` identifies the file and does not open it.
 //! 2. fstat(2) on that descriptor says whether it is a socket of the user that owns the ring's file.
 //! 3. The descriptor's link in /proc is the address: it leads to that very socket.
 //!
-//! The random part is a number in the segment, which senders may overwrite. The inode number before it is that of the ring's file, which the segment
-//! cannot change: a forged number leads to no doorbell of another ring.
+//! The random part is a number in the segment, which senders may overwrite. The name begins with the inode number of the ring's file, which does
+//! not come from the segment. So a forged number can't lead to the doorbell of another ring.
 
 use crate::namespace::{Namespace, RINGS, proc_link};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -79,8 +79,8 @@ impl Place {
         }
     }
 
-    /// Sends by the path, if /proc or a further descriptor is missing. Another user may put a socket there after the check. So
-    /// the ring must belong to the caller or root.
+    /// Sends by the path, if /proc or a further descriptor is missing. Another user could put a socket there after the check, so the ring must
+    /// belong to the caller or to root.
     fn reach_by_name<T>(
         &self,
         error: Errno,

@@ -23,8 +23,8 @@ use umsg_shm::waiters::pacing::Waiting;
 /// Messages that [`Ring::drain`] takes under one lock.
 const TOGETHER: usize = 32;
 
-/// The receiving end of a ring, and the only one. Dropping it closes the ring, and senders then get an error. Only the process
-/// that made it can receive. A forked child may send; its receives fail with [`ReceiveError::NotOwner`] (EPERM).
+/// The only receiving end of a ring. Dropping it closes the ring, and senders then get an error. Only the process
+/// that made it can receive. A forked child may send, but its receives fail with [`ReceiveError::NotOwner`] (EPERM).
 pub struct Ring {
     pub(super) shared: Arc<Shared>,
     /// Room for received messages, in rows of equal length.
@@ -32,7 +32,7 @@ pub struct Ring {
     stride: usize,
     taken: Vec<Taken>,
     doorbell: Doorbell,
-    /// A process polls the descriptor. The descriptor is readable unless the ring is empty and its wake word armed.
+    /// True if a process polls the descriptor. The descriptor is then readable, except while the ring is empty and its wake word is armed.
     polled: bool,
     filter: Option<Filter>,
     /// Number of messages that the filter refused.
@@ -117,8 +117,8 @@ impl Ring {
         crash_point!(RING_ENABLED);
     }
 
-    /// Closes the ring: it refuses senders from now on, including those that wait for room. Messages that were sent before can
-    /// still be received. In a forked child the call has no effect.
+    /// Closes the ring: from now on, it refuses senders, including those that wait for room. Messages that were already sent can still be received.
+    /// In a forked child the call has no effect.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -229,7 +229,7 @@ impl Ring {
     /// [`ReceiveError::Empty`], `Damaged`, `WouldDeadlock`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message is in the ring, or lost if the call had copied it already.
+    /// Before the call returns: the message is in the ring, or lost if the call had already copied it.
     #[inline]
     pub fn try_receive(&mut self) -> Result<Message<'_>, ReceiveError> {
         self.recv_by(Deadline::Passed)
@@ -296,7 +296,7 @@ impl Ring {
     /// [`try_receive`](Ring::try_receive) or [`drain`](Ring::drain) finds the ring empty.
     ///
     /// A process that polls for edges (EPOLLET) has to repeat until `try_receive` returns `Empty` or `drain` returns 0. One
-    /// `drain` may leave messages that came meanwhile, and no further edge reports them.
+    /// `drain` may leave messages that came meanwhile, which no further edge reports.
     ///
     /// In a forked child the descriptor belongs to the parent, and shows the parent's messages.
     ///
@@ -348,7 +348,7 @@ impl Ring {
             .ok_or(ReceiveError::Queue(QueueError::Damaged))
     }
 
-    /// Checks that this process is not a forked child, which has the ring in its memory and does not receive.
+    /// Checks that this process is not a forked child. A child has the ring in its memory, but must not receive.
     #[inline(always)]
     fn check_owner(&self) -> Result<(), ReceiveError> {
         match self.shared.is_owned() {
@@ -394,7 +394,7 @@ impl Ring {
                     let button = self.polled.then_some(&*self.shared.button);
                     drop_descriptor(&self.buffer, taken, &mut self.doorbell, button);
                     dropped += 1;
-                    // The ring held no more messages at first: busy senders do not keep a call beyond its deadline.
+                    // The call has dropped as many messages as the ring held at first, so that busy senders can't delay it beyond its deadline.
                     if dropped >= at_first && deadline.has_passed() {
                         self.restore_descriptor();
                         return Err(match deadline {
@@ -413,8 +413,8 @@ impl Ring {
         Ok(taken)
     }
 
-    /// Waits until `at_least` messages are there, with one wake-up, when the last of them is. Returns the number of known
-    /// messages. The call does not ask senders for more; [`available`](Ring::available) does.
+    /// Waits until `at_least` messages are there, with one wake-up when the last of them comes. Returns the number of messages that the receiver
+    /// knows of; [`available`](Ring::available) counts all.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -426,8 +426,8 @@ impl Ring {
     /// ```
     ///
     /// # Blocking
-    /// As long as `until` says. A batch may wait for the room that the awaited messages take. If senders send batches, wait for
-    /// at most the ring's capacity less a batch.
+    /// As long as `until` says. A batch may have to wait for room that the awaited messages take. So if senders send batches, wait for no more
+    /// messages than the ring's capacity minus the length of a batch.
     ///
     /// # Errors
     /// [`ReceiveError::TimedOut`], [`ReceiveError::Empty`] for [`Until::Now`], `Interrupted`; [`ReceiveError::TooMany`] for more
@@ -478,8 +478,7 @@ impl Drop for Ring {
             return;
         }
         self.close();
-        // The doorbell first: as long as the name exists, the next process that makes a ring of that name finds the stale
-        // files.
+        // The doorbell is removed first. As long as the ring has its name, the next process that creates a ring of that name finds the stale files.
         self.doorbell.remove_path();
         crash_point!(RING_UNHUNG);
         if let Some(name) = self.name.take() {

@@ -17,7 +17,7 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::required;
 use umsg_shm::sys::thread;
 
-/// A sending end of a ring. Each clone has its own [`tag`](Sender::tag); threads may share one.
+/// A sending end of a ring. Each clone has its own [`tag`](Sender::tag). Threads may share a sender.
 ///
 /// A process that has received a message sees all that the sender wrote before the send.
 #[derive(Debug)]
@@ -122,14 +122,14 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// While the ring and its overflow are full. Blocked senders get room in order of their threads' scheduling priority, then
-    /// of arrival.
+    /// While the ring and its overflow are full. Blocked senders get room in the order of their threads' scheduling priority; for equal priorities,
+    /// in the order in which they began to wait.
     ///
     /// # Errors
-    /// All of [`SendError`] but `Full` and `TimedOut`.
+    /// All errors of [`SendError`] except `Full` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent completely, or not at all. Messages of other senders are not held up.
+    /// Before the call returns: the message was sent completely, or not at all. The messages of other senders are not delayed.
     #[inline]
     pub fn send(&self, post: &Post) -> Result<(), SendError> {
         self.send_wire(post.wire(), 0, Deadline::Never)
@@ -149,7 +149,7 @@ impl Sender {
     /// Never; if a process was stopped inside a send, the call returns after a second.
     ///
     /// # Errors
-    /// [`SendError::Full`] and the others of [`SendError`] but `TimedOut`.
+    /// [`SendError::Full`] and the other errors of [`SendError`] except `TimedOut`.
     #[inline]
     pub fn try_send(&self, post: &Post) -> Result<(), SendError> {
         self.send_wire(post.wire(), 0, Deadline::Passed)
@@ -167,7 +167,7 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] and the others of [`SendError`] but `Full`.
+    /// [`SendError::TimedOut`] and the other errors of [`SendError`] except `Full`.
     pub fn send_timeout(&self, post: &Post, timeout: Duration) -> Result<(), SendError> {
         self.send_wire(post.wire(), 0, Deadline::after(timeout))
     }
@@ -251,7 +251,7 @@ impl Sender {
         }
     }
 
-    /// Sends a message with a payload of any length up to [`longest`](Sender::longest), in place of the post's own.
+    /// Sends a message with a payload of any length up to [`longest`](Sender::longest), instead of the payload of `post`.
     ///
     /// ```
     /// let mut ring = umsg::ring::Options::new().longest(1024).create()?;
@@ -280,7 +280,7 @@ impl Sender {
     }
 
     /// Sends a message with a descriptor. The receiver gets a new descriptor of the same open file in
-    /// [`Message::descriptor`](super::Message::descriptor), and its number in place of `res`. The sender keeps its own
+    /// [`Message::descriptor`](super::Message::descriptor), and the number of that descriptor in `res`. The sender keeps its own
     /// descriptor.
     ///
     /// ```
@@ -348,8 +348,8 @@ impl Sender {
         Ok(ticket)
     }
 
-    /// Sends a message, and posts the outcome to another ring, mostly the sender's own: `completion` with a `res` of 0, or of
-    /// the negative error number.
+    /// Sends a message, and posts the outcome to another ring, mostly a ring of the sender itself: `completion`, with a `res` of 0 or of the
+    /// negative error number.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -363,7 +363,7 @@ impl Sender {
     /// ```
     ///
     /// # Blocking
-    /// As long as `until` says, on this ring; never on the other.
+    /// As long as `until` says, on this ring; never on the other ring.
     ///
     /// # Errors
     /// The errors of [`try_send`](Sender::try_send) to the other ring. The completion has the outcome of the message itself.
@@ -379,7 +379,7 @@ impl Sender {
         own.try_send(&completion.res(res))
     }
 
-    /// Sends several messages as one. The batch takes one reservation and at most one wake-up, and a receiver finds all of its
+    /// Sends several messages as one batch. The batch takes one reservation and at most one wake-up, and a receiver finds all of its
     /// messages or none. Waits until there is room for all.
     ///
     /// ```
@@ -391,8 +391,7 @@ impl Sender {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`send`](Sender::send); [`SendError::BatchTooLarge`] if the ring and its overflow never hold so many
-    /// messages.
+    /// The errors of [`send`](Sender::send); [`SendError::BatchTooLarge`] if the batch has more messages than the ring and its overflow can hold.
     pub fn send_batch(&self, posts: &[Post]) -> Result<(), SendError> {
         self.send_batch_until(posts, Until::Forever)
     }

@@ -21,7 +21,7 @@ pub(super) struct Shared {
     pub(super) engine: Engine,
     /// The button of the doorbell, through which descriptors pass.
     pub(super) button: Arc<Button>,
-    /// The id of this process if it owns the ring. The id in the segment alone may belong to another process by now.
+    /// The id of this process, if it owns the ring. The id in the segment proves nothing, because another process may have this id by now.
     own: u32,
     /// The machine's clock when the owner was last seen alive.
     owner_seen: AtomicU64,

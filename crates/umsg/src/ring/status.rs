@@ -20,7 +20,7 @@ use umsg_shm::waiters::{List, Waiters};
 /// [`slept`](Status::slept), and less than a microsecond for each yield. There are up to four yields before a sleep, and they
 /// are not counted. While the receiver is [asleep](Status::time_asleep), it takes no CPU time.
 ///
-/// Both times are measured while the receiver waits, and cost nothing if a message is there. Other processes see the time of a
+/// Both times are measured while the receiver waits, and measuring costs nothing if a message is already there. Other processes see the time of a
 /// successful spin when the next wait begins. A wait on the ring's descriptor is not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -39,7 +39,7 @@ pub struct Status {
     pub sent: u64,
     /// Messages that were ever received.
     pub received: u64,
-    /// The time when the oldest message that waits was sent, accurate to a few milliseconds; `None` without a message. While messages are
+    /// The time at which the oldest message in the ring was sent, accurate to a few milliseconds; `None` without a message. While messages are
     /// received, this may be the time of a later message.
     pub oldest: Option<SystemTime>,
     /// True if the ring accepts senders.
@@ -68,8 +68,8 @@ pub struct Status {
     pub slept: u64,
     /// The number of waits in which the receiver did not sleep, because a message came while it spun.
     pub spun: u64,
-    /// Time that the receiver spun: CPU time, unless other threads ran in its place. The end of a successful spin, after its
-    /// last reading of the clock, is not counted: less than a microsecond.
+    /// The time for which the receiver spun. It is CPU time, except if other threads ran instead. The part of a successful spin after its last
+    /// reading of the clock, less than a microsecond, is not counted.
     pub time_spun: Duration,
     /// Time that the receiver slept.
     pub time_asleep: Duration,

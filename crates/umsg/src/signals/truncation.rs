@@ -3,19 +3,19 @@
 //! | cause | result |
 //! |---|---|
 //! | a process truncates the file, and the page lies behind its end | handled |
-//! | the page is a hole, never used or punched, and the file system or its quota has no room for it | handled |
+//! | the page is a hole (it was never used, or was punched out), and the file system or its quota has no room for it | handled |
 //! | the file system, or swap, can't read or write the page: a disk, FUSE, or a network file system under `UMSG_DIR` | handled |
 //! | the page's memory is broken (BUS_MCEERR_AR) | not handled: the machine has failed, and the process ends |
-//! | the file lies on hugetlbfs, and its pool is empty | not handled: the kernel replaces no part of a large page |
+//! | the file lies on hugetlbfs, and its pool is empty | not handled: the kernel can't replace a part of a large page |
 //! | the thread blocks SIGBUS | not handled: the kernel ends the process without calling a handler |
 //! | a memory control group has no memory left | no SIGBUS: the kernel kills a process of the group, and a repair follows |
 //!
-//! *Handled* means: in this process a page of zeroes takes the page's place. The call and every later call on this queue fail
+//! *Handled* means: in this process, a page of zeroes replaces the page. The call and every later call on this queue fail
 //! with `Damaged` (EBADMSG). Other processes are not affected. A system call on such a page fails with EFAULT and raises no
 //! signal.
 //!
-//! The header is read with pread(2) before the file is mapped. The drop-in and the command handle SIGBUS from before the first
-//! mapping on ([`guard_mappings`]). A program that uses the library or the C library has to ask for that: it calls
+//! The header is read with pread(2) before the file is mapped. The drop-in and the command install their handler of SIGBUS before the first mapping
+//! ([`guard_mappings`]). A program that uses the library or the C library has to request that: it calls
 //! [`catch_truncation`], or [`mend_truncation`] in its own handler. Without them each of these causes ends the process.
 
 use std::io;
@@ -26,8 +26,7 @@ use umsg_shm::sys::cut;
 const BUS_ADRERR: i32 = 2;
 
 /// Sets a function that runs before each mapping of a queue's file. The function makes sure that a handler of SIGBUS is
-/// installed before the first access to a queue's memory. It is meant for programs that install handlers only if they use queues
-/// at all.
+/// installed before the first access to a queue's memory. It is for programs that install handlers only if they use queues.
 ///
 /// ```no_run
 /// fn guard() {
@@ -40,8 +39,8 @@ pub fn guard_mappings(guard: fn()) {
     cut::guard_by(guard);
 }
 
-/// Handles a SIGBUS that a truncated queue's file has raised. Returns whether the handler has to return at once: the access hit
-/// a page that the file does not have any more. The call on the queue and every later call in this process then fail with
+/// Handles a SIGBUS that a truncated queue's file has raised. Returns whether the handler has to return at once: the thread accessed a page that
+/// the file no longer has. The call on the queue and every later call in this process then fail with
 /// `Damaged` (EBADMSG).
 ///
 /// Call it first in a handler of SIGBUS.
@@ -73,8 +72,8 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 /// Turns the truncation of a queue's file into an error (`Damaged`, EBADMSG) of the calls that touch the file. Without this call
 /// a truncated file ends the process.
 ///
-/// The function installs a handler of SIGBUS. The handler passes every signal that is not umsg's to the handler that was
-/// installed before. A handler that is installed later replaces it, and should call [`mend_truncation`] first. The drop-in and
+/// The function installs a handler of SIGBUS. If a signal does not concern a queue's file, the handler passes it to the handler that was installed
+/// before. A handler that is installed later replaces this handler, and should call [`mend_truncation`] first. The drop-in and
 /// the command call this function themselves. Call it before the first queue is opened.
 ///
 /// The handler also covers a page that is not available for another reason. The file system or its quota may have no room for a
@@ -130,8 +129,8 @@ extern "C" fn on_sigbus(signal: i32, info: *mut libc::siginfo_t, context: *mut l
             if before.sa_flags & libc::SA_RESETHAND != 0 {
                 install_default();
             }
-            // SAFETY: the program installed a handler of this signature, or of its first argument only, which the
-            // calling convention makes the same.
+            // SAFETY: the program installed a handler with this signature, or with only the first argument; the calling convention treats both
+            // alike.
             unsafe {
                 let handler = std::mem::transmute::<
                     usize,
@@ -156,8 +155,8 @@ unsafe fn pass_to_default(before: usize, info: *const libc::siginfo_t) {
     }
     install_default();
     if was_sent {
-        // The signal is blocked until this handler returns. An instruction that raised the signal raises it again. SAFETY: a system call on
-        // numbers.
+        // The signal is blocked until this handler returns. If an instruction raised the signal, it raises it again. SAFETY: the system call takes
+        // only numbers.
         unsafe { libc::raise(libc::SIGBUS) };
     }
 }

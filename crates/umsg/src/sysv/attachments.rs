@@ -87,7 +87,7 @@ impl<T: Send + Sync> Attachments<T> {
         (held.id == id).then_some(InUse(held))
     }
 
-    /// Attaches to a queue, and returns it in use. The caller has found that its id is in use. Detaches from an older queue of
+    /// Attaches to a queue, and returns it as in use. The caller has found that a queue has this id. Detaches from an older queue of
     /// the same index. Returns None if there is no memory.
     pub(crate) fn attach(&'static self, id: i32, queue: T) -> Option<InUse<T>> {
         let entry = self.entries.get_or_grow(index_of(id))?;
@@ -107,7 +107,7 @@ impl<T: Send + Sync> Attachments<T> {
         }
     }
 
-    /// Detaches from a queue that the caller has removed, and returns its slot, for [`Link`]s of the caller's.
+    /// Detaches from a queue that the caller has removed, and returns the slot of the queue, for the caller's own [`Link`]s.
     pub(crate) fn retire(&'static self, used: &InUse<T>) -> Option<Word<Attached<T>>> {
         let word = used.0.another();
         self.forget(used);
@@ -136,7 +136,7 @@ impl<T: Send + Sync> Attachments<T> {
         self.slots.reap();
     }
 
-    /// Unmaps detached queues that no call uses any more. It is cheap without such queues, and called after a call that blocked.
+    /// Unmaps detached queues that no call uses any more. The call is cheap if there are none, so it follows each call that has blocked.
     pub(crate) fn reap(&'static self) {
         self.slots.reap();
     }

@@ -47,7 +47,7 @@ impl<O: Outgoing + ?Sized> Batch for OutOf<'_, O> {
 /// The destination of received messages.
 #[doc(hidden)]
 pub trait Incoming {
-    /// Returns room for the next message: at least `len` bytes. None leaves the message in the queue and ends the call.
+    /// Returns room for the next message: at least `len` bytes. If it returns None, the message stays in the queue and the call ends.
     ///
     /// The caller holds the queue's lock: the function must not use a queue, panic or wait.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
@@ -110,7 +110,7 @@ impl Queue {
     /// Until there is room for all.
     ///
     /// # Errors
-    /// The errors of [`send`](Queue::send); [`SendError::BatchTooLarge`] if even the empty queue had no room for them.
+    /// The errors of [`send`](Queue::send); [`SendError::BatchTooLarge`] if even an empty queue would have no room for them.
     ///
     /// # If the process dies
     /// Before the call returns: all were sent, or none.
@@ -130,7 +130,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::Full`] and those of [`send_batch`](Queue::send_batch).
+    /// [`SendError::Full`] and the errors of [`send_batch`](Queue::send_batch).
     pub fn try_send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
         self.send_all_of(messages, Until::Now)
     }
@@ -148,7 +148,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] and those of [`send_batch`](Queue::send_batch).
+    /// [`SendError::TimedOut`] and the errors of [`send_batch`](Queue::send_batch).
     pub fn send_batch_timeout(
         &self,
         messages: &[(i64, &[u8])],
@@ -178,7 +178,7 @@ impl Queue {
         self.send_all_of(messages, until)
     }
 
-    /// Sends all messages as [`send_batch`](Queue::send_batch) does, from any place in memory; for the C library.
+    /// Sends all messages as [`send_batch`](Queue::send_batch) does, for messages that lie anywhere in memory. For the C library.
     #[doc(hidden)]
     pub fn send_all_of<O: Outgoing + ?Sized>(
         &self,
@@ -208,7 +208,7 @@ impl Queue {
         }
     }
 
-    /// Receives up to `received.len()` wanted messages, back to back into `buffer`. Returns their number.
+    /// Receives up to `received.len()` wanted messages, one after the other into `buffer`, without gaps. Returns their number.
     ///
     /// If the call may have to wait, `buffer` needs room for the queue's [`msgmax`](Queue::msgmax).
     ///
@@ -257,7 +257,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::NoMessage`] and those of [`receive_batch`](Queue::receive_batch).
+    /// [`ReceiveError::NoMessage`] and the errors of [`receive_batch`](Queue::receive_batch).
     pub fn try_receive_batch(
         &self,
         want: Want,
@@ -285,7 +285,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] and those of [`receive_batch`](Queue::receive_batch).
+    /// [`ReceiveError::TimedOut`] and the errors of [`receive_batch`](Queue::receive_batch).
     pub fn receive_batch_timeout(
         &self,
         want: Want,

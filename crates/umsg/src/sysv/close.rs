@@ -6,16 +6,17 @@ use super::queue::Queue;
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Closes the queue for sending, in all processes. Returns false if it was closed already. Source: none, the kernel's queues have no such
+    /// Closes the queue for sending, in all processes. Returns false if it was already closed. Source: none, the kernel's queues have no such
     /// call.
     ///
-    /// The sends of this type, blocked ones too, fail with [`SendError::Closed`]. A receiver gets the messages that are left, and then
-    /// [`ReceiveError::Closed`](super::ReceiveError::Closed) if none that it wants is left; blocked receivers are woken. While a message is
+    /// All sends through [`Queue`], also blocked ones, fail with [`SendError::Closed`]. A receiver gets the remaining messages, and then
+    /// [`ReceiveError::Closed`](super::ReceiveError::Closed) if no message that it wants is left. Blocked receivers are woken. While a message is
     /// leased or delayed, receivers wait, because it may be a message that they want. Pollers find the closed
     /// queue writable, and at the end of the stream also readable.
     ///
     /// msgsnd(2) and msgrcv(2) under `umsg run`, and the calls of [`raw`](super::raw), ignore the close of a queue, because the kernel's calls have
-    /// no error for a closed queue: msgsnd sends, and msgrcv waits. Receivers of this type get such messages.
+    /// no error for a closed queue: msgsnd sends, and msgrcv waits. A receive through [`Queue`] also gets messages that msgsnd has sent after the
+    /// close.
     ///
     /// The caller needs the permission to send.
     ///
@@ -65,7 +66,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`close_send`](Self::close_send).
+    /// The same as for [`close_send`](Self::close_send).
     ///
     /// # Errors
     /// The errors of [`close_send`](Self::close_send).

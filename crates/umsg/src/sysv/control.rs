@@ -29,10 +29,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Returns the rights after the change. `said` are the rights in the header; the file has confirmed `confirmed`.
+    /// Returns the rights after the change. `said` are the rights in the header, and `confirmed` are those that the file confirms.
     ///
-    /// A user, group or permission that only the header has may be forged. A caller that sets the value that IPC_STAT returned
-    /// does not grant it.
+    /// If only the header names a user, group or permission, it may be forged. So a caller that sets the values that IPC_STAT returned does not
+    /// grant such a right.
     fn applied_to(&self, said: Rights, confirmed: Rights) -> Rights {
         let id = |wanted: Option<u32>, said: u32, confirmed: u32| match wanted {
             Some(wanted) if wanted != said => wanted,
@@ -58,8 +58,8 @@ impl Queue {
     ///
     /// Unlike in the kernel, an unprivileged owner may allow up to the namespace's [`max_qbytes`](crate::Limits::max_qbytes) bytes.
     ///
-    /// The new owner and group get access to the queue's file. For this, a caller other than root must own the file. The
-    /// creator owns it, until root gives it away. The file system must support access control lists; tmpfs does.
+    /// The new owner and group get access to the queue's file. For this, a caller other than root must own the file. The creator owns it, as long
+    /// as root does not give it away. The file system must support access control lists; tmpfs does.
     ///
     /// Only the file's owner and root can remove the names of a removed queue from a shared directory. Until then, other users
     /// can create no queue of its key.
@@ -111,8 +111,8 @@ impl Queue {
     /// Changes the rights in the file and in the header.
     ///
     /// The file first gets the old and the new rights together, then the header changes, then the file gets the new rights
-    /// alone. So a death at any point keeps no permitted user out. If another process changes the header meanwhile, this one
-    /// starts over: the last of them makes file and header agree.
+    /// alone. So after a death at any point, every permitted user still has access. If another process changes the header meanwhile, this process
+    /// starts over, so that the last of them makes file and header agree.
     fn set_rights(&self, change: &Change) -> Result<(), ControlError> {
         let mut files = self.namespace.msg_files()?;
         let (file, summary) = match registry::open_id(&mut files, self.id()) {
@@ -145,7 +145,7 @@ impl Queue {
                 Ok(())
             })?;
             crash_point!(MSGCTL_APPLIED);
-            // If this fails, the file's rights stay wider than necessary. The same step succeeded a moment ago.
+            // If this fails, the file's rights stay wider than necessary. That is unlikely, because the same step succeeded a moment ago.
             let _ = file_rights::give(file.as_fd(), &[after]);
             // A change after this check finds the file as it is now.
             if fixed.rights.version() == version {
@@ -181,7 +181,7 @@ impl Queue {
         done(&self.engine, outcome).map(|()| version)
     }
 
-    /// Checks a change as far as that needs no lock. Source: the order of checks in `msgctl_down`, ipc/msg.c of the kernel.
+    /// Makes those checks of a change that need no lock. Source: the order of checks in `msgctl_down`, ipc/msg.c of the kernel.
     fn check(&self, change: &Change) -> Result<(), ControlError> {
         if let Some(bytes) = change.qbytes {
             let max = self.most_bytes()?;
@@ -203,8 +203,8 @@ impl Queue {
         }
     }
 
-    /// Returns the largest capacity without privilege: the namespace's present limit, and at most its limit at the creation of
-    /// the queue.
+    /// Returns the largest capacity that a caller without privilege may set: the namespace's present limit, or its limit at the creation of the
+    /// queue if that is lower.
     fn most_bytes(&self) -> Result<u32, ControlError> {
         let limits = self.namespace.limits()?;
         let most = limits.max_qbytes.max(limits.msgmnb);
@@ -225,12 +225,12 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// `NotOwner` (EPERM) unless the caller is the queue's owner or creator, or has CAP_SYS_ADMIN; `Removed` (EIDRM) if the queue was
-    /// removed before.
+    /// `NotOwner` (EPERM) unless the caller is the queue's owner or creator, or has CAP_SYS_ADMIN; `Removed` (EIDRM) if the queue was already
+    /// removed.
     ///
     /// # Blocking
-    /// While another process holds the queue's lock, for a tenth of a second at most. Then the queue is removed without the lock. If the
-    /// holder was stopped, its call later ends as if it came before the removal, and keeps the queue's memory until then.
+    /// While another process holds the queue's lock, for at most a tenth of a second. After that, the call removes the queue without the lock. If
+    /// the holder of the lock was stopped, its call later ends as if it came before the removal. Until then, that process keeps the queue's memory.
     ///
     /// # If the process dies
     /// The queue exists or is removed. Its names are removed by the next process of the file's owner, or of root, that needs them.
@@ -246,7 +246,7 @@ impl Queue {
 
 /// Removes the queue with an identifier, as [`Queue::remove`] does.
 ///
-/// A queue that is corrupted or of another version loses its names, if the caller is the file's owner or root. The caller needs
+/// If the queue is corrupted or has another version, the call removes its names, if the caller is the file's owner or root. The caller needs
 /// no address space for the queue.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! Creation of a queue: it is built without a name, then named and numbered under the lock of its user.
+//! Creation of a queue: it is built without a name, and then gets its names and its number under the lock of its user.
 //!
 //! | step | if the process dies after it |
 //! |---|---|
@@ -37,7 +37,7 @@ const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(2
 /// Creates a queue, unless another process has created the key's queue meanwhile.
 ///
 /// # Errors
-/// All of [`OpenError`] but `NotFound` and `NoSuchId`.
+/// All errors of [`OpenError`] except `NotFound` and `NoSuchId`.
 pub(super) fn create(
     namespace: &Namespace,
     key: i32,
@@ -61,7 +61,7 @@ pub(super) fn create(
     }
 }
 
-/// Makes one attempt of [`create`]. `KeyTaken`: another key symlink exists, which perhaps does not lead to a queue yet, or no longer does.
+/// Makes one attempt of [`create`]. `KeyTaken`: another key symlink exists, but it may not lead to a queue yet, or no longer.
 fn attempt(
     namespace: &Namespace,
     key: i32,
@@ -240,7 +240,7 @@ fn put_key_symlink(
     Ok((link, to))
 }
 
-/// Returns the number of queues if it is below the limit. Stale files are removed before a caller is refused because of them.
+/// Returns the number of queues if it is below the limit. Before the function refuses a queue, it removes stale files, which count, too.
 fn room(files: &mut Files, limits: &Limits, lock: &Locked) -> Result<u32, OpenError> {
     let limit = limits.msgmni.min(INDICES);
     let in_use = files.in_use()?;

@@ -14,10 +14,9 @@ impl Queue {
     /// Sends a message that is delivered after `delay` at the earliest. Until then it takes room in the queue,
     /// [`Status::delayed`](super::Status::delayed) counts it, and [`delayed_messages`](Self::delayed_messages) shows it. When it is due, it takes
     /// its place behind the messages that were sent until then. Messages that are sent more than a few milliseconds later come behind it. The time
-    /// of
-    /// its send stays that of this call. Source: none, the kernel's queues have no such call.
+    /// of its send is that of this call. Source: none, the kernel's queues have no such call.
     ///
-    /// A receiver that waits, msgrcv(2) too, wakes up when the message is due. The delay is measured on a clock that no process can set, and
+    /// A blocked receiver, also one in msgrcv(2), wakes up when the message is due. The delay is measured on a clock that no process can set, and
     /// that stops while the machine is suspended. For pollers see [`pollable`](Self::pollable).
     ///
     /// ```
@@ -42,8 +41,8 @@ impl Queue {
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// Before the call returns: the message is sent completely, or not at all. After it, the message is delivered whether the sender lives
-    /// or not.
+    /// Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered even if the
+    /// sender has died.
     pub fn send_after(&self, mtype: i64, message: &[u8], delay: Duration) -> Result<(), SendError> {
         self.send_later(mtype, message, &|| reading_after(delay), Deadline::Never)
     }
@@ -67,7 +66,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn try_send_after(
         &self,
         mtype: i64,
@@ -97,7 +96,7 @@ impl Queue {
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_after_timeout(
         &self,
         mtype: i64,
@@ -130,7 +129,7 @@ impl Queue {
     /// The errors of [`send_after_timeout`](Self::send_after_timeout).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_after_deadline(
         &self,
         mtype: i64,
@@ -142,8 +141,8 @@ impl Queue {
         self.send_later(mtype, message, &|| reading_after(delay), deadline)
     }
 
-    /// Sends a message that is delivered at `time` at the earliest, as [`send_after`](Self::send_after). The time is that of the system's
-    /// clock now: setting that clock later does not move it. A time in the past is no delay.
+    /// Sends a message as [`send_after`](Self::send_after) does, for delivery at `time` at the earliest. The call converts `time` by the present
+    /// state of the system's clock; setting that clock later has no effect. A time in the past means no delay.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -159,13 +158,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`send`](Self::send).
+    /// The same as for [`send`](Self::send).
     ///
     /// # Errors
     /// The errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_at(&self, mtype: i64, message: &[u8], time: SystemTime) -> Result<(), SendError> {
         let due = reading_at(time);
         self.send_later(mtype, message, &|| due, Deadline::Never)
@@ -188,7 +187,7 @@ impl Queue {
     /// [`SendError::Full`] (EAGAIN) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn try_send_at(
         &self,
         mtype: i64,
@@ -220,7 +219,7 @@ impl Queue {
     /// [`SendError::TimedOut`] (ETIMEDOUT) and the errors of [`send`](Self::send).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_at_timeout(
         &self,
         mtype: i64,
@@ -253,7 +252,7 @@ impl Queue {
     /// The errors of [`send_at_timeout`](Self::send_at_timeout).
     ///
     /// # If the process dies
-    /// As [`send_after`](Self::send_after).
+    /// The same as for [`send_after`](Self::send_after).
     pub fn send_at_deadline(
         &self,
         mtype: i64,
@@ -317,8 +316,8 @@ impl Lease<'_> {
     }
 }
 
-/// Returns the reading of the monotonic clock at a time of the system's clock, or now if the time has passed. Equal times have equal readings, so that
-/// messages for one time keep the order of their sends.
+/// Returns the reading of the monotonic clock at a time of the system's clock, or now if the time has passed. Equal times give equal readings, so
+/// messages for the same time keep the order of their sends.
 fn reading_at(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH);
     let nanoseconds = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);

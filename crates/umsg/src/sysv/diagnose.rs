@@ -20,11 +20,11 @@ use rustix::fd::{AsFd, BorrowedFd};
 /// ```
 ///
 /// # Blocking
-/// As [`posix::diagnose`](crate::posix::diagnose).
+/// The same as for [`posix::diagnose`](crate::posix::diagnose).
 ///
 /// # Errors
-/// The errors of [`OpenOptions::open`](super::OpenOptions::open) of an existing queue, but for [`SegmentError::Damaged`](crate::SegmentError::Damaged).
-/// `NotAQueue` if too little of the header is left for a diagnosis.
+/// The errors of [`OpenOptions::open`](super::OpenOptions::open) for an existing queue, without
+/// [`SegmentError::Damaged`](crate::SegmentError::Damaged). `NotAQueue` if too little of the header is left for a diagnosis.
 pub fn diagnose(namespace: &Namespace, key: i32) -> Result<Diagnosis, OpenError> {
     of_key(namespace, key, diagnosis::sysv::examine)
 }
@@ -57,13 +57,13 @@ pub fn diagnose_id(namespace: &Namespace, id: i32) -> Result<Diagnosis, OpenErro
 /// ```
 ///
 /// # Blocking
-/// As [`posix::repair`](crate::posix::repair).
+/// The same as for [`posix::repair`](crate::posix::repair).
 ///
 /// # Errors
 /// The errors of [`diagnose`].
 ///
 /// # If the process dies
-/// As [`posix::repair`](crate::posix::repair).
+/// The same as for [`posix::repair`](crate::posix::repair).
 pub fn repair(namespace: &Namespace, key: i32) -> Result<Repaired, OpenError> {
     of_key(namespace, key, diagnosis::sysv::mend)
 }

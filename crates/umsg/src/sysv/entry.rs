@@ -41,8 +41,8 @@ pub struct Entry {
     /// The time of the last change of owner, mode or size, or of the creation, in whole seconds; None if it can't be read.
     pub changed: Option<SystemTime>,
     /// True if the queue's memory could be read. It is false if the queue's mode gives the caller no access, or if the queue is
-    /// corrupted or of another version. Then the identifier and the key are right, and owner and mode are those of the file.
-    /// The file's mode has read and write permission where the queue's mode has one of them. All other fields are 0 or None.
+    /// corrupted or of another version. In these cases, the identifier and the key are correct, and owner and mode are those of the file. For each
+    /// class of users, the file's mode has read and write permission if the queue's mode has one of them. All other fields are 0 or None.
     pub readable: bool,
 }
 

@@ -6,9 +6,9 @@
 //! | members of its group and of its creator's group | if the mode gives the group read or write permission |
 //! | all other users | if the mode gives others read or write permission |
 //!
-//! A file has one owner and one group. If these are the queue's and also its creator's, the file's mode suffices. Otherwise an
-//! access control list (acl(5)), which tmpfs supports, names the users and groups. The queue's owner comes first, then its
-//! creator. This order records which is which.
+//! A file has one owner and one group. If these are the queue's and also its creator's, the file's mode is enough. Otherwise an
+//! access control list (acl(5)), which tmpfs supports, names the users and groups. The queue's owner comes first, then its creator: this order
+//! shows which of them is the owner.
 //!
 //! **Authority.** Every process that may use the queue can overwrite the rights in the queue's header. Only the file's owner and
 //! root can change the file. So a change (IPC_SET) begins with the rights that the file confirms, see [`confirm`]. A forged
@@ -42,7 +42,7 @@ pub(super) fn confirm(file: BorrowedFd<'_>, said: Rights) -> io::Result<Rights> 
 /// Gives a file access rights for all of `rights`. During a change, these are the rights before and after.
 ///
 /// # Errors
-/// EPERM unless the caller owns the file, or is root, or no change is needed. EOPNOTSUPP if a list is needed and the file
+/// EPERM if a change is needed, and the caller is neither the owner of the file nor root. EOPNOTSUPP if a list is needed and the file
 /// system has none.
 pub(super) fn give(file: BorrowedFd<'_>, rights: &[Rights]) -> io::Result<()> {
     let stat = fs::fstat(file)?;
@@ -72,7 +72,7 @@ pub(super) fn hand_over(
 ) -> io::Result<()> {
     let both = [before, after];
     if before.uid != after.uid {
-        // If the process dies between the two steps, the old owner keeps access. Without lists, this is not possible.
+        // If the process dies between the two steps, the old owner still has access. That is not possible without access control lists.
         let stat = fs::fstat(file)?;
         let _ = give_list(file, &List::naming_all(&both, &stat));
         let user = Uid::from_raw(after.uid);
@@ -136,7 +136,8 @@ impl List {
             .iter()
             .flat_map(|r| [r.gid, r.cgid].map(|group| (group, class(r, 3))))
             .collect();
-        // The file's owner may have given the queue away, and be in a group with access. Lists check the file's owner first.
+        // The file's owner may have given the queue away, and may be a member of a group with access. The kernel checks the entry of the file's
+        // owner first.
         let a_group = groups.iter().any(|(_, may)| *may);
         let owner = users.contains(&stat.st_uid) || others || a_group;
         let mut of_file = groups.iter().filter(|(group, _)| *group == stat.st_gid);
@@ -204,7 +205,7 @@ impl List {
 }
 
 /// The owners and groups that a file names; at least one of each. During a change, and after the death of a process that made
-/// a change, there are two of each: the old and the new.
+/// a change, there are two owners and two groups: the old and the new.
 struct Recorded {
     users: Vec<[u32; 2]>,
     groups: Vec<[u32; 2]>,
@@ -264,7 +265,7 @@ impl Recorded {
     }
 }
 
-/// The owner and creator pairs of a list that umsg wrote; the file's own owner or group for any other list.
+/// Returns the pairs of owner and creator from a list that umsg wrote; for any other list, the file's own owner or group.
 fn pairs(named: &[(u32, bool)], own: u32) -> Vec<[u32; 2]> {
     match named.as_chunks::<2>() {
         (pairs, []) if !pairs.is_empty() => {

@@ -7,8 +7,7 @@ use super::status::{Statistics, may_look, statistics};
 use std::time::{Duration, SystemTime};
 use umsg_shm::arena;
 
-/// The state of a queue as [`Queue::glance`] sees it. Each figure is right by itself; all figures together are of one instant only if the queue
-/// is idle.
+/// The state of a queue as [`Queue::glance`] sees it. Each number is correct; the numbers belong to one instant only if the queue is idle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Glance {
@@ -20,12 +19,12 @@ pub struct Glance {
     pub delayed: u64,
     /// The bytes of the leased and the delayed messages together.
     pub leased_bytes: u64,
-    /// Messages that ever came to the queue. A delayed message comes when it is due. A repair of a corrupted queue begins again at the number of
-    /// its messages.
+    /// The number of messages that ever came to the queue. A delayed message counts from the time at which it is due. A repair of a corrupted queue
+    /// sets this to the number of its messages.
     pub sent: u64,
     /// Messages that have ever left the queue.
     pub removed: u64,
-    /// The time when the oldest queued message was sent; `None` without a queued message. While messages are received, this may be the time
+    /// The time at which the oldest queued message was sent; `None` without a queued message. While messages are received, this may be the time
     /// of a later message.
     pub oldest: Option<SystemTime>,
     /// Living threads that wait for room.
@@ -36,14 +35,14 @@ pub struct Glance {
     pub memory: u64,
     /// Counts of events.
     pub statistics: Statistics,
-    /// True if the queue is closed for sending. It is false if all producers of a queue have died that the next call closes.
+    /// True if the queue is closed for sending. It is still false if all producers have died: the next call closes the queue.
     pub send_closed: bool,
     /// True if corruption was found in the queue's memory.
     pub damaged: bool,
 }
 
 impl Queue {
-    /// Returns the state of the queue without taking its lock and without a change of the queue, so that it delays no other process. For
+    /// Returns the state of the queue. The call takes no lock and changes nothing, so it delays no other process. For
     /// programs that watch queues.
     ///
     /// ```
@@ -58,7 +57,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// `PermissionDenied` (EACCES) unless the caller may read, as for IPC_STAT in msgctl(2); `Removed`.
+    /// `PermissionDenied` (EACCES) if the caller may not read, as for IPC_STAT in msgctl(2); `Removed`.
     pub fn glance(&self) -> Result<Glance, ControlError> {
         may_look(&self.engine)?;
         let (segment, counts) = (self.engine.segment(), self.engine.counts_hint());

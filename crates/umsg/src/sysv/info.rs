@@ -57,7 +57,7 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
     Ok(constants(&namespace.limits()?, highest_index))
 }
 
-/// Returns the result of IPC_INFO or MSG_INFO, if all of it is known: no file is opened, and little stack is used.
+/// Returns the result of IPC_INFO or MSG_INFO, if the process knows all of it. The function opens no file, and uses little stack.
 pub(super) fn kept_info(namespace: &Namespace, command: i32) -> Option<MsgInfo> {
     let watched = Scan::watched(namespace, |scan, limits| match command {
         libc::MSG_INFO => Some(sums(limits, &scan.watched_totals()?)),
@@ -134,7 +134,7 @@ pub fn msg_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
 /// ```
 ///
 /// # Errors
-/// `Open(NoSuchId)` (EINVAL) if no queue has the index; `PermissionDenied` (EACCES) unless `any`.
+/// `Open(NoSuchId)` (EINVAL) if no queue has the index; `PermissionDenied` (EACCES), without `any`.
 pub fn msg_stat(namespace: &Namespace, index: i32, any: bool) -> Result<Entry, ControlError> {
     entry_at(namespace, index, any)
 }

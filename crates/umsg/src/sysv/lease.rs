@@ -17,11 +17,11 @@ use umsg_shm::sysv_engine::{LeaseHandle, Refused, Why};
 /// other process receives it.
 ///
 /// # If the process dies
-/// The message goes back to its place in the queue, as after a drop of the lease. A call that finds no message or no room takes
-/// back the leases of dead processes. Blocked calls do so ten times a second.
+/// The message goes back to its place in the queue, as after a drop of the lease. A call that finds no message or no room ends the leases of dead
+/// processes. Blocked calls do so ten times a second.
 ///
 /// # If the queue is removed
-/// The bytes stay readable as long as the lease exists. Its end then fails with [`LeaseError::Ended`](super::LeaseError::Ended).
+/// The bytes stay readable as long as the lease exists. Ending the lease then fails with [`LeaseError::Ended`](super::LeaseError::Ended).
 pub type Lease<'q> = crate::lease::Lease<'q, Queue>;
 
 impl Queue {
@@ -41,10 +41,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`receive`](Queue::receive).
+    /// The same as for [`receive`](Queue::receive).
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `NoMessage`, `TooSmall` and `TimedOut`.
+    /// All errors of [`ReceiveError`] except `NoMessage`, `TooSmall` and `TimedOut`.
     ///
     /// # If the process dies
     /// See [`Lease`].
@@ -66,10 +66,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`try_receive`](Queue::try_receive).
+    /// The same as for [`try_receive`](Queue::try_receive).
     ///
     /// # Errors
-    /// [`ReceiveError::NoMessage`] and the others of [`ReceiveError`] but `TooSmall` and `TimedOut`.
+    /// [`ReceiveError::NoMessage`] and the other errors of [`ReceiveError`] except `TooSmall` and `TimedOut`.
     pub fn try_receive_lease(&self, want: Want) -> Result<Lease<'_>, ReceiveError> {
         self.receive_lease_until(want, Until::Now)
     }
@@ -89,7 +89,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] and the others of [`ReceiveError`] but `NoMessage` and `TooSmall`.
+    /// [`ReceiveError::TimedOut`] and the other errors of [`ReceiveError`] except `NoMessage` and `TooSmall`.
     pub fn receive_lease_timeout(
         &self,
         want: Want,
@@ -98,7 +98,7 @@ impl Queue {
         self.receive_lease_until(want, Until::After(timeout))
     }
 
-    /// Receives a message as [`receive_lease`](Queue::receive_lease) does. Waits until `deadline` at most, on the system's clock.
+    /// Receives a message as [`receive_lease`](Queue::receive_lease) does. Waits at most until `deadline`, on the system's clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -165,7 +165,7 @@ impl Queue {
     /// The errors of [`receive_lease_until`](Queue::receive_lease_until).
     ///
     /// # If the process dies
-    /// See [`Lease`]. If only the thread ends, the lease stays open until it is dropped; a lease that is leaked keeps its message until the
+    /// See [`Lease`]. If only the thread ends, the lease stays open until it is dropped; if the lease is leaked, the message stays leased until the
     /// process ends.
     pub fn receive_lease_owned(
         self: &Arc<Self>,

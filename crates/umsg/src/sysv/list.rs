@@ -31,9 +31,10 @@ pub fn list(namespace: &Namespace) -> Result<Vec<Entry>, OpenError> {
 }
 
 /// Returns the identifiers and keys of the queues of a namespace, in the order of their indices, without opening a queue. For programs that keep
-/// queues open and look for new ones. The key of a queue without one is 0.
+/// queues open and look for new ones. If a queue has no key, its key is 0.
 ///
-/// The one exception is a queue whose creator removes and creates queues in a row: its file is opened, because the file has the identifier.
+/// There is one exception: if the creator of a queue removes and creates queues repeatedly, the call opens the queue's file, because only the file
+/// has the identifier.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -64,8 +65,8 @@ pub fn ids(namespace: &Namespace) -> Result<Vec<(i32, i32)>, OpenError> {
     Ok(ids)
 }
 
-/// Returns the queue with an index, as MSG_STAT does. `any` is MSG_STAT_ANY, which needs no permission. An identifier stands for
-/// its index. Source: `msgctl_stat` in ipc/msg.c of the kernel.
+/// Returns the queue with an index, as MSG_STAT does. With `any`, does the same as MSG_STAT_ANY, which needs no permission. The argument may be an
+/// identifier instead of an index. Source: `msgctl_stat` in ipc/msg.c of the kernel.
 pub(super) fn entry_at(
     namespace: &Namespace,
     index: i32,

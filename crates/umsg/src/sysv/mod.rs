@@ -2,12 +2,12 @@
 //!
 //! The semantics are those of Linux, sysvipc(7), down to the error numbers. The differences from the kernel's queues:
 //!
-//! - A call makes a system call only when its thread has to wait.
+//! - A call makes a system call only if its thread has to wait.
 //! - The limits belong to the [namespace](crate::Namespace), and need no root.
 //! - Receiving by type costs the same for any number of other messages.
 //! - There are time-outs, batches, [leases](Queue::receive_lease), [peeking](Queue::peek) and [polling](Queue::pollable).
 //! - Messages can be [sent](Queue::send_after) or [returned](Lease::return_after) for a later delivery, and a stream of messages can
-//!   [end](Queue::close_send), with its last [producer](Queue::producer) too. Programs that call msgsnd and msgrcv are not affected: they get
+//!   [end](Queue::close_send), also when its last [producer](Queue::producer) ends. Programs that call msgsnd and msgrcv are not affected: they get
 //!   delayed messages when these are due, and ignore the end of a stream.
 //! - [`diagnose`] and [`repair`] examine and repair a queue.
 //!
@@ -35,7 +35,8 @@
 //! ```
 //!
 //! # If a process dies
-//! If a send has returned, its message is in the queue. If the sender dies during the send, the whole message is in the queue, or none. If
+//! If a send has returned, its message is in the queue. If the sender dies during the send, the complete message is in the queue, or no part of it.
+//! If
 //! a receiver dies, at most the message that it was copying is lost. No thread waits for a dead process.
 //!
 //! # Permissions

@@ -42,15 +42,15 @@ pub struct OpenOptions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. `None` for no
-    /// delay.
+    /// The delays before a returned message is delivered again: the delay after the first return, which doubles with each further return, and the
+    /// longest delay. `None` for no delay.
     pub retry_delay: Option<(Duration, Duration)>,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
 }
 
 impl Queue {
-    /// Returns the queue's delivery policy, which any user that may open the queue may know.
+    /// Returns the queue's delivery policy, which every user with access to the queue may know.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -115,7 +115,7 @@ impl OpenOptions {
         self
     }
 
-    /// Fails if the key has a queue (IPC_EXCL); only together with [`create`](Self::create).
+    /// Fails if the key has a queue (IPC_EXCL); The option takes effect only together with [`create`](Self::create).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -152,7 +152,7 @@ impl OpenOptions {
 
     /// Sets the delay before a message of a created queue is delivered again after its lease was returned, dropped, ran out of time, or
     /// lost its process. The delay is `first` after the first delivery, doubles after each further one, and is `most` at most. It does not
-    /// delay other messages. Zero, the default, is no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one
+    /// delay other messages. Zero, the default, means no delay. [`Lease::return_after`](super::Lease::return_after) sets another delay for one
     /// message. An existing queue with another delay is refused.
     ///
     /// ```
@@ -239,8 +239,8 @@ impl OpenOptions {
     /// [`OpenError`] for all.
     ///
     /// # Blocking
-    /// A creation waits for processes that are creating or removing a queue: some microseconds each, and two seconds for a
-    /// stopped process.
+    /// A creation waits for processes that are creating or removing a queue: for some microseconds each, and for two seconds if such a process is
+    /// stopped.
     ///
     /// # If the process dies
     /// During a creation: there is no queue, or a complete one.

@@ -22,7 +22,7 @@ pub struct Peeked {
     pub pid: u32,
     /// The time of the call that sent it, accurate to a few milliseconds.
     pub sent: SystemTime,
-    /// Of a delayed message: the time before which it is not delivered. `None` for a queued message.
+    /// For a delayed message, the earliest time of its delivery. `None` for a queued message.
     pub due: Option<SystemTime>,
     /// The number of leases after which the message came back.
     pub returns: u32,

@@ -1,7 +1,7 @@
 //! Permissions of a queue: the kernel's rules on the owner, creator and mode in its header.
 //!
-//! The kernel enforces less: a process that may send or receive must map the queue's file for reading and writing, see
-//! [`super::file_rights`]. The library enforces the decisions of this module.
+//! The library enforces the decisions of this module. The kernel can't enforce all of them, because a process that may only send or only receive
+//! must map the queue's file for reading and writing: see [`super::file_rights`].
 
 use rustix::fs::Stat;
 use rustix::process::{Gid, Uid, getegid, geteuid, getgroups};
@@ -143,8 +143,8 @@ impl Caller {
     }
 }
 
-/// Makes every queue ask for the caller's user and groups again, and IPC_INFO and MSG_INFO for its rights to the directory. Programs call
-/// it after a change of their user or groups, if they go on using open queues. The kernel asks at each call; here that would cost more than
+/// Makes every queue check the caller's user and groups again, and IPC_INFO and MSG_INFO check its rights to the directory again. A program calls
+/// this after a change of its user or groups, if it continues to use open queues. The kernel checks at each call; here, that would cost more than
 /// the call itself.
 ///
 /// ```

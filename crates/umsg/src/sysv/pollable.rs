@@ -10,7 +10,7 @@ impl Queue {
     /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop.
     ///
     /// The descriptor is readable (POLLIN) while there is a message of any type, and writable (POLLOUT) while there is room for a byte.
-    /// After a removal of the queue, the descriptor is both, so that a poller notices the removal.
+    /// After the removal of the queue, the descriptor is readable and writable, so that a poller notices the removal.
     ///
     /// The first call opens the descriptor, which stays the same until the queue is dropped. The queue closes it. Programs only
     /// poll it and pass it on; they send and receive through the queue.
@@ -20,11 +20,11 @@ impl Queue {
     ///
     /// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease
     /// dies, the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a
-    /// second. A process that polls before the queue's first delayed message or lease has no such thread yet. The first one makes its
-    /// descriptor ready once, although a receive finds no message, and that receive starts the thread.
+    /// second. If a process polls before the queue has its first delayed message or lease, the process has no such thread yet. That first message
+    /// or lease makes the descriptor ready once, although a receive finds no message. That receive starts the thread.
     ///
-    /// While a process has the descriptor open, a send or receive that changes the readiness costs a system call. After all
-    /// pollers have closed it or died, this cost ends within some hundred messages.
+    /// While a process has the descriptor open, a send or receive that changes the readiness costs a system call. When all pollers have closed the
+    /// descriptor or died, this cost ends after at most some hundred messages.
     ///
     /// ```
     /// # let dir = std::env::temp_dir().join(format!("umsg-sysv-poll-{}", std::process::id()));
@@ -45,7 +45,7 @@ impl Queue {
     ///
     /// # Errors
     /// - EMFILE, ENFILE, ENOSPC, ENOMEM.
-    /// - EACCES if the caller may make no file in the namespace.
+    /// - EACCES if the caller may not create files in the namespace.
     /// - EAGAIN if a process was stopped inside of an operation on this queue.
     /// - EBADMSG if the queue is corrupted.
     /// - EINVAL if the queue was removed.

@@ -9,13 +9,14 @@ use std::sync::Arc;
 use umsg_shm::sys::thread;
 
 /// A share in the stream of messages of a queue that was created with
-/// [`close_with_last_producer`](super::OpenOptions::close_with_last_producer). While a living process has one, the queue stays open for
-/// sending. With the drop of the last one, or the death of its process, the stream ends as by [`Queue::close_send`].
+/// [`close_with_last_producer`](super::OpenOptions::close_with_last_producer). While a living process has a producer, the queue stays open for
+/// sending. When the last producer is dropped, or its process dies, the stream ends as by [`Queue::close_send`].
 ///
-/// It dereferences to the queue, on which it sends. Other handles of the queue can send, too, and do not count. For a queue without that
+/// It dereferences to the queue, on which it sends. Other handles of the queue can send, too, but do not count as producers. For a queue without
+/// that
 /// option, a producer has no effect.
 ///
-/// A forked child does not count through its parent's producer; it makes its own. A producer that is leaked counts until its process ends.
+/// A forked child is not counted through its parent's producer, and needs its own. A leaked producer counts until its process ends.
 ///
 /// # If the process dies
 /// A receiver that finds no message notices the death within some milliseconds. A blocked receiver or a poller notices it within a tenth of a
@@ -130,7 +131,7 @@ impl Deref for Producer<'_> {
 impl Drop for Producer<'_> {
     fn drop(&mut self) {
         if self.pid == thread::current().pid() {
-            // In a handler that has interrupted a call on the queue this fails: the process counts until it ends.
+            // This fails in a signal handler that has interrupted a call on the queue. Then the process counts until it ends.
             let _ = self.queue.end_producing();
         }
     }

@@ -17,8 +17,8 @@ use umsg_shm::waiters::pacing::Waiting;
 /// Dropping it unmaps the queue; its messages stay until a process receives them or the queue is
 /// [removed](Queue::remove).
 ///
-/// The first send and the first receive check the caller's permission against the queue's mode. The next call checks it
-/// again after each change of the queue's owner or mode.
+/// The first send and the first receive check the caller's permission against the queue's mode. After each change of the queue's owner or mode, the
+/// next call checks the permission again.
 ///
 /// # Threads
 /// A queue is `Send` and `Sync`. So are its leases: they belong to the process, and any of its threads may end them.
@@ -59,7 +59,7 @@ impl Queue {
         }
     }
 
-    /// Opens the queue of a key. Creates the queue (mode 0600) if there is none.
+    /// Opens the queue of a key. Creates the queue (mode 0600) if it does not exist.
     ///
     /// ```no_run
     /// let queue = umsg::sysv::Queue::create(0x7507)?;

@@ -1,6 +1,6 @@
 //! msgget, msgsnd, msgrcv and msgctl as C programs call them: by identifier, with errno, and in the kernel's order of errors.
-//! The C library and the drop-in use this module, and bindings for other languages may. Rust programs use [`Queue`], whose
-//! errors say more.
+//! The C library and the drop-in use this module; bindings for other languages may use it, too. Rust programs use [`Queue`], whose errors are more
+//! detailed.
 //!
 //! ```
 //! use umsg::sysv::{self, Until, raw};
@@ -61,7 +61,7 @@ static ATTACHED: Attachments<Queue> = Attachments::new();
 /// Returns the identifier of a key's queue. Source: msgget(2).
 ///
 /// # Errors
-/// ENOENT, EEXIST, EACCES, ENOSPC, ENOMEM; and those of a namespace that can't be used.
+/// ENOENT, EEXIST, EACCES, ENOSPC, ENOMEM; and the errors of a namespace that can't be used.
 pub fn msgget(key: i32, flags: i32) -> Result<i32, Errno> {
     get(key, flags).map_err(|error| error.errno())
 }
@@ -87,8 +87,8 @@ pub fn get(key: i32, flags: i32) -> Result<i32, OpenError> {
     get_by(key, flags, Policy::default())
 }
 
-/// Finds or creates a queue as [`get`] does. A created queue has the delivery policy of `options`, of which nothing else is used; an existing
-/// queue that differs is refused.
+/// Finds or creates a queue as [`get`] does. A created queue gets the delivery policy of `options`; the other options are ignored. An existing
+/// queue with another policy is refused.
 pub fn get_with(key: i32, flags: i32, options: &OpenOptions) -> Result<i32, OpenError> {
     let id = get_by(key, flags, options.policy())?;
     match find(id) {
@@ -135,7 +135,7 @@ fn note_key(key: i32, id: i32) {
 }
 
 /// Returns the identifier of a new queue in the segment of a queue that this process has removed. None if there is no such segment, or a file has
-/// to be inspected. Unlike [`get`] it needs little stack.
+/// to be inspected. Unlike [`get`], this function needs little stack.
 #[must_use]
 pub fn revived(key: i32, flags: i32) -> Option<i32> {
     kept::revive(key, flags, false)
@@ -167,7 +167,7 @@ pub fn find(id: i32) -> Result<Used, Errno> {
     }
 }
 
-/// Returns the queue as [`find`] does, for use beyond a call, and in other threads.
+/// Returns the queue as [`find`] does, for use after the call, and in other threads.
 ///
 /// # Errors
 /// The errors of [`find`].
@@ -205,7 +205,7 @@ fn find_slow(id: i32) -> Result<(), Errno> {
     })
 }
 
-/// Returns the queue with an identifier, after it has checked the type and the length (in bytes) of a message for it.
+/// Checks the type and the length (in bytes) of a message, and returns the queue with an identifier.
 ///
 /// # Errors
 /// EINVAL, EACCES.
@@ -221,7 +221,7 @@ pub fn find_to_send(id: i32, mtype: i64, len: usize) -> Result<Used, Errno> {
     }
 }
 
-/// The error for a message to no queue. The kernel checks the length before it looks for the queue.
+/// Returns the error for a message if no queue has the identifier. The kernel checks the length of the message first.
 #[cold]
 fn without_queue(errno: Errno, len: usize) -> Errno {
     let limits = Namespace::of_this_process().and_then(Namespace::limits);
@@ -316,7 +316,6 @@ impl Used {
         received.map_err(|error| self.after_waiting(error.errno()))
     }
 
-    /// Copies the message at a position in the order of arrival.
     /// Sends as [`try_send`](Self::try_send) does. Fails with EPIPE if the queue is closed for sending, which msgsnd(2) ignores.
     ///
     /// # Errors
@@ -405,7 +404,7 @@ impl Used {
 pub enum Which {
     /// The first wanted message, and whether a longer message is cut off.
     Want(Want, bool),
-    /// A copy of the message at this position, and whether MSG_NOERROR was set. A copy is never cut off.
+    /// A copy of the message at this position, and whether MSG_NOERROR was set. A copied message is never truncated.
     Copy(i64, bool),
 }
 
@@ -437,7 +436,7 @@ impl Which {
 /// Sends a message of a type. Source: msgsnd(2).
 ///
 /// # Errors
-/// EAGAIN, EINTR, EIDRM, EINVAL, EACCES, ENOMEM; ETIMEDOUT at the end of `until`.
+/// EAGAIN, EINTR, EIDRM, EINVAL, EACCES, ENOMEM; ETIMEDOUT after the time in `until`.
 pub fn msgsnd(id: i32, mtype: i64, text: &[u8], flags: i32, until: Until) -> Result<(), Errno> {
     let queue = find_to_send(id, mtype, text.len())?;
     match queue.try_send(mtype, text) {
@@ -454,7 +453,7 @@ pub fn msgsnd(id: i32, mtype: i64, text: &[u8], flags: i32, until: Until) -> Res
 /// Receives a message. Source: msgrcv(2).
 ///
 /// # Errors
-/// ENOMSG, E2BIG, EINTR, EIDRM, EINVAL, EACCES; ETIMEDOUT at the end of `until`.
+/// ENOMSG, E2BIG, EINTR, EIDRM, EINVAL, EACCES; ETIMEDOUT after the time in `until`.
 pub fn msgrcv(
     id: i32,
     buffer: &mut [u8],
@@ -475,7 +474,7 @@ pub fn msgrcv(
     }
 }
 
-/// Finds the resource whose lack made a send of `len` bytes fail with ENOMEM, if the resource is still lacking.
+/// Finds out which resource was missing when a send of `len` bytes failed with ENOMEM, if it is still missing.
 #[cold]
 pub fn why_no_memory(len: usize) -> super::SendError {
     // Memory comes into use in steps of at least this many bytes.

@@ -54,8 +54,8 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// While there is no such message. The receivers that want a message get it in the order of their arrival. A receiver with
-    /// too small a buffer fails, and the next receiver gets the message.
+    /// While there is no such message. If several receivers want a message, the one that has waited longest gets it. If its buffer is too small,
+    /// its call fails, and the next receiver gets the message.
     ///
     /// # Errors
     /// [`ReceiveError::TooSmall`] if the message is longer than the buffer; the message stays in the queue. All others of
@@ -86,13 +86,13 @@ impl Queue {
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`ReceiveError::NoMessage`] (ENOMSG) and the others of [`ReceiveError`] but `TimedOut`.
+    /// [`ReceiveError::NoMessage`] (ENOMSG) and the other errors of [`ReceiveError`] except `TimedOut`.
     #[inline]
     pub fn try_receive(&self, want: Want, buffer: &mut [u8]) -> Result<Received, ReceiveError> {
         self.try_receive_by(want, buffer, false, Heeds::End)
     }
 
-    /// Receives the first wanted message. Waits for one for at most `timeout`, on the monotonic clock.
+    /// Receives the first wanted message. Waits for a message for at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -111,7 +111,7 @@ impl Queue {
     /// While there is no such message, or a process is stopped inside of an operation on the queue: until the time is over.
     ///
     /// # Errors
-    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the others of [`ReceiveError`] but `NoMessage`.
+    /// [`ReceiveError::TimedOut`] (ETIMEDOUT) and the other errors of [`ReceiveError`] except `NoMessage`.
     ///
     /// # If the process dies
     /// The same as for [`receive`](Self::receive).
@@ -124,7 +124,7 @@ impl Queue {
         self.receive_by(want, buffer, false, (Deadline::after(timeout), Heeds::End))
     }
 
-    /// Receives the first wanted message. Waits for one until `deadline` at most, on the system's clock (CLOCK_REALTIME). A
+    /// Receives the first wanted message. Waits for a message at most until `deadline`, on the system's clock (CLOCK_REALTIME). A
     /// deadline in the past is no error if there is a message.
     ///
     /// ```
@@ -141,7 +141,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`receive_timeout`](Self::receive_timeout).
+    /// The same as for [`receive_timeout`](Self::receive_timeout).
     ///
     /// # Errors
     /// The errors of [`receive_timeout`](Self::receive_timeout).
@@ -157,7 +157,7 @@ impl Queue {
         self.receive_by(want, buffer, false, (realtime(deadline), Heeds::End))
     }
 
-    /// Receives the first wanted message, and cuts it off at the end of the buffer (MSG_NOERROR).
+    /// Receives the first wanted message, and truncates it to the length of the buffer (MSG_NOERROR).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -172,10 +172,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`receive`](Self::receive).
+    /// The same as for [`receive`](Self::receive).
     ///
     /// # Errors
-    /// All of [`ReceiveError`] but `TooSmall`, `NoMessage` and `TimedOut`.
+    /// All errors of [`ReceiveError`] except `TooSmall`, `NoMessage` and `TimedOut`.
     ///
     /// # If the process dies
     /// The same as for [`receive`](Self::receive).
@@ -202,10 +202,10 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`try_receive`](Self::try_receive).
+    /// The same as for [`try_receive`](Self::try_receive).
     ///
     /// # Errors
-    /// [`ReceiveError::NoMessage`] and the others of [`ReceiveError`] but `TooSmall` and `TimedOut`.
+    /// [`ReceiveError::NoMessage`] and the other errors of [`ReceiveError`] except `TooSmall` and `TimedOut`.
     pub fn try_receive_truncated(
         &self,
         want: Want,

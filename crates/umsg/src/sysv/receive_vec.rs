@@ -33,7 +33,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`receive`](Self::receive) but `TooSmall`.
+    /// The errors of [`receive`](Self::receive) except `TooSmall`.
     pub fn receive_vec(&self, want: Want) -> Result<Message, ReceiveError> {
         self.receive_vec_by(want, Deadline::Never)
     }
@@ -52,7 +52,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`try_receive`](Self::try_receive) but `TooSmall`.
+    /// The errors of [`try_receive`](Self::try_receive) except `TooSmall`.
     pub fn try_receive_vec(&self, want: Want) -> Result<Message, ReceiveError> {
         self.receive_vec_by(want, Deadline::Passed)
     }
@@ -71,7 +71,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`receive_timeout`](Self::receive_timeout) but `TooSmall`.
+    /// The errors of [`receive_timeout`](Self::receive_timeout) except `TooSmall`.
     pub fn receive_vec_timeout(
         &self,
         want: Want,
@@ -95,7 +95,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`receive_deadline`](Self::receive_deadline) but `TooSmall`.
+    /// The errors of [`receive_deadline`](Self::receive_deadline) except `TooSmall`.
     pub fn receive_vec_deadline(
         &self,
         want: Want,

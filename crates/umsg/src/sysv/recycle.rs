@@ -1,21 +1,21 @@
-//! Queues that a process makes of the segments of queues that it has removed, for the drop-in: without a new file, a mapping, fresh pages,
-//! and a change of a directory.
+//! Reusing the segment of a removed queue for the next queue, for the drop-in. The next queue needs no new file, mapping or pages, and no change of
+//! a directory.
 //!
-//! A process that removes a queue of its own may keep the segment, and leaves the file and the key symlink where they are. The header says
+//! A process that removes its own queue may keep the segment, and then leaves the file and the key symlink in place. The header says
 //! that there is no queue ([`Rights`](umsg_shm::sysv_engine::segment::Rights)), and all processes rely on the header. The next queue without a key,
 //! or with the same key, is made by a store to the header, and has another identifier of the same index. A process that needs the key, the
 //! index or the room takes the segment away by another store.
 //!
 //! | condition | reason |
 //! |---|---|
-//! | the namespace's directory is the caller's alone, the mode is 0600 | no other user has the file open, or finds it in the way |
-//! | the namespace has no limit of bytes | the memory would count |
-//! | the file has the attributes of the creation, also its time of change unless it got memory since; its key symlink leads to it | another process may have changed its mode or its names |
-//! | the limits of the namespace are those of the creation | the next queue may exceed the new ones, or have another layout |
-//! | the caller has the user and the group of the creation | the next queue would have others |
+//! | only the caller can use the namespace's directory, and the mode is 0600 | no other user has the file open, or is hindered by it |
+//! | the namespace has no limit of bytes | the memory would count towards the limit |
+//! | the file has the same attributes as at its creation (the time of change may differ if the file got memory since then), and its key symlink leads to it | another process may have changed its mode or its names |
+//! | the limits of the namespace are the same as at the creation | the next queue might exceed the new limits, or have another layout |
+//! | the caller has the same user and group as at the creation | the next queue would have the wrong owner |
 //!
-//! The count of changes ([`Changes`]) shows without a system call that the last three but one still hold, for
-//! [`BELIEVED`] at most. Then lstat(2) and readlink(2) show it.
+//! For at most [`BELIEVED`], the count of changes ([`Changes`]) shows without a system call that all conditions except the last one still hold.
+//! After that time, lstat(2) and readlink(2) show it.
 
 use super::permission::{Rights, caller};
 use super::queue::Queue;
@@ -172,8 +172,8 @@ impl OwnFile {
 
 /// Queues of one segment, one after the other.
 impl Queue {
-    /// Removes the queue, and keeps the segment. Returns false if the queue has to be removed in full, as by a process that has not created
-    /// it.
+    /// Removes the queue, and keeps the segment. Returns false if the queue has to be removed in full, for example because this process has not
+    /// created it.
     ///
     /// # If the process dies
     /// The queue exists, or it is removed. Its names are removed by the next process of the user that needs them.
@@ -189,11 +189,11 @@ impl Queue {
         is_vacated
     }
 
-    /// Makes the next queue of a segment that was vacated by this handle. Returns None if a full creation is needed. Without `may_compare`,
-    /// it makes no system call but those for the caller's identity, and needs little stack.
+    /// Makes the next queue in a segment that this handle has vacated. Returns None if a queue has to be created in full. Without `may_compare`,
+    /// the only system calls are those for the caller's identity, and little stack is needed.
     ///
     /// # If the process dies
-    /// There is no queue, or a whole one.
+    /// There is no queue, or a complete one.
     pub(super) fn revive(&self, may_compare: bool) -> Option<Queue> {
         let own = self.own_file.as_ref()?;
         let is_good = own.is_believed() || may_compare && own.is_unchanged(&self.namespace);

@@ -4,11 +4,10 @@
 //!   key -- key symlink's text --> identifier -- modulo 32768 --> file -- header --> is it the right queue?
 //! ```
 //!
-//! A search takes no lock. Names may change meanwhile: then the answer was right at some moment during the call.
+//! A search takes no lock. Names may change meanwhile. Then the result was correct at some instant during the call.
 //!
 //! A queue exists if its key symlink and its file exist, see the table in `namespace/msg/mod.rs`. The header only tells whether the queue
-//! was removed meanwhile, or whether the file belongs to another queue. Any other header is corrupted, and its queue exists
-//! nevertheless.
+//! was removed meanwhile, or whether the file belongs to another queue. Any other header is corrupted, but its queue exists.
 
 use super::create;
 use super::error::OpenError;
@@ -27,7 +26,7 @@ pub const PRIVATE: i32 = 0;
 /// The arguments of msgget(2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GetRequest {
-    /// True to create a queue if there is none (IPC_CREAT), and true to fail if there is one (IPC_EXCL).
+    /// `create`: creates a queue if there is none (IPC_CREAT). `exclusive`: fails if there is a queue (IPC_EXCL).
     pub(super) create: bool,
     pub(super) exclusive: bool,
     /// Permission bits of a created queue.
@@ -85,7 +84,7 @@ impl Obtained {
 /// Finds the queue of a key, or creates one. Source: `ipcget` in ipc/util.c of the kernel.
 ///
 /// # Errors
-/// All of [`OpenError`] but `NoSuchId`.
+/// All errors of [`OpenError`] except `NoSuchId`.
 pub(super) fn get(
     namespace: &Namespace,
     key: i32,
@@ -191,10 +190,10 @@ pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenErro
     Ok(Behind::Unusable(file, error))
 }
 
-/// Returns whether an intact header belongs to another queue than the key symlink's.
+/// Returns whether an intact header belongs to another queue than that of the key symlink.
 ///
-/// Then the file belongs to an unfinished queue, or to a queue with a key symlink of its own, or the key symlink is gone. If the file has
-/// two names, its own key symlink may have another index. Any other header is corrupted.
+/// This is so in three cases: the file belongs to an unfinished queue, the file belongs to a queue with another key symlink, or the key symlink was
+/// removed. If the file has two names, its key symlink may have another index. Any other header is corrupted.
 fn is_anothers(
     files: &Files,
     file: &OwnedFd,

@@ -1,24 +1,24 @@
-//! The last scan of a namespace is kept, and used again as long as it is up to date.
+//! A process keeps its last scan of a namespace, and uses it again as long as it is up to date.
 //!
-//! A scan reads the names in the directory of System V queues, and opens each queue for its header. Some processes ask for sums or for a list again
-//! and again: ipcs in a loop, or IPC_INFO before each message. They would scan a thousand queues each time. So the last scan is kept:
+//! A scan reads the names in the directory of System V queues, and opens each queue for its header. Some processes request sums or a list
+//! repeatedly: ipcs in a loop, or IPC_INFO before each message. They would scan a thousand queues each time. So the last scan is kept:
 //!
 //! | kept | used again | because |
 //! |---|---|---|
-//! | which queues there are | as long as the directory has the same times of change | each name that is made or removed changes them |
-//! | a mapping of a queue's header, in a process that asks twice within a second and handles SIGBUS | as long as the queue is there | counts change without a name's change, and are read each time |
+//! | which queues there are | as long as the directory has the same times of change | each creation or removal of a name changes these times |
+//! | a mapping of a queue's header, in a process that requests sums twice within a second and handles SIGBUS | as long as the queue exists | counts change without a change of a name, so they are read each time |
 //!
-//! The namespace counts changes of names and of limits. So a process that asks again within 10 ms compares only the count and its own
-//! identity, and makes no system call but geteuid(2); see `namespace/changes.rs`.
+//! The namespace counts changes of names and of limits. So if a process repeats its request within 10 ms, it compares only the count and its own
+//! identity. Its only system call is geteuid(2): see `namespace/changes.rs`.
 //!
 //! For this time it also keeps the sums, if only the owner of the directory may reach the queues: then each process that changes the counts of a
 //! queue announces that (`sysv_engine/counted.rs` in `umsg-shm`).
 //!
-//! A file system's time advances in steps. So a directory that changed just before the scan could change again with the same time stamp:
+//! A file system's time advances in steps. So if a directory changed just before a scan, it could change again without a new time stamp. Therefore
 //! the names of such a scan are read again. A scan holds no lock and waits for none. If a call finds the kept scan locked, for example in a
 //! signal handler or a forked child, the call makes its own scan.
 //!
-//! A kept mapping keeps the memory of a removed queue until the process asks again, or ends.
+//! A kept mapping keeps the memory of a removed queue until the next request of the process, or until the process ends.
 
 use super::entry::Entry;
 use super::error::OpenError;
@@ -209,7 +209,8 @@ impl Scan {
         )
     }
 
-    /// As [`kept`](Self::kept), of a namespace whose directory and limits were compared a moment ago: no system call but geteuid(2).
+    /// Does the same as [`kept`](Self::kept), for a namespace whose directory and limits were compared a moment ago. The only system call is
+    /// geteuid(2).
     pub(super) fn watched<T>(
         namespace: &Namespace,
         use_it: impl FnOnce(&mut Scan, &Limits) -> Option<T>,
@@ -288,8 +289,8 @@ impl Scan {
         }
     }
 
-    /// Returns the highest index of a queue; 0 without a queue. None if the names do not suffice: a segment that may be used again may hold no
-    /// queue now.
+    /// Returns the highest index of a queue; 0 without a queue. None if the names do not tell: a segment that may be used again may hold no queue
+    /// now.
     pub(super) fn highest_index(&self) -> Option<u32> {
         match self.queues.last() {
             None => Some(0),
@@ -307,7 +308,7 @@ impl Scan {
         Ok(0)
     }
 
-    /// Adds up the counts of the queues from mapped headers alone. None if a queue has none, or has been removed since, or has two key
+    /// Adds up the counts of the queues from mapped headers alone. None if a queue has no mapped header, was removed since, or has two key
     /// symlinks.
     pub(super) fn sum_mapped<T>(&self, nothing: T, add: impl Fn(T, &Counts) -> T) -> Option<T> {
         let mut last = None;

@@ -31,10 +31,10 @@ impl Queue {
     /// not fit yet.
     ///
     /// # Errors
-    /// All of [`SendError`] but `Full` and `TimedOut`.
+    /// All errors of [`SendError`] except `Full` and `TimedOut`.
     ///
     /// # If the process dies
-    /// Before the call returns: the message was sent whole, or not at all.
+    /// Before the call returns: the message was sent completely, or not at all.
     #[inline]
     pub fn send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
         self.send_by(mtype, message, Deadline::Never, Access::Send)
@@ -54,13 +54,13 @@ impl Queue {
     /// Never; if a process was stopped inside of an operation on this queue, the call returns after a second.
     ///
     /// # Errors
-    /// [`SendError::Full`] (EAGAIN) and the others of [`SendError`] but `TimedOut`.
+    /// [`SendError::Full`] (EAGAIN) and the other errors of [`SendError`] except `TimedOut`.
     #[inline(always)]
     pub fn try_send(&self, mtype: i64, message: &[u8]) -> Result<(), SendError> {
         self.try_send_by(mtype, message, Access::Send)
     }
 
-    /// Sends a message if there is room at once. With [`Access::Write`], as msgsnd(2) does, to a closed queue, too.
+    /// Sends a message if there is room at once. With [`Access::Write`], also sends to a closed queue, as msgsnd(2) does.
     #[inline(always)]
     pub(super) fn try_send_by(
         &self,
@@ -88,7 +88,7 @@ impl Queue {
     /// While there is no room, or a process is stopped inside of an operation on the queue: until the time is over.
     ///
     /// # Errors
-    /// [`SendError::TimedOut`] (ETIMEDOUT) and the others of [`SendError`] but `Full`.
+    /// [`SendError::TimedOut`] (ETIMEDOUT) and the other errors of [`SendError`] except `Full`.
     ///
     /// # If the process dies
     /// The same as for [`send`](Self::send).
@@ -101,7 +101,7 @@ impl Queue {
         self.send_by(mtype, message, Deadline::after(timeout), Access::Send)
     }
 
-    /// Sends a message. Waits for room until `deadline` at most, on the system's clock (CLOCK_REALTIME). A deadline in the past
+    /// Sends a message. Waits for room at most until `deadline`, on the system's clock (CLOCK_REALTIME). A deadline in the past
     /// is no error if there is room.
     ///
     /// ```
@@ -114,7 +114,7 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// As [`send_timeout`](Self::send_timeout).
+    /// The same as for [`send_timeout`](Self::send_timeout).
     ///
     /// # Errors
     /// The errors of [`send_timeout`](Self::send_timeout).
@@ -202,7 +202,8 @@ impl Queue {
             .or_else(|_| self.may_send_slow())
     }
 
-    /// Checks whether the caller may send to an open queue that the death of a producer may close. Other queues refuse the send.
+    /// Checks whether the caller may send, in a queue that is not simply open. A queue that the death of a producer may close accepts the send; a
+    /// closed queue refuses it.
     #[cold]
     fn may_send_slow(&self) -> Result<u32, SendError> {
         let fixed = self.engine.segment().fixed();

@@ -24,7 +24,7 @@ pub struct Status {
     pub entry: Entry,
     /// The longest possible message, in bytes.
     pub msgmax: usize,
-    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, where the id names another process.
+    /// Process id of the creator; 0 if the queue was created in another PID or time namespace, because the id would name another process here.
     pub creator: u32,
     /// The time of the creation.
     pub created: SystemTime,
@@ -38,8 +38,8 @@ pub struct Status {
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
-    /// The delay before a returned message is delivered again: the first time, and at most, because it doubles each time. `None` for no
-    /// delay.
+    /// The delays before a returned message is delivered again: the delay after the first return, which doubles with each further return, and the
+    /// longest delay. `None` for no delay.
     pub retry_delay: Option<(Duration, Duration)>,
     /// Number of living processes that count as producers.
     pub producers: usize,
@@ -64,7 +64,7 @@ statistics! {
 }
 
 impl Queue {
-    /// Returns the queue's status. All counts are of one instant.
+    /// Returns the queue's status. All counts belong to one instant.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -77,7 +77,7 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// `PermissionDenied` (EACCES) unless the caller may read, as for IPC_STAT in msgctl(2); `Removed`.
+    /// `PermissionDenied` (EACCES) if the caller may not read, as for IPC_STAT in msgctl(2); `Removed`.
     pub fn status(&self) -> Result<Status, ControlError> {
         let counts = counts(&self.engine)?;
         let fixed = self.engine.segment().fixed();

@@ -1,7 +1,7 @@
-//! Removal of stale names: of removed queues, and of queues whose creation or removal a death has interrupted.
+//! Removal of stale names: the names of removed queues, and of queues whose creation or removal was interrupted by a death.
 //!
-//! In a sticky directory, only a file's owner and root may remove its names, and they do so under the owner's lock. Other users
-//! skip the index. The stale key symlink of a key keeps them from creating a queue of this key.
+//! In a sticky directory, only a file's owner and root may remove its names, and they do so under the owner's lock. Other users skip the index. But
+//! if the stale name is a key symlink, they can't create a queue of its key.
 
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
@@ -17,7 +17,7 @@ use umsg_shm::sysv_engine::segment::{self, Summary, mark_removed, write_removed}
 /// The time for which a process waits for the lock of another user. If that user keeps the lock, the names stay.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// The segments of removed queues that a sweep takes away, of those that processes keep for their next queues.
+/// Which segments a sweep takes away, among the segments of removed queues that processes keep for their next queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacant {
     /// Queues of processes that have ended.
@@ -58,7 +58,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
     if !Rights::of_file(&stat).are_the_callers() {
         return Err(ControlError::NotOwner);
     }
-    // Root goes on even if the owner keeps the lock. A queue that the owner creates by these names meanwhile is lost.
+    // Root continues even if the owner keeps the lock. If the owner creates a queue with these names meanwhile, that queue is lost.
     let lock = match files.lock_of(stat.st_uid, PATIENCE) {
         Err(error) if stat.st_uid == caller() => return Err(OpenError::from(error).into()),
         lock => lock.ok(),

@@ -3,8 +3,7 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | no decision before a message is taken | a message that came, and was received at once, notifies no process |
-//! | no decision when the lock is released; no second check after the store to the flag, or no fence between them; senders are not asked to decide
-//! | no process is told of a message, or a thread that waits for it sleeps without end |
+//! | no decision when the lock is released; no second check after the store to the flag, or no fence between them; senders are not asked to decide | no process is told of a message, or a thread that waits for it sleeps without end |
 //! | firing without a compare-and-swap | a withdrawn registration is fired |
 //! | a repair does not check which process is registered | no process is told of a message |
 //! | a sender raises a signal without a compare-and-swap before it | a withdrawn registration causes a signal |

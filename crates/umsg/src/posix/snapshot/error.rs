@@ -130,7 +130,7 @@ pub enum RestoreError {
         /// Number of messages that the queue has room for.
         room: usize,
     },
-    /// The queue refused a message; the errno of that error. Nothing was sent, and no queue was made.
+    /// The errno of the inner error: the queue refused a message. Nothing was sent, and no queue was created.
     #[error(transparent)]
     Send(#[from] SendError),
 }

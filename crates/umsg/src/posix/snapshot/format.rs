@@ -5,13 +5,13 @@ use umsg_shm::posix_engine::segment::{
     History, LARGEST_MESSAGE, MOST_MESSAGES, MOST_PASSED, OnFull, Policy, Reason,
 };
 
-/// The magic number: a byte outside ASCII, the name, then bytes that a transfer as text would change.
+/// The magic number: a byte outside ASCII, the name, and bytes that a transfer in text mode would change.
 pub(crate) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 /// The first bytes of the trailer.
 pub(super) const END: [u8; 8] = *b"umsg-end";
 /// A reader refuses another major version, and skips the additions of a later minor version.
 pub(super) const MAJOR: u16 = 1;
-/// The major version for a queue with states that a reader of version 1 would lose. Version 2 is that of System V queues.
+/// The major version of a queue with states that a reader of version 1 would ignore. Version 2 is for System V queues.
 pub(super) const MAJOR_WITH_STATES: u16 = 3;
 /// A writer uses minor version 0 if that suffices.
 pub(super) const MINOR: u16 = 1;
@@ -26,7 +26,7 @@ const SEND_CLOSED: u32 = 4;
 pub(crate) const START: usize = 16;
 /// Length of a header without names, and of the longest header that is read.
 pub(super) const LEAST_HEADER: usize = 80;
-/// Length of the fields that version 3 has behind the names: flags, fair_priorities, and both retry delays.
+/// The length of the fields that follow the names in version 3: flags, fair_priorities, and both retry delays.
 const STATES: usize = 24;
 pub(super) const LONGEST_HEADER: usize = 65_536;
 /// Length of the head of a message's record, and of the longest head that is read.
@@ -147,7 +147,7 @@ impl Header {
         self.record_head as usize >= Header::known_record_head(self.major, true)
     }
 
-    /// Decodes the bytes behind the start. The bytes behind the names are of a later version, or the flags of 1.1.
+    /// Decodes the bytes behind the start. The bytes behind the names belong to a later version, or are the flags of version 1.1.
     pub(super) fn decode(major: u16, bytes: &[u8]) -> Result<Header, &'static str> {
         let mut fields = Fields(bytes);
         let (mut header, on_full) =

@@ -1,4 +1,4 @@
-//! Snapshots: a queue's messages at one instant, in a file, and a new queue made of them.
+//! Snapshots: a queue's messages at one instant, in a file, and a new queue that is restored from them.
 //!
 //! ```text
 //!   queue --- of ---> Snapshot --- write ---> file --- read ---> Snapshot --- restore ---> new queue
@@ -98,9 +98,9 @@ pub struct SnapshotInfo {
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
-    /// The delay before a returned message is delivered again: the first time, and at most. `None` for no delay.
+    /// The delays before a returned message is delivered again: the delay after the first return, and the longest delay. `None` for no delay.
     pub retry_delay: Option<(Duration, Duration)>,
-    /// The number of deliveries that pass lower priorities before one of these has a turn; `None` for strict order.
+    /// The number of deliveries of higher priorities before a lower priority has its turn; `None` for strict order.
     pub fair_priorities: Option<u32>,
 }
 
@@ -124,7 +124,7 @@ pub struct SavedMessage<'a> {
 }
 
 impl SavedMessage<'_> {
-    /// Returns the history of a dead letter, and of a message that was one.
+    /// Returns the history of a dead letter, or of a message that was a dead letter.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -275,7 +275,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the messages in order of delivery, and behind them the delayed ones.
+    /// Returns the messages in order of delivery, and after them the delayed messages.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

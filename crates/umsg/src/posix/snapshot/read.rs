@@ -1,4 +1,4 @@
-//! Reading of snapshots: every byte is checked, and memory grows only with the bytes that were read.
+//! Reading of snapshots: every byte is checked, and the allocated memory is in proportion to the bytes that were read.
 
 use super::Snapshot;
 use super::error::{SnapshotError, SnapshotPart};
@@ -109,7 +109,7 @@ impl<R: Read> Source<R> {
         Ok((found, rest))
     }
 
-    /// Reads the magic number. A short input with wrong bytes is no snapshot, and not a truncated one.
+    /// Reads the magic number. A short input with wrong bytes is reported as no snapshot, not as a truncated one.
     fn magic(&mut self) -> Result<(), SnapshotError> {
         let mut magic = [0; MAGIC.len()];
         let came = self.read(&mut magic)?;

@@ -1,4 +1,4 @@
-//! Restoring: a new queue made of a snapshot, or a snapshot's messages sent to an existing queue.
+//! Restoring: a new queue from a snapshot, or a snapshot's messages sent to an existing queue.
 
 use super::Snapshot;
 use super::error::RestoreError;
@@ -9,13 +9,13 @@ use umsg_shm::posix_engine::{Seen, SeenHistory};
 use umsg_shm::sys::{clock, thread};
 
 impl Snapshot {
-    /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Only the access and the namespace of the options
-    /// count. The mode is the snapshot's, which the umask does not change. Each message keeps its priority, place, history, time of sending,
-    /// process id of the sender, and number of failed leases. A delayed
-    /// message is due after the time that was left when the snapshot was taken. The queue is closed for sending if it was.
+    /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Of the options, only the access and the namespace
+    /// are used. The mode comes from the snapshot, and the umask does not change it. Each message keeps its priority, place, history, time of
+    /// sending,
+    /// process id of the sender, and number of failed leases. A delayed message is due after the delay that remained when the snapshot was taken.
+    /// If the queue was closed for sending, the new queue is closed, too.
     ///
-    /// A queue holds more messages than its capacity if returned leases have filled it beyond that. The new queue may then hold
-    /// as many.
+    /// If returned leases have filled a queue beyond its capacity, the new queue may hold that number of messages, too.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -58,8 +58,8 @@ impl Snapshot {
     }
 
     /// Sends all messages to an existing queue, behind those of the same priority that it holds. The queue keeps its own
-    /// attributes. The messages have the caller as their sender, and the present time as their time of sending. A delayed message is sent for
-    /// a delivery after the time that was left.
+    /// attributes. The messages have the caller as their sender, and the present time as their time of sending. A delayed message is sent for a
+    /// delivery after the delay that remained in the snapshot.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -73,7 +73,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// Never, as [`Queue::try_send_batch`].
+    /// Never, like [`Queue::try_send_batch`].
     ///
     /// # Errors
     /// [`RestoreError::TooLong`], `NoRoom`, `Send`. After an error nothing was sent. One exception: another process closes the queue during

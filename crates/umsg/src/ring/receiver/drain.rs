@@ -11,8 +11,8 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 
 impl Ring {
-    /// Receives all messages that are there, and calls `visit` with each. Returns their number. Messages that come meanwhile may
-    /// be among them, but the call ends even if senders go on. Only 0 means that the ring was found empty.
+    /// Receives all messages that are there, and calls `visit` with each. Returns their number. The call may also receive messages that come
+    /// meanwhile, but it ends even if senders continue. Only a result of 0 means that the ring was empty.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;
@@ -31,7 +31,7 @@ impl Ring {
         self.drain_some(u64::MAX, visit)
     }
 
-    /// Receives messages as [`drain`](Ring::drain) does, at most `most`.
+    /// Receives at most `most` messages as [`drain`](Ring::drain) does.
     ///
     /// ```
     /// # let mut ring = umsg::ring::Options::new().create()?;

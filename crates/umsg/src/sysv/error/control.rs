@@ -36,8 +36,8 @@ pub enum ControlError {
         /// The mode.
         mode: u32,
     },
-    /// EPERM: the new owner or group can't get access to the queue's file. The file system has no access control lists, or the
-    /// caller no longer owns the file.
+    /// EPERM: the new owner or group can't get access to the queue's file. Either the file system has no access control lists, or the caller no
+    /// longer owns the file.
     #[error(
         "this user can't change the access rights of the queue's file. Run the program as the file's owner or root, or use a file system with access control lists."
     )]

@@ -6,7 +6,7 @@ use crate::sysv::info::kept_info;
 use crate::sysv::{Change, ControlError, Entry, MsgInfo, ipc_info, msg_info, msg_stat, remove};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The command of msgctl that is `MSG_STAT` without a check of the read permission. The libc crate lacks it.
+/// The command of msgctl that does the same as `MSG_STAT`, but does not check the read permission. The libc crate has no such constant.
 pub const MSG_STAT_ANY: i32 = 13;
 
 /// Returns the return value and the description of IPC_STAT, MSG_STAT or MSG_STAT_ANY. The latter two take an index.
@@ -30,7 +30,7 @@ fn stat(id: i32) -> Result<Entry, Errno> {
         .map_err(|error| queue.at_once(errno(&error)))
 }
 
-/// Returns the result of IPC_INFO or MSG_INFO. The call returns the highest index in use.
+/// Returns the result of IPC_INFO or MSG_INFO. In C, the call returns the highest index in use.
 ///
 /// # Errors
 /// The errors of a namespace that can't be used.
@@ -45,8 +45,8 @@ pub fn msgctl_info(command: i32) -> Result<MsgInfo, Errno> {
     read().map_err(|error| error.errno())
 }
 
-/// Returns the result of IPC_INFO or MSG_INFO, if this process knows all of it from an earlier call. Unlike [`msgctl_info`] it needs little
-/// stack.
+/// Returns the result of IPC_INFO or MSG_INFO, if this process knows all of it from an earlier call. Unlike [`msgctl_info`], this function needs
+/// little stack.
 pub fn kept_msgctl_info(command: i32) -> Option<MsgInfo> {
     kept_info(Namespace::known_of_this_process()?, command)
 }
@@ -69,8 +69,8 @@ pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
     if id < 0 {
         return Err(libc::EINVAL);
     }
-    // If the queue is attached, it is mapped and its identifier is right. If the call does not succeed here, the full search finds the
-    // error.
+    // If the process is attached to the queue, the queue is mapped and its identifier is correct. If the call does not succeed here, the full
+    // search below returns the error.
     let is_attached = ATTACHED
         .get(id)
         .is_some_and(|queue| queue.remove_shared().is_ok());
@@ -85,7 +85,7 @@ pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The error of a command that only the owner may give. A process that may not open the queue is not its owner.
+/// Returns the error of a command that only the owner may use. A process that may not open the queue is not its owner.
 fn owners_only(errno: Errno) -> Errno {
     match errno {
         libc::EACCES => libc::EPERM,

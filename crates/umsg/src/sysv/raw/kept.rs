@@ -1,6 +1,6 @@
 //! The segments of queues that this process has removed, for its next queues ([`super::super::recycle`]).
 //!
-//! Nothing is kept before the program has removed a queue that it has created. From then on it creates queues whose segments it may keep.
+//! The process keeps no segment until the program removes a queue that it has created. From then on, it creates queues whose segments it may keep.
 //!
 //! Each entry is a [`Link`], which changes with one instruction. So signal handlers and threads may call all functions. A forked child has
 //! the entries of its parent; the lock of a segment and the state in its header decide which of them makes the next queue.
@@ -28,7 +28,7 @@ pub(super) fn is_wanted() -> bool {
     IS_WANTED.load(Ordering::Relaxed)
 }
 
-/// Makes a queue of a kept segment, and attaches to it. With `may_compare`, the call may inspect files, and gives up a segment that can't be used.
+/// Makes a queue in a kept segment, and attaches to it. With `may_compare`, the call may inspect files, and gives up a segment that can't be used.
 pub(super) fn revive(key: i32, flags: i32, may_compare: bool) -> Option<i32> {
     let is_creation = key == PRIVATE || flags & libc::IPC_CREAT != 0;
     if !is_wanted() || !is_creation || flags & 0o777 != PRIVATE_MODE as i32 {
@@ -59,8 +59,8 @@ pub(super) fn revive(key: i32, flags: i32, may_compare: bool) -> Option<i32> {
 }
 
 /// Removes a queue that this process has created (IPC_RMID), and keeps its segment for the process's next queue. Returns false if the queue
-/// has to be removed by [`msgctl_remove_own`]. The process calls [`give_up_kept`] before it ends. Unlike `msgctl_remove_own`, it needs little
-/// stack.
+/// has to be removed by [`msgctl_remove_own`]. The process calls [`give_up_kept`] before it ends. Unlike `msgctl_remove_own`, this function needs
+/// little stack.
 #[must_use]
 pub fn remove_and_keep(id: i32) -> bool {
     let has_room = || KEPT.iter().any(|link| !link.leads());

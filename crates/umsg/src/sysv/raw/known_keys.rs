@@ -1,8 +1,8 @@
-//! The keys that msgget found lately. So programs that call msgget before each message find their queue without a system call.
+//! The keys that msgget has found recently. With them, a program that calls msgget before each message finds its queue without a system call.
 //!
 //! An answer is used again for [`TRUST`] under two conditions: the process is attached to the queue, and the queue's header still has the key and
-//! no mark of a removal. So a removal takes effect at once. After that time, the directory decides again, even if a process has overwritten the
-//! header.
+//! no mark of a removal. So a removal takes effect at once. After [`TRUST`], the directory decides again. So a process that overwrites the header
+//! can mislead others only for that time.
 
 use super::super::permission::Access;
 use super::super::queue::Queue;
@@ -39,7 +39,7 @@ fn entry(key: i32) -> &'static Entry {
 /// Notes the answer of the directory.
 pub(super) fn note(key: i32, id: i32) {
     let entry = entry(key);
-    // Release, Acquire: a reader that finds the same answer before and after it reads the time has the time of an answer for this key.
+    // Release, Acquire: if a reader finds the same answer before and after it reads the time, the time belongs to an answer for this key.
     entry.answer.store(0, Ordering::Release);
     entry
         .time
@@ -59,7 +59,7 @@ pub(super) fn id_of(key: i32) -> Option<i32> {
     (is_keys && is_same && is_fresh).then_some(answer as u32 as i32)
 }
 
-/// Returns whether an attached queue still is the queue of a key, and grants the permissions `asked`: bits of any class, as in
+/// Returns whether an attached queue is still the queue of a key, and whether it grants the permissions `asked`: bits of any class, as in
 /// the flags of msgget(2).
 pub(super) fn answers(queue: &Queue, key: i32, id: i32, asked: u32) -> bool {
     let fixed = queue.engine.segment().fixed();

@@ -58,7 +58,7 @@ pub struct SnapshotInfo {
     pub send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_last_producer: bool,
-    /// The delay before a returned message is delivered again: the first time, and at most. `None` for no delay.
+    /// The delays before a returned message is delivered again: the delay after the first return, and the longest delay. `None` for no delay.
     pub retry_delay: Option<(Duration, Duration)>,
 }
 
@@ -253,8 +253,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Sends all messages to a queue, behind those that it holds. The messages have the caller as their sender, and the present time
-    /// as their time of sending. The queue keeps its own attributes; [`info`](Self::info) has the saved ones.
+    /// Sends all messages to a queue, behind the messages that it holds. The sent messages have the caller as their sender, and the present time
+    /// as their time of sending. The queue keeps its own attributes; [`info`](Self::info) has the saved attributes.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -267,7 +267,7 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// Never, as [`Queue::try_send_batch`].
+    /// Never, like [`Queue::try_send_batch`].
     ///
     /// # Errors
     /// The errors of [`Queue::try_send_batch`]. After an error nothing was sent.
