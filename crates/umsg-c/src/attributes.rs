@@ -35,7 +35,7 @@ pub struct umsg_mq_attr {
 /// - `EFAULT`: `attr` is at an address that can't be written.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg_mq_setattr(3), umsg_mq_status(3), mq_getattr(3)
@@ -52,8 +52,8 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 
 /// Sets or clears O_NONBLOCK of a handle.
 ///
-/// `mq_flags` of `newattr` is 0 or `O_NONBLOCK`; its other members are ignored. Unless `oldattr` is NULL, the attributes
-/// before the change are written to it, as by umsg_mq_getattr(3). If `newattr` is NULL, nothing is changed.
+/// `mq_flags` of `newattr` is 0 or `O_NONBLOCK`; its other members are ignored. If `oldattr` is not NULL, the call writes the attributes before the
+/// change to it, like umsg_mq_getattr(3). If `newattr` is NULL, the call changes nothing.
 ///
 /// The flag belongs to the handle. It applies to all threads that use the handle, and to processes that inherited the handle over fork(2),
 /// but not to other handles of the same queue.

@@ -27,11 +27,12 @@ pub struct umsg_mq_message {
 
 /// Sends several messages as one: all of them or none.
 ///
-/// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are
-/// delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits. A waiting
+/// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are delivered by
+/// priority; messages of one priority are delivered in the given order. If the queue has no room for all of them, the call waits. A waiting
 /// batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call
+/// does
 /// not wait, and ignores the time. The messages must not change during the call.
 ///
 /// # Return value
@@ -47,7 +48,7 @@ pub struct umsg_mq_message {
 /// - `EINTR`: a signal handler ran while the call waited.
 /// - `EINVAL`: a priority is 32,768 or more; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to
 ///   999,999,999.
-/// - `EMSGSIZE`: a message is longer than the queue's message size, or there are more messages than the queue ever holds.
+/// - `EMSGSIZE`: a message is longer than the queue's message size, or there are more messages than the queue can hold.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory for the messages, or the namespace's file system is full or its limit of
 ///   bytes is reached.
 /// - `ETIMEDOUT`: the deadline passed before there was room for all of them.
@@ -79,7 +80,8 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// Sends the first of the `n` messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
 /// first message; further messages that fit then follow as a second batch.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call
+/// does
 /// not wait, and ignores the time. The messages must not change during the call.
 ///
 /// # Return value
@@ -88,11 +90,10 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 ///
 /// # Errors
 /// The errors of umsg_mq_send_batch(3), with two differences. `EAGAIN` and `ETIMEDOUT` mean that there is no room for the first message. `EMSGSIZE`
-/// means that a message is longer than the queue's message size. Each message is checked, also one for which there
-/// is no room.
+/// means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
 ///
 /// # If the process dies
-/// Before the call returns: some of the first messages were sent, each whole.
+/// Before the call returns: some of the first messages were sent, each of them complete.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_send_batch(3)
@@ -124,7 +125,7 @@ impl Call<'_> {
     ///
     /// # Safety
     /// `abs_timeout` is NULL or readable; `messages` has `n` members that stay readable and unchanged as long as the result
-    /// is used, each with `len` such bytes at `data`; or they are addresses that a pointer check refuses.
+    /// is used, each with `len` bytes at `data`, to which the same applies; or the pointers are addresses that a pointer check refuses.
     unsafe fn new(
         mqdes: umsg_mqd_t,
         messages: *const umsg_mq_message,

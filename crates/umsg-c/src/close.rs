@@ -7,15 +7,15 @@ use crate::handle::{self, umsg_mqd_t};
 
 /// Closes a queue for sending.
 ///
-/// The queue is closed in all processes: sends, blocked ones too, fail with `EPIPE`. Receivers get the messages that are left, then `EPIPE`
-/// too; blocked receivers are woken. While a message is leased (umsg_mq_lease(3)), receivers wait, because the message may come back. Room
-/// that is reserved (umsg_mq_reserve(3)) can't be committed any more. A poller finds the closed queue writable, and at the end of the
+/// The queue is closed in all processes: all sends, also blocked ones, fail with `EPIPE`. Receivers get the remaining messages, and then `EPIPE`;
+/// blocked receivers are woken. While a message is leased (umsg_mq_lease(3)), receivers wait, because the message may come back. A reservation
+/// (umsg_mq_reserve(3)) can no longer be committed. A poller finds the closed queue writable, and at the end of the
 /// stream also readable. A process that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
 ///
 /// The queue stays closed until umsg_mq_reopen_send(3) opens it. `send_closed` of umsg_mq_status(3) tells whether it is closed.
 ///
 /// # Return value
-/// On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+/// On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
@@ -56,10 +56,10 @@ pub extern "C" fn umsg_mq_reopen_send(mqdes: umsg_mqd_t) -> c_int {
 
 /// Counts the calling process as a producer of a queue.
 ///
-/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_mq_open_with(3)). While a living process counts, the
-/// queue stays open for sending. With the last umsg_mq_end_producing(3), or the death of the last process that counts, the queue is closed
-/// as by umsg_mq_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
-/// not count through its parent's call.
+/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_mq_open_with(3)). While a living process counts as a
+/// producer, the queue stays open for sending. After the last umsg_mq_end_producing(3), or the death of the last producer, the queue is closed as
+/// by umsg_mq_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
+/// through the call of its parent.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -68,10 +68,10 @@ pub extern "C" fn umsg_mq_reopen_send(mqdes: umsg_mqd_t) -> c_int {
 /// The errors of umsg_mq_close_send(3), and these:
 ///
 /// - `EPIPE`: the queue is closed for sending.
-/// - `EUSERS`: 32 living processes count already.
+/// - `EUSERS`: 32 living processes already count as producers.
 ///
 /// # If the process dies
-/// It counts no more. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
+/// It no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
 /// within a tenth of a second.
 ///
 /// # See also
@@ -85,9 +85,9 @@ pub extern "C" fn umsg_mq_begin_to_produce(mqdes: umsg_mqd_t) -> c_int {
     answer(begin())
 }
 
-/// Counts the calling process once less as a producer of a queue.
+/// Ends one count of the calling process as a producer of a queue.
 ///
-/// Undoes one call of umsg_mq_begin_to_produce(3). The end of the last producer closes the queue for sending.
+/// Undoes one call of umsg_mq_begin_to_produce(3). The queue is closed for sending when the last producer ends.
 ///
 /// # Return value
 /// On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
@@ -96,7 +96,7 @@ pub extern "C" fn umsg_mq_begin_to_produce(mqdes: umsg_mqd_t) -> c_int {
 /// The errors of umsg_mq_close_send(3).
 ///
 /// # If the process dies
-/// It counts no more.
+/// It no longer counts.
 ///
 /// # See also
 /// umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)

@@ -23,7 +23,7 @@ pub const UMSG_DEAD_UNDELIVERED: c_int = 2;
 /// The source was full and dropped its oldest message.
 pub const UMSG_DEAD_DROPPED: c_int = 3;
 
-/// The history of a dead letter, or of a message that was one and was sent back. Times are in nanoseconds since 1970, accurate to a few
+/// The history of a dead letter, or of a dead letter that was sent back. Times are in nanoseconds since 1970, accurate to a few
 /// milliseconds; 0 means never or unknown.
 ///
 /// Every process that may use the queue can forge a history.
@@ -54,16 +54,16 @@ pub struct umsg_mq_history {
     pub source: [c_char; 264],
 }
 
-/// Selects the dead letters that umsg_mq_redrive sends back, and their destination. A member that is 0 or NULL selects all.
+/// Selects the dead letters that umsg_mq_redrive sends back, and their destination. If a member is 0 or NULL, it does not restrict the selection.
 ///
-/// Initialise it by `struct umsg_mq_redrive which = {.size = sizeof which};` and set further members by name: a later version of the library
-/// may have more of them.
+/// Initialise it by `struct umsg_mq_redrive which = {.size = sizeof which};` and set further members by name, because a later version of the
+/// library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_redrive {
     /// sizeof(struct umsg_mq_redrive): which members the program knows.
     pub size: size_t,
-    /// The queue of the same namespace to which the messages are sent; NULL for the queue that each comes from.
+    /// The queue of the same namespace to which the messages are sent; NULL for the queue from which each message comes.
     pub to: *const c_char,
     /// Only messages that come from this queue.
     pub source: *const c_char,
@@ -84,7 +84,7 @@ const MOST: size_t = 4096;
 
 /// Gets the history of a leased message.
 ///
-/// `lease` is a lease of umsg_mq_lease(3). If the message is a dead letter, or was one and was sent back, the call writes its history to
+/// `lease` is a lease of umsg_mq_lease(3). If the message is a dead letter, or a dead letter that was sent back, the call writes its history to
 /// `history`. `size` is `sizeof(struct umsg_mq_history)`: a program that was compiled with an older `umsg.h` gets the members that it knows.
 ///
 /// # Return value
@@ -94,7 +94,7 @@ const MOST: size_t = 4096;
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `history` is at an address that can't be read or written.
-/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `EINVAL`: this process has no such lease.
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
 ///
 /// # If the process dies
@@ -128,10 +128,10 @@ pub unsafe extern "C" fn umsg_mq_lease_history(
 /// On success, 1, and 0 if the queue has at most `n` such messages. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// The errors of umsg_mq_peek(3) but `ENOMSG`.
+/// The errors of umsg_mq_peek(3), except `ENOMSG`.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_mq_lease_history(3), umsg_mq_peek(3), umsg_mq_redrive(3)
@@ -153,16 +153,16 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
     answer(tell())
 }
 
-/// Sends dead letters back to the queues that they come from.
+/// Sends dead letters back to the queues from which they come.
 ///
 /// `mqdes` is the handle of a dead-letter queue, opened for receiving. `which` selects messages; NULL selects all. A message takes its place behind the
-/// other messages of its priority, and its deliveries count from 0 again. It keeps its bytes, its priority and its history.
+/// other messages of its priority, and its deliveries are counted from 0 again. It keeps its bytes, its priority and its history.
 ///
 /// If `to` is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
 /// must use this dead-letter queue. If `to` is set, all selected messages go to that queue, without this check.
 ///
-/// A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3)
-/// returns the reason why a message stayed, also after a call that sent others. The call does not wait for room.
+/// A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3) returns
+/// the reason why a message stayed, even if the call sent other messages. The call does not wait for room.
 ///
 /// # Return value
 /// The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to
@@ -176,16 +176,17 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 /// - `EBADMSG`: the memory of one of the queues is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `which` or one of its texts is at an address that can't be read.
-/// - `EINVAL`: `size` or `reason` is none of its values, `reserved` is not 0, or `to` is the dead-letter queue itself.
+/// - `EINVAL`: `size` or `reason` has no valid value, `reserved` is not 0, or `to` is the dead-letter queue itself.
 /// - `EMSGSIZE`: the message is longer than the other queue's message size.
-/// - `ENOENT`: the other queue does not exist, or the history names none.
+/// - `ENOENT`: the other queue does not exist, or the history names no queue.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
 /// - `EPERM`: the source belongs to another user than the dead-letter queue.
 /// - `EPIPE`: the other queue is closed for sending.
 /// - `ESTALE`: the source does not have this queue as its dead-letter queue.
 ///
 /// # If the process dies
-/// No message is lost, and none is in two queues. The message that was being sent stays held. The next call, or `umsg redrive`, completes
+/// No message is lost, and none is in two queues. The message that was being sent stays in the dead-letter queue, where receivers don't see it. The
+/// next call, or `umsg redrive`, completes
 /// its move or returns it to this queue.
 ///
 /// # See also
@@ -229,7 +230,7 @@ unsafe fn selection(which: *const umsg_mq_redrive) -> Result<Redrive, Failure> {
             "the member `size` must be sizeof(struct umsg_mq_redrive)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
     let which: umsg_mq_redrive = unsafe { pointer::read_as_far_as_known(which, size)? };
     if which.reserved != 0 {
         return Err(Failure::Invalid("reserved must be 0"));
@@ -261,7 +262,7 @@ unsafe fn selection(which: *const umsg_mq_redrive) -> Result<Redrive, Failure> {
     })
 }
 
-/// Writes a history, if there is one. Returns whether there is.
+/// Writes a history, if there is one. Returns whether there is one.
 ///
 /// # Safety
 /// `to` has `size` writable bytes.

@@ -160,14 +160,14 @@ pub(crate) fn remember(failure: Failure) {
 /// succeeds does not change it.
 ///
 /// # Return value
-/// A text that is valid until the calling thread's next call of this function or its end, never NULL: an empty text
-/// if no call of this thread has failed.
+/// A text, which is never NULL. If no call of this thread has failed, the text is empty. It is valid until the thread calls this function again or
+/// ends.
 ///
 /// # Errors
 /// None.
 ///
 /// # If the process dies
-/// Nothing is left.
+/// The text ends with the process.
 ///
 /// # See also
 /// errno(3), umsg_mq_open(3)

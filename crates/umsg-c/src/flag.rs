@@ -1,7 +1,7 @@
 //! A flag that forked children share, as they share the O_NONBLOCK of an open file.
 //!
-//! A flag is a word of a page that is mapped shared. The first word of the page counts the used ones, so that a process and its forked
-//! child, which share the page, take different words. A word is used once. A process unmaps the page with the last of its flags there.
+//! A flag is a word of a page that is mapped shared. The first word of the page counts the used words. So a process and its forked child, which
+//! share the page, take different words. A word is never used again. A process unmaps the page when it drops the last of its flags in the page.
 
 use std::io;
 use std::ptr::NonNull;
@@ -20,7 +20,7 @@ pub(crate) struct Flag {
 }
 
 impl Flag {
-    /// A new flag.
+    /// Creates a flag.
     ///
     /// # Errors
     /// If there is no memory for the flag.
@@ -52,7 +52,7 @@ impl Flag {
 /// A mapped page.
 struct Page(NonNull<[AtomicU32; WORDS]>);
 
-// SAFETY: the page is atomics, which are for sharing, and stays mapped until this is dropped.
+// SAFETY: the page consists of atomics, which threads may share, and stays mapped until `self` is dropped.
 unsafe impl Send for Page {}
 // SAFETY: as above.
 unsafe impl Sync for Page {}
@@ -78,7 +78,7 @@ impl Page {
 
     #[inline(always)]
     fn words(&self) -> &[AtomicU32; WORDS] {
-        // SAFETY: mapped, zero at first, which is a number, aligned to a page, and never anything but atomics.
+        // SAFETY: the page is mapped and aligned. It contains only atomics, whose first value is zero, a valid number.
         unsafe { self.0.as_ref() }
     }
 

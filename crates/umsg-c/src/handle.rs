@@ -132,7 +132,8 @@ mod tests {
             .unwrap()
         }
 
-        /// Returns whether the queue is unmapped soon. A thread of another test that drops unused queues may unmap it.
+        /// Waits a while, and returns whether the queue is unmapped by then. The thread of another test that drops unused queues may be the one
+        /// that unmaps it.
         fn gets_unmapped(&self) -> bool {
             let end = Instant::now() + Duration::from_secs(10);
             while self.is_mapped() && Instant::now() < end {

@@ -1,7 +1,7 @@
 //! The numbers by which a program names the things that the library keeps for it: open queues, leases, reservations.
 //!
-//! A number is a place in a table and a generation. The generation comes from a counter of the table and is stored with the thing. So an
-//! invalid number, or a number that has ended, finds nothing until the table has kept 2^32 further things. One thread may use a thing while
+//! A number is a place in a table and a generation. The generation comes from a counter of the table and is stored with the thing. So a search for
+//! an invalid number, or for a number that has ended, finds nothing, until the table has kept 2^32 further things. One thread may use a thing while
 //! another ends it. A thing is dropped after its number has ended and its last use is over. Hazard pointers record the things in use
 //! (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked instruction.
 

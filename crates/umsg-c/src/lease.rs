@@ -51,12 +51,14 @@ impl Described for umsg_mq_lease {
 
 /// Receives a message in place.
 ///
-/// As umsg_mq_receive(3), but copies nothing: `data` and `len` of `lease` are the address of the message in the queue's memory and its
+/// Does the same as umsg_mq_receive(3), but copies nothing: `data` and `len` of `lease` are the address of the message in the queue's memory and
+/// its
 /// length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it.
 /// Three events return the message to the head of its priority: a call of umsg_mq_return(3), the death of the process, and the end of a time limit
 /// that umsg_mq_lease_limit(3) has set. The next receiver then gets the message.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the call does
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call
+/// does
 /// not wait, and ignores the time.
 ///
 /// Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
@@ -121,10 +123,10 @@ pub unsafe extern "C" fn umsg_mq_lease(
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease continues.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
-/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `EINVAL`: this process has no such lease.
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
 ///   Another receiver gets the message, or has already received it.
 ///
@@ -149,14 +151,14 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease continues.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
-/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `EINVAL`: this process has no such lease.
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
 ///
 /// # If the process dies
-/// The message goes back all the same.
+/// The message goes back, as if the call had succeeded.
 ///
 /// # See also
 /// umsg_defer_signal(3), umsg_mq_acknowledge(3), umsg_mq_lease(3)
@@ -168,8 +170,9 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 
 /// Returns a leased message to its queue for a later delivery.
 ///
-/// As umsg_mq_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's retry delay
-/// (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the
+/// Does the same as umsg_mq_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's
+/// retry delay
+/// (umsg_mq_open_with(3)). Other messages are not delayed. If the message was delivered as often as the queue allows, it goes to the
 /// dead-letter queue at once.
 ///
 /// # Return value
@@ -203,7 +206,7 @@ pub unsafe extern "C" fn umsg_mq_return_after(lease: *mut umsg_mq_lease, delay: 
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `time` is at an address that can't be read.
-/// - `EINVAL`: `lease` is no lease that this process has; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
+/// - `EINVAL`: this process has no such lease; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
 ///   999,999,999.
 /// - `ESTALE`: an earlier limit or another thread has ended the lease, or this is a forked child of its holder.
 ///

@@ -80,7 +80,7 @@ pub(crate) unsafe fn end<D: Described>(
     answer(ended())
 }
 
-/// Reads something of a lease.
+/// Reads data of a lease.
 ///
 /// # Safety
 /// `lease` is readable, or an address that a pointer check refuses.

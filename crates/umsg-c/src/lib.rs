@@ -1,13 +1,13 @@
 //! The C library: `libumsg.so` and `umsg.h`.
 //!
-//! Each function is declared once, here, with its comment: `cargo xtask c-header` makes the header of it and
-//! `cargo xtask c-man` its manual page.
+//! Each function is declared once, here, with its comment: `cargo xtask c-header` makes the header from it, and `cargo xtask c-man` its manual
+//! page.
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, a subject a file | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `dead_letter`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `version` |
-//! | those of System V queues | `msg` |
-//! | those of rings | `ring` |
+//! | the exported functions, one file for each subject | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `dead_letter`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `version` |
+//! | the functions of System V queues | `msg` |
+//! | the functions of rings | `ring` |
 //! | handle → queue | `handle` |
 //! | leases, arrays of messages: what both kinds of queues share | `leases`, `messages` |
 //! | the numbers of a program's queues, leases and reservations | `handles` |
@@ -15,7 +15,7 @@
 //! | errno and the text of the last error | `error` |
 //! | the arguments of a program: addresses, times | `pointer`, `time` |
 //!
-//! A handle is a number in the form of a pointer, which the library never follows, so a program may pass any value. The ends of rings are
+//! A handle is a number in the form of a pointer, which the library never dereferences, so a program may pass any value. The ends of rings are
 //! addresses, see `ring`. The library refuses other pointers that can't be addresses of a program (NULL, small numbers, the kernel's half),
 //! and trusts all others, as libc does.
 //!

@@ -52,8 +52,8 @@ pub(crate) struct Messages<'a, M>(&'a [M]);
 
 impl<M: Message> Messages<'_, M> {
     /// # Safety
-    /// `messages` has `n` members that stay readable and unchanged as long as the result is used, each with `len` such bytes at
-    /// `data`; or they are addresses that a pointer check refuses.
+    /// `messages` has `n` members that stay readable and unchanged as long as the result is used, each with `len` bytes at `data`, to which the
+    /// same applies; or the pointers are addresses that a pointer check refuses.
     pub(crate) unsafe fn new(messages: *const M, n: size_t) -> Result<Self, Failure> {
         if n == 0 {
             return Ok(Messages(&[]));
@@ -92,7 +92,8 @@ impl<M: Message> Messages<'_, M> {
         if message.len() == 0 {
             return (message, &[]);
         }
-        // SAFETY: the program promises `len` bytes, which don't change; `check` has refused bad addresses, and lengths above a message's.
+        // SAFETY: the program promises `len` bytes, which don't change; `check` has refused bad addresses, and lengths above that of the longest
+        // message.
         let bytes = unsafe { std::slice::from_raw_parts(message.data().cast(), message.len()) };
         (message, bytes)
     }
@@ -109,8 +110,8 @@ pub(crate) struct Places<'a, M> {
 
 impl<M: Message> Places<'_, M> {
     /// # Safety
-    /// `messages` has `n` readable and writable members that no other code uses as long as the result is used, each with
-    /// `size` writable bytes at `data`; or they are addresses that a pointer check refuses.
+    /// `messages` has `n` readable and writable members that no other code uses as long as the result is used, each with `size` writable bytes at
+    /// `data`; or the pointers are addresses that a pointer check refuses.
     pub(crate) unsafe fn new(messages: *mut M, n: size_t, longest: usize) -> Result<Self, Failure> {
         let mut places = Places {
             messages: &mut [],

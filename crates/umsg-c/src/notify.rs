@@ -16,15 +16,15 @@ use crate::pointer;
 /// One process can be registered with a queue. While messages are in the queue, the registration has no effect until they have been
 /// received. `sigev_notify` of `notification` is the kind of the notification:
 ///
-/// - `SIGEV_NONE`: none; the registration only prevents other processes from registering.
+/// - `SIGEV_NONE`: no notification; the registration only prevents other processes from registering.
 /// - `SIGEV_SIGNAL`: by the signal `sigev_signo` to the process, with `SI_MESGQ` in `si_code`, `sigev_value` in `si_value`, and the
-///   sender's process and real user id in `si_pid` and `si_uid`. Signal 0 is none.
+///   sender's process and real user id in `si_pid` and `si_uid`. Signal 0 means no signal.
 /// - `SIGEV_THREAD`: by a call of `sigev_notify_function` with `sigev_value`, in a new detached thread with the attributes
 ///   `sigev_notify_attributes` (NULL for the default) and no signal masked.
 ///
-/// If `notification` is NULL, the process's registration ends; without a registration the call has no effect.
+/// If `notification` is NULL, the call ends the process's registration, if there is one.
 ///
-/// The registration ends when the process closes a handle of the queue, and with the process. A child made by fork(2) does not
+/// The registration ends when the process closes a handle of the queue, or ends. A child made by fork(2) does not
 /// have it.
 ///
 /// # Notes
@@ -39,7 +39,8 @@ use crate::pointer;
 /// When a send returns, the signal that it causes has been raised. There is one exception: another process sent the message, and the
 /// registered process was stopped or got no processor for a second.
 ///
-/// A process with access to the queue can forge the notification: early, with any `si_pid` and `si_uid`. It can also suppress it.
+/// A process with access to the queue can forge the notification: too early, and with any `si_pid` and `si_uid`. It can also suppress the
+/// notification.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -48,10 +49,10 @@ use crate::pointer;
 /// - `EAGAIN`: a stopped process has held a lock of this queue for more than a second.
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
-/// - `EBUSY`: a process is registered, maybe this one.
+/// - `EBUSY`: a process is already registered, possibly this one.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `notification` is at an address that can't be read.
-/// - `EINVAL`: `sigev_notify` is none of the three, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
+/// - `EINVAL`: `sigev_notify` is not one of the three, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
 /// - `ENOMEM`: there is no memory, no thread can be started, or 1,032 stopped processes have not run since this queue notified
 ///   them. Notifications that the calling process has not handled yet do not count. If threads for the calling process's functions can't
 ///   be started fast enough, the call waits for these threads, for at most a second.

@@ -21,14 +21,14 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// `name` is a slash and up to 255 bytes. `oflag` is one of `O_RDONLY` (to receive), `O_WRONLY` (to send) and `O_RDWR`,
 /// with any of these:
 ///
-/// - `O_CREAT`: create the queue if there is none of this name. Two further arguments follow: `mode_t mode`, the permission bits before the
+/// - `O_CREAT`: create the queue if no queue has this name. Two further arguments follow: `mode_t mode`, the permission bits before the
 ///   umask, and `const struct umsg_mq_attr *attr`, whose members `mq_maxmsg` and `mq_msgsize` are used. With NULL the queue gets the
-///   defaults of the namespace: 10 messages of 8192 bytes unless changed. An existing queue keeps its attributes.
-/// - `O_EXCL`: with `O_CREAT`, fail if there is a queue of this name.
+///   defaults of the namespace: 10 messages of 8192 bytes if its owner has not changed them. An existing queue keeps its attributes.
+/// - `O_EXCL`: with `O_CREAT`, fail if a queue has this name.
 /// - `O_NONBLOCK`: calls on the handle fail with `EAGAIN` where they would wait.
 ///
-/// A queue belongs to a namespace, which is a directory: the directory that the environment variable `UMSG_DIR` names, else /dev/shm/umsg if
-/// it exists, else the user's own directory /dev/shm/umsg-UID, which the first use creates. The owner of the namespace sets its limits;
+/// A queue belongs to a namespace, which is a directory: the directory that the environment variable `UMSG_DIR` names, or else /dev/shm/umsg if
+/// root owns it, or else the user's own directory /dev/shm/umsg-UID, which is created at its first use. The owner of the namespace sets its limits;
 /// `umsg limits` shows and sets them.
 ///
 /// The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing. The kernel
@@ -42,17 +42,17 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the queue's mode or its directory does not allow it; the mode of a new one lets some only send or only receive, in a
-///   namespace that refuses such modes (umsg-limits(1)); the name has a second slash, or the namespace is not to
-///   be trusted or is that of other containers; umsg_last_error(3) says which.
-/// - `EAGAIN`: the queue was made with `UMSG_REMOVE_ON_LAST_CLOSE`, and a process has been removing it for a second: it was stopped, or
+/// - `EACCES`: the queue's mode or its directory denies the access; the mode of a new queue lets some users only send or only receive, in a
+///   namespace that refuses such modes (umsg-limits(1)); the name has a second slash; or the namespace is not trusted. umsg_last_error(3) says
+///   which.
+/// - `EAGAIN`: the queue was created with `UMSG_REMOVE_ON_LAST_CLOSE`, and a process has been removing it for a second: it was stopped, or
 ///   got no processor.
 /// - `EBADMSG`: the queue's file is corrupted.
 /// - `EEXIST`: the queue exists, and `oflag` has `O_CREAT` and `O_EXCL`.
 /// - `EFAULT`: `name` or `attr` is at an address that can't be read.
-/// - `EFBIG`: the queue's file would be longer than the process may make files (`RLIMIT_FSIZE`), though most of it takes no memory.
+/// - `EFBIG`: the queue's file would be longer than the process's limit for files (`RLIMIT_FSIZE`), although most of the file takes no memory.
 /// - `EINVAL`: `name` does not begin with a slash, `oflag` has no access mode, the attributes are not from 1 to the
-///   namespace's limits, or the file of this name is no queue or that of another version of umsg.
+///   namespace's limits, or the file of this name is not a queue, or belongs to another version of umsg.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening, or the process has
 ///   65,536 queues open.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
@@ -63,7 +63,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until
+/// While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until
 /// umsg_mq_unlink(3).
 ///
 /// # See also
@@ -78,8 +78,7 @@ pub unsafe extern "C" fn umsg_mq_open(
 ) -> umsg_mqd_t {
     let creates = oflag & libc::O_CREAT != 0;
     let open = || {
-        // SAFETY: the caller promises a string; and NULL or a readable structure if there is a fourth argument, which is
-        // so with O_CREAT only.
+        // SAFETY: the caller promises a string; and, with O_CREAT only, a fourth argument that is NULL or a readable structure.
         let (name, attributes) = unsafe {
             let name = pointer::text(name, "name")?;
             let attr = if creates { attr } else { std::ptr::null() };
@@ -98,15 +97,15 @@ pub unsafe extern "C" fn umsg_mq_open(
 
 /// Closes a handle.
 ///
-/// The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of
-/// them returns. A registration of the process by umsg_mq_notify(3) ends, even if it was made with another handle. In a child made by
-/// fork(2) the parent's registration stays.
+/// The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of these
+/// calls returns. A registration of the process by umsg_mq_notify(3) ends, even if it was made with another handle. A close in a child made by
+/// fork(2) does not end the registration of the parent.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is not the handle of an open queue: it was closed before, for example.
+/// - `EBADF`: `mqdes` is not the handle of an open queue; for example, it is already closed.
 ///
 /// # If the process dies
 /// The system closes all of its handles.
@@ -136,13 +135,13 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 ///   used; umsg_last_error(3) says which.
 /// - `EFAULT`: `name` is at an address that can't be read.
 /// - `EINVAL`: `name` does not begin with a slash.
-/// - `EMFILE`, `ENFILE`: the queue was made with `UMSG_REMOVE_ON_LAST_CLOSE`, and the process or the system has no descriptor left.
+/// - `EMFILE`, `ENFILE`: the queue was created with `UMSG_REMOVE_ON_LAST_CLOSE`, and the process or the system has no descriptor left.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: no queue has this name.
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name is removed or is not.
+/// The name was removed, or not.
 ///
 /// # See also
 /// umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
@@ -159,7 +158,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 
 /// Removes a queue's name from a namespace.
 ///
-/// As umsg_mq_unlink(3), in the namespace `directory`, a directory, in place of the namespace that the environment names.
+/// Does the same as umsg_mq_unlink(3) in the namespace `directory`, instead of the namespace that the environment selects.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -168,11 +167,11 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 /// The errors of umsg_mq_unlink(3), and these errors of the directory:
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
-/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link, or not a directory.
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name is removed or is not.
+/// The name was removed, or not.
 ///
 /// # See also
 /// umsg_mq_open_with(3), umsg_mq_unlink(3)
@@ -224,7 +223,7 @@ pub(crate) fn enter(
     })
 }
 
-/// Returns whether the flags ask for receiving, and whether they ask for sending. The fourth access mode asks for neither.
+/// Returns whether the flags request receiving, and whether they request sending. The fourth access mode requests neither.
 fn access(oflag: c_int) -> (bool, bool) {
     let access = oflag & libc::O_ACCMODE;
     (
@@ -233,7 +232,7 @@ fn access(oflag: c_int) -> (bool, bool) {
     )
 }
 
-/// Names the directory that has no queue of the name: mostly, the program was started with another environment.
+/// Adds the directory in which no queue has the name: the usual cause is that the program was started with another environment.
 fn with_directory(error: OpenError) -> Failure {
     match (error, Namespace::resolve()) {
         (OpenError::NotFound, Ok(namespace)) => Failure::NotFound(namespace.path().to_owned()),

@@ -13,10 +13,10 @@ use crate::open::{enter, handle_or_none, options_for};
 use crate::pointer;
 use crate::waiting;
 
-/// The options of umsg_mq_open_with. A member that is 0 or NULL has its default.
+/// The options of umsg_mq_open_with. A member of 0 or NULL means the default.
 ///
-/// Initialise it by `struct umsg_mq_options options = {.size = sizeof options};` and set further members by name: a
-/// later version of the library may have more of them.
+/// Initialise it by `struct umsg_mq_options options = {.size = sizeof options};` and set further members by name, because a later version of the
+/// library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_options {
@@ -40,32 +40,32 @@ pub struct umsg_mq_options {
     /// The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
     /// with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it
     /// is created together with the queue, with the same attributes and mode. The process that finds such a message moves it, and needs
-    /// permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but no place in its queue. Up to
-    /// 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves one ends the move: the message
-    /// is in one queue.
+    /// permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but does not count towards the capacity
+    /// of its queue. At most 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves a message
+    /// completes the move, so that the message is in exactly one queue.
     pub dead_letter: *const c_char,
-    /// The number of leases of a message in a created queue; 0 for no limit. A message that came back so often goes to the dead-letter
+    /// The number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
     /// queue, which must be named, too.
     pub max_deliveries: u32,
     /// Flags of a created queue: 0, or UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER or both.
     pub flags: u32,
-    /// The rule for an existing queue of the name that differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
+    /// The rule if a queue of this name exists and differs from a member that is not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
     /// default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
     pub existing: u32,
     /// Fair priorities in a created queue, at most 65,535; 0 for strict order. After this number of deliveries during which messages of
     /// lower priorities waited, one of those is delivered. The lower priorities take turns, and get one of `fair_priorities` + 1 deliveries.
     pub fair_priorities: u32,
-    /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
-    /// It doubles after each further delivery.
+    /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
+    /// delay doubles after each further delivery.
     pub retry_delay: u64,
     /// The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow.
     pub retry_delay_max: u64,
 }
 
 /// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
-/// retry_delay_max) is the given one. Its max_messages and message_size may differ.
+/// retry_delay_max) equals the given policy. Its max_messages and message_size may differ.
 pub const UMSG_EXISTING_MATCH_POLICY: c_int = 0;
-/// An existing queue is opened if its max_messages, its message_size and its policy are the given ones.
+/// An existing queue is opened if its max_messages, its message_size and its policy equal the given values.
 pub const UMSG_EXISTING_MATCH: c_int = 1;
 /// An existing queue is opened with its own attributes and policy.
 pub const UMSG_EXISTING_ANY: c_int = 2;
@@ -77,8 +77,8 @@ pub const UMSG_EXISTING_ANY: c_int = 2;
 /// flag the queue stays until umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
-/// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended
-/// its count or died.
+/// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its count,
+/// or has died.
 pub const UMSG_CLOSE_WITH_LAST_PRODUCER: c_int = 2;
 
 /// The send waits for room, as in the kernel's queues. A send that must not block fails.
@@ -110,16 +110,17 @@ const MOST: size_t = 4096;
 ///
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
-/// - `EINVAL`: `size` is not that of a version of the structure, `waiting`, `on_full` or `existing` is none of its values; the queue exists
-///   and differs, as `existing` says; `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message size;
+/// - `EINVAL`: `size` is not the size of any version of the structure; `waiting`, `on_full` or `existing` has no valid value; the queue exists and
+///   differs in a way that `existing` does not permit; `dead_letter` can't be a name, is `name` itself, or names a queue that has a smaller message
+///   size;
 ///   `max_deliveries` is not 0 and `dead_letter` is NULL; `fair_priorities` is greater than 65,535; or `flags` has a bit that this version
 ///   of the library does not know.
-/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link, or not a directory.
 /// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
 /// - `EPERM`: `dead_letter` names a queue of another user.
 ///
 /// # If the process dies
-/// As with umsg_mq_open(3).
+/// The same as for umsg_mq_open(3).
 ///
 /// # See also
 /// umsg_mq_close(3), umsg_mq_open(3), umsg_mq_set_waiting(3), umsg_mq_unlink_in(3)

@@ -28,10 +28,10 @@ pub struct umsg_msg_message {
 /// Sends several messages to a System V queue as one: all of them or none.
 ///
 /// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in
-/// the given order. If the queue has no room for all of them, the call waits; with `IPC_NOWAIT` in `msgflg`, the only flag, it fails. The
+/// the given order. If the queue has no room for all of them, the call waits; with `IPC_NOWAIT` in `msgflg`, it fails. There is no other flag. The
 /// messages must not change during the call.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
@@ -44,10 +44,10 @@ pub struct umsg_msg_message {
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.
 /// - `EIDRM`: the queue was removed during the call.
 /// - `EINTR`: a signal handler ran while the call waited.
-/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; a type is below 1; a message is longer than `msgmax` was
-///   when the queue was made; `msgflg` has other flags; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; a type is below 1; a message is longer than the value of `msgmax` at
+///   the creation of the queue; `msgflg` has other flags; or `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to
 ///   999,999,999.
-/// - `EMSGSIZE`: there are more messages, or more bytes, than the queue ever holds (`msg_qbytes`).
+/// - `EMSGSIZE`: there are more messages, or more bytes, than the queue can hold (`msg_qbytes`).
 /// - `ENOMEM`: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
 ///   reached.
 /// - `ETIMEDOUT`: the deadline passed before there was room for all of them.

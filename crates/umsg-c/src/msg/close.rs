@@ -7,7 +7,7 @@ use crate::error::answer;
 
 /// Closes a System V queue for sending.
 ///
-/// The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with `EPIPE`. Receivers get the remaining
+/// The queue is closed in all processes. All sends by functions of this library, also blocked ones, fail with `EPIPE`. Receivers get the remaining
 /// messages. A receiver gets `EPIPE` when no message that it wants is left; blocked receivers are woken. While a message is leased
 /// (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
 /// closed queue writable, and at the end of the stream also readable.
@@ -18,7 +18,7 @@ use crate::error::answer;
 /// The queue stays closed until umsg_msg_reopen_send(3) opens it. `send_closed` of umsg_msg_status(3) tells whether it is closed.
 ///
 /// # Return value
-/// On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+/// On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
@@ -67,10 +67,10 @@ pub extern "C" fn umsg_msg_reopen_send(msqid: c_int) -> c_int {
 
 /// Counts the calling process as a producer of a System V queue.
 ///
-/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_msgget_with(3)). While a living process counts, the
-/// queue stays open for sending. With the last umsg_msg_end_producing(3), or the death of the last process that counts, the queue is closed
-/// as by umsg_msg_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
-/// not count through its parent's call.
+/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_msgget_with(3)). While a living process counts as a
+/// producer, the queue stays open for sending. After the last umsg_msg_end_producing(3), or the death of the last producer, the queue is closed as
+/// by umsg_msg_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
+/// through the call of its parent.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -79,10 +79,10 @@ pub extern "C" fn umsg_msg_reopen_send(msqid: c_int) -> c_int {
 /// The errors of umsg_msg_close_send(3), and these:
 ///
 /// - `EPIPE`: the queue is closed for sending.
-/// - `EUSERS`: 32 living processes count already.
+/// - `EUSERS`: 32 living processes already count as producers.
 ///
 /// # If the process dies
-/// It counts no more. A receiver or a poller of this library notices the death within a tenth of a second.
+/// It no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
@@ -95,9 +95,9 @@ pub extern "C" fn umsg_msg_begin_to_produce(msqid: c_int) -> c_int {
     answer(begin())
 }
 
-/// Counts the calling process once less as a producer of a System V queue.
+/// Ends one count of the calling process as a producer of a System V queue.
 ///
-/// Undoes one call of umsg_msg_begin_to_produce(3). The end of the last producer closes the queue for sending.
+/// Undoes one call of umsg_msg_begin_to_produce(3). The queue is closed for sending when the last producer ends.
 ///
 /// # Return value
 /// On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
@@ -106,7 +106,7 @@ pub extern "C" fn umsg_msg_begin_to_produce(msqid: c_int) -> c_int {
 /// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
-/// It counts no more.
+/// It no longer counts.
 ///
 /// # See also
 /// umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)

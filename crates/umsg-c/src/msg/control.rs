@@ -19,25 +19,25 @@ use crate::pointer;
 
 /// Inspects, changes and removes System V queues.
 ///
-/// `cmd` is one of these, whose names are those of `<sys/msg.h>`:
+/// `cmd` is one of these commands of `<sys/msg.h>`:
 ///
 /// - `IPC_STAT`: write the queue's status to `buf`: key, owner, creator, mode, times, counts, last sender and receiver.
 /// - `IPC_SET`: set owner, group, mode and `msg_qbytes` to those in `buf`. Waiting calls check their permission and the
 ///   room again.
 /// - `IPC_RMID`: remove the queue with its messages. Waiting calls fail with `EIDRM`.
-/// - `IPC_INFO`: write the limits to `buf`, which is a `struct msginfo *` then.
-/// - `MSG_INFO`: the same, with the numbers of queues, messages and bytes.
-/// - `MSG_STAT`: as `IPC_STAT`, for the queue whose index is `msqid`. To list all queues, use the indices from 0 to the result of
+/// - `IPC_INFO`: write the limits to `buf`, which points to a `struct msginfo` for this command.
+/// - `MSG_INFO`: write the limits and the numbers of queues, messages and bytes to `buf`, as for `IPC_INFO`.
+/// - `MSG_STAT`: do the same as `IPC_STAT` for the queue whose index is `msqid`. To list all queues, use the indices from 0 to the result of
 ///   `MSG_INFO`.
-/// - `MSG_STAT_ANY`: as `MSG_STAT`, without a check of the read permission.
+/// - `MSG_STAT_ANY`: do the same as `MSG_STAT`, without a check of the read permission.
 ///
-/// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), 1 GiB unless set; the kernel's limit is `msgmnb`. A
-/// queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
+/// An owner may raise `msg_qbytes` up to the namespace's `max_qbytes` (`umsg limits`), which is 1 GiB by default; the kernel's limit is `msgmnb`.
+/// If the caller may not read a queue, its status shows the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
 /// `IPC_STAT`.
 ///
 /// # Return value
-/// For `IPC_INFO` and `MSG_INFO` the highest index of a queue, 0 if there is none; for `MSG_STAT` and `MSG_STAT_ANY` the
-/// queue's identifier; else 0. On error, -1 with errno set to indicate the error.
+/// For `IPC_INFO` and `MSG_INFO`, the highest index of a queue, or 0 if there is no queue. For `MSG_STAT` and `MSG_STAT_ANY`, the queue's
+/// identifier. For other commands, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the command reads the status of a queue whose mode does not let the caller read.
@@ -46,9 +46,9 @@ use crate::pointer;
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `buf` is at an address that can't be read or written.
-/// - `EINVAL`: no queue has the identifier or index `msqid`, `cmd` is none of the commands, or a user or group to be set is -1.
+/// - `EINVAL`: no queue has the identifier or index `msqid`, `cmd` is not one of the commands, or a new user or group is -1.
 /// - `EPERM`: for `IPC_SET` and `IPC_RMID`, the caller is neither owner nor creator and lacks CAP_SYS_ADMIN; `msg_qbytes` is more than
-///   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; the new mode lets some only send or only receive, in a namespace
+///   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; the new mode lets some users only send or only receive, in a namespace
 ///   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
 ///
 /// # If the process dies

@@ -8,11 +8,11 @@ use crate::error::answer;
 
 /// Finds the System V queue of a key, or creates one.
 ///
-/// `key` is a `key_t`, as ftok(3) makes them. `msgflg` is 0, to find a queue, or has these bits, which are those of `<sys/msg.h>`:
+/// `key` is a `key_t`, as ftok(3) makes them. `msgflg` is 0, to find a queue, or has these bits of `<sys/msg.h>`:
 ///
-/// - `IPC_CREAT`: create the queue if there is none of this key. The lowest nine bits of `msgflg` are its permission bits; the umask does not
+/// - `IPC_CREAT`: create the queue if no queue has this key. The lowest nine bits of `msgflg` are its permission bits; the umask does not
 ///   change them. Read permission allows receiving, and write permission sending.
-/// - `IPC_EXCL`: with `IPC_CREAT`, fail if there is a queue of this key.
+/// - `IPC_EXCL`: with `IPC_CREAT`, fail if a queue has this key.
 ///
 /// With the key `IPC_PRIVATE`, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the
 /// permissions that the caller requests.
@@ -29,10 +29,10 @@ use crate::error::answer;
 /// - `EACCES`: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only
 ///   send or only
 ///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key symlink, `msg/k-XXXXXXXX`, belongs to another
-///   user and leads to no queue; or the namespace is not to be trusted or is that of other containers; umsg_last_error(3) says which.
+///   user and leads to no queue; or the namespace is not trusted. umsg_last_error(3) says which.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EEXIST`: the queue exists, and `msgflg` has `IPC_CREAT` and `IPC_EXCL`.
-/// - `EFBIG`: the queue's file would be longer than the process may make files (`RLIMIT_FSIZE`), though most of it takes no memory.
+/// - `EFBIG`: the queue's file would be longer than the process's limit for files (`RLIMIT_FSIZE`), although most of the file takes no memory.
 /// - `ENOENT`: no queue has this key, and `msgflg` lacks `IPC_CREAT`; or `UMSG_DIR` names a directory that does not
 ///   exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the queue.
@@ -40,7 +40,7 @@ use crate::error::answer;
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening.
 ///
 /// # If the process dies
-/// While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until it is removed.
+/// While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until it is removed.
 ///
 /// # See also
 /// umsg_msgctl(3), umsg_msgrcv(3), umsg_msgsnd(3), umsg(1), msgget(2), sysvipc(7)

@@ -10,17 +10,17 @@ use crate::error::{Failure, answer};
 use crate::options::UMSG_CLOSE_WITH_LAST_PRODUCER;
 use crate::pointer;
 
-/// The options of umsg_msgget_with. A member that is 0 has its default.
+/// The options of umsg_msgget_with. A member of 0 means the default.
 ///
-/// Initialise it by `struct umsg_msg_options options = {.size = sizeof options};` and set further members by name: a
-/// later version of the library may have more of them.
+/// Initialise it by `struct umsg_msg_options options = {.size = sizeof options};` and set further members by name, because a later version of the
+/// library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_options {
     /// sizeof(struct umsg_msg_options): which members the program knows.
     pub size: size_t,
-    /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
-    /// It doubles after each further delivery.
+    /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
+    /// delay doubles after each further delivery.
     pub retry_delay: u64,
     /// The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow.
     pub retry_delay_max: u64,
@@ -36,8 +36,8 @@ const MOST: size_t = 4096;
 
 /// Finds the System V queue of a key, or creates one, with options that System V does not have.
 ///
-/// `key` and `msgflg` are those of umsg_msgget(3). `options` may be NULL, for the defaults. An existing queue that differs from the members
-/// that are not 0 is refused.
+/// `key` and `msgflg` are those of umsg_msgget(3). `options` may be NULL, for the defaults. If the queue exists and differs from a member that is
+/// not 0, the call fails.
 ///
 /// # Return value
 /// On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
@@ -48,11 +48,11 @@ const MOST: size_t = 4096;
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
 /// - `EACCES`: the queue exists, and the caller may not open it.
 /// - `EFAULT`: `options` is at an address that can't be read.
-/// - `EINVAL`: `size` is not that of a version of the structure; `flags` has a bit that this version of the library does not know;
+/// - `EINVAL`: `size` is not the size of any version of the structure; `flags` has a bit that this version of the library does not know;
 ///   `reserved` is not 0; or the queue exists and differs.
 ///
 /// # If the process dies
-/// As with umsg_msgget(3).
+/// The same as for umsg_msgget(3).
 ///
 /// # See also
 /// umsg_msg_begin_to_produce(3), umsg_msg_lease(3), umsg_msgget(3)
@@ -85,7 +85,7 @@ unsafe fn read(options: *const umsg_msg_options) -> Result<OpenOptions, Failure>
             "the member `size` of the options must be sizeof(struct umsg_msg_options)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     if known.flags & !UMSG_CLOSE_WITH_LAST_PRODUCER.cast_unsigned() != 0 {
         return Err(Failure::Invalid(

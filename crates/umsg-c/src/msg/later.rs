@@ -13,9 +13,10 @@ use crate::time;
 
 /// Sends a message to a System V queue for a later delivery.
 ///
-/// As umsg_msgsnd(3), but receivers get the message not before `delay` nanoseconds have passed; msgrcv(2) of a program under `umsg run`, too.
-/// Until then the message takes room in the queue, and `delayed` of umsg_msg_status(3) counts it. It then takes its place behind the messages
-/// that were sent until then, and before those that are sent later. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
+/// Does the same as umsg_msgsnd(3), but receivers get the message after `delay` nanoseconds at the earliest. This applies also to msgrcv(2) of a
+/// program under `umsg run`. Until then, the message takes room in the queue, and `delayed` of umsg_msg_status(3) counts it. When it is due, it
+/// takes its place behind the messages that were sent before, and ahead of the messages that are sent later. A blocked receiver wakes up when the
+/// message is due. umsg_msg_pollfd(3) describes what a poller learns.
 ///
 /// If the queue has no room, the call waits until there is room; with `IPC_NOWAIT` in `msgflg` it fails. The delay begins when there is room.
 ///
@@ -26,7 +27,7 @@ use crate::time;
 /// The errors of umsg_msgsnd(3).
 ///
 /// # If the process dies
-/// Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+/// Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
 ///
 /// # See also
 /// umsg_msg_return_after(3), umsg_msg_timedsend_after(3), umsg_msgget_with(3), umsg_msgsnd(3)
@@ -47,9 +48,11 @@ pub unsafe extern "C" fn umsg_msg_send_after(
     answer(unsafe { message.send(msgflg, Duration::from_nanos(delay), None) })
 }
 
-/// Sends a message to a System V queue for a later delivery, and waits for room until a deadline at most.
+/// Sends a message to a System V queue for a later delivery, and waits for room at most until a deadline.
 ///
-/// As umsg_msg_send_after(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// Does the same as umsg_msg_send_after(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
+/// If
+/// there is
 /// room, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
@@ -59,7 +62,7 @@ pub unsafe extern "C" fn umsg_msg_send_after(
 /// The errors of umsg_msg_timedsend(3).
 ///
 /// # If the process dies
-/// As with umsg_msg_send_after(3).
+/// The same as for umsg_msg_send_after(3).
 ///
 /// # See also
 /// umsg_msg_send_after(3), umsg_msg_timedsend(3), clock_gettime(2)
@@ -94,8 +97,8 @@ struct Message {
 
 impl Message {
     /// # Safety
-    /// `message` has a readable long and, behind it, `len` readable bytes unless these are more than a message can have; or it is
-    /// an address that a pointer check refuses.
+    /// `message` has a readable long and, behind it, `len` readable bytes, if a message can have that many; or it is an address that a pointer
+    /// check refuses.
     unsafe fn send(
         &self,
         flags: c_int,
@@ -108,7 +111,7 @@ impl Message {
         let refused = |errno| Refusal::of_send(errno, self.id, mtype, self.len);
         let used = raw::find_to_send(self.id, mtype, self.len).map_err(refused)?;
         let used = used.unless_removed().map_err(refused)?;
-        // SAFETY: by this function's contract; `len` is no more than a message of the queue has, and bytes have no alignment.
+        // SAFETY: by this function's contract. `len` is not above the length of the queue's longest message, and bytes need no alignment.
         let text =
             unsafe { std::slice::from_raw_parts(self.message.add(1).cast::<u8>(), self.len) };
         send(&used, (mtype, text), flags, delay, deadline).map_err(Refusal::from)?;

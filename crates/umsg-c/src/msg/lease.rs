@@ -53,12 +53,13 @@ impl Described for umsg_msg_lease {
 
 /// Receives a message of a System V queue in place.
 ///
-/// As umsg_msgrcv(3), with `msgtyp`, and `MSG_EXCEPT` and `IPC_NOWAIT` in `msgflg`; but copies nothing: `data` and `len` of `lease` are the
+/// Does the same as umsg_msgrcv(3), but copies nothing. `msgtyp` selects the message; `msgflg` may have `MSG_EXCEPT` and `IPC_NOWAIT`. `data` and
+/// `len` of `lease` are the
 /// address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the queue's capacity
 /// until umsg_msg_acknowledge(3) removes it. Three events return the message to its place in the queue: a call of umsg_msg_return(3), the death of
 /// the process, and the end of a time limit that umsg_msg_lease_limit(3) has set. The next receiver then gets the message.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
 /// Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
 ///
@@ -122,10 +123,10 @@ pub unsafe extern "C" fn umsg_msg_lease(
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease continues.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
-/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `EINVAL`: this process has no such lease.
 /// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
 ///
 /// # If the process dies
@@ -149,14 +150,14 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
-/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
-///   handler run later instead. The lease continues.
+/// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
-/// - `EINVAL`: `lease` is no lease that this process has.
+/// - `EINVAL`: this process has no such lease.
 /// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
 ///
 /// # If the process dies
-/// The message goes back all the same.
+/// The message goes back, as if the call had succeeded.
 ///
 /// # See also
 /// umsg_defer_signal(3), umsg_msg_acknowledge(3), umsg_msg_lease(3)
@@ -168,7 +169,8 @@ pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
 
 /// Returns a leased message of a System V queue for a later delivery.
 ///
-/// As umsg_msg_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's retry delay
+/// Does the same as umsg_msg_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's
+/// retry delay
 /// (umsg_msgget_with(3)). Other messages are not delayed.
 ///
 /// # Return value
@@ -193,7 +195,7 @@ pub unsafe extern "C" fn umsg_msg_return_after(lease: *mut umsg_msg_lease, delay
 ///
 /// `time` is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still
 /// reads the message; the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message.
-/// A blocked call looks ten times a second. A further call sets another limit.
+/// A blocked call checks ten times a second. A further call sets another limit.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -202,7 +204,7 @@ pub unsafe extern "C" fn umsg_msg_return_after(lease: *mut umsg_msg_lease, delay
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `time` is at an address that can't be read.
-/// - `EINVAL`: `lease` is no lease that this process has; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
+/// - `EINVAL`: this process has no such lease; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
 ///   999,999,999.
 /// - `ESTALE`: an earlier limit or another thread has ended the lease, the queue was removed, or this is a forked child of its
 ///   holder.
@@ -221,7 +223,7 @@ pub unsafe extern "C" fn umsg_msg_lease_limit(
     unsafe { leases::limit(lease, time, Lease::limit) }
 }
 
-/// The queue with a lifetime that the compiler does not check.
+/// Returns the queue with a lifetime that the compiler does not check.
 ///
 /// # Safety
 /// The result, and everything derived from it, must not outlive the use of the queue.

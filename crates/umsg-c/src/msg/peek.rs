@@ -52,7 +52,7 @@ pub struct umsg_msg_peeked {
 ///   a second.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_msg_status(3), umsg_msg_types(3), umsg_msgrcv(3)

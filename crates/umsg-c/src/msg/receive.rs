@@ -1,7 +1,7 @@
 //! System V queues: receiving.
 //!
-//! Order of errors, as in the kernel: length and flags, queue, permission, then whether there is a message, its length, and last
-//! the addresses: a message that can't be delivered is gone.
+//! The order of the checks, as in the kernel: length and flags, queue, permission, whether there is a message, its length, and at last the
+//! addresses. So if the address is bad, the message is lost.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::time::SystemTime;
@@ -20,18 +20,18 @@ use crate::time;
 /// Removes the first matching message from the queue, and writes its type, a `long`, to `msgp` and its bytes behind the type; `msgsz` is the
 /// room for the bytes. `msgtyp` selects the message:
 ///
-/// - 0: the oldest of all
-/// - above 0: the oldest of this type; with `MSG_EXCEPT` in `msgflg` the oldest of any other type
+/// - 0: the oldest message - above 0: the oldest message of this type; with `MSG_EXCEPT` in `msgflg` the oldest of any other type
 /// - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
 ///
 /// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. If several calls wait for
 /// the same message, the call that has waited longest gets it. The number of other messages does not change the cost of receiving by type.
 ///
-/// A message that is longer than `msgsz` stays in the queue and the call fails; with `MSG_NOERROR` it is received, and its rest
-/// is lost. With `MSG_COPY` and `IPC_NOWAIT`, `msgtyp` is a number in order of arrival, from 0, and the message is copied and stays;
+/// A message that is longer than `msgsz` stays in the queue and the call fails; with `MSG_NOERROR` the call receives its first `msgsz` bytes, and
+/// the other bytes are lost. With `MSG_COPY` and `IPC_NOWAIT`, `msgtyp` is a number in order of arrival, from 0, and the message is copied and
+/// stays;
 /// umsg_msg_peek(3) also returns its sender and time.
 ///
-/// If `msgp` can't be written, the message is lost. The function is no cancellation point of pthread_cancel(3).
+/// If `msgp` can't be written, the message is lost. The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
 /// On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
@@ -70,9 +70,11 @@ pub unsafe extern "C" fn umsg_msgrcv(
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, std::ptr::null()) }
 }
 
-/// Receives a message from a System V queue, and waits for one until a deadline at most.
+/// Receives a message from a System V queue, and waits for a message at most until a deadline.
 ///
-/// As umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is a
+/// Does the same as umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
+/// there
+/// is a
 /// message, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
@@ -86,7 +88,7 @@ pub unsafe extern "C" fn umsg_msgrcv(
 /// - `ETIMEDOUT`: the deadline passed before a wanted message came.
 ///
 /// # If the process dies
-/// As with umsg_msgrcv(3).
+/// The same as for umsg_msgrcv(3).
 ///
 /// # See also
 /// umsg_msg_timedsend(3), umsg_msgrcv(3), clock_gettime(2)
@@ -136,7 +138,7 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the longest possible message has; or it is an
+    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the longest possible message if that is fewer; or it is an
     /// address that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<ssize_t, Failure> {
@@ -149,7 +151,7 @@ impl Call {
         }
         let queue = self.find()?;
         let room = self.len.min(queue.msgmax());
-        // SAFETY: by this function's contract; no message of the queue has more bytes, and bytes have no alignment.
+        // SAFETY: by this function's contract. No message of the queue has more bytes, and bytes need no alignment.
         let buffer = unsafe { std::slice::from_raw_parts_mut(self.message.add(1).cast(), room) };
         let received = self.receive(queue, buffer, which, deadline)?;
         // SAFETY: by this function's contract. Unaligned as the kernel would take it.
@@ -182,7 +184,7 @@ impl Call {
         received.map_err(|errno| self.refused(errno, which))
     }
 
-    /// Receives into a buffer that can't be: the message is consumed all the same. A copy is not even begun.
+    /// Receives into a buffer at an impossible address: the message is consumed, as in the kernel. With MSG_COPY, the call fails before it copies.
     #[cold]
     fn receive_nowhere(
         &self,

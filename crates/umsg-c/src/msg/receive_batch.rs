@@ -22,7 +22,7 @@ use crate::time;
 ///
 /// If no message matches, the call waits for one message, not for more. With `IPC_NOWAIT` it fails instead. A call that waits needs room for
 /// the queue's longest message in the first place: its `msgmax`, which umsg_msg_status(3) returns. A call that waits ends at `abs_timeout`,
-/// a time of the clock `CLOCK_REALTIME`; NULL is no limit. The places must not overlap. Other users of the queue wait while the call copies
+/// a time of the clock `CLOCK_REALTIME`; NULL means no limit. The places must not overlap. Other users of the queue wait while the call copies
 /// messages.
 ///
 /// # Return value
@@ -30,7 +30,7 @@ use crate::time;
 /// with errno set to indicate the error; no message was received.
 ///
 /// # Errors
-/// - `E2BIG`: the first message, or one that is waited for, may be longer than the `size` of the first place.
+/// - `E2BIG`: the first message is longer than the `size` of the first place; or the call would wait, and the next message could be longer.
 /// - `EACCES`: the queue's mode does not let the caller receive.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.

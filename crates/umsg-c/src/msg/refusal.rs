@@ -1,6 +1,6 @@
 //! The reasons why calls on a System V queue fail.
 //!
-//! The library's calls by number answer with errno, in the kernel's order of checks. Only a failed call computes the text of its error.
+//! The library's calls by identifier return an errno, in the kernel's order of checks. Only a failed call computes the text of its error.
 
 use libc::{c_int, size_t};
 use umsg::QueueError;
@@ -10,7 +10,8 @@ use umsg::sysv::{ControlError, OpenError, OpenOptions, ReceiveError, SendError};
 /// Finds the queue for a call that the kernel's System V queues do not have.
 ///
 /// # Errors
-/// EINVAL: the identifier names no queue, or the queue was removed. EACCES: no permission. Later steps return EIDRM.
+/// EINVAL: the identifier names no queue, or the queue was removed. EACCES: the caller has no permission. If the queue is removed later, later
+/// steps return EIDRM.
 pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
     there(raw::find(id), id)
 }

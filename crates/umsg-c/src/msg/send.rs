@@ -15,11 +15,11 @@ use crate::time;
 
 /// Sends a message to a System V queue.
 ///
-/// `msgp` points to a `long`, the message's type, followed by the `msgsz` bytes of its text, as in the `struct msgbuf` of msgsnd(2). The
-/// type is 1 or more; receivers select messages by it. If the queue has no room, the call waits; with `IPC_NOWAIT` in `msgflg` it fails.
-/// There is room if, with this message, the queue has at most `msg_qbytes` bytes and at most `msg_qbytes` messages.
+/// `msgp` points to a `long`, the message's type, followed by the `msgsz` bytes of its text, as in the `struct msgbuf` of msgsnd(2). The type is 1
+/// or more; receivers select messages by their type. If the queue has no room, the call waits; with `IPC_NOWAIT` in `msgflg` it fails.
+/// There is room if the queue, including this message, has at most `msg_qbytes` bytes and at most `msg_qbytes` messages.
 ///
-/// A message may be empty. The function is no cancellation point of pthread_cancel(3).
+/// A message may be empty. The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -33,14 +33,14 @@ use crate::time;
 /// - `EFAULT`: `msgp` is at an address that can't be read.
 /// - `EIDRM`: the queue was removed while the call waited.
 /// - `EINTR`: a signal handler ran while the call waited, whether it was installed with `SA_RESTART` or not.
-/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; the type is below 1; or `msgsz` is more than `msgmax` was
-///   when the queue was made.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; the type is below 1; or `msgsz` is more than the value of `msgmax`
+///   at the creation of the queue.
 /// - `ENOMEM`: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
 ///   reached.
 /// - `EPIPE`: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -55,9 +55,11 @@ pub unsafe extern "C" fn umsg_msgsnd(
     unsafe { call(msqid, msgp, msgsz, msgflg, std::ptr::null()) }
 }
 
-/// Sends a message to a System V queue, and waits for room until a deadline at most.
+/// Sends a message to a System V queue, and waits for room at most until a deadline.
 ///
-/// As umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// Does the same as umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
+/// there
+/// is
 /// room, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
@@ -71,7 +73,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
@@ -117,8 +119,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a readable long and, behind it, `len` readable bytes unless these are more than a message can have; or it is
-    /// an address that a pointer check refuses.
+    /// `message` has a readable long and, behind it, `len` readable bytes, if a message can have that many; or it is an address that a pointer
+    /// check refuses.
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {
         pointer::check(self.message, "msgp")?;
@@ -126,7 +128,7 @@ impl Call {
         let mtype = unsafe { self.message.read_unaligned() };
         let refused = |errno| Refusal::of_send(errno, self.id, mtype, self.len);
         let queue = raw::find_to_send(self.id, mtype, self.len).map_err(refused)?;
-        // SAFETY: by this function's contract; `len` is no more than a message of the queue has, and bytes have no alignment.
+        // SAFETY: by this function's contract. `len` is not above the length of the queue's longest message, and bytes need no alignment.
         let text =
             unsafe { std::slice::from_raw_parts(self.message.add(1).cast::<u8>(), self.len) };
         match queue.try_send_unless_closed(mtype, text) {

@@ -12,8 +12,8 @@ use crate::pointer;
 use crate::status::write_as_far_as_known;
 use crate::time::told;
 
-/// The status of a System V queue, without its messages. Times are in nanoseconds since 1970; those of the last calls are whole seconds; 0
-/// means never. Counts of events begin with the creation of the queue.
+/// The status of a System V queue, without its messages. Times are in nanoseconds since 1970; 0 means never. The times of the last calls are
+/// accurate to a second. Counts of events begin with the creation of the queue.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_status {
@@ -79,15 +79,15 @@ pub struct umsg_msg_status {
     pub returned: u64,
     /// Repairs after a death.
     pub repairs: u64,
-    /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0.
+    /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; otherwise 0.
     pub damaged: u64,
-    /// Messages that were sent or returned for a later delivery and are not due. They count for the capacity.
+    /// The number of messages that were sent or returned for a later delivery and are not due. They count for the capacity.
     pub delayed: u64,
     /// 1 if the queue is closed for sending, also by the end of its last producer; else 0.
     pub send_closed: u64,
-    /// The number of living processes that count as producers; 0 unless the end of the last one closes the queue.
+    /// The number of living processes that count as producers; always 0 if the queue is not closed with its last producer.
     pub producers: u64,
-    /// The delay before a returned message is delivered again the first time, in nanoseconds; 0 for none.
+    /// The delay, in nanoseconds, before a message is delivered again after its first return; 0 for no delay.
     pub retry_delay: u64,
     /// The longest such delay, in nanoseconds.
     pub retry_delay_max: u64,
@@ -95,7 +95,8 @@ pub struct umsg_msg_status {
 
 /// Gets the complete status of a System V queue.
 ///
-/// Writes the status of the queue to `status`, with all counts of one instant. `size` is `sizeof(struct umsg_msg_status)`: a program that
+/// Writes the status of the queue to `status`, with all counts as they are at one instant. `size` is `sizeof(struct umsg_msg_status)`: a program
+/// that
 /// was compiled with an older `umsg.h` has a shorter structure, and gets the members that it knows. In a program that was compiled with a
 /// newer `umsg.h`, the members that this library does not know are set to 0.
 ///
@@ -112,7 +113,7 @@ pub struct umsg_msg_status {
 /// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_msg_peek(3), umsg_msg_types(3), umsg_msgctl(3)

@@ -37,7 +37,7 @@ pub struct umsg_msg_type {
 /// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_msg_peek(3), umsg_msg_status(3)

@@ -17,11 +17,11 @@ use crate::waiting;
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the queue's mode grants the caller nothing.
-/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `waiting` is none of the three.
+/// - `EACCES`: the queue's mode grants the caller no access.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `waiting` is not one of the three.
 ///
 /// # If the process dies
-/// Nothing is left: the choice is this process's own.
+/// The choice ends with the process.
 ///
 /// # See also
 /// umsg_mq_set_waiting(3), umsg_msgrcv(3), umsg_msgsnd(3)
@@ -48,7 +48,7 @@ pub extern "C" fn umsg_msg_set_waiting(msqid: c_int, waiting: c_int) -> c_int {
 /// None.
 ///
 /// # If the process dies
-/// Nothing is left.
+/// The call has no further effect.
 ///
 /// # See also
 /// umsg_msgget(3), credentials(7)
