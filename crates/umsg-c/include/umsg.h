@@ -65,7 +65,7 @@ struct umsg_mq_attr {
  * - EFAULT: attr is at an address that can't be written.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg_mq_setattr(3), umsg_mq_status(3), mq_getattr(3)
@@ -75,8 +75,8 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
 /*
  * Sets or clears O_NONBLOCK of a handle.
  *
- * mq_flags of newattr is 0 or O_NONBLOCK; its other members are ignored. Unless oldattr is NULL, the attributes
- * before the change are written to it, as by umsg_mq_getattr(3). If newattr is NULL, nothing is changed.
+ * mq_flags of newattr is 0 or O_NONBLOCK; its other members are ignored. If oldattr is not NULL, the call writes the attributes before the
+ * change to it, like umsg_mq_getattr(3). If newattr is NULL, the call changes nothing.
  *
  * The flag belongs to the handle. It applies to all threads that use the handle, and to processes that inherited the handle over fork(2),
  * but not to other handles of the same queue.
@@ -107,14 +107,14 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * name is a slash and up to 255 bytes. oflag is one of O_RDONLY (to receive), O_WRONLY (to send) and O_RDWR,
  * with any of these:
  *
- * - O_CREAT: create the queue if there is none of this name. Two further arguments follow: mode_t mode, the permission bits before the
+ * - O_CREAT: create the queue if no queue has this name. Two further arguments follow: mode_t mode, the permission bits before the
  *   umask, and const struct umsg_mq_attr *attr, whose members mq_maxmsg and mq_msgsize are used. With NULL the queue gets the
- *   defaults of the namespace: 10 messages of 8192 bytes unless changed. An existing queue keeps its attributes.
- * - O_EXCL: with O_CREAT, fail if there is a queue of this name.
+ *   defaults of the namespace: 10 messages of 8192 bytes if its owner has not changed them. An existing queue keeps its attributes.
+ * - O_EXCL: with O_CREAT, fail if a queue has this name.
  * - O_NONBLOCK: calls on the handle fail with EAGAIN where they would wait.
  *
- * A queue belongs to a namespace, which is a directory: the directory that the environment variable UMSG_DIR names, else /dev/shm/umsg if
- * it exists, else the user's own directory /dev/shm/umsg-UID, which the first use creates. The owner of the namespace sets its limits;
+ * A queue belongs to a namespace, which is a directory: the directory that the environment variable UMSG_DIR names, or else /dev/shm/umsg if
+ * root owns it, or else the user's own directory /dev/shm/umsg-UID, which is created at its first use. The owner of the namespace sets its limits;
  * umsg limits shows and sets them.
  *
  * The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing. The kernel
@@ -128,17 +128,17 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the queue's mode or its directory does not allow it; the mode of a new one lets some only send or only receive, in a
- *   namespace that refuses such modes (umsg-limits(1)); the name has a second slash, or the namespace is not to
- *   be trusted or is that of other containers; umsg_last_error(3) says which.
- * - EAGAIN: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and a process has been removing it for a second: it was stopped, or
+ * - EACCES: the queue's mode or its directory denies the access; the mode of a new queue lets some users only send or only receive, in a
+ *   namespace that refuses such modes (umsg-limits(1)); the name has a second slash; or the namespace is not trusted. umsg_last_error(3) says
+ *   which.
+ * - EAGAIN: the queue was created with UMSG_REMOVE_ON_LAST_CLOSE, and a process has been removing it for a second: it was stopped, or
  *   got no processor.
  * - EBADMSG: the queue's file is corrupted.
  * - EEXIST: the queue exists, and oflag has O_CREAT and O_EXCL.
  * - EFAULT: name or attr is at an address that can't be read.
- * - EFBIG: the queue's file would be longer than the process may make files (RLIMIT_FSIZE), though most of it takes no memory.
+ * - EFBIG: the queue's file would be longer than the process's limit for files (RLIMIT_FSIZE), although most of the file takes no memory.
  * - EINVAL: name does not begin with a slash, oflag has no access mode, the attributes are not from 1 to the
- *   namespace's limits, or the file of this name is no queue or that of another version of umsg.
+ *   namespace's limits, or the file of this name is not a queue, or belongs to another version of umsg.
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening, or the process has
  *   65,536 queues open.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
@@ -146,10 +146,10 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  *   not exist.
  * - ENOMEM: there is no memory, or no address space to map the queue.
  * - ENOSPC: the namespace has as many queues or bytes as its limits allow, or its file system is full.
- * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until
+ * While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until
  * umsg_mq_unlink(3).
  *
  * See also:
@@ -160,15 +160,15 @@ umsg_mqd_t umsg_mq_open(const char *name, int oflag, ...);
 /*
  * Closes a handle.
  *
- * The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of
- * them returns. A registration of the process by umsg_mq_notify(3) ends, even if it was made with another handle. In a child made by
- * fork(2) the parent's registration stays.
+ * The queue and its messages stay. Calls of other threads that use the handle continue. The queue's memory is unmapped when the last of these
+ * calls returns. A registration of the process by umsg_mq_notify(3) ends, even if it was made with another handle. A close in a child made by
+ * fork(2) does not end the registration of the parent.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: mqdes is not the handle of an open queue: it was closed before, for example.
+ * - EBADF: mqdes is not the handle of an open queue; for example, it is already closed.
  *
  * If the process dies:
  * The system closes all of its handles.
@@ -192,13 +192,13 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  *   used; umsg_last_error(3) says which.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash.
- * - EMFILE, ENFILE: the queue was made with UMSG_REMOVE_ON_LAST_CLOSE, and the process or the system has no descriptor left.
+ * - EMFILE, ENFILE: the queue was created with UMSG_REMOVE_ON_LAST_CLOSE, and the process or the system has no descriptor left.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: no queue has this name.
- * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name is removed or is not.
+ * The name was removed, or not.
  *
  * See also:
  * umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
@@ -208,20 +208,20 @@ int umsg_mq_unlink(const char *name);
 /*
  * Removes a queue's name from a namespace.
  *
- * As umsg_mq_unlink(3), in the namespace directory, a directory, in place of the namespace that the environment names.
+ * Does the same as umsg_mq_unlink(3) in the namespace directory, instead of the namespace that the environment selects.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_unlink(3), and these errors of the directory:
+ * The errors of umsg_mq_unlink(3), and these errors of the directory:
  *
  * - EFAULT: directory is at an address that can't be read.
- * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
- * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ * - ELOOP, ENOTDIR: directory is a symbolic link, or not a directory.
+ * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name is removed or is not.
+ * The name was removed, or not.
  *
  * See also:
  * umsg_mq_open_with(3), umsg_mq_unlink(3)
@@ -232,11 +232,11 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 
 /*
  * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
- * retry_delay_max) is the given one. Its max_messages and message_size may differ.
+ * retry_delay_max) equals the given policy. Its max_messages and message_size may differ.
  */
 #define UMSG_EXISTING_MATCH_POLICY 0
 
-/* An existing queue is opened if its max_messages, its message_size and its policy are the given ones. */
+/* An existing queue is opened if its max_messages, its message_size and its policy equal the given values. */
 #define UMSG_EXISTING_MATCH 1
 
 /* An existing queue is opened with its own attributes and policy. */
@@ -252,8 +252,8 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
 /*
- * The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended
- * its count or died.
+ * The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its count,
+ * or has died.
  */
 #define UMSG_CLOSE_WITH_LAST_PRODUCER 2
 
@@ -270,10 +270,10 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 #define UMSG_ON_FULL_DROP_OLDEST 2
 
 /*
- * The options of umsg_mq_open_with. A member that is 0 or NULL has its default.
+ * The options of umsg_mq_open_with. A member of 0 or NULL means the default.
  *
- * Initialise it by struct umsg_mq_options options = {.size = sizeof options}; and set further members by name: a
- * later version of the library may have more of them.
+ * Initialise it by struct umsg_mq_options options = {.size = sizeof options}; and set further members by name, because a later version of the
+ * library may have more members.
  */
 struct umsg_mq_options {
     /* sizeof(struct umsg_mq_options): which members the program knows. */
@@ -303,20 +303,20 @@ struct umsg_mq_options {
      * The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
      * with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it
      * is created together with the queue, with the same attributes and mode. The process that finds such a message moves it, and needs
-     * permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but no place in its queue. Up to
-     * 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves one ends the move: the message
-     * is in one queue.
+     * permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but does not count towards the capacity
+     * of its queue. At most 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves a message
+     * completes the move, so that the message is in exactly one queue.
      */
     const char *dead_letter;
     /*
-     * The number of leases of a message in a created queue; 0 for no limit. A message that came back so often goes to the dead-letter
+     * The number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
      * queue, which must be named, too.
      */
     uint32_t max_deliveries;
     /* Flags of a created queue: 0, or UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER or both. */
     uint32_t flags;
     /*
-     * The rule for an existing queue of the name that differs from the members that are not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
+     * The rule if a queue of this name exists and differs from a member that is not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
      * default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
      */
     uint32_t existing;
@@ -326,8 +326,8 @@ struct umsg_mq_options {
      */
     uint32_t fair_priorities;
     /*
-     * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
-     * It doubles after each further delivery.
+     * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
+     * delay doubles after each further delivery.
      */
     uint64_t retry_delay;
     /* The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow. */
@@ -347,20 +347,21 @@ struct umsg_mq_options {
  * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_open(3), and these:
+ * The errors of umsg_mq_open(3), and these:
  *
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EFAULT: options or one of its texts is at an address that can't be read.
- * - EINVAL: size is not that of a version of the structure, waiting, on_full or existing is none of its values; the queue exists
- *   and differs, as existing says; dead_letter can't be a name, is name itself, or names a queue that has a smaller message size;
+ * - EINVAL: size is not the size of any version of the structure; waiting, on_full or existing has no valid value; the queue exists and
+ *   differs in a way that existing does not permit; dead_letter can't be a name, is name itself, or names a queue that has a smaller message
+ *   size;
  *   max_deliveries is not 0 and dead_letter is NULL; fair_priorities is greater than 65,535; or flags has a bit that this version
  *   of the library does not know.
- * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
- * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ * - ELOOP, ENOTDIR: directory is a symbolic link, or not a directory.
+ * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  * - EPERM: dead_letter names a queue of another user.
  *
  * If the process dies:
- * As with umsg_mq_open(3).
+ * The same as for umsg_mq_open(3).
  *
  * See also:
  * umsg_mq_close(3), umsg_mq_open(3), umsg_mq_set_waiting(3), umsg_mq_unlink_in(3)
@@ -376,10 +377,10 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * Sends a message.
  *
  * Puts the msg_len bytes at msg_ptr into the queue, behind all messages of the same priority or a higher one.
- * msg_prio is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
- * O_NONBLOCK, it fails. A queue that was created by umsg_mq_open_with(3) may have another rule for that.
+ * msg_prio is from 0 to 32,767; the highest priority is 32,767. If the queue is full, the call waits until there is room; if the handle has
+ * O_NONBLOCK, it fails. umsg_mq_open_with(3) can create queues with another rule for a full queue.
  *
- * A message may be empty. The function is no cancellation point of pthread_cancel(3).
+ * A message may be empty. The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -399,7 +400,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * - EPIPE: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -407,23 +408,23 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
 int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned int msg_prio);
 
 /*
- * Sends a message, and waits for room until a deadline at most.
+ * Sends a message, and waits for room at most until a deadline.
  *
- * As umsg_mq_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * Does the same as umsg_mq_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If there is
  * room, the call ignores the time; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_send(3), and these:
+ * The errors of umsg_mq_send(3), and these:
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
@@ -437,10 +438,12 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
 /*
  * Sends a message for a later delivery.
  *
- * As umsg_mq_send(3), but receivers get the message not before delay nanoseconds have passed. Until then the message counts for the
+ * Does the same as umsg_mq_send(3), but receivers get the message after delay nanoseconds at the earliest. Until then the message counts for the
  * queue's capacity, and delayed of umsg_mq_status(3) counts it. When the message is due, it takes its place behind the messages of its
- * priority that are in the queue, and before those that are sent later. Its time to live begins when it is due, but sent of umsg_mq_peek(3)
- * is the time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
+ * priority that are in the queue, and ahead of the messages that are sent later. Its time to live begins when it is due, but sent of
+ * umsg_mq_peek(3)
+ * is the time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A blocked receiver wakes up when the message is due.
+ * umsg_mq_pollfd(3) describes what a poller learns.
  *
  * If the queue is full, the call waits until there is room; if the handle has O_NONBLOCK, it fails. The delay begins when there is room.
  *
@@ -448,10 +451,10 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_send(3).
+ * The errors of umsg_mq_send(3).
  *
  * If the process dies:
- * Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+ * Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
  *
  * See also:
  * umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_send_at(3), umsg_mq_timedsend_after(3)
@@ -463,19 +466,19 @@ int umsg_mq_send_after(umsg_mqd_t mqdes,
                        uint64_t delay);
 
 /*
- * Sends a message for a later delivery, and waits for room until a deadline at most.
+ * Sends a message for a later delivery, and waits for room at most until a deadline.
  *
- * As umsg_mq_send_after(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * Does the same as umsg_mq_send_after(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If there is
  * room, the call ignores the time; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_timedsend(3).
+ * The errors of umsg_mq_timedsend(3).
  *
  * If the process dies:
- * As with umsg_mq_send_after(3).
+ * The same as for umsg_mq_send_after(3).
  *
  * See also:
  * umsg_mq_send_after(3), umsg_mq_timedsend(3), clock_gettime(2)
@@ -490,20 +493,20 @@ int umsg_mq_timedsend_after(umsg_mqd_t mqdes,
 /*
  * Sends a message for a delivery at a time of the day.
  *
- * As umsg_mq_send_after(3), but receivers get the message not before time, a time of the clock CLOCK_REALTIME. The call computes the
- * delay: setting the clock later does not change it. A time in the past is no delay.
+ * Does the same as umsg_mq_send_after(3), but receivers get the message at time at the earliest, a time of the clock CLOCK_REALTIME. The call
+ * computes the delay, so setting the clock later has no effect. A time in the past means no delay.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_send(3), and these:
+ * The errors of umsg_mq_send(3), and these:
  *
  * - EFAULT: time is NULL, or at an address that can't be read.
  * - EINVAL: tv_sec of time is negative, or tv_nsec is not from 0 to 999,999,999.
  *
  * If the process dies:
- * As with umsg_mq_send_after(3).
+ * The same as for umsg_mq_send_after(3).
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_send_after(3), clock_gettime(2)
@@ -524,7 +527,7 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
  * for short messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
  * queue is empty, the call waits until a message comes; if the handle has O_NONBLOCK, it fails.
  *
- * The function is no cancellation point of pthread_cancel(3).
+ * The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
  * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
@@ -551,16 +554,16 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
 ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigned int *msg_prio);
 
 /*
- * Receives a message, and waits for one until a deadline at most.
+ * Receives a message, and waits for a message at most until a deadline.
  *
- * As umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * Does the same as umsg_mq_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If there is
  * a message, the call ignores the time. If the handle has O_NONBLOCK, the call does not wait.
  *
  * Return value:
  * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_receive(3), and these:
+ * The errors of umsg_mq_receive(3), and these:
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
@@ -595,11 +598,12 @@ struct umsg_mq_message {
 /*
  * Sends several messages as one: all of them or none.
  *
- * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are
- * delivered by priority, those of one priority in the given order. If the queue has no room for all of them, the call waits. A waiting
+ * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are delivered by
+ * priority; messages of one priority are delivered in the given order. If the queue has no room for all of them, the call waits. A waiting
  * batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call
+ * does
  * not wait, and ignores the time. The messages must not change during the call.
  *
  * Return value:
@@ -615,7 +619,7 @@ struct umsg_mq_message {
  * - EINTR: a signal handler ran while the call waited.
  * - EINVAL: a priority is 32,768 or more; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to
  *   999,999,999.
- * - EMSGSIZE: a message is longer than the queue's message size, or there are more messages than the queue ever holds.
+ * - EMSGSIZE: a message is longer than the queue's message size, or there are more messages than the queue can hold.
  * - ENOMEM, ENOSPC: the system has no memory for the messages, or the namespace's file system is full or its limit of
  *   bytes is reached.
  * - ETIMEDOUT: the deadline passed before there was room for all of them.
@@ -637,7 +641,8 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * Sends the first of the n messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
  * first message; further messages that fit then follow as a second batch.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call
+ * does
  * not wait, and ignores the time. The messages must not change during the call.
  *
  * Return value:
@@ -645,12 +650,11 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * with errno set to indicate the error; no message was sent.
  *
  * Errors:
- * Those of umsg_mq_send_batch(3), with two differences. EAGAIN and ETIMEDOUT mean that there is no room for the first message. EMSGSIZE
- * means that a message is longer than the queue's message size. Each message is checked, also one for which there
- * is no room.
+ * The errors of umsg_mq_send_batch(3), with two differences. EAGAIN and ETIMEDOUT mean that there is no room for the first message. EMSGSIZE
+ * means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
  *
  * If the process dies:
- * Before the call returns: some of the first messages were sent, each whole.
+ * Before the call returns: some of the first messages were sent, each of them complete.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_send_batch(3)
@@ -665,12 +669,13 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
 /*
  * Receives several messages.
  *
- * Receives up to n present messages in order of delivery, under one lock. Each message is copied to the data of one of messages, in
- * order, and len and priority are set. A message that is longer than the size of its place stays in the queue and ends the call; the
- * size of the first place is no less than the queue's message size, so that there is at least one message.
+ * Receives up to n of the messages in the queue, in order of delivery and under one lock. Each message is copied to the data of one of
+ * messages, in
+ * order, and len and priority are set. A message that is longer than the size of its place stays in the queue and ends the call; the size
+ * of the first place must be at least the queue's message size, so that the call receives at least one message.
  *
  * While the queue is empty, the call waits for one message, not for more. The wait ends at abs_timeout, a time of the clock
- * CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does not wait, and ignores the time. The places must not
+ * CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call does not wait, and ignores the time. The places must not
  * overlap. Other receivers wait while the call copies messages.
  *
  * Return value:
@@ -706,15 +711,15 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
 /*
  * Closes a queue for sending.
  *
- * The queue is closed in all processes: sends, blocked ones too, fail with EPIPE. Receivers get the messages that are left, then EPIPE
- * too; blocked receivers are woken. While a message is leased (umsg_mq_lease(3)), receivers wait, because the message may come back. Room
- * that is reserved (umsg_mq_reserve(3)) can't be committed any more. A poller finds the closed queue writable, and at the end of the
+ * The queue is closed in all processes: all sends, also blocked ones, fail with EPIPE. Receivers get the remaining messages, and then EPIPE;
+ * blocked receivers are woken. While a message is leased (umsg_mq_lease(3)), receivers wait, because the message may come back. A reservation
+ * (umsg_mq_reserve(3)) can no longer be committed. A poller finds the closed queue writable, and at the end of the
  * stream also readable. A process that is registered for a notification (umsg_mq_notify(3)) is notified if the queue is empty.
  *
  * The queue stays closed until umsg_mq_reopen_send(3) opens it. send_closed of umsg_mq_status(3) tells whether it is closed.
  *
  * Return value:
- * On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+ * On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
@@ -738,7 +743,7 @@ int umsg_mq_close_send(umsg_mqd_t mqdes);
  * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_close_send(3).
+ * The errors of umsg_mq_close_send(3).
  *
  * If the process dies:
  * Before the call returns: the queue is closed or open.
@@ -751,22 +756,22 @@ int umsg_mq_reopen_send(umsg_mqd_t mqdes);
 /*
  * Counts the calling process as a producer of a queue.
  *
- * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_mq_open_with(3)). While a living process counts, the
- * queue stays open for sending. With the last umsg_mq_end_producing(3), or the death of the last process that counts, the queue is closed
- * as by umsg_mq_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
- * not count through its parent's call.
+ * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_mq_open_with(3)). While a living process counts as a
+ * producer, the queue stays open for sending. After the last umsg_mq_end_producing(3), or the death of the last producer, the queue is closed as
+ * by umsg_mq_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
+ * through the call of its parent.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_close_send(3), and these:
+ * The errors of umsg_mq_close_send(3), and these:
  *
  * - EPIPE: the queue is closed for sending.
- * - EUSERS: 32 living processes count already.
+ * - EUSERS: 32 living processes already count as producers.
  *
  * If the process dies:
- * It counts no more. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
+ * It no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
  * within a tenth of a second.
  *
  * See also:
@@ -775,18 +780,18 @@ int umsg_mq_reopen_send(umsg_mqd_t mqdes);
 int umsg_mq_begin_to_produce(umsg_mqd_t mqdes);
 
 /*
- * Counts the calling process once less as a producer of a queue.
+ * Ends one count of the calling process as a producer of a queue.
  *
- * Undoes one call of umsg_mq_begin_to_produce(3). The end of the last producer closes the queue for sending.
+ * Undoes one call of umsg_mq_begin_to_produce(3). The queue is closed for sending when the last producer ends.
  *
  * Return value:
  * On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_close_send(3).
+ * The errors of umsg_mq_close_send(3).
  *
  * If the process dies:
- * It counts no more.
+ * It no longer counts.
  *
  * See also:
  * umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)
@@ -808,11 +813,11 @@ struct umsg_mq_reservation {
 /*
  * Reserves room for a message that is written in place.
  *
- * The caller writes up to len bytes to data of reservation, and umsg_mq_commit(3) sends them without copying. The room first holds
- * arbitrary bytes, also of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
+ * The caller writes up to len bytes to data of reservation, and umsg_mq_commit(3) sends them without copying. At first, the room holds
+ * arbitrary bytes, possibly of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
  * meanwhile: the message follows the messages of its priority that were sent before the commit.
  *
- * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the
+ * A call that waits for room ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the
  * call does not wait, and ignores the time.
  *
  * Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
@@ -860,13 +865,13 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: reservation is at an address that can't be read and written.
- * - EINVAL: reservation is no reservation that this process has, or another thread is ending it at this moment; or
+ * - EINVAL: this process has no such reservation, or another thread is ending it at this moment; or
  *   msg_prio is 32,768 or more.
  * - EMSGSIZE: len is more than was reserved.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_mq_cancel(3), umsg_mq_reserve(3)
@@ -876,17 +881,17 @@ int umsg_mq_commit(struct umsg_mq_reservation *reservation, size_t len, unsigned
 /*
  * Gives reserved room back.
  *
- * Nothing is sent, and the reservation is ended.
+ * The call sends nothing, and ends the reservation.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EFAULT: reservation is at an address that can't be read and written.
- * - EINVAL: reservation is no reservation that this process has, or another thread is ending it at this moment.
+ * - EINVAL: this process has no such reservation, or another thread is ending it at this moment.
  *
  * If the process dies:
- * The room is free again all the same.
+ * The room is free again, as if the call had succeeded.
  *
  * See also:
  * umsg_mq_commit(3), umsg_mq_reserve(3)
@@ -918,12 +923,14 @@ struct umsg_mq_lease {
 /*
  * Receives a message in place.
  *
- * As umsg_mq_receive(3), but copies nothing: data and len of lease are the address of the message in the queue's memory and its
+ * Does the same as umsg_mq_receive(3), but copies nothing: data and len of lease are the address of the message in the queue's memory and
+ * its
  * length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it.
  * Three events return the message to the head of its priority: a call of umsg_mq_return(3), the death of the process, and the end of a time limit
  * that umsg_mq_lease_limit(3) has set. The next receiver then gets the message.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If the handle has O_NONBLOCK, the call does
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call
+ * does
  * not wait, and ignores the time.
  *
  * Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
@@ -966,10 +973,10 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
- * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease continues.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+ *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
- * - EINVAL: lease is no lease that this process has.
+ * - EINVAL: this process has no such lease.
  * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
  *   Another receiver gets the message, or has already received it.
  *
@@ -992,14 +999,14 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
- * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease continues.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+ *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
- * - EINVAL: lease is no lease that this process has.
+ * - EINVAL: this process has no such lease.
  * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
  *
  * If the process dies:
- * The message goes back all the same.
+ * The message goes back, as if the call had succeeded.
  *
  * See also:
  * umsg_defer_signal(3), umsg_mq_acknowledge(3), umsg_mq_lease(3)
@@ -1009,15 +1016,16 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
 /*
  * Returns a leased message to its queue for a later delivery.
  *
- * As umsg_mq_return(3), but receivers get the message after delay nanoseconds at the earliest. This delay replaces the queue's retry delay
- * (umsg_mq_open_with(3)). Other messages are not delayed. A message that was delivered as often as the queue allows goes to the
+ * Does the same as umsg_mq_return(3), but receivers get the message after delay nanoseconds at the earliest. This delay replaces the queue's
+ * retry delay
+ * (umsg_mq_open_with(3)). Other messages are not delayed. If the message was delivered as often as the queue allows, it goes to the
  * dead-letter queue at once.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_return(3).
+ * The errors of umsg_mq_return(3).
  *
  * If the process dies:
  * The message goes back to the queue, now or after the delay.
@@ -1041,7 +1049,7 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or time is at an address that can't be read.
- * - EINVAL: lease is no lease that this process has; or tv_sec of time is negative, or tv_nsec is not from 0 to
+ * - EINVAL: this process has no such lease; or tv_sec of time is negative, or tv_nsec is not from 0 to
  *   999,999,999.
  * - ESTALE: an earlier limit or another thread has ended the lease, or this is a forked child of its holder.
  *
@@ -1068,7 +1076,7 @@ int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec
 #define UMSG_DEAD_DROPPED 3
 
 /*
- * The history of a dead letter, or of a message that was one and was sent back. Times are in nanoseconds since 1970, accurate to a few
+ * The history of a dead letter, or of a dead letter that was sent back. Times are in nanoseconds since 1970, accurate to a few
  * milliseconds; 0 means never or unknown.
  *
  * Every process that may use the queue can forge a history.
@@ -1099,15 +1107,15 @@ struct umsg_mq_history {
 };
 
 /*
- * Selects the dead letters that umsg_mq_redrive sends back, and their destination. A member that is 0 or NULL selects all.
+ * Selects the dead letters that umsg_mq_redrive sends back, and their destination. If a member is 0 or NULL, it does not restrict the selection.
  *
- * Initialise it by struct umsg_mq_redrive which = {.size = sizeof which}; and set further members by name: a later version of the library
- * may have more of them.
+ * Initialise it by struct umsg_mq_redrive which = {.size = sizeof which}; and set further members by name, because a later version of the
+ * library may have more members.
  */
 struct umsg_mq_redrive {
     /* sizeof(struct umsg_mq_redrive): which members the program knows. */
     size_t size;
-    /* The queue of the same namespace to which the messages are sent; NULL for the queue that each comes from. */
+    /* The queue of the same namespace to which the messages are sent; NULL for the queue from which each message comes. */
     const char *to;
     /* Only messages that come from this queue. */
     const char *source;
@@ -1124,7 +1132,7 @@ struct umsg_mq_redrive {
 /*
  * Gets the history of a leased message.
  *
- * lease is a lease of umsg_mq_lease(3). If the message is a dead letter, or was one and was sent back, the call writes its history to
+ * lease is a lease of umsg_mq_lease(3). If the message is a dead letter, or a dead letter that was sent back, the call writes its history to
  * history. size is sizeof(struct umsg_mq_history): a program that was compiled with an older umsg.h gets the members that it knows.
  *
  * Return value:
@@ -1134,7 +1142,7 @@ struct umsg_mq_redrive {
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or history is at an address that can't be read or written.
- * - EINVAL: lease is no lease that this process has.
+ * - EINVAL: this process has no such lease.
  * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
  *
  * If the process dies:
@@ -1158,10 +1166,10 @@ int umsg_mq_lease_history(const struct umsg_mq_lease *lease,
  * On success, 1, and 0 if the queue has at most n such messages. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_peek(3) but ENOMSG.
+ * The errors of umsg_mq_peek(3), except ENOMSG.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_mq_lease_history(3), umsg_mq_peek(3), umsg_mq_redrive(3)
@@ -1169,16 +1177,16 @@ int umsg_mq_lease_history(const struct umsg_mq_lease *lease,
 int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *history, size_t size);
 
 /*
- * Sends dead letters back to the queues that they come from.
+ * Sends dead letters back to the queues from which they come.
  *
  * mqdes is the handle of a dead-letter queue, opened for receiving. which selects messages; NULL selects all. A message takes its place behind the
- * other messages of its priority, and its deliveries count from 0 again. It keeps its bytes, its priority and its history.
+ * other messages of its priority, and its deliveries are counted from 0 again. It keeps its bytes, its priority and its history.
  *
  * If to is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
  * must use this dead-letter queue. If to is set, all selected messages go to that queue, without this check.
  *
- * A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3)
- * returns the reason why a message stayed, also after a call that sent others. The call does not wait for room.
+ * A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3) returns
+ * the reason why a message stayed, even if the call sent other messages. The call does not wait for room.
  *
  * Return value:
  * The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to
@@ -1192,16 +1200,17 @@ int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *hist
  * - EBADMSG: the memory of one of the queues is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: which or one of its texts is at an address that can't be read.
- * - EINVAL: size or reason is none of its values, reserved is not 0, or to is the dead-letter queue itself.
+ * - EINVAL: size or reason has no valid value, reserved is not 0, or to is the dead-letter queue itself.
  * - EMSGSIZE: the message is longer than the other queue's message size.
- * - ENOENT: the other queue does not exist, or the history names none.
+ * - ENOENT: the other queue does not exist, or the history names no queue.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
  * - EPERM: the source belongs to another user than the dead-letter queue.
  * - EPIPE: the other queue is closed for sending.
  * - ESTALE: the source does not have this queue as its dead-letter queue.
  *
  * If the process dies:
- * No message is lost, and none is in two queues. The message that was being sent stays held. The next call, or umsg redrive, completes
+ * No message is lost, and none is in two queues. The message that was being sent stays in the dead-letter queue, where receivers don't see it. The
+ * next call, or umsg redrive, completes
  * its move or returns it to this queue.
  *
  * See also:
@@ -1276,7 +1285,7 @@ struct umsg_mq_status {
     uint64_t time_to_live;
     /* The name of the dead-letter queue; empty for none. */
     char dead_letter[264];
-    /* Messages that are set aside for the dead-letter queue. They take memory, but no place in this queue. */
+    /* The number of messages that are set aside for the dead-letter queue. They take memory, but do not count for the capacity. */
     uint64_t set_aside;
     /* Messages that were dropped because the queue was full. */
     uint64_t dropped;
@@ -1284,23 +1293,23 @@ struct umsg_mq_status {
     uint64_t expired;
     /* Messages that were moved to the dead-letter queue. */
     uint64_t dead_lettered;
-    /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0. */
+    /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; otherwise 0. */
     uint64_t damaged;
     /* 1 if the queue is removed when no process has it open any more, else 0. */
     uint64_t remove_on_last_close;
-    /* 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer, else 0. */
+    /* 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer; otherwise 0. */
     uint64_t send_closed;
-    /* Messages that were sent or returned for a later delivery, and are not due. They count for the capacity. */
+    /* The number of messages that were sent or returned for a later delivery, and are not due. They count for the capacity. */
     uint64_t delayed;
     /* 1 if the queue is closed for sending when its last producer ends, else 0. */
     uint64_t close_with_last_producer;
-    /* Living processes that count as producers, of a queue with close_with_last_producer; else 0. */
+    /* The number of living processes that count as producers; always 0 if the queue is not closed with its last producer. */
     uint64_t producers;
-    /* The delay before a returned message is delivered again, in nanoseconds; 0 for none. It doubles after each further delivery. */
+    /* The delay before a returned message is delivered again, in nanoseconds; 0 for no delay. The delay doubles after each further delivery. */
     uint64_t retry_delay;
     /* The longest such delay, in nanoseconds. */
     uint64_t retry_delay_max;
-    /* The number of deliveries that pass lower priorities before one of these has a turn; 0 for strict order. */
+    /* The number of deliveries of higher priorities before a lower priority has its turn; 0 for strict order. */
     uint64_t fair_priorities;
 };
 
@@ -1319,7 +1328,7 @@ struct umsg_mq_status {
  * - EFAULT: status is at an address that can't be written.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_mq_getattr(3), umsg_mq_peek(3)
@@ -1347,8 +1356,8 @@ struct umsg_mq_peeked {
     /* Set to 0. */
     uint32_t unused;
     /*
-     * Of a delayed message: the time before which it is not delivered, in nanoseconds since 1970. Of a queued message that was sent for a later
-     * time: that time, at which its time to live began. 0 for other messages.
+     * For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later time,
+     * that time, at which its time to live began. 0 for other messages.
      */
     int64_t due;
     /* Set to 0. */
@@ -1361,7 +1370,7 @@ struct umsg_mq_peeked {
  * n counts in order of delivery, and 0 is the message that the next receive would get. The call copies as many bytes as there is room
  * for. len is the whole length of the message, so a call with a size of 0 returns only the length and the other members.
  *
- * Other processes that receive wait meanwhile, for a time in proportion to n: some nanoseconds a message. The message
+ * Other processes that receive wait meanwhile, for a time in proportion to n: some nanoseconds for each message. The message
  * may be gone when the call returns.
  *
  * Return value:
@@ -1376,7 +1385,7 @@ struct umsg_mq_peeked {
  * - ETIMEDOUT: a stopped process has held a lock of this queue for more than a second.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_mq_peek_delayed(3), umsg_mq_receive(3), umsg_mq_status(3)
@@ -1386,8 +1395,8 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
 /*
  * Copies a delayed message without receiving it.
  *
- * As umsg_mq_peek(3), for the messages that were sent or returned for a later delivery and are not due. n counts in the order in which they
- * become due. due is the time before which the message is not delivered.
+ * Does the same as umsg_mq_peek(3) for the messages that were sent or returned for a later delivery and are not due. n counts in the order in
+ * which they become due. due is the earliest time of the message's delivery.
  *
  * Other processes that receive wait meanwhile, for a time in proportion to all leased and delayed messages.
  *
@@ -1395,10 +1404,10 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_mq_peek(3). ENOMSG: the queue has at most n delayed messages.
+ * The errors of umsg_mq_peek(3). ENOMSG: the queue has at most n delayed messages.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_mq_peek(3), umsg_mq_return_after(3), umsg_mq_send_after(3), umsg_mq_status(3)
@@ -1411,8 +1420,8 @@ int umsg_mq_peek_delayed(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peek
  * Saves a queue in a file, as it is at one instant.
  *
  * Writes the queue's name, attributes, policy and messages to the descriptor fd of a file, a pipe or a socket, from the present offset. The
- * queue is not changed. umsg load and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
- * snapshot, so a truncated or altered one is refused. A message for a later delivery is saved with the time that is left. If the queue is closed
+ * queue is not changed. umsg load and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole snapshot, so a truncated or
+ * altered snapshot is refused. A message for a later delivery is saved with the remaining delay. If the queue is closed
  * for sending, the restored queue is closed, too. Leased messages are not saved.
  *
  * Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
@@ -1422,14 +1431,13 @@ int umsg_mq_peek_delayed(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peek
  * On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
  *
  * Errors:
- * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving; or fd is no descriptor that can be
- *   written to.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving; or fd is not a descriptor that is open for writing.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - ENOMEM: there is no memory for the messages.
  * - ETIMEDOUT: a stopped process has held a lock of this queue for more than a second.
  *
- * Those of write(2) may come as well.
+ * The errors of write(2) are possible, too.
  *
  * If the process dies:
  * The queue loses nothing.
@@ -1442,26 +1450,26 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
 /*
  * Creates a queue from a snapshot that umsg_mq_snapshot(3) wrote.
  *
- * Reads a snapshot from the descriptor fd, from the present offset, and creates the queue name, or with NULL the queue whose name was
- * saved. oflag is the access mode of the handle: O_RDONLY, O_WRONLY or O_RDWR, with or without O_NONBLOCK.
+ * Reads a snapshot from the descriptor fd, from the present offset, and creates the queue name, or, if name is NULL, a queue with the saved
+ * name. oflag is the access mode of the handle: O_RDONLY, O_WRONLY or O_RDWR, with or without O_NONBLOCK.
  *
  * The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
- * its place, its sender's process id, the time when it was sent, and how often it came back from a lease. options are those
- * of umsg_mq_open_with(3), or NULL; only directory and waiting of them count.
+ * its place, its sender's process id, the time of its send, and the number of its returns from leases. options are those
+ * of umsg_mq_open_with(3), or NULL; only the members directory and waiting are used.
  *
  * Return value:
  * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error; then there is no new queue.
  *
  * Errors:
- * Those of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
+ * The errors of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
  *
- * - EBADF: fd is no descriptor that can be read from.
+ * - EBADF: fd is not a descriptor that is open for reading.
  * - EBADMSG: the snapshot was truncated or altered.
- * - EEXIST: there is a queue of this name.
- * - EINVAL: the input is no saved queue, or one of another version; or name is NULL and no name was saved.
+ * - EEXIST: a queue has this name.
+ * - EINVAL: the input is not a saved queue, or was saved by another version; or name is NULL and no name was saved.
  *
  * If the process dies:
- * There is no queue, or a whole one: it gets its name when all messages are in it.
+ * There is no queue, or a complete one: the queue gets its name when all messages are in it.
  *
  * See also:
  * umsg(1), umsg_mq_open_with(3), umsg_mq_restore_into(3), umsg_mq_snapshot(3)
@@ -1475,20 +1483,20 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  * Sends the messages of a snapshot to a queue.
  *
  * Reads a snapshot from the descriptor fd, from the present offset, and sends all its messages to an existing queue as one batch. They
- * follow the queue's messages of the same priority. The queue keeps its attributes; the messages count as sent now by the caller. The call
+ * follow the queue's messages of the same priority. The queue keeps its attributes; the caller counts as the sender of the messages, and the time
+ * of the call as their time. The call
  * does not wait for room.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
  *
  * Errors:
- * Those of umsg_mq_send_batch(3) and read(2), and these:
+ * The errors of umsg_mq_send_batch(3) and read(2), and these:
  *
  * - EAGAIN: the queue has no room for all messages.
- * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending; or fd is no descriptor that can be
- *   read from.
+ * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending; or fd is not a descriptor that is open for reading.
  * - EBADMSG: the snapshot was truncated or altered.
- * - EINVAL: the input is no saved queue, or one of another version.
+ * - EINVAL: the input is not a saved queue, or was saved by another version.
  * - EMSGSIZE: a message is longer than the queue's message size.
  *
  * If the process dies:
@@ -1508,15 +1516,15 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * One process can be registered with a queue. While messages are in the queue, the registration has no effect until they have been
  * received. sigev_notify of notification is the kind of the notification:
  *
- * - SIGEV_NONE: none; the registration only prevents other processes from registering.
+ * - SIGEV_NONE: no notification; the registration only prevents other processes from registering.
  * - SIGEV_SIGNAL: by the signal sigev_signo to the process, with SI_MESGQ in si_code, sigev_value in si_value, and the
- *   sender's process and real user id in si_pid and si_uid. Signal 0 is none.
+ *   sender's process and real user id in si_pid and si_uid. Signal 0 means no signal.
  * - SIGEV_THREAD: by a call of sigev_notify_function with sigev_value, in a new detached thread with the attributes
  *   sigev_notify_attributes (NULL for the default) and no signal masked.
  *
- * If notification is NULL, the process's registration ends; without a registration the call has no effect.
+ * If notification is NULL, the call ends the process's registration, if there is one.
  *
- * The registration ends when the process closes a handle of the queue, and with the process. A child made by fork(2) does not
+ * The registration ends when the process closes a handle of the queue, or ends. A child made by fork(2) does not
  * have it.
  *
  * Notes:
@@ -1531,7 +1539,8 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * When a send returns, the signal that it causes has been raised. There is one exception: another process sent the message, and the
  * registered process was stopped or got no processor for a second.
  *
- * A process with access to the queue can forge the notification: early, with any si_pid and si_uid. It can also suppress it.
+ * A process with access to the queue can forge the notification: too early, and with any si_pid and si_uid. It can also suppress the
+ * notification.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1540,10 +1549,10 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * - EAGAIN: a stopped process has held a lock of this queue for more than a second.
  * - EBADF: mqdes is not the handle of an open queue.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
- * - EBUSY: a process is registered, maybe this one.
+ * - EBUSY: a process is already registered, possibly this one.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: notification is at an address that can't be read.
- * - EINVAL: sigev_notify is none of the three, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
+ * - EINVAL: sigev_notify is not one of the three, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
  * - ENOMEM: there is no memory, no thread can be started, or 1,032 stopped processes have not run since this queue notified
  *   them. Notifications that the calling process has not handled yet do not count. If threads for the calling process's functions can't
  *   be started fast enough, the call waits for these threads, for at most a second.
@@ -1575,7 +1584,7 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
  *
  * - UMSG_WAITING_ADAPTIVE, the default: spin for some microseconds if recent spins were successful, then sleep.
  * - UMSG_WAITING_BLOCKING: give way to other threads a few times, then sleep: the least CPU time.
- * - UMSG_WAITING_SPINNING: spin until the wait is over: the least delay, and a CPU's whole time.
+ * - UMSG_WAITING_SPINNING: spin until the wait is over: the least delay, but the whole time of a CPU.
  *
  * The choice belongs to this handle, and applies from the next call on.
  *
@@ -1584,10 +1593,10 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue.
- * - EINVAL: waiting is none of the three.
+ * - EINVAL: waiting is not one of the three.
  *
  * If the process dies:
- * Nothing is left: the choice is this process's own.
+ * The choice ends with the process.
  *
  * See also:
  * umsg_mq_open_with(3), umsg_mq_receive(3), umsg_mq_send(3)
@@ -1613,35 +1622,35 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  *
  * edges selects the events of a poller with EPOLLET; it does not affect other pollers:
  *
- * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. This suffices for a program that repeats
- *   its calls until one fails with EAGAIN. It costs the least: one system call if a send or a receive makes the queue full or
- *   empty, or ends that state, and none otherwise.
+ * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. This is enough for a program that repeats its calls until
+ *   one fails with EAGAIN. It costs the least: a send or a receive makes one system call if it makes the queue full or empty, or ends that
+ *   state, and otherwise none.
  * - UMSG_EDGES_MESSAGES: also notifies pollers for EPOLLIN after each send and each receive that leaves a message, like the
  *   kernel's queues. Each notification costs a system call.
  * - UMSG_EDGES_ALL: also notifies pollers for EPOLLOUT after each send and each receive that leaves room.
  *
- * The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
- * opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
+ * The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
+ * handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
  *
  * Time or a death may bring a message, room or the end of the stream: a message that was delayed (umsg_mq_send_after(3),
  * umsg_mq_return_after(3), retry_delay of umsg_mq_open_with(3)) is due, the holder of a lease or of a reservation dies, the last producer
  * dies. A thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
  *
- * A process that polls before the queue's first delayed message, lease or reservation has no such thread yet. The first one makes its
- * descriptor ready once, although a receive finds no message, or a send no room. That call starts the thread.
+ * If a process polls before the queue has its first delayed message, lease or reservation, the process has no such thread yet. That first event
+ * makes the descriptor ready once, although a receive then finds no message, or a send no room. That call starts the thread.
  *
  * Return value:
  * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the caller may make no files in the namespace's directory.
- * - EAGAIN: a process was stopped inside of an operation on the queue.
+ * - EACCES: the caller may not create files in the namespace's directory.
+ * - EAGAIN: a process was stopped inside an operation on the queue.
  * - EBADF: mqdes is not the handle of an open queue.
  * - EBADMSG: the queue is corrupted.
- * - EINVAL: edges is none of the three.
+ * - EINVAL: edges is not one of the three.
  * - EMFILE, ENFILE: there are too many open files.
  * - ENOSPC, ENOMEM: there is no room for a file.
- * - EOPNOTSUPP: the queue is another user's, and the file system has no access control lists.
+ * - EOPNOTSUPP: the queue belongs to another user, and the file system has no access control lists.
  *
  * If the process dies:
  * The system closes the descriptor. After some hundred messages, senders and receivers detect that no process polls any more.
@@ -1656,11 +1665,11 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
 /*
  * Finds the System V queue of a key, or creates one.
  *
- * key is a key_t, as ftok(3) makes them. msgflg is 0, to find a queue, or has these bits, which are those of <sys/msg.h>:
+ * key is a key_t, as ftok(3) makes them. msgflg is 0, to find a queue, or has these bits of <sys/msg.h>:
  *
- * - IPC_CREAT: create the queue if there is none of this key. The lowest nine bits of msgflg are its permission bits; the umask does not
+ * - IPC_CREAT: create the queue if no queue has this key. The lowest nine bits of msgflg are its permission bits; the umask does not
  *   change them. Read permission allows receiving, and write permission sending.
- * - IPC_EXCL: with IPC_CREAT, fail if there is a queue of this key.
+ * - IPC_EXCL: with IPC_CREAT, fail if a queue has this key.
  *
  * With the key IPC_PRIVATE, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the
  * permissions that the caller requests.
@@ -1677,10 +1686,10 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * - EACCES: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only
  *   send or only
  *   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key symlink, msg/k-XXXXXXXX, belongs to another
- *   user and leads to no queue; or the namespace is not to be trusted or is that of other containers; umsg_last_error(3) says which.
+ *   user and leads to no queue; or the namespace is not trusted. umsg_last_error(3) says which.
  * - EBUSY: a process was stopped while it made or removed a queue.
  * - EEXIST: the queue exists, and msgflg has IPC_CREAT and IPC_EXCL.
- * - EFBIG: the queue's file would be longer than the process may make files (RLIMIT_FSIZE), though most of it takes no memory.
+ * - EFBIG: the queue's file would be longer than the process's limit for files (RLIMIT_FSIZE), although most of the file takes no memory.
  * - ENOENT: no queue has this key, and msgflg lacks IPC_CREAT; or UMSG_DIR names a directory that does not
  *   exist.
  * - ENOMEM: there is no memory, or no address space to map the queue.
@@ -1688,7 +1697,7 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
  *
  * If the process dies:
- * While it creates a queue: there is no queue, or a whole one. The queue and its messages stay until it is removed.
+ * While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until it is removed.
  *
  * See also:
  * umsg_msgctl(3), umsg_msgrcv(3), umsg_msgsnd(3), umsg(1), msgget(2), sysvipc(7)
@@ -1698,17 +1707,17 @@ int umsg_msgget(int key, int msgflg);
 /* ---- System V queues: creating one with options that System V lacks ---- */
 
 /*
- * The options of umsg_msgget_with. A member that is 0 has its default.
+ * The options of umsg_msgget_with. A member of 0 means the default.
  *
- * Initialise it by struct umsg_msg_options options = {.size = sizeof options}; and set further members by name: a
- * later version of the library may have more of them.
+ * Initialise it by struct umsg_msg_options options = {.size = sizeof options}; and set further members by name, because a later version of the
+ * library may have more members.
  */
 struct umsg_msg_options {
     /* sizeof(struct umsg_msg_options): which members the program knows. */
     size_t size;
     /*
-     * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for none.
-     * It doubles after each further delivery.
+     * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
+     * delay doubles after each further delivery.
      */
     uint64_t retry_delay;
     /* The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow. */
@@ -1722,23 +1731,23 @@ struct umsg_msg_options {
 /*
  * Finds the System V queue of a key, or creates one, with options that System V does not have.
  *
- * key and msgflg are those of umsg_msgget(3). options may be NULL, for the defaults. An existing queue that differs from the members
- * that are not 0 is refused.
+ * key and msgflg are those of umsg_msgget(3). options may be NULL, for the defaults. If the queue exists and differs from a member that is
+ * not 0, the call fails.
  *
  * Return value:
  * On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msgget(3), and these:
+ * The errors of umsg_msgget(3), and these:
  *
  * - E2BIG: a member that this version of the library does not know is not 0.
  * - EACCES: the queue exists, and the caller may not open it.
  * - EFAULT: options is at an address that can't be read.
- * - EINVAL: size is not that of a version of the structure; flags has a bit that this version of the library does not know;
+ * - EINVAL: size is not the size of any version of the structure; flags has a bit that this version of the library does not know;
  *   reserved is not 0; or the queue exists and differs.
  *
  * If the process dies:
- * As with umsg_msgget(3).
+ * The same as for umsg_msgget(3).
  *
  * See also:
  * umsg_msg_begin_to_produce(3), umsg_msg_lease(3), umsg_msgget(3)
@@ -1750,11 +1759,11 @@ int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options
 /*
  * Sends a message to a System V queue.
  *
- * msgp points to a long, the message's type, followed by the msgsz bytes of its text, as in the struct msgbuf of msgsnd(2). The
- * type is 1 or more; receivers select messages by it. If the queue has no room, the call waits; with IPC_NOWAIT in msgflg it fails.
- * There is room if, with this message, the queue has at most msg_qbytes bytes and at most msg_qbytes messages.
+ * msgp points to a long, the message's type, followed by the msgsz bytes of its text, as in the struct msgbuf of msgsnd(2). The type is 1
+ * or more; receivers select messages by their type. If the queue has no room, the call waits; with IPC_NOWAIT in msgflg it fails.
+ * There is room if the queue, including this message, has at most msg_qbytes bytes and at most msg_qbytes messages.
  *
- * A message may be empty. The function is no cancellation point of pthread_cancel(3).
+ * A message may be empty. The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -1768,14 +1777,14 @@ int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options
  * - EFAULT: msgp is at an address that can't be read.
  * - EIDRM: the queue was removed while the call waited.
  * - EINTR: a signal handler ran while the call waited, whether it was installed with SA_RESTART or not.
- * - EINVAL: no queue has the identifier msqid, or that queue was removed; the type is below 1; or msgsz is more than msgmax was
- *   when the queue was made.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; the type is below 1; or msgsz is more than the value of msgmax
+ *   at the creation of the queue.
  * - ENOMEM: the system has no memory for the message, or the namespace's file system is full or its limit of bytes is
  *   reached.
  * - EPIPE: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -1783,23 +1792,25 @@ int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options
 int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
 
 /*
- * Sends a message to a System V queue, and waits for room until a deadline at most.
+ * Sends a message to a System V queue, and waits for room at most until a deadline.
  *
- * As umsg_msgsnd(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * Does the same as umsg_msgsnd(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If
+ * there
+ * is
  * room, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msgsnd(3), and these:
+ * The errors of umsg_msgsnd(3), and these:
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
@@ -1815,9 +1826,10 @@ int umsg_msg_timedsend(int msqid,
 /*
  * Sends a message to a System V queue for a later delivery.
  *
- * As umsg_msgsnd(3), but receivers get the message not before delay nanoseconds have passed; msgrcv(2) of a program under umsg run, too.
- * Until then the message takes room in the queue, and delayed of umsg_msg_status(3) counts it. It then takes its place behind the messages
- * that were sent until then, and before those that are sent later. A receiver that waits wakes up when the message is due. umsg_msg_pollfd(3) describes what a poller learns.
+ * Does the same as umsg_msgsnd(3), but receivers get the message after delay nanoseconds at the earliest. This applies also to msgrcv(2) of a
+ * program under umsg run. Until then, the message takes room in the queue, and delayed of umsg_msg_status(3) counts it. When it is due, it
+ * takes its place behind the messages that were sent before, and ahead of the messages that are sent later. A blocked receiver wakes up when the
+ * message is due. umsg_msg_pollfd(3) describes what a poller learns.
  *
  * If the queue has no room, the call waits until there is room; with IPC_NOWAIT in msgflg it fails. The delay begins when there is room.
  *
@@ -1825,10 +1837,10 @@ int umsg_msg_timedsend(int msqid,
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msgsnd(3).
+ * The errors of umsg_msgsnd(3).
  *
  * If the process dies:
- * Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+ * Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
  *
  * See also:
  * umsg_msg_return_after(3), umsg_msg_timedsend_after(3), umsg_msgget_with(3), umsg_msgsnd(3)
@@ -1836,19 +1848,21 @@ int umsg_msg_timedsend(int msqid,
 int umsg_msg_send_after(int msqid, const void *msgp, size_t msgsz, int msgflg, uint64_t delay);
 
 /*
- * Sends a message to a System V queue for a later delivery, and waits for room until a deadline at most.
+ * Sends a message to a System V queue for a later delivery, and waits for room at most until a deadline.
  *
- * As umsg_msg_send_after(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * Does the same as umsg_msg_send_after(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
+ * If
+ * there is
  * room, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msg_timedsend(3).
+ * The errors of umsg_msg_timedsend(3).
  *
  * If the process dies:
- * As with umsg_msg_send_after(3).
+ * The same as for umsg_msg_send_after(3).
  *
  * See also:
  * umsg_msg_send_after(3), umsg_msg_timedsend(3), clock_gettime(2)
@@ -1865,7 +1879,7 @@ int umsg_msg_timedsend_after(int msqid,
 /*
  * Closes a System V queue for sending.
  *
- * The queue is closed in all processes. Sends by functions of this library, blocked ones too, fail with EPIPE. Receivers get the remaining
+ * The queue is closed in all processes. All sends by functions of this library, also blocked ones, fail with EPIPE. Receivers get the remaining
  * messages. A receiver gets EPIPE when no message that it wants is left; blocked receivers are woken. While a message is leased
  * (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
  * closed queue writable, and at the end of the stream also readable.
@@ -1876,7 +1890,7 @@ int umsg_msg_timedsend_after(int msqid,
  * The queue stays closed until umsg_msg_reopen_send(3) opens it. send_closed of umsg_msg_status(3) tells whether it is closed.
  *
  * Return value:
- * On success, 1 if the queue was open, and 0 if it was closed before. On error, -1 with errno set to indicate the error.
+ * On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
@@ -1902,7 +1916,7 @@ int umsg_msg_close_send(int msqid);
  * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msg_close_send(3).
+ * The errors of umsg_msg_close_send(3).
  *
  * If the process dies:
  * Before the call returns: the queue is closed or open.
@@ -1915,22 +1929,22 @@ int umsg_msg_reopen_send(int msqid);
 /*
  * Counts the calling process as a producer of a System V queue.
  *
- * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_msgget_with(3)). While a living process counts, the
- * queue stays open for sending. With the last umsg_msg_end_producing(3), or the death of the last process that counts, the queue is closed
- * as by umsg_msg_close_send(3). A process may count several times. For other queues the call has no effect. A child made by fork(2) does
- * not count through its parent's call.
+ * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_msgget_with(3)). While a living process counts as a
+ * producer, the queue stays open for sending. After the last umsg_msg_end_producing(3), or the death of the last producer, the queue is closed as
+ * by umsg_msg_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
+ * through the call of its parent.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msg_close_send(3), and these:
+ * The errors of umsg_msg_close_send(3), and these:
  *
  * - EPIPE: the queue is closed for sending.
- * - EUSERS: 32 living processes count already.
+ * - EUSERS: 32 living processes already count as producers.
  *
  * If the process dies:
- * It counts no more. A receiver or a poller of this library notices the death within a tenth of a second.
+ * It no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
@@ -1938,18 +1952,18 @@ int umsg_msg_reopen_send(int msqid);
 int umsg_msg_begin_to_produce(int msqid);
 
 /*
- * Counts the calling process once less as a producer of a System V queue.
+ * Ends one count of the calling process as a producer of a System V queue.
  *
- * Undoes one call of umsg_msg_begin_to_produce(3). The end of the last producer closes the queue for sending.
+ * Undoes one call of umsg_msg_begin_to_produce(3). The queue is closed for sending when the last producer ends.
  *
  * Return value:
  * On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msg_close_send(3).
+ * The errors of umsg_msg_close_send(3).
  *
  * If the process dies:
- * It counts no more.
+ * It no longer counts.
  *
  * See also:
  * umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)
@@ -1964,18 +1978,18 @@ int umsg_msg_end_producing(int msqid);
  * Removes the first matching message from the queue, and writes its type, a long, to msgp and its bytes behind the type; msgsz is the
  * room for the bytes. msgtyp selects the message:
  *
- * - 0: the oldest of all
- * - above 0: the oldest of this type; with MSG_EXCEPT in msgflg the oldest of any other type
+ * - 0: the oldest message - above 0: the oldest message of this type; with MSG_EXCEPT in msgflg the oldest of any other type
  * - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
  *
  * If there is no such message, the call waits until one comes; with IPC_NOWAIT in msgflg it fails. If several calls wait for
  * the same message, the call that has waited longest gets it. The number of other messages does not change the cost of receiving by type.
  *
- * A message that is longer than msgsz stays in the queue and the call fails; with MSG_NOERROR it is received, and its rest
- * is lost. With MSG_COPY and IPC_NOWAIT, msgtyp is a number in order of arrival, from 0, and the message is copied and stays;
+ * A message that is longer than msgsz stays in the queue and the call fails; with MSG_NOERROR the call receives its first msgsz bytes, and
+ * the other bytes are lost. With MSG_COPY and IPC_NOWAIT, msgtyp is a number in order of arrival, from 0, and the message is copied and
+ * stays;
  * umsg_msg_peek(3) also returns its sender and time.
  *
- * If msgp can't be written, the message is lost. The function is no cancellation point of pthread_cancel(3).
+ * If msgp can't be written, the message is lost. The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
  * On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
@@ -2006,23 +2020,25 @@ int umsg_msg_end_producing(int msqid);
 ssize_t umsg_msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg);
 
 /*
- * Receives a message from a System V queue, and waits for one until a deadline at most.
+ * Receives a message from a System V queue, and waits for a message at most until a deadline.
  *
- * As umsg_msgrcv(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is a
+ * Does the same as umsg_msgrcv(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If
+ * there
+ * is a
  * message, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
  * On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msgrcv(3), and these:
+ * The errors of umsg_msgrcv(3), and these:
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - ETIMEDOUT: the deadline passed before a wanted message came.
  *
  * If the process dies:
- * As with umsg_msgrcv(3).
+ * The same as for umsg_msgrcv(3).
  *
  * See also:
  * umsg_msg_timedsend(3), umsg_msgrcv(3), clock_gettime(2)
@@ -2039,36 +2055,36 @@ ssize_t umsg_msg_timedreceive(int msqid,
 /*
  * Inspects, changes and removes System V queues.
  *
- * cmd is one of these, whose names are those of <sys/msg.h>:
+ * cmd is one of these commands of <sys/msg.h>:
  *
  * - IPC_STAT: write the queue's status to buf: key, owner, creator, mode, times, counts, last sender and receiver.
  * - IPC_SET: set owner, group, mode and msg_qbytes to those in buf. Waiting calls check their permission and the
  *   room again.
  * - IPC_RMID: remove the queue with its messages. Waiting calls fail with EIDRM.
- * - IPC_INFO: write the limits to buf, which is a struct msginfo * then.
- * - MSG_INFO: the same, with the numbers of queues, messages and bytes.
- * - MSG_STAT: as IPC_STAT, for the queue whose index is msqid. To list all queues, use the indices from 0 to the result of
+ * - IPC_INFO: write the limits to buf, which points to a struct msginfo for this command.
+ * - MSG_INFO: write the limits and the numbers of queues, messages and bytes to buf, as for IPC_INFO.
+ * - MSG_STAT: do the same as IPC_STAT for the queue whose index is msqid. To list all queues, use the indices from 0 to the result of
  *   MSG_INFO.
- * - MSG_STAT_ANY: as MSG_STAT, without a check of the read permission.
+ * - MSG_STAT_ANY: do the same as MSG_STAT, without a check of the read permission.
  *
- * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), 1 GiB unless set; the kernel's limit is msgmnb. A
- * queue that the caller may not read is listed with the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
+ * An owner may raise msg_qbytes up to the namespace's max_qbytes (umsg limits), which is 1 GiB by default; the kernel's limit is msgmnb.
+ * If the caller may not read a queue, its status shows the rights of its file, and counts of 0. umsg_msg_status(3) returns more than
  * IPC_STAT.
  *
  * Return value:
- * For IPC_INFO and MSG_INFO the highest index of a queue, 0 if there is none; for MSG_STAT and MSG_STAT_ANY the
- * queue's identifier; else 0. On error, -1 with errno set to indicate the error.
+ * For IPC_INFO and MSG_INFO, the highest index of a queue, or 0 if there is no queue. For MSG_STAT and MSG_STAT_ANY, the queue's
+ * identifier. For other commands, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - EACCES: the command reads the status of a queue whose mode does not let the caller read.
- * - EAGAIN: a process was stopped inside of an operation on this queue.
+ * - EAGAIN: a process was stopped inside an operation on this queue.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: a process was stopped while it made or removed a queue.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: buf is at an address that can't be read or written.
- * - EINVAL: no queue has the identifier or index msqid, cmd is none of the commands, or a user or group to be set is -1.
+ * - EINVAL: no queue has the identifier or index msqid, cmd is not one of the commands, or a new user or group is -1.
  * - EPERM: for IPC_SET and IPC_RMID, the caller is neither owner nor creator and lacks CAP_SYS_ADMIN; msg_qbytes is more than
- *   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; the new mode lets some only send or only receive, in a namespace
+ *   the namespace's limit and the caller lacks CAP_SYS_RESOURCE; the new mode lets some users only send or only receive, in a namespace
  *   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
  *
  * If the process dies:
@@ -2097,10 +2113,10 @@ struct umsg_msg_message {
  * Sends several messages to a System V queue as one: all of them or none.
  *
  * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in
- * the given order. If the queue has no room for all of them, the call waits; with IPC_NOWAIT in msgflg, the only flag, it fails. The
+ * the given order. If the queue has no room for all of them, the call waits; with IPC_NOWAIT in msgflg, it fails. There is no other flag. The
  * messages must not change during the call.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
@@ -2113,10 +2129,10 @@ struct umsg_msg_message {
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
  * - EIDRM: the queue was removed during the call.
  * - EINTR: a signal handler ran while the call waited.
- * - EINVAL: no queue has the identifier msqid, or that queue was removed; a type is below 1; a message is longer than msgmax was
- *   when the queue was made; msgflg has other flags; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; a type is below 1; a message is longer than the value of msgmax at
+ *   the creation of the queue; msgflg has other flags; or tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to
  *   999,999,999.
- * - EMSGSIZE: there are more messages, or more bytes, than the queue ever holds (msg_qbytes).
+ * - EMSGSIZE: there are more messages, or more bytes, than the queue can hold (msg_qbytes).
  * - ENOMEM: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
  *   reached.
  * - ETIMEDOUT: the deadline passed before there was room for all of them.
@@ -2145,7 +2161,7 @@ int umsg_msg_send_batch(int msqid,
  *
  * If no message matches, the call waits for one message, not for more. With IPC_NOWAIT it fails instead. A call that waits needs room for
  * the queue's longest message in the first place: its msgmax, which umsg_msg_status(3) returns. A call that waits ends at abs_timeout,
- * a time of the clock CLOCK_REALTIME; NULL is no limit. The places must not overlap. Other users of the queue wait while the call copies
+ * a time of the clock CLOCK_REALTIME; NULL means no limit. The places must not overlap. Other users of the queue wait while the call copies
  * messages.
  *
  * Return value:
@@ -2153,7 +2169,7 @@ int umsg_msg_send_batch(int msqid,
  * with errno set to indicate the error; no message was received.
  *
  * Errors:
- * - E2BIG: the first message, or one that is waited for, may be longer than the size of the first place.
+ * - E2BIG: the first message is longer than the size of the first place; or the call would wait, and the next message could be longer.
  * - EACCES: the queue's mode does not let the caller receive.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
@@ -2205,12 +2221,13 @@ struct umsg_msg_lease {
 /*
  * Receives a message of a System V queue in place.
  *
- * As umsg_msgrcv(3), with msgtyp, and MSG_EXCEPT and IPC_NOWAIT in msgflg; but copies nothing: data and len of lease are the
+ * Does the same as umsg_msgrcv(3), but copies nothing. msgtyp selects the message; msgflg may have MSG_EXCEPT and IPC_NOWAIT. data and
+ * len of lease are the
  * address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the queue's capacity
  * until umsg_msg_acknowledge(3) removes it. Three events return the message to its place in the queue: a call of umsg_msg_return(3), the death of
  * the process, and the end of a time limit that umsg_msg_lease_limit(3) has set. The next receiver then gets the message.
  *
- * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
+ * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
  *
  * Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
  *
@@ -2255,10 +2272,10 @@ int umsg_msg_lease(int msqid,
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
- * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease continues.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+ *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
- * - EINVAL: lease is no lease that this process has.
+ * - EINVAL: this process has no such lease.
  * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
  *
  * If the process dies:
@@ -2280,14 +2297,14 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
- * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) has the
- *   handler run later instead. The lease continues.
+ * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; umsg_defer_signal(3) makes such a handler run
+ *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
- * - EINVAL: lease is no lease that this process has.
+ * - EINVAL: this process has no such lease.
  * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
  *
  * If the process dies:
- * The message goes back all the same.
+ * The message goes back, as if the call had succeeded.
  *
  * See also:
  * umsg_defer_signal(3), umsg_msg_acknowledge(3), umsg_msg_lease(3)
@@ -2297,14 +2314,15 @@ int umsg_msg_return(struct umsg_msg_lease *lease);
 /*
  * Returns a leased message of a System V queue for a later delivery.
  *
- * As umsg_msg_return(3), but receivers get the message after delay nanoseconds at the earliest. This delay replaces the queue's retry delay
+ * Does the same as umsg_msg_return(3), but receivers get the message after delay nanoseconds at the earliest. This delay replaces the queue's
+ * retry delay
  * (umsg_msgget_with(3)). Other messages are not delayed.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_msg_return(3).
+ * The errors of umsg_msg_return(3).
  *
  * If the process dies:
  * The message goes back to the queue, now or after the delay.
@@ -2319,7 +2337,7 @@ int umsg_msg_return_after(struct umsg_msg_lease *lease, uint64_t delay);
  *
  * time is relative to the call. When it has passed, the message goes back to its place in the queue, even if the holder still
  * reads the message; the holder's umsg_msg_acknowledge(3) then fails. A call that finds no message or no room returns the message.
- * A blocked call looks ten times a second. A further call sets another limit.
+ * A blocked call checks ten times a second. A further call sets another limit.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -2328,7 +2346,7 @@ int umsg_msg_return_after(struct umsg_msg_lease *lease, uint64_t delay);
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or time is at an address that can't be read.
- * - EINVAL: lease is no lease that this process has; or tv_sec of time is negative, or tv_nsec is not from 0 to
+ * - EINVAL: this process has no such lease; or tv_sec of time is negative, or tv_nsec is not from 0 to
  *   999,999,999.
  * - ESTALE: an earlier limit or another thread has ended the lease, the queue was removed, or this is a forked child of its
  *   holder.
@@ -2384,7 +2402,7 @@ struct umsg_msg_peeked {
  *   a second.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_msg_status(3), umsg_msg_types(3), umsg_msgrcv(3)
@@ -2421,7 +2439,7 @@ struct umsg_msg_type {
  * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_msg_peek(3), umsg_msg_status(3)
@@ -2431,8 +2449,8 @@ ssize_t umsg_msg_types(int msqid, struct umsg_msg_type *types, size_t n);
 /* ---- System V queues: the status of a queue ---- */
 
 /*
- * The status of a System V queue, without its messages. Times are in nanoseconds since 1970; those of the last calls are whole seconds; 0
- * means never. Counts of events begin with the creation of the queue.
+ * The status of a System V queue, without its messages. Times are in nanoseconds since 1970; 0 means never. The times of the last calls are
+ * accurate to a second. Counts of events begin with the creation of the queue.
  */
 struct umsg_msg_status {
     /* The number of queued messages. */
@@ -2497,15 +2515,15 @@ struct umsg_msg_status {
     uint64_t returned;
     /* Repairs after a death. */
     uint64_t repairs;
-    /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0. */
+    /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; otherwise 0. */
     uint64_t damaged;
-    /* Messages that were sent or returned for a later delivery and are not due. They count for the capacity. */
+    /* The number of messages that were sent or returned for a later delivery and are not due. They count for the capacity. */
     uint64_t delayed;
     /* 1 if the queue is closed for sending, also by the end of its last producer; else 0. */
     uint64_t send_closed;
-    /* The number of living processes that count as producers; 0 unless the end of the last one closes the queue. */
+    /* The number of living processes that count as producers; always 0 if the queue is not closed with its last producer. */
     uint64_t producers;
-    /* The delay before a returned message is delivered again the first time, in nanoseconds; 0 for none. */
+    /* The delay, in nanoseconds, before a message is delivered again after its first return; 0 for no delay. */
     uint64_t retry_delay;
     /* The longest such delay, in nanoseconds. */
     uint64_t retry_delay_max;
@@ -2514,7 +2532,8 @@ struct umsg_msg_status {
 /*
  * Gets the complete status of a System V queue.
  *
- * Writes the status of the queue to status, with all counts of one instant. size is sizeof(struct umsg_msg_status): a program that
+ * Writes the status of the queue to status, with all counts as they are at one instant. size is sizeof(struct umsg_msg_status): a program
+ * that
  * was compiled with an older umsg.h has a shorter structure, and gets the members that it knows. In a program that was compiled with a
  * newer umsg.h, the members that this library does not know are set to 0.
  *
@@ -2531,7 +2550,7 @@ struct umsg_msg_status {
  * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_msg_peek(3), umsg_msg_types(3), umsg_msgctl(3)
@@ -2550,11 +2569,11 @@ int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the queue's mode grants the caller nothing.
- * - EINVAL: no queue has the identifier msqid, or that queue was removed; or waiting is none of the three.
+ * - EACCES: the queue's mode grants the caller no access.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; or waiting is not one of the three.
  *
  * If the process dies:
- * Nothing is left: the choice is this process's own.
+ * The choice ends with the process.
  *
  * See also:
  * umsg_mq_set_waiting(3), umsg_msgrcv(3), umsg_msgsnd(3)
@@ -2575,7 +2594,7 @@ int umsg_msg_set_waiting(int msqid, int waiting);
  * None.
  *
  * If the process dies:
- * Nothing is left.
+ * The call has no further effect.
  *
  * See also:
  * umsg_msgget(3), credentials(7)
@@ -2588,7 +2607,8 @@ int umsg_msg_forget_caller(void);
  * Returns the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
  *
  * The descriptor is readable (POLLIN) while the queue has a message of any type, and writable (POLLOUT) while it has room for a byte.
- * After the removal of the queue, the descriptor is both, so that pollers detect the removal. To wait for messages of certain types while
+ * After the removal of the queue, the descriptor is readable and writable, so that pollers detect the removal. To wait for messages of certain
+ * types while
  * there are others, or for more room than there is, poll with EPOLLET and choose edges.
  *
  * edges is one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL, which umsg_mq_pollfd(3) describes, with what
@@ -2601,13 +2621,13 @@ int umsg_msg_forget_caller(void);
  * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the queue's mode grants the caller nothing, or the caller may make no files in the namespace's directory.
- * - EAGAIN: a process was stopped inside of an operation on the queue.
+ * - EACCES: the queue's mode grants the caller no access, or the caller may not create files in the namespace's directory.
+ * - EAGAIN: a process was stopped inside an operation on the queue.
  * - EBADMSG: the queue is corrupted.
- * - EINVAL: no queue has the identifier msqid, or that queue was removed; or edges is none of the three.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; or edges is not one of the three.
  * - EMFILE, ENFILE: there are too many open files.
  * - ENOSPC, ENOMEM: there is no room for a file.
- * - EOPNOTSUPP: the queue is another user's, and the file system has no access control lists.
+ * - EOPNOTSUPP: the queue belongs to another user, and the file system has no access control lists.
  *
  * If the process dies:
  * The system closes the descriptor. After some hundred messages, senders and receivers detect that no process polls any more.
@@ -2626,24 +2646,24 @@ int umsg_msg_pollfd(int msqid, int edges);
 #define UMSG_RING_DISABLED 1
 
 /*
- * The options of umsg_ring_create. A member that is 0 or NULL has its default.
+ * The options of umsg_ring_create. A member of 0 or NULL means the default.
  *
- * Initialise it by struct umsg_ring_options options = {.size = sizeof options}; and set further members by name: a
- * later version of the library may have more of them.
+ * Initialise it by struct umsg_ring_options options = {.size = sizeof options}; and set further members by name, because a later version of the
+ * library may have more members.
  */
 struct umsg_ring_options {
     /* sizeof(struct umsg_ring_options): which members the program knows. */
     size_t size;
-    /* The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none. */
+    /* The name by which other processes find the ring, a slash and up to 255 bytes; NULL for a ring without a name. */
     const char *name;
-    /*
-     * The directory that is the namespace of a ring with a name; NULL for the namespace that umsg_mq_open uses, and for a ring without a
-     * name.
-     */
+    /* The directory that is the namespace of the ring. NULL for the namespace that umsg_mq_open uses. Always NULL for a ring without a name. */
     const char *directory;
     /* The number of messages that the ring holds without overflow; 0 for 1,024. */
     uint32_t entries;
-    /* The capacity of the overflow, in messages, which use memory only while they exist; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none. */
+    /*
+     * The capacity of the overflow, in messages; 0 for 65,536, UMSG_RING_NO_OVERFLOW for no overflow. The overflow uses memory only for messages
+     * that it holds.
+     */
     uint32_t overflow;
     /* The longest payload, in bytes; 0 for 64, which is the least. */
     uint32_t longest;
@@ -2661,14 +2681,15 @@ struct umsg_ring_options {
 /*
  * Creates a ring. The caller is its only receiver.
  *
- * Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
- * order of arrival. options may be NULL, for the defaults.
+ * Any number of threads and processes post messages to a ring. The owner of the ring, the process that created it, receives them in order of
+ * arrival. options may be NULL, for the defaults.
  *
  * A ring without a name is for the threads of the process and the children that it makes by fork(2). A ring with a name belongs to a
  * namespace, as umsg_mq_open(3) describes; umsg_ring_free(3) removes the name. A new ring replaces a ring of that name whose owner has
  * died.
  *
- * One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that was compiled
+ * Only one thread at a time may receive. The ring is not a descriptor; umsg_ring_descriptor(3) returns a descriptor on which a program can wait. A
+ * program that was compiled
  * with an older umsg.h has a shorter structure; the missing members have their defaults. If a program was compiled with a newer umsg.h
  * and uses a member that this version of the library does not know, the call fails.
  *
@@ -2677,22 +2698,22 @@ struct umsg_ring_options {
  *
  * Errors:
  * - E2BIG: a member that this version of the library does not know is not 0.
- * - EACCES: the name has a second slash, or the namespace is not to be trusted or may not be written; umsg_last_error(3) says which.
- * - EBUSY: there is a ring of that name, and its owner lives.
+ * - EACCES: the name has a second slash, or the namespace is not trusted, or the caller may not write to it. umsg_last_error(3) says which.
+ * - EBUSY: a ring has this name, and its owner lives.
  * - EFAULT: options or one of its texts is at an address that can't be read.
- * - EFBIG: the ring's file would be longer than the process may make files (RLIMIT_FSIZE).
- * - EINVAL: size is not that of a version of the structure; entries and overflow are together more than 1,048,576; flags or
- *   waiting is none of its values; name does not begin with a slash, or is only a slash; or directory is set and name is not.
- * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
+ * - EFBIG: the ring's file would be longer than the process's limit for files (RLIMIT_FSIZE).
+ * - EINVAL: size is not the size of any version of the structure; entries and overflow are together more than 1,048,576; flags or
+ *   waiting has no valid value; name does not begin with a slash, or is only a slash; or directory is set and name is not.
+ * - ELOOP, ENOTDIR: directory is a symbolic link, or not a directory.
  * - EMFILE, ENFILE: the process or the system has no descriptor left. A ring keeps one or two.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: UMSG_DIR names a directory that does not exist.
  * - ENOMEM: there is no memory, or no address space to map the ring.
  * - ENOSPC: the namespace has as many bytes as its limits allow, or its file system is full.
- * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * During the creation: no ring exists, or a whole one. Afterwards the senders of the ring get an error that says that the owner is dead: a
+ * During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the owner is dead: a
  * send within ten milliseconds, a sender that waits for room within a tenth of a second. The name stays until another ring takes it, or
  * umsg_ring_unlink(3) removes it.
  *
@@ -2706,16 +2727,16 @@ struct umsg_ring *umsg_ring_create(const struct umsg_ring_options *options);
 /*
  * Frees a ring, which closes it.
  *
- * Senders that have it are refused with EPIPE from now on; messages that were not received are lost. The name of a named ring is free at
- * once. A child made by fork(2) that frees its copy closes nothing.
+ * From now on, sends to the ring fail with EPIPE. Messages that were not received are lost. The name of a named ring is free at
+ * once. If a child made by fork(2) frees its copy, the ring stays open.
  *
- * No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
+ * After the call, no thread may use the ring, its descriptor, or the payloads of its messages.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet: the ring stays.
  *
  * If the process dies:
@@ -2729,19 +2750,19 @@ int umsg_ring_free(struct umsg_ring *ring);
 /*
  * Makes a sender of a ring of this process.
  *
- * Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver distinguishes senders by their
+ * Threads may share a sender, and a child made by fork(2) may use the senders of its parent. The receiver distinguishes senders by their
  * numbers: umsg_ring_tag(3).
  *
- * The sender may be used, and has to be freed, even after the ring was freed.
+ * The sender may still be used after the ring was freed, and has to be freed, too.
  *
  * Return value:
  * On success, the sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  *
  * If the process dies:
- * The system frees it.
+ * The system frees the sender.
  *
  * See also:
  * umsg_ring_create(3), umsg_ring_open(3), umsg_ring_send(3), umsg_ring_sender_free(3)
@@ -2751,23 +2772,23 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
 /*
  * Opens the ring of a name for sending.
  *
- * The ring is looked for in the namespace that umsg_mq_open(3) describes. It is there from its umsg_ring_create(3) until its
+ * The call looks for the ring in the namespace that umsg_mq_open(3) describes. The ring has its name from umsg_ring_create(3) until
  * umsg_ring_free(3).
  *
  * Return value:
  * On success, a sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted or belongs to other
- *   containers; umsg_last_error(3) says which.
+ * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted. umsg_last_error(3) says
+ *   which.
  * - EBADMSG: the ring's file is corrupted.
  * - EFAULT: name is at an address that can't be read.
- * - EINVAL: name does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
+ * - EINVAL: name does not begin with a slash, or the file of this name is not a ring, or belongs to another version of umsg.
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: no ring has this name; or UMSG_DIR names a directory that does not exist.
  * - ENOMEM: there is no memory, or no address space to map the ring.
- * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
  * The system frees the sender.
@@ -2780,17 +2801,17 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
 /*
  * Opens the ring of a name for sending, in a namespace.
  *
- * As umsg_ring_open(3), in the namespace directory, a directory, in place of the namespace that the environment names.
+ * Does the same as umsg_ring_open(3) in the namespace directory, instead of the namespace that the environment selects.
  *
  * Return value:
  * On success, a sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_open(3), and these errors of the directory:
+ * The errors of umsg_ring_open(3), and these errors of the directory:
  *
  * - EFAULT: directory is at an address that can't be read.
- * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
- * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ * - ELOOP, ENOTDIR: directory is a symbolic link, or not a directory.
+ * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
  * The system frees the sender.
@@ -2803,16 +2824,16 @@ struct umsg_ring_sender *umsg_ring_open_in(const char *directory, const char *na
 /*
  * Creates another sender of the same ring. The receiver distinguishes the two.
  *
- * Each of the two has to be freed.
+ * Both senders have to be freed.
  *
  * Return value:
  * On success, the new sender. On error, NULL with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: sender is NULL, or no address.
+ * - EBADF: sender is NULL, or can't be the address of a sender.
  *
  * If the process dies:
- * The system frees it.
+ * The system frees the sender.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_sender_of(3), umsg_ring_tag(3)
@@ -2822,16 +2843,16 @@ struct umsg_ring_sender *umsg_ring_sender_clone(struct umsg_ring_sender *sender)
 /*
  * Frees a sender.
  *
- * The messages that it sent stay in the ring. No other thread may use the sender any more.
+ * The messages that it sent stay in the ring. After the call, no thread may use the sender.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: sender is NULL, or no address.
+ * - EBADF: sender is NULL, or can't be the address of a sender.
  *
  * If the process dies:
- * The system frees it.
+ * The system frees the sender.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_sender_of(3)
@@ -2850,17 +2871,17 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EACCES: the caller is neither the owner of the ring's file nor root, or may not look into it; the name has a second slash;
+ * - EACCES: the caller is neither the owner of the ring's file nor root, or may not read the file; the name has a second slash;
  *   or the namespace can't be used; umsg_last_error(3) says which.
  * - EBUSY: the ring's owner lives.
  * - EFAULT: name is at an address that can't be read.
- * - EINVAL: name does not begin with a slash, or the ring was made by another version of umsg.
+ * - EINVAL: name does not begin with a slash, or the ring was created by another version of umsg.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: no ring has this name.
- * - ENOTEMPTY: the directory that UMSG_DIR names is no namespace and holds other files, so that it can't become one.
+ * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name is removed or is not.
+ * The name was removed, or not.
  *
  * See also:
  * umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
@@ -2870,20 +2891,20 @@ int umsg_ring_unlink(const char *name);
 /*
  * Removes the name of a ring whose owner has died from a namespace.
  *
- * As umsg_ring_unlink(3), in the namespace directory, a directory, in place of the namespace that the environment names.
+ * Does the same as umsg_ring_unlink(3) in the namespace directory, instead of the namespace that the environment selects.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_unlink(3), and these errors of the directory:
+ * The errors of umsg_ring_unlink(3), and these errors of the directory:
  *
  * - EFAULT: directory is at an address that can't be read.
- * - ELOOP, ENOTDIR: directory is a symbolic link or no directory.
- * - ENOTEMPTY: directory is no namespace and holds other files, so that it can't become one.
+ * - ELOOP, ENOTDIR: directory is a symbolic link, or not a directory.
+ * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name is removed or is not.
+ * The name was removed, or not.
  *
  * See also:
  * umsg_ring_open_in(3), umsg_ring_unlink(3)
@@ -2913,26 +2934,26 @@ struct umsg_ring_post {
  * Sends a message to a ring.
  *
  * While the ring and its overflow are full, the call waits. The receiver of the message sees all that the sender wrote before the
- * call. The call makes no system call unless it wakes a sleeping thread.
+ * call. The call makes a system call only if it wakes a sleeping thread.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: sender is NULL, or no address.
+ * - EBADF: sender is NULL, or can't be the address of a sender.
  * - EBADFD: the ring is disabled: umsg_ring_enable(3).
  * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
  * - EFAULT: post or its payload is at an address that can't be read.
  * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
- * - EMSGSIZE: the payload is longer than the ring was made for.
+ * - EMSGSIZE: the payload is longer than the longest payload of the ring.
  * - ENOMEM: the system has no memory for the message.
  * - ENOSPC: the namespace's file system is full or its limit of bytes is reached.
  * - EOWNERDEAD: the process that received has died.
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing. Other senders are not held up.
+ * Before the call returns: the message was sent completely, or not at all. Other senders are not delayed.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -2942,19 +2963,19 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
 /*
  * Sends a message to a ring if there is room.
  *
- * As umsg_ring_send(3), but the call does not wait. If a process was stopped inside of a call on the ring, it returns after a
+ * Does the same as umsg_ring_send(3), but the call does not wait. If a process was stopped inside a call on the ring, the call returns after a
  * second.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_send(3) but EINTR, and this one:
+ * The errors of umsg_ring_send(3), except EINTR, and this one:
  *
  * - EAGAIN: the ring and its overflow are full.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -2962,23 +2983,23 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
 int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_post *post);
 
 /*
- * Sends a message to a ring, and waits for room until a deadline at most.
+ * Sends a message to a ring, and waits for room at most until a deadline.
  *
- * As umsg_ring_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there is
+ * Does the same as umsg_ring_send(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If there is
  * room, the call ignores the time.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_send(3), and these:
+ * The errors of umsg_ring_send(3), and these:
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -2996,10 +3017,10 @@ int umsg_ring_timedsend(struct umsg_ring_sender *sender,
  * On success, 1 if the message was sent, 0 if it was dropped. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_send(3) but EINTR.
+ * The errors of umsg_ring_send(3), except EINTR.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing.
+ * Before the call returns: the message was sent completely, or not at all.
  *
  * See also:
  * umsg_ring_status(3), umsg_ring_try_send(3)
@@ -3011,20 +3032,20 @@ int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ri
  *
  * The other ring is usually the ring from which the sender receives. completion arrives there with res 0, or with the negative error
  * number of umsg_ring_send(3). flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room. A call that waits ends at
- * abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. It never waits for room in the other ring.
+ * abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. It never waits for room in the other ring.
  *
  * Return value:
  * On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_try_send(3) for own; and these, before anything is sent:
+ * The errors of umsg_ring_try_send(3) for own; and these, before anything is sent:
  *
- * - EBADF: sender or own is NULL, or no address.
+ * - EBADF: sender or own is NULL, or can't be the address of a sender.
  * - EFAULT: post, its payload, completion, its payload or abs_timeout is at an address that can't be read.
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  *
  * If the process dies:
- * Before the call returns, the whole message was sent, or nothing. If the message was sent, the same holds for its completion.
+ * Before the call returns: the message was sent completely, or not at all. If the message was sent, the same holds for its completion.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_try_send(3)
@@ -3039,17 +3060,17 @@ int umsg_ring_send_completing(struct umsg_ring_sender *sender,
 /* ---- Rings: sending several messages in one call ---- */
 
 /*
- * Sends several messages to a ring as one: all of them or none.
+ * Sends several messages to a ring as one batch: all of them or none.
  *
  * The call makes one reservation and at most one wake-up. The receiver finds all of the n messages at once. Each payload has up to 64
  * bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room for all of them. A call that waits ends at
- * abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
+ * abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
  *
  * Errors:
- * Those of umsg_ring_send(3), and these:
+ * The errors of umsg_ring_send(3), and these:
  *
  * - EAGAIN: there is no room for all of them and flags has UMSG_RING_NOWAIT.
  * - EFAULT: posts, a payload or abs_timeout is at an address that can't be read.
@@ -3076,21 +3097,21 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
  *
  * The receiver gets its own descriptor for the same open file, in fd and res of its message. The sender keeps fd, and may close it
  * when the call has returned. The payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room. A
- * call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit.
+ * call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
  *
- * The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its RLIMIT_NOFILE, at most 1,024. It
- * closes the oldest beyond that number, and descriptors for which it has no number left. Their messages arrive with -EBADF, and the sender
- * gets no error.
+ * The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its RLIMIT_NOFILE, at most 1,024. If there are
+ * more, the receiver closes the oldest. It also closes descriptors for which it has no descriptor number left. The messages of closed descriptors
+ * arrive with -EBADF, and the sender gets no error.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_send(3), and these:
+ * The errors of umsg_ring_send(3), and these:
  *
- * - EAGAIN: as many descriptors are on their way as the receiver's socket holds, mostly 11 (net.unix.max_dgram_qlen of them and
- *   one more), which it takes in when it receives; or there is no room and flags has UMSG_RING_NOWAIT.
- * - EBADF: fd is no open descriptor.
+ * - EAGAIN: the receiver's socket holds its maximum number of descriptors, which is net.unix.max_dgram_qlen plus one, mostly 11, and which the
+ *   receiver takes in when it receives; or there is no room and flags has UMSG_RING_NOWAIT.
+ * - EBADF: fd is not an open descriptor.
  * - ECONNREFUSED, ENOENT: the receiver is gone.
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
@@ -3098,7 +3119,7 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns, the message was sent with its descriptor, or nothing was sent.
+ * Before the call returns: the message was sent with its descriptor, or nothing was sent.
  *
  * See also:
  * umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
@@ -3116,19 +3137,19 @@ int umsg_ring_send_fd(struct umsg_ring_sender *sender,
  * descriptor by umsg_ring_take_fd(3) with this ticket. The sender keeps fd, and may close it when the call has returned.
  *
  * Return value:
- * On success, the ticket. Each descriptor of the ring has its own; the first one is 0. On error, -1 with errno set to
+ * On success, the ticket. Each descriptor of the ring has its own ticket; the first ticket is 0. On error, -1 with errno set to
  * indicate the error.
  *
  * Errors:
- * - EAGAIN: as many descriptors are on their way as the receiver's socket holds, mostly 11: net.unix.max_dgram_qlen of them and
- *   one more. It takes them in when it receives or takes one.
- * - EBADF: sender is NULL, or no address; or fd is no open descriptor.
+ * - EAGAIN: the receiver's socket holds its maximum number of descriptors, which is net.unix.max_dgram_qlen plus one, mostly 11. The receiver
+ *   takes them in when it receives a message or takes a descriptor.
+ * - EBADF: sender is NULL, or can't be the address of a sender; or fd is not an open descriptor.
  * - EBADFD: the ring is disabled: umsg_ring_enable(3).
  * - ECONNREFUSED, ENOENT: the receiver is gone.
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * Before the call returns: the descriptor may be on its way. The receiver closes descriptors that the program does not take.
+ * Before the call returns: the descriptor may already have been sent. The receiver closes descriptors that the program does not take.
  *
  * See also:
  * umsg_ring_send_fd(3), umsg_ring_take_fd(3)
@@ -3144,7 +3165,7 @@ int umsg_ring_pass_fd(struct umsg_ring_sender *sender, int fd);
  * On success, the descriptor. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address; or no descriptor has arrived with this ticket, or it was taken before.
+ * - EBADF: ring is NULL, or can't be the address of a ring; or no descriptor has arrived with this ticket, or it was already taken.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EPERM: this is a forked child of the process that made the ring.
  *
@@ -3162,7 +3183,7 @@ int umsg_ring_take_fd(struct umsg_ring *ring, int ticket);
 struct umsg_ring_message {
     /* The value that the sender gave. */
     uint64_t user_data;
-    /* The value that the sender gave. In a message with a descriptor: the same as fd, or -EBADF if the descriptor did not arrive. */
+    /* The value that the sender has set. In a message with a descriptor, the same as fd, or -EBADF if the descriptor did not arrive. */
     int32_t res;
     /* As sent. */
     uint32_t flags;
@@ -3191,7 +3212,7 @@ struct umsg_ring_message {
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes.
  * - EBUSY: another call that receives from the ring has not returned yet: a call of another thread, a call that this signal handler
  *   interrupted, or a call of umsg_ring_drain(3) whose function makes this call.
@@ -3212,13 +3233,13 @@ int umsg_ring_receive(struct umsg_ring *ring, struct umsg_ring_message *message)
 /*
  * Receives the next message of a ring, if there is one.
  *
- * As umsg_ring_receive(3), but the call does not wait.
+ * Does the same as umsg_ring_receive(3), but the call does not wait.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_receive(3) but EINTR, and this one:
+ * The errors of umsg_ring_receive(3), except EINTR, and this one:
  *
  * - EAGAIN: there is no message.
  *
@@ -3231,16 +3252,16 @@ int umsg_ring_receive(struct umsg_ring *ring, struct umsg_ring_message *message)
 int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *message);
 
 /*
- * Receives the next message of a ring, and waits for it until a deadline at most.
+ * Receives the next message of a ring, and waits for a message at most until a deadline.
  *
- * As umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL is no limit. If there
+ * Does the same as umsg_ring_receive(3), but a call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If there
  * is a message, the call ignores the time.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * Those of umsg_ring_receive(3), and these:
+ * The errors of umsg_ring_receive(3), and these:
  *
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
@@ -3258,25 +3279,28 @@ int umsg_ring_timedreceive(struct umsg_ring *ring,
 
 /* ---- Rings: receiving several messages in one call ---- */
 
-/* A function for each message, which umsg_ring_receive(3) describes. message and its payload exist until the function returns. */
+/*
+ * A function that is called with each message. umsg_ring_receive(3) describes messages. message and its payload exist until the function
+ * returns.
+ */
 typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void *argument);
 
 /*
  * Receives all present messages of a ring, and calls a function with each.
  *
- * The messages are copied out of the ring in groups, under one lock for each group. Messages that arrive during the call may be among them,
- * but the call returns even if senders continue. visit gets argument, and must return: not leave by longjmp(3) or an exception of C++.
- * visit may send, to this ring too if it does not wait for room, but not receive from this ring.
+ * The messages are copied out of the ring in groups, under one lock for each group. The call may also receive messages that arrive meanwhile, but
+ * it returns even if senders continue. visit gets argument. It must return, and must not leave by longjmp(3) or an exception of C++. visit
+ * may send, also to this ring if it does not wait for room, but it must not receive from this ring.
  *
  * The call does not wait; umsg_ring_wait(3) does.
  *
  * Return value:
- * On success, the number of messages received, including those that umsg_ring_accept_only(3) keeps out. On error, -1
+ * On success, the number of messages received, including the messages that umsg_ring_accept_only(3) drops. On error, -1
  * with errno set to indicate the error. Only 0 means that the ring was empty: with EPOLLET, repeat the call until it returns 0.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
- * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes. Messages before may have been visited.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
+ * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes. Earlier messages may have been visited.
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: visit is NULL.
@@ -3297,12 +3321,12 @@ ssize_t umsg_ring_drain(struct umsg_ring *ring, umsg_ring_visitor visit, void *a
  * wait; umsg_ring_wait(3) does.
  *
  * Return value:
- * On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) kept out all of them.
+ * On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) has dropped all of them.
  * On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
- * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes, and no message came before it.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
+ * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes, and no message was received before it.
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: messages is at an address that can't be written.
@@ -3324,13 +3348,13 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * Waits until several messages are in a ring, and leaves them there.
  *
  * The thread is woken once, when the last of at_least messages has arrived. The wait ends at abs_timeout, a time of the clock
- * CLOCK_REALTIME. NULL is no limit; with a time in the past the call only checks.
+ * CLOCK_REALTIME. NULL means no limit. With a time in the past, the call only checks.
  *
  * Return value:
- * On success, the number of messages that the receiver knows: at_least or more. On error, -1 with errno set to indicate the error.
+ * On success, the number of messages that the receiver knows of, which is at least at_least. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
@@ -3355,18 +3379,18 @@ ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct tim
  * empty. A program that polls with EPOLLET repeats one of these calls until it reports an empty ring: by EAGAIN, or by 0. Otherwise
  * messages may remain without a further edge, such as those that came while umsg_ring_drain(3) ran.
  *
- * The descriptor is the ring's: it must not be read, written or closed.
+ * The descriptor belongs to the ring: the program must not read, write or close it.
  *
  * Return value:
  * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * The system closes it.
+ * The system closes the descriptor.
  *
  * See also:
  * umsg_ring_drain(3), umsg_ring_try_receive(3), umsg_ring_wait(3), poll(2), epoll(7)
@@ -3383,13 +3407,13 @@ int umsg_ring_descriptor(struct umsg_ring *ring);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EINVAL: waiting is none of the three.
+ * - EINVAL: waiting is not one of the three.
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * Nothing is left: the choice is this process's own.
+ * The choice ends with the process.
  *
  * See also:
  * umsg_mq_set_waiting(3), umsg_ring_create(3), umsg_ring_wait(3)
@@ -3398,7 +3422,10 @@ int umsg_ring_set_waiting(struct umsg_ring *ring, int waiting);
 
 /* ---- Rings: the senders that the receiver accepts ---- */
 
-/* A function that decides whether messages of a sender are wanted: it returns 0 for unwanted ones. Calls that receive call it. */
+/*
+ * A function that decides whether the receiver wants the messages of a sender; it returns 0 if not. Calls that receive messages call this
+ * function.
+ */
 typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
 
 /*
@@ -3410,7 +3437,7 @@ typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EPERM: this is a forked child of the process that made the ring.
  *
@@ -3425,14 +3452,14 @@ int umsg_ring_enable(struct umsg_ring *ring);
 /*
  * Closes a ring for senders.
  *
- * Their sends fail with EPIPE from now on. Messages that were sent before can still be received, by calls that do not wait: a call that
- * waits would never return once the ring is empty.
+ * Their sends fail with EPIPE from now on. Messages that were already sent can still be received. Use calls that do not wait, because a call
+ * that waits never returns once the ring is empty.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EPERM: this is a forked child of the process that made the ring.
  *
@@ -3455,12 +3482,12 @@ int umsg_ring_close(struct umsg_ring *ring);
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * Nothing is left: the choice is this process's own.
+ * The choice ends with the process.
  *
  * See also:
  * umsg_ring_receive(3), umsg_ring_refused(3), umsg_ring_tag(3)
@@ -3470,18 +3497,18 @@ int umsg_ring_accept_only(struct umsg_ring *ring, umsg_ring_filter accept, void 
 /*
  * Returns how many messages of a ring were dropped because of their senders.
  *
- * They are the messages that umsg_ring_accept_only(3) has dropped in this process.
+ * The number counts the messages that umsg_ring_accept_only(3) has dropped in this process.
  *
  * Return value:
  * On success, their number. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
  * - EPERM: this is a forked child of the process that made the ring.
  *
  * If the process dies:
- * Nothing is left.
+ * The count ends with the process.
  *
  * See also:
  * umsg_ring_accept_only(3), umsg_ring_status(3)
@@ -3534,7 +3561,7 @@ struct umsg_ring_status {
     uint64_t time_asleep;
     /* Repairs after a process died in the middle of a call. */
     uint64_t repairs;
-    /* 1 if a call has found the ring's memory corrupted, with values that no operation writes; else 0. */
+    /* 1 if a call has found the ring's memory corrupted, with values that no operation writes; otherwise 0. */
     uint64_t damaged;
 };
 
@@ -3557,11 +3584,11 @@ struct umsg_ring_tag {
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: ring is NULL, or no address.
+ * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EFAULT: status is at an address that can't be written.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_ring_refused(3), umsg_ring_sender_status(3), umsg_ring_wait(3)
@@ -3571,17 +3598,17 @@ int umsg_ring_status(struct umsg_ring *ring, struct umsg_ring_status *status, si
 /*
  * Gets the complete status of the ring of a sender.
  *
- * As umsg_ring_status(3).
+ * Does the same as umsg_ring_status(3), for a sender.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: sender is NULL, or no address.
+ * - EBADF: sender is NULL, or can't be the address of a sender.
  * - EFAULT: status is at an address that can't be written.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg(1), umsg_ring_send(3), umsg_ring_status(3)
@@ -3593,17 +3620,17 @@ int umsg_ring_sender_status(struct umsg_ring_sender *sender,
 /*
  * Gets the tag by which the receiver of a ring identifies a sender.
  *
- * tag gets the members pid and index of each message that the calling process sends by sender.
+ * The call writes to tag the values of pid and index that each message has which the calling process sends with sender.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
  *
  * Errors:
- * - EBADF: sender is NULL, or no address.
+ * - EBADF: sender is NULL, or can't be the address of a sender.
  * - EFAULT: tag is at an address that can't be written.
  *
  * If the process dies:
- * Nothing is left: the call changes nothing.
+ * The call changes nothing.
  *
  * See also:
  * umsg_ring_accept_only(3), umsg_ring_receive(3), umsg_ring_sender_clone(3)
@@ -3613,16 +3640,16 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
 /* ---- Signal handlers that use queues ---- */
 
 /*
- * Defers a signal whose handler must not use a queue now.
+ * Defers a signal that arrived inside a call on a queue.
  *
  * A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler
  * must be installed with SA_SIGINFO. If the signal interrupted this thread inside a critical section of a call on a queue, the handler
  * has to return at once: the signal is delivered again at the end of the section, less than a microsecond later. If the handler continues
  * instead, its call may fail with EDEADLK.
  *
- * Signals that an instruction raises itself (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are
- * never deferred. A handler that doesn't use queues need not call this function. A blocking call may then miss a handler that runs while
- * the call is about to sleep, and sleep on; after a handler that calls this function, the call ends with EINTR in any case.
+ * Signals that an instruction raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are
+ * never deferred. A handler that doesn't use queues need not call this function. But if a handler that does not call it runs just before a
+ * blocking call falls asleep, the call may miss the signal and sleep. After a handler that calls this function, the call always ends with EINTR.
  *
  * Return value:
  * 1 if the handler has to return at once, 0 if it may use queues.
@@ -3631,7 +3658,7 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
  * None.
  *
  * If the process dies:
- * Nothing is left.
+ * The call has no further effect.
  *
  * See also:
  * umsg_mq_send(3), sigaction(2)
@@ -3639,28 +3666,28 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
 int umsg_defer_signal(int signal, const void *info, void *context);
 
 /*
- * Turns the access to a queue whose file a peer has cut short into an error.
+ * Makes calls fail with an error if another process has truncated a queue's file.
  *
  * If a mapped page of a queue has no memory, the kernel raises SIGBUS in the call on the queue, which ends the process. This function
- * installs a handler of SIGBUS for the process. The handler maps pages of zeroes in place of the missing ones; the call on the queue then
+ * installs a handler of SIGBUS for the process. The handler maps pages of zeroes in place of the missing pages; the call on the queue then
  * fails with EBADMSG, and so does every later call in this process. Other causes of SIGBUS go to the handler that was installed before.
  * A handler that is installed later replaces this one. A second call does nothing. Programs under umsg run need not call the function;
  * other programs call it before they open the first queue.
  *
- * A page has no memory if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
+ * A page has no memory if a process has truncated the file; if the page was never used, or was punched out of the file, and the file
  * system or its quota is full; or if the file system, or swap, can't read or write it.
  *
  * The signal still ends the process if the page's memory is broken (BUS_MCEERR_AR), if the file is on hugetlbfs, or if the thread blocks
- * SIGBUS. A memory control group that is full raises no signal but SIGKILL.
+ * SIGBUS. A full memory control group raises only SIGKILL.
  *
  * Return value:
  * 0, or -1 with errno set.
  *
  * Errors:
- * Those of sigaction(2).
+ * The errors of sigaction(2).
  *
  * If the process dies:
- * Nothing is left. The program that it becomes by execve(2) has no handler.
+ * The handler ends with the process. It is not inherited over execve(2).
  *
  * See also:
  * umsg_defer_signal(3), sigaction(2)
@@ -3677,14 +3704,14 @@ int umsg_catch_truncation(void);
  * succeeds does not change it.
  *
  * Return value:
- * A text that is valid until the calling thread's next call of this function or its end, never NULL: an empty text
- * if no call of this thread has failed.
+ * A text, which is never NULL. If no call of this thread has failed, the text is empty. It is valid until the thread calls this function again or
+ * ends.
  *
  * Errors:
  * None.
  *
  * If the process dies:
- * Nothing is left.
+ * The text ends with the process.
  *
  * See also:
  * errno(3), umsg_mq_open(3)
@@ -3697,7 +3724,7 @@ const char *umsg_last_error(void);
  * Returns the version of the library that the program uses.
  *
  * UMSG_VERSION of umsg.h is the version with which the program was compiled. A library of the same major version, from 1.0 on,
- * serves programs that were compiled with an older one.
+ * serves programs that were compiled with an older version.
  *
  * Return value:
  * A text such as "0.1.0", which stays valid.
@@ -3706,7 +3733,7 @@ const char *umsg_last_error(void);
  * None.
  *
  * If the process dies:
- * Nothing is left.
+ * The call has no further effect.
  *
  * See also:
  * umsg_mq_open(3)

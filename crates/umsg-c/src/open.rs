@@ -60,7 +60,7 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 ///   not exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the queue.
 /// - `ENOSPC`: the namespace has as many queues or bytes as its limits allow, or its file system is full.
-/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until
@@ -138,7 +138,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 /// - `EMFILE`, `ENFILE`: the queue was created with `UMSG_REMOVE_ON_LAST_CLOSE`, and the process or the system has no descriptor left.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: no queue has this name.
-/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// The name was removed, or not.
@@ -168,7 +168,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link, or not a directory.
-/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+/// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// The name was removed, or not.

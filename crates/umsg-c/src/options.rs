@@ -116,7 +116,7 @@ const MOST: size_t = 4096;
 ///   `max_deliveries` is not 0 and `dead_letter` is NULL; `fair_priorities` is greater than 65,535; or `flags` has a bit that this version
 ///   of the library does not know.
 /// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link, or not a directory.
-/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+/// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 /// - `EPERM`: `dead_letter` names a queue of another user.
 ///
 /// # If the process dies
@@ -170,7 +170,7 @@ impl Prepared {
         options.existing(existing(given.existing.cast_signed())?);
         // SAFETY: by this function's contract.
         unsafe { set_names(&mut options, &given)? };
-        // A member that is 0 asks for no policy, and does not keep an existing queue from being opened.
+        // A member of 0 requests no policy, so the call opens an existing queue whatever its policy is.
         if given.on_full != 0 {
             options.on_full(on_full(given.on_full.cast_signed())?);
         }
@@ -243,7 +243,7 @@ fn existing(number: c_int) -> Result<Existing, Failure> {
     }
 }
 
-/// Returns the options that the program knows, and defaults for the rest.
+/// Returns the options that the program knows, and defaults for the other options.
 ///
 /// # Safety
 /// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.
@@ -257,7 +257,7 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
             "the member `size` of the options must be sizeof(struct umsg_mq_options)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     let flags = UMSG_REMOVE_ON_LAST_CLOSE | UMSG_CLOSE_WITH_LAST_PRODUCER;
     if known.flags & !flags.cast_unsigned() != 0 {

@@ -30,8 +30,8 @@ pub struct umsg_mq_peeked {
     pub returns: u32,
     /// Set to 0.
     pub unused: u32,
-    /// Of a delayed message: the time before which it is not delivered, in nanoseconds since 1970. Of a queued message that was sent for a later
-    /// time: that time, at which its time to live began. 0 for other messages.
+    /// For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later time,
+    /// that time, at which its time to live began. 0 for other messages.
     pub due: i64,
     /// Set to 0.
     pub reserved: [u32; 2],
@@ -42,7 +42,7 @@ pub struct umsg_mq_peeked {
 /// `n` counts in order of delivery, and 0 is the message that the next receive would get. The call copies as many bytes as there is room
 /// for. `len` is the whole length of the message, so a call with a `size` of 0 returns only the length and the other members.
 ///
-/// Other processes that receive wait meanwhile, for a time in proportion to `n`: some nanoseconds a message. The message
+/// Other processes that receive wait meanwhile, for a time in proportion to `n`: some nanoseconds for each message. The message
 /// may be gone when the call returns.
 ///
 /// # Return value
@@ -57,7 +57,7 @@ pub struct umsg_mq_peeked {
 /// - `ETIMEDOUT`: a stopped process has held a lock of this queue for more than a second.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_mq_peek_delayed(3), umsg_mq_receive(3), umsg_mq_status(3)
@@ -73,8 +73,8 @@ pub unsafe extern "C" fn umsg_mq_peek(
 
 /// Copies a delayed message without receiving it.
 ///
-/// As umsg_mq_peek(3), for the messages that were sent or returned for a later delivery and are not due. `n` counts in the order in which they
-/// become due. `due` is the time before which the message is not delivered.
+/// Does the same as umsg_mq_peek(3) for the messages that were sent or returned for a later delivery and are not due. `n` counts in the order in
+/// which they become due. `due` is the earliest time of the message's delivery.
 ///
 /// Other processes that receive wait meanwhile, for a time in proportion to all leased and delayed messages.
 ///
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn umsg_mq_peek(
 /// The errors of umsg_mq_peek(3). `ENOMSG`: the queue has at most `n` delayed messages.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_mq_peek(3), umsg_mq_return_after(3), umsg_mq_send_after(3), umsg_mq_status(3)
@@ -106,7 +106,7 @@ pub unsafe extern "C" fn umsg_mq_peek_delayed(
 /// Copies the message that `find` finds.
 ///
 /// # Safety
-/// At `peeked` there is a writable structure, which names `size` writable bytes at `data`; or an address that can't be written.
+/// `peeked` is a writable structure that names `size` writable bytes at `data`, or an address that can't be written.
 unsafe fn peek(
     mqdes: umsg_mqd_t,
     peeked: *mut umsg_mq_peeked,

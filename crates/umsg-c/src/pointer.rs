@@ -16,7 +16,7 @@ pub(crate) fn check<T: ?Sized>(pointer: *const T, what: &'static str) -> Result<
     Ok(())
 }
 
-/// Checks an address of `n` items: it is not NULL and is aligned, and the items are not longer than an object can be.
+/// Checks an address of `n` items: it is not NULL and is aligned, and the items together are not longer than the longest possible object.
 pub(crate) fn check_array<T>(
     things: *const T,
     n: usize,
@@ -49,7 +49,7 @@ pub(crate) unsafe fn read<T: Copy>(
 /// members of the program's structure must be 0.
 ///
 /// # Safety
-/// `options` has `size` readable bytes, and zero is a value of every member.
+/// `options` has `size` readable bytes, and zero is a valid value of every member.
 pub(crate) unsafe fn read_as_far_as_known<T: Copy>(
     options: *const T,
     size: usize,
@@ -57,11 +57,12 @@ pub(crate) unsafe fn read_as_far_as_known<T: Copy>(
     // SAFETY: by this function's contract.
     let mut known: T = unsafe { std::mem::zeroed() };
     let common = size.min(size_of::<T>());
-    // SAFETY: the program's structure has `size` bytes, ours has its own; `common` is in both, which do not overlap.
+    // SAFETY: the program's structure has `size` bytes, and the library's structure has its own size. `common` bytes are in both structures, which
+    // do not overlap.
     unsafe {
         std::ptr::copy_nonoverlapping(options.cast::<u8>(), (&raw mut known).cast::<u8>(), common);
     }
-    // SAFETY: by this function's contract all bytes up to `size` are readable; bytes have no alignment.
+    // SAFETY: by this function's contract, all bytes up to `size` are readable; bytes need no alignment.
     let unknown =
         unsafe { std::slice::from_raw_parts(options.cast::<u8>().add(common), size - common) };
     match unknown.iter().all(|&byte| byte == 0) {
@@ -70,7 +71,7 @@ pub(crate) unsafe fn read_as_far_as_known<T: Copy>(
     }
 }
 
-/// Writes a structure where the program wants it.
+/// Writes a structure to the address that the program passed.
 ///
 /// # Safety
 /// `pointer` is writable, or an address that [`is_bad`] refuses.
@@ -85,7 +86,7 @@ pub(crate) unsafe fn write<T>(
     Ok(())
 }
 
-/// A C string.
+/// Returns a C string.
 ///
 /// # Safety
 /// `text` is a string that ends with NUL and outlives the result, or an address that [`is_bad`] refuses.

@@ -22,35 +22,35 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 ///
 /// `edges` selects the events of a poller with `EPOLLET`; it does not affect other pollers:
 ///
-/// - `UMSG_EDGES_CHANGES`: when the queue becomes readable, and when it becomes writable. This suffices for a program that repeats
-///   its calls until one fails with `EAGAIN`. It costs the least: one system call if a send or a receive makes the queue full or
-///   empty, or ends that state, and none otherwise.
+/// - `UMSG_EDGES_CHANGES`: when the queue becomes readable, and when it becomes writable. This is enough for a program that repeats its calls until
+///   one fails with `EAGAIN`. It costs the least: a send or a receive makes one system call if it makes the queue full or empty, or ends that
+///   state, and otherwise none.
 /// - `UMSG_EDGES_MESSAGES`: also notifies pollers for `EPOLLIN` after each send and each receive that leaves a message, like the
 ///   kernel's queues. Each notification costs a system call.
 /// - `UMSG_EDGES_ALL`: also notifies pollers for `EPOLLOUT` after each send and each receive that leaves room.
 ///
-/// The setting stays in force until no process has the descriptor open any more. The descriptor is the library's, one a handle,
-/// opened by the first call: it must not be read, written or closed, and umsg_mq_close(3) closes it.
+/// The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
+/// handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
 ///
 /// Time or a death may bring a message, room or the end of the stream: a message that was delayed (umsg_mq_send_after(3),
 /// umsg_mq_return_after(3), `retry_delay` of umsg_mq_open_with(3)) is due, the holder of a lease or of a reservation dies, the last producer
 /// dies. A thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
 ///
-/// A process that polls before the queue's first delayed message, lease or reservation has no such thread yet. The first one makes its
-/// descriptor ready once, although a receive finds no message, or a send no room. That call starts the thread.
+/// If a process polls before the queue has its first delayed message, lease or reservation, the process has no such thread yet. That first event
+/// makes the descriptor ready once, although a receive then finds no message, or a send no room. That call starts the thread.
 ///
 /// # Return value
 /// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the caller may make no files in the namespace's directory.
-/// - `EAGAIN`: a process was stopped inside of an operation on the queue.
+/// - `EACCES`: the caller may not create files in the namespace's directory.
+/// - `EAGAIN`: a process was stopped inside an operation on the queue.
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EBADMSG`: the queue is corrupted.
-/// - `EINVAL`: `edges` is none of the three.
+/// - `EINVAL`: `edges` is not one of the three.
 /// - `EMFILE`, `ENFILE`: there are too many open files.
 /// - `ENOSPC`, `ENOMEM`: there is no room for a file.
-/// - `EOPNOTSUPP`: the queue is another user's, and the file system has no access control lists.
+/// - `EOPNOTSUPP`: the queue belongs to another user, and the file system has no access control lists.
 ///
 /// # If the process dies
 /// The system closes the descriptor. After some hundred messages, senders and receivers detect that no process polls any more.

@@ -20,7 +20,7 @@ use crate::time;
 /// for short messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
 /// queue is empty, the call waits until a message comes; if the handle has `O_NONBLOCK`, it fails.
 ///
-/// The function is no cancellation point of pthread_cancel(3).
+/// The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
 /// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
@@ -54,9 +54,9 @@ pub unsafe extern "C" fn umsg_mq_receive(
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
-/// Receives a message, and waits for one until a deadline at most.
+/// Receives a message, and waits for a message at most until a deadline.
 ///
-/// As umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// Does the same as umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
 /// a message, the call ignores the time. If the handle has `O_NONBLOCK`, the call does not wait.
 ///
 /// # Return value
@@ -87,7 +87,7 @@ pub unsafe extern "C" fn umsg_mq_timedreceive(
 }
 
 /// # Safety
-/// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
+/// `timeout` is NULL, readable, or an address that a pointer check refuses; otherwise the conditions of [`Call::run`].
 #[inline(always)]
 unsafe fn call(
     mqdes: umsg_mqd_t,
@@ -140,7 +140,7 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// Receives into an impossible buffer, as the kernel does: the call succeeds only for an empty message.
+    /// Receives into a buffer at an impossible address, as the kernel does: the call succeeds only for an empty message.
     #[cold]
     fn receive_nowhere(
         &self,

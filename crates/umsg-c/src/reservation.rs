@@ -45,11 +45,11 @@ struct Taken {
 
 /// Reserves room for a message that is written in place.
 ///
-/// The caller writes up to `len` bytes to `data` of `reservation`, and umsg_mq_commit(3) sends them without copying. The room first holds
-/// arbitrary bytes, also of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
+/// The caller writes up to `len` bytes to `data` of `reservation`, and umsg_mq_commit(3) sends them without copying. At first, the room holds
+/// arbitrary bytes, possibly of earlier messages. The reservation counts for the queue's capacity from the beginning. Other senders can send
 /// meanwhile: the message follows the messages of its priority that were sent before the commit.
 ///
-/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If the handle has `O_NONBLOCK`, the
+/// A call that waits for room ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the
 /// call does not wait, and ignores the time.
 ///
 /// Reservations may be ended in any order and by any thread of the process, also after the handle was closed. A child made
@@ -117,13 +117,13 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `reservation` is at an address that can't be read and written.
-/// - `EINVAL`: `reservation` is no reservation that this process has, or another thread is ending it at this moment; or
+/// - `EINVAL`: this process has no such reservation, or another thread is ending it at this moment; or
 ///   `msg_prio` is 32,768 or more.
 /// - `EMSGSIZE`: `len` is more than was reserved.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_mq_cancel(3), umsg_mq_reserve(3)
@@ -148,17 +148,17 @@ pub unsafe extern "C" fn umsg_mq_commit(
 
 /// Gives reserved room back.
 ///
-/// Nothing is sent, and the reservation is ended.
+/// The call sends nothing, and ends the reservation.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EFAULT`: `reservation` is at an address that can't be read and written.
-/// - `EINVAL`: `reservation` is no reservation that this process has, or another thread is ending it at this moment.
+/// - `EINVAL`: this process has no such reservation, or another thread is ending it at this moment.
 ///
 /// # If the process dies
-/// The room is free again all the same.
+/// The room is free again, as if the call had succeeded.
 ///
 /// # See also
 /// umsg_mq_commit(3), umsg_mq_reserve(3)
@@ -189,7 +189,7 @@ fn keep(mut reservation: Reservation<'static>, held: Held) -> Result<umsg_mq_res
     Ok(told)
 }
 
-/// Takes out a reservation of at least `len` bytes, and marks the program's structure as unused.
+/// Removes a reservation of at least `len` bytes, and marks the program's structure as unused.
 ///
 /// # Safety
 /// `reservation` is readable and writable, or an address that a pointer check refuses.

@@ -1,6 +1,6 @@
 //! Sending.
 //!
-//! Order of errors, as in the kernel: time-out, priority, handle, length, then whether it would wait.
+//! The order of the checks, as in the kernel: time-out, priority, handle, length, and at last whether the call would wait.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::time::{Duration, SystemTime};
@@ -19,10 +19,10 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// Sends a message.
 ///
 /// Puts the `msg_len` bytes at `msg_ptr` into the queue, behind all messages of the same priority or a higher one.
-/// `msg_prio` is from 0 to 32,767, the highest. If the queue is full, the call waits until there is room; if the handle has
-/// `O_NONBLOCK`, it fails. A queue that was created by umsg_mq_open_with(3) may have another rule for that.
+/// `msg_prio` is from 0 to 32,767; the highest priority is 32,767. If the queue is full, the call waits until there is room; if the handle has
+/// `O_NONBLOCK`, it fails. umsg_mq_open_with(3) can create queues with another rule for a full queue.
 ///
-/// A message may be empty. The function is no cancellation point of pthread_cancel(3).
+/// A message may be empty. The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -42,7 +42,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// - `EPIPE`: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -57,9 +57,9 @@ pub unsafe extern "C" fn umsg_mq_send(
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
-/// Sends a message, and waits for room until a deadline at most.
+/// Sends a message, and waits for room at most until a deadline.
 ///
-/// As umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// Does the same as umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
 /// room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
@@ -91,10 +91,12 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 
 /// Sends a message for a later delivery.
 ///
-/// As umsg_mq_send(3), but receivers get the message not before `delay` nanoseconds have passed. Until then the message counts for the
+/// Does the same as umsg_mq_send(3), but receivers get the message after `delay` nanoseconds at the earliest. Until then the message counts for the
 /// queue's capacity, and `delayed` of umsg_mq_status(3) counts it. When the message is due, it takes its place behind the messages of its
-/// priority that are in the queue, and before those that are sent later. Its time to live begins when it is due, but `sent` of umsg_mq_peek(3)
-/// is the time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A receiver that waits wakes up when the message is due. umsg_mq_pollfd(3) describes what a poller learns.
+/// priority that are in the queue, and ahead of the messages that are sent later. Its time to live begins when it is due, but `sent` of
+/// umsg_mq_peek(3)
+/// is the time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A blocked receiver wakes up when the message is due.
+/// umsg_mq_pollfd(3) describes what a poller learns.
 ///
 /// If the queue is full, the call waits until there is room; if the handle has `O_NONBLOCK`, it fails. The delay begins when there is room.
 ///
@@ -105,7 +107,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 /// The errors of umsg_mq_send(3).
 ///
 /// # If the process dies
-/// Before the call returns: the message is sent whole, or not at all. After it, the message is delivered in any case.
+/// Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
 ///
 /// # See also
 /// umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_send_at(3), umsg_mq_timedsend_after(3)
@@ -127,9 +129,9 @@ pub unsafe extern "C" fn umsg_mq_send_after(
     answer(unsafe { call.run_after(Duration::from_nanos(delay), None) })
 }
 
-/// Sends a message for a later delivery, and waits for room until a deadline at most.
+/// Sends a message for a later delivery, and waits for room at most until a deadline.
 ///
-/// As umsg_mq_send_after(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// Does the same as umsg_mq_send_after(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
 /// room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
@@ -139,7 +141,7 @@ pub unsafe extern "C" fn umsg_mq_send_after(
 /// The errors of umsg_mq_timedsend(3).
 ///
 /// # If the process dies
-/// As with umsg_mq_send_after(3).
+/// The same as for umsg_mq_send_after(3).
 ///
 /// # See also
 /// umsg_mq_send_after(3), umsg_mq_timedsend(3), clock_gettime(2)
@@ -167,8 +169,8 @@ pub unsafe extern "C" fn umsg_mq_timedsend_after(
 
 /// Sends a message for a delivery at a time of the day.
 ///
-/// As umsg_mq_send_after(3), but receivers get the message not before `time`, a time of the clock `CLOCK_REALTIME`. The call computes the
-/// delay: setting the clock later does not change it. A time in the past is no delay.
+/// Does the same as umsg_mq_send_after(3), but receivers get the message at `time` at the earliest, a time of the clock `CLOCK_REALTIME`. The call
+/// computes the delay, so setting the clock later has no effect. A time in the past means no delay.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -180,7 +182,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend_after(
 /// - `EINVAL`: `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 ///
 /// # If the process dies
-/// As with umsg_mq_send_after(3).
+/// The same as for umsg_mq_send_after(3).
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_send_after(3), clock_gettime(2)
@@ -213,7 +215,7 @@ pub unsafe extern "C" fn umsg_mq_send_at(
 }
 
 /// # Safety
-/// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
+/// `timeout` is NULL, readable, or an address that a pointer check refuses; otherwise the conditions of [`Call::run`].
 #[inline(always)]
 unsafe fn call(
     mqdes: umsg_mqd_t,
@@ -243,7 +245,7 @@ impl Call {
     /// Checks the arguments in the kernel's order.
     ///
     /// # Safety
-    /// As for [`run`](Self::run).
+    /// The conditions of [`run`](Self::run).
     #[inline(always)]
     unsafe fn check(&self) -> Result<(Held, &[u8]), Failure> {
         if self.priority >= MQ_PRIO_MAX {
@@ -256,13 +258,13 @@ impl Call {
         if self.len > held.message_size {
             return Err(self.too_long(held.message_size));
         }
-        // SAFETY: by this function's contract; `len` is at most a message's size, so below isize::MAX.
+        // SAFETY: by this function's contract. `len` is at most the message size, so it is below isize::MAX.
         let bytes = unsafe { self.bytes()? };
         Ok((held, bytes))
     }
 
     /// # Safety
-    /// As for [`run`](Self::run).
+    /// The conditions of [`run`](Self::run).
     unsafe fn run_after(
         &self,
         delay: Duration,

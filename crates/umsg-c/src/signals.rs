@@ -4,16 +4,16 @@ use std::ffi::{c_int, c_void};
 
 use crate::error::{Failure, answer};
 
-/// Defers a signal whose handler must not use a queue now.
+/// Defers a signal that arrived inside a call on a queue.
 ///
 /// A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler
 /// must be installed with `SA_SIGINFO`. If the signal interrupted this thread inside a critical section of a call on a queue, the handler
 /// has to return at once: the signal is delivered again at the end of the section, less than a microsecond later. If the handler continues
 /// instead, its call may fail with `EDEADLK`.
 ///
-/// Signals that an instruction raises itself (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`, `SIGTRAP`, `SIGSYS`, `SIGABRT`) are
-/// never deferred. A handler that doesn't use queues need not call this function. A blocking call may then miss a handler that runs while
-/// the call is about to sleep, and sleep on; after a handler that calls this function, the call ends with `EINTR` in any case.
+/// Signals that an instruction raises (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`, `SIGTRAP`, `SIGSYS`, `SIGABRT`) are
+/// never deferred. A handler that doesn't use queues need not call this function. But if a handler that does not call it runs just before a
+/// blocking call falls asleep, the call may miss the signal and sleep. After a handler that calls this function, the call always ends with `EINTR`.
 ///
 /// # Return value
 /// 1 if the handler has to return at once, 0 if it may use queues.
@@ -22,7 +22,7 @@ use crate::error::{Failure, answer};
 /// None.
 ///
 /// # If the process dies
-/// Nothing is left.
+/// The call has no further effect.
 ///
 /// # See also
 /// umsg_mq_send(3), sigaction(2)
@@ -36,19 +36,19 @@ pub unsafe extern "C" fn umsg_defer_signal(
     unsafe { umsg::signals::defer(signal, info.cast(), context.cast()) }.into()
 }
 
-/// Turns the access to a queue whose file a peer has cut short into an error.
+/// Makes calls fail with an error if another process has truncated a queue's file.
 ///
 /// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, which ends the process. This function
-/// installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing ones; the call on the queue then
+/// installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing pages; the call on the queue then
 /// fails with `EBADMSG`, and so does every later call in this process. Other causes of `SIGBUS` go to the handler that was installed before.
 /// A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not call the function;
 /// other programs call it before they open the first queue.
 ///
-/// A page has no memory if a process has cut the file short; if the page was never used, or was punched out of the file, and the file
+/// A page has no memory if a process has truncated the file; if the page was never used, or was punched out of the file, and the file
 /// system or its quota is full; or if the file system, or swap, can't read or write it.
 ///
 /// The signal still ends the process if the page's memory is broken (`BUS_MCEERR_AR`), if the file is on hugetlbfs, or if the thread blocks
-/// `SIGBUS`. A memory control group that is full raises no signal but `SIGKILL`.
+/// `SIGBUS`. A full memory control group raises only `SIGKILL`.
 ///
 /// # Return value
 /// 0, or -1 with `errno` set.
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn umsg_defer_signal(
 /// The errors of sigaction(2).
 ///
 /// # If the process dies
-/// Nothing is left. The program that it becomes by execve(2) has no handler.
+/// The handler ends with the process. It is not inherited over execve(2).
 ///
 /// # See also
 /// umsg_defer_signal(3), sigaction(2)

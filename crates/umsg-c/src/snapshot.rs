@@ -14,8 +14,8 @@ use crate::pointer;
 /// Saves a queue in a file, as it is at one instant.
 ///
 /// Writes the queue's name, attributes, policy and messages to the descriptor `fd` of a file, a pipe or a socket, from the present offset. The
-/// queue is not changed. `umsg load` and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole
-/// snapshot, so a truncated or altered one is refused. A message for a later delivery is saved with the time that is left. If the queue is closed
+/// queue is not changed. `umsg load` and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole snapshot, so a truncated or
+/// altered snapshot is refused. A message for a later delivery is saved with the remaining delay. If the queue is closed
 /// for sending, the restored queue is closed, too. Leased messages are not saved.
 ///
 /// Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
@@ -25,14 +25,13 @@ use crate::pointer;
 /// On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
 ///
 /// # Errors
-/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving; or `fd` is no descriptor that can be
-///   written to.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving; or `fd` is not a descriptor that is open for writing.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `ENOMEM`: there is no memory for the messages.
 /// - `ETIMEDOUT`: a stopped process has held a lock of this queue for more than a second.
 ///
-/// Those of write(2) may come as well.
+/// The errors of write(2) are possible, too.
 ///
 /// # If the process dies
 /// The queue loses nothing.
@@ -52,12 +51,12 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 
 /// Creates a queue from a snapshot that umsg_mq_snapshot(3) wrote.
 ///
-/// Reads a snapshot from the descriptor `fd`, from the present offset, and creates the queue `name`, or with NULL the queue whose name was
-/// saved. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
+/// Reads a snapshot from the descriptor `fd`, from the present offset, and creates the queue `name`, or, if `name` is NULL, a queue with the saved
+/// name. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
 ///
 /// The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
-/// its place, its sender's process id, the time when it was sent, and how often it came back from a lease. `options` are those
-/// of umsg_mq_open_with(3), or NULL; only `directory` and `waiting` of them count.
+/// its place, its sender's process id, the time of its send, and the number of its returns from leases. `options` are those
+/// of umsg_mq_open_with(3), or NULL; only the members `directory` and `waiting` are used.
 ///
 /// # Return value
 /// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error; then there is no new queue.
@@ -65,13 +64,13 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// # Errors
 /// The errors of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
 ///
-/// - `EBADF`: `fd` is no descriptor that can be read from.
+/// - `EBADF`: `fd` is not a descriptor that is open for reading.
 /// - `EBADMSG`: the snapshot was truncated or altered.
-/// - `EEXIST`: there is a queue of this name.
-/// - `EINVAL`: the input is no saved queue, or one of another version; or `name` is NULL and no name was saved.
+/// - `EEXIST`: a queue has this name.
+/// - `EINVAL`: the input is not a saved queue, or was saved by another version; or `name` is NULL and no name was saved.
 ///
 /// # If the process dies
-/// There is no queue, or a whole one: it gets its name when all messages are in it.
+/// There is no queue, or a complete one: the queue gets its name when all messages are in it.
 ///
 /// # See also
 /// umsg(1), umsg_mq_open_with(3), umsg_mq_restore_into(3), umsg_mq_snapshot(3)
@@ -100,7 +99,8 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// Sends the messages of a snapshot to a queue.
 ///
 /// Reads a snapshot from the descriptor `fd`, from the present offset, and sends all its messages to an existing queue as one batch. They
-/// follow the queue's messages of the same priority. The queue keeps its attributes; the messages count as sent now by the caller. The call
+/// follow the queue's messages of the same priority. The queue keeps its attributes; the caller counts as the sender of the messages, and the time
+/// of the call as their time. The call
 /// does not wait for room.
 ///
 /// # Return value
@@ -110,10 +110,9 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// The errors of umsg_mq_send_batch(3) and read(2), and these:
 ///
 /// - `EAGAIN`: the queue has no room for all messages.
-/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending; or `fd` is no descriptor that can be
-///   read from.
+/// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending; or `fd` is not a descriptor that is open for reading.
 /// - `EBADMSG`: the snapshot was truncated or altered.
-/// - `EINVAL`: the input is no saved queue, or one of another version.
+/// - `EINVAL`: the input is not a saved queue, or was saved by another version.
 /// - `EMSGSIZE`: a message is longer than the queue's message size.
 ///
 /// # If the process dies
@@ -147,7 +146,7 @@ struct Descriptor(c_int);
 
 impl Read for Descriptor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: the buffer has this number of writable bytes; a number that is no descriptor makes the call fail.
+        // SAFETY: the buffer has this number of writable bytes; if the number is not a descriptor, the call fails.
         let read = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }
@@ -155,7 +154,7 @@ impl Read for Descriptor {
 
 impl Write for Descriptor {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the slice has these many readable bytes; that the number is no descriptor is an error of the call.
+        // SAFETY: the slice has this number of readable bytes. If the number is not a descriptor, the call fails.
         let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }

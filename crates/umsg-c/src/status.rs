@@ -78,7 +78,7 @@ pub struct umsg_mq_status {
     pub time_to_live: u64,
     /// The name of the dead-letter queue; empty for none.
     pub dead_letter: [c_char; 264],
-    /// Messages that are set aside for the dead-letter queue. They take memory, but no place in this queue.
+    /// The number of messages that are set aside for the dead-letter queue. They take memory, but do not count for the capacity.
     pub set_aside: u64,
     /// Messages that were dropped because the queue was full.
     pub dropped: u64,
@@ -86,23 +86,23 @@ pub struct umsg_mq_status {
     pub expired: u64,
     /// Messages that were moved to the dead-letter queue.
     pub dead_lettered: u64,
-    /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; else 0.
+    /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; otherwise 0.
     pub damaged: u64,
     /// 1 if the queue is removed when no process has it open any more, else 0.
     pub remove_on_last_close: u64,
-    /// 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer, else 0.
+    /// 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer; otherwise 0.
     pub send_closed: u64,
-    /// Messages that were sent or returned for a later delivery, and are not due. They count for the capacity.
+    /// The number of messages that were sent or returned for a later delivery, and are not due. They count for the capacity.
     pub delayed: u64,
     /// 1 if the queue is closed for sending when its last producer ends, else 0.
     pub close_with_last_producer: u64,
-    /// Living processes that count as producers, of a queue with close_with_last_producer; else 0.
+    /// The number of living processes that count as producers; always 0 if the queue is not closed with its last producer.
     pub producers: u64,
-    /// The delay before a returned message is delivered again, in nanoseconds; 0 for none. It doubles after each further delivery.
+    /// The delay before a returned message is delivered again, in nanoseconds; 0 for no delay. The delay doubles after each further delivery.
     pub retry_delay: u64,
     /// The longest such delay, in nanoseconds.
     pub retry_delay_max: u64,
-    /// The number of deliveries that pass lower priorities before one of these has a turn; 0 for strict order.
+    /// The number of deliveries of higher priorities before a lower priority has its turn; 0 for strict order.
     pub fair_priorities: u64,
 }
 
@@ -120,7 +120,7 @@ pub struct umsg_mq_status {
 /// - `EFAULT`: `status` is at an address that can't be written.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_mq_getattr(3), umsg_mq_peek(3)
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn umsg_mq_status(
     answer(tell())
 }
 
-/// Writes of a structure what both sides know, and 0 for the rest.
+/// Writes the members of the status that the program and the library both know, and sets the program's other members to 0.
 ///
 /// # Safety
 /// `status` has `size` writable bytes.
@@ -149,8 +149,8 @@ pub(crate) unsafe fn write_as_far_as_known<T: Copy>(told: &T, status: *mut T, si
     let common = size.min(size_of::<T>());
     let from = std::ptr::from_ref(told).cast::<u8>();
     let to = status.cast::<u8>();
-    // SAFETY: `common` bytes are in ours and in the program's structure, which do not overlap; the rest of the program's is
-    // writable by this function's contract.
+    // SAFETY: `common` bytes are in the library's structure and in the program's structure, which do not overlap. By this function's contract, the
+    // other bytes of the program's structure are writable.
     unsafe {
         std::ptr::copy_nonoverlapping(from, to, common);
         std::ptr::write_bytes(to.add(common), 0, size - common);

@@ -10,8 +10,8 @@ use crate::error::Failure;
 use crate::handle::Open;
 use crate::pointer;
 
-/// The deadline of a call; `None` is no limit. A bad address or an invalid time is the first error that a call reports, whether it would
-/// wait or not.
+/// Returns the deadline of a call; `None` for no limit. A bad address or an invalid time is the first error that a call reports, even if the call
+/// would not wait.
 ///
 /// # Safety
 /// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.

@@ -11,7 +11,7 @@ const VERSION: &CStr =
 /// Returns the version of the library that the program uses.
 ///
 /// `UMSG_VERSION` of `umsg.h` is the version with which the program was compiled. A library of the same major version, from 1.0 on,
-/// serves programs that were compiled with an older one.
+/// serves programs that were compiled with an older version.
 ///
 /// # Return value
 /// A text such as "0.1.0", which stays valid.
@@ -20,7 +20,7 @@ const VERSION: &CStr =
 /// None.
 ///
 /// # If the process dies
-/// Nothing is left.
+/// The call has no further effect.
 ///
 /// # See also
 /// umsg_mq_open(3)

@@ -20,7 +20,7 @@ pub const UMSG_WAITING_SPINNING: c_int = 2;
 ///
 /// - `UMSG_WAITING_ADAPTIVE`, the default: spin for some microseconds if recent spins were successful, then sleep.
 /// - `UMSG_WAITING_BLOCKING`: give way to other threads a few times, then sleep: the least CPU time.
-/// - `UMSG_WAITING_SPINNING`: spin until the wait is over: the least delay, and a CPU's whole time.
+/// - `UMSG_WAITING_SPINNING`: spin until the wait is over: the least delay, but the whole time of a CPU.
 ///
 /// The choice belongs to this handle, and applies from the next call on.
 ///
@@ -29,10 +29,10 @@ pub const UMSG_WAITING_SPINNING: c_int = 2;
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
-/// - `EINVAL`: `waiting` is none of the three.
+/// - `EINVAL`: `waiting` is not one of the three.
 ///
 /// # If the process dies
-/// Nothing is left: the choice is this process's own.
+/// The choice ends with the process.
 ///
 /// # See also
 /// umsg_mq_open_with(3), umsg_mq_receive(3), umsg_mq_send(3)

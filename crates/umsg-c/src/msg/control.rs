@@ -41,7 +41,7 @@ use crate::pointer;
 ///
 /// # Errors
 /// - `EACCES`: the command reads the status of a queue whose mode does not let the caller read.
-/// - `EAGAIN`: a process was stopped inside of an operation on this queue.
+/// - `EAGAIN`: a process was stopped inside an operation on this queue.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).

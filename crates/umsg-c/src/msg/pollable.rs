@@ -25,7 +25,7 @@ use crate::pollable;
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode grants the caller no access, or the caller may not create files in the namespace's directory.
-/// - `EAGAIN`: a process was stopped inside of an operation on the queue.
+/// - `EAGAIN`: a process was stopped inside an operation on the queue.
 /// - `EBADMSG`: the queue is corrupted.
 /// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `edges` is not one of the three.
 /// - `EMFILE`, `ENFILE`: there are too many open files.

@@ -106,7 +106,7 @@ pub unsafe extern "C" fn umsg_msg_timedreceive(
 }
 
 /// # Safety
-/// `timeout` is NULL, readable, or an address that a pointer check refuses; the rest as for [`Call::run`].
+/// `timeout` is NULL, readable, or an address that a pointer check refuses; otherwise the conditions of [`Call::run`].
 #[inline(always)]
 unsafe fn call(
     id: c_int,

@@ -7,7 +7,8 @@ use umsg::ring::Tag;
 use super::receiver::{enter, umsg_ring};
 use crate::error::{Failure, answer};
 
-/// A function that decides whether messages of a sender are wanted: it returns 0 for unwanted ones. Calls that receive call it.
+/// A function that decides whether the receiver wants the messages of a sender; it returns 0 if not. Calls that receive messages call this
+/// function.
 pub type umsg_ring_filter =
     Option<unsafe extern "C" fn(pid: u32, index: u32, argument: *mut c_void) -> c_int>;
 
@@ -19,7 +20,7 @@ pub type umsg_ring_filter =
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
@@ -40,14 +41,14 @@ pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
 
 /// Closes a ring for senders.
 ///
-/// Their sends fail with `EPIPE` from now on. Messages that were sent before can still be received, by calls that do not wait: a call that
-/// waits would never return once the ring is empty.
+/// Their sends fail with `EPIPE` from now on. Messages that were already sent can still be received. Use calls that do not wait, because a call
+/// that waits never returns once the ring is empty.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
@@ -76,12 +77,12 @@ pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// Nothing is left: the choice is this process's own.
+/// The choice ends with the process.
 ///
 /// # See also
 /// umsg_ring_receive(3), umsg_ring_refused(3), umsg_ring_tag(3)
@@ -109,18 +110,18 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
 
 /// Returns how many messages of a ring were dropped because of their senders.
 ///
-/// They are the messages that umsg_ring_accept_only(3) has dropped in this process.
+/// The number counts the messages that umsg_ring_accept_only(3) has dropped in this process.
 ///
 /// # Return value
 /// On success, their number. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// Nothing is left.
+/// The count ends with the process.
 ///
 /// # See also
 /// umsg_ring_accept_only(3), umsg_ring_status(3)
@@ -144,5 +145,5 @@ impl Argument {
     }
 }
 
-// SAFETY: the pointer is only passed on, never followed. The manual says that any receiving thread may pass it to the function.
+// SAFETY: the pointer is only passed on, never dereferenced. The manual says that any receiving thread may pass it to the function.
 unsafe impl Send for Argument {}

@@ -12,23 +12,23 @@ use crate::error::{Failure, fail};
 use crate::pointer;
 use crate::waiting;
 
-/// The options of umsg_ring_create. A member that is 0 or NULL has its default.
+/// The options of umsg_ring_create. A member of 0 or NULL means the default.
 ///
-/// Initialise it by `struct umsg_ring_options options = {.size = sizeof options};` and set further members by name: a
-/// later version of the library may have more of them.
+/// Initialise it by `struct umsg_ring_options options = {.size = sizeof options};` and set further members by name, because a later version of the
+/// library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_options {
     /// sizeof(struct umsg_ring_options): which members the program knows.
     pub size: size_t,
-    /// The name by which other processes find the ring, a slash and up to 255 bytes; NULL for none.
+    /// The name by which other processes find the ring, a slash and up to 255 bytes; NULL for a ring without a name.
     pub name: *const c_char,
-    /// The directory that is the namespace of a ring with a name; NULL for the namespace that umsg_mq_open uses, and for a ring without a
-    /// name.
+    /// The directory that is the namespace of the ring. NULL for the namespace that umsg_mq_open uses. Always NULL for a ring without a name.
     pub directory: *const c_char,
     /// The number of messages that the ring holds without overflow; 0 for 1,024.
     pub entries: u32,
-    /// The capacity of the overflow, in messages, which use memory only while they exist; 0 for 65,536, UMSG_RING_NO_OVERFLOW for none.
+    /// The capacity of the overflow, in messages; 0 for 65,536, UMSG_RING_NO_OVERFLOW for no overflow. The overflow uses memory only for messages
+    /// that it holds.
     pub overflow: u32,
     /// The longest payload, in bytes; 0 for 64, which is the least.
     pub longest: u32,
@@ -51,14 +51,15 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 
 /// Creates a ring. The caller is its only receiver.
 ///
-/// Messages are posted to a ring by any number of threads and processes and received by its owner, the process that made it, in
-/// order of arrival. `options` may be NULL, for the defaults.
+/// Any number of threads and processes post messages to a ring. The owner of the ring, the process that created it, receives them in order of
+/// arrival. `options` may be NULL, for the defaults.
 ///
 /// A ring without a name is for the threads of the process and the children that it makes by fork(2). A ring with a name belongs to a
 /// namespace, as umsg_mq_open(3) describes; umsg_ring_free(3) removes the name. A new ring replaces a ring of that name whose owner has
 /// died.
 ///
-/// One thread at a time receives. The ring is no descriptor; umsg_ring_descriptor(3) gives one to wait for. A program that was compiled
+/// Only one thread at a time may receive. The ring is not a descriptor; umsg_ring_descriptor(3) returns a descriptor on which a program can wait. A
+/// program that was compiled
 /// with an older `umsg.h` has a shorter structure; the missing members have their defaults. If a program was compiled with a newer `umsg.h`
 /// and uses a member that this version of the library does not know, the call fails.
 ///
@@ -67,22 +68,22 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 ///
 /// # Errors
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
-/// - `EACCES`: the name has a second slash, or the namespace is not to be trusted or may not be written; umsg_last_error(3) says which.
-/// - `EBUSY`: there is a ring of that name, and its owner lives.
+/// - `EACCES`: the name has a second slash, or the namespace is not trusted, or the caller may not write to it. umsg_last_error(3) says which.
+/// - `EBUSY`: a ring has this name, and its owner lives.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
-/// - `EFBIG`: the ring's file would be longer than the process may make files (`RLIMIT_FSIZE`).
-/// - `EINVAL`: `size` is not that of a version of the structure; `entries` and `overflow` are together more than 1,048,576; `flags` or
-///   `waiting` is none of its values; `name` does not begin with a slash, or is only a slash; or `directory` is set and `name` is not.
-/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
+/// - `EFBIG`: the ring's file would be longer than the process's limit for files (`RLIMIT_FSIZE`).
+/// - `EINVAL`: `size` is not the size of any version of the structure; `entries` and `overflow` are together more than 1,048,576; `flags` or
+///   `waiting` has no valid value; `name` does not begin with a slash, or is only a slash; or `directory` is set and `name` is not.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link, or not a directory.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left. A ring keeps one or two.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: `UMSG_DIR` names a directory that does not exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the ring.
 /// - `ENOSPC`: the namespace has as many bytes as its limits allow, or its file system is full.
-/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+/// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// During the creation: no ring exists, or a whole one. Afterwards the senders of the ring get an error that says that the owner is dead: a
+/// During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the owner is dead: a
 /// send within ten milliseconds, a sender that waits for room within a tenth of a second. The name stays until another ring takes it, or
 /// umsg_ring_unlink(3) removes it.
 ///
@@ -169,7 +170,7 @@ pub(super) unsafe fn namespace(directory: *const c_char) -> Result<Namespace, Fa
     Ok(Namespace::at(directory)?)
 }
 
-/// Returns the options that the program knows, and 0 for the rest.
+/// Returns the options that the program knows, and 0 for the other options.
 ///
 /// # Safety
 /// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.
@@ -183,6 +184,6 @@ unsafe fn read(options: *const umsg_ring_options) -> Result<Option<umsg_ring_opt
             "the member `size` of the options must be sizeof(struct umsg_ring_options)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a value of every member.
+    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
     unsafe { pointer::read_as_far_as_known(options, size) }.map(Some)
 }

@@ -16,11 +16,11 @@ use crate::time;
 ///
 /// The receiver gets its own descriptor for the same open file, in `fd` and `res` of its message. The sender keeps `fd`, and may close it
 /// when the call has returned. The payload has up to 64 bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room. A
-/// call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
+/// call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
-/// The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its `RLIMIT_NOFILE`, at most 1,024. It
-/// closes the oldest beyond that number, and descriptors for which it has no number left. Their messages arrive with -EBADF, and the sender
-/// gets no error.
+/// The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its `RLIMIT_NOFILE`, at most 1,024. If there are
+/// more, the receiver closes the oldest. It also closes descriptors for which it has no descriptor number left. The messages of closed descriptors
+/// arrive with -EBADF, and the sender gets no error.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -28,9 +28,9 @@ use crate::time;
 /// # Errors
 /// The errors of umsg_ring_send(3), and these:
 ///
-/// - `EAGAIN`: as many descriptors are on their way as the receiver's socket holds, mostly 11 (`net.unix.max_dgram_qlen` of them and
-///   one more), which it takes in when it receives; or there is no room and `flags` has `UMSG_RING_NOWAIT`.
-/// - `EBADF`: `fd` is no open descriptor.
+/// - `EAGAIN`: the receiver's socket holds its maximum number of descriptors, which is `net.unix.max_dgram_qlen` plus one, mostly 11, and which the
+///   receiver takes in when it receives; or there is no room and `flags` has `UMSG_RING_NOWAIT`.
+/// - `EBADF`: `fd` is not an open descriptor.
 /// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
@@ -38,7 +38,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns, the message was sent with its descriptor, or nothing was sent.
+/// Before the call returns: the message was sent with its descriptor, or nothing was sent.
 ///
 /// # See also
 /// umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
@@ -69,19 +69,19 @@ pub unsafe extern "C" fn umsg_ring_send_fd(
 /// descriptor by umsg_ring_take_fd(3) with this ticket. The sender keeps `fd`, and may close it when the call has returned.
 ///
 /// # Return value
-/// On success, the ticket. Each descriptor of the ring has its own; the first one is 0. On error, -1 with errno set to
+/// On success, the ticket. Each descriptor of the ring has its own ticket; the first ticket is 0. On error, -1 with errno set to
 /// indicate the error.
 ///
 /// # Errors
-/// - `EAGAIN`: as many descriptors are on their way as the receiver's socket holds, mostly 11: `net.unix.max_dgram_qlen` of them and
-///   one more. It takes them in when it receives or takes one.
-/// - `EBADF`: `sender` is NULL, or no address; or `fd` is no open descriptor.
+/// - `EAGAIN`: the receiver's socket holds its maximum number of descriptors, which is `net.unix.max_dgram_qlen` plus one, mostly 11. The receiver
+///   takes them in when it receives a message or takes a descriptor.
+/// - `EBADF`: `sender` is NULL, or can't be the address of a sender; or `fd` is not an open descriptor.
 /// - `EBADFD`: the ring is disabled: umsg_ring_enable(3).
 /// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// Before the call returns: the descriptor may be on its way. The receiver closes descriptors that the program does not take.
+/// Before the call returns: the descriptor may already have been sent. The receiver closes descriptors that the program does not take.
 ///
 /// # See also
 /// umsg_ring_send_fd(3), umsg_ring_take_fd(3)
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn umsg_ring_pass_fd(sender: *mut umsg_ring_sender, fd: c_
 /// On success, the descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address; or no descriptor has arrived with this ticket, or it was taken before.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring; or no descriptor has arrived with this ticket, or it was already taken.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn umsg_ring_take_fd(ring: *mut umsg_ring, ticket: c_int) 
 fn borrow<'a>(fd: c_int) -> Result<BorrowedFd<'a>, Refusal> {
     match fd {
         0.. => {
-            // SAFETY: not -1; if it is not open, or is closed meanwhile, the system calls that use it say so.
+            // SAFETY: the number is not -1. If it is not open, or is closed meanwhile, the system calls that use it fail.
             Ok(unsafe { BorrowedFd::borrow_raw(fd) })
         }
         _ => Err(Refusal::NoDescriptor(fd)),

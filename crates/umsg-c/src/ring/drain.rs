@@ -10,25 +10,26 @@ use super::receiver::{Inner, enter, umsg_ring};
 use crate::error::{Failure, answer};
 use crate::pointer;
 
-/// A function for each message, which umsg_ring_receive(3) describes. `message` and its payload exist until the function returns.
+/// A function that is called with each message. umsg_ring_receive(3) describes messages. `message` and its payload exist until the function
+/// returns.
 pub type umsg_ring_visitor =
     Option<unsafe extern "C" fn(message: *const umsg_ring_message, argument: *mut c_void)>;
 
 /// Receives all present messages of a ring, and calls a function with each.
 ///
-/// The messages are copied out of the ring in groups, under one lock for each group. Messages that arrive during the call may be among them,
-/// but the call returns even if senders continue. `visit` gets `argument`, and must return: not leave by longjmp(3) or an exception of C++.
-/// `visit` may send, to this ring too if it does not wait for room, but not receive from this ring.
+/// The messages are copied out of the ring in groups, under one lock for each group. The call may also receive messages that arrive meanwhile, but
+/// it returns even if senders continue. `visit` gets `argument`. It must return, and must not leave by longjmp(3) or an exception of C++. `visit`
+/// may send, also to this ring if it does not wait for room, but it must not receive from this ring.
 ///
 /// The call does not wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
-/// On success, the number of messages received, including those that umsg_ring_accept_only(3) keeps out. On error, -1
+/// On success, the number of messages received, including the messages that umsg_ring_accept_only(3) drops. On error, -1
 /// with errno set to indicate the error. Only 0 means that the ring was empty: with `EPOLLET`, repeat the call until it returns 0.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
-/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes. Messages before may have been visited.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
+/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes. Earlier messages may have been visited.
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `visit` is NULL.
@@ -66,12 +67,12 @@ pub unsafe extern "C" fn umsg_ring_drain(
 /// wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
-/// On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) kept out all of them.
+/// On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) has dropped all of them.
 /// On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
-/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes, and no message came before it.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
+/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes, and no message was received before it.
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `messages` is at an address that can't be written.

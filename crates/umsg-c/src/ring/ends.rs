@@ -15,16 +15,16 @@ pub struct umsg_ring_sender(Sender);
 
 /// Frees a ring, which closes it.
 ///
-/// Senders that have it are refused with `EPIPE` from now on; messages that were not received are lost. The name of a named ring is free at
-/// once. A child made by fork(2) that frees its copy closes nothing.
+/// From now on, sends to the ring fail with `EPIPE`. Messages that were not received are lost. The name of a named ring is free at
+/// once. If a child made by fork(2) frees its copy, the ring stays open.
 ///
-/// No other thread may use the ring any more, its descriptor, or the payloads of messages that it gave.
+/// After the call, no thread may use the ring, its descriptor, or the payloads of its messages.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet: the ring stays.
 ///
 /// # If the process dies
@@ -41,19 +41,19 @@ pub unsafe extern "C" fn umsg_ring_free(ring: *mut umsg_ring) -> c_int {
 
 /// Makes a sender of a ring of this process.
 ///
-/// Threads may share a sender, and a child made by fork(2) may use those of its parent. The receiver distinguishes senders by their
+/// Threads may share a sender, and a child made by fork(2) may use the senders of its parent. The receiver distinguishes senders by their
 /// numbers: umsg_ring_tag(3).
 ///
-/// The sender may be used, and has to be freed, even after the ring was freed.
+/// The sender may still be used after the ring was freed, and has to be freed, too.
 ///
 /// # Return value
 /// On success, the sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 ///
 /// # If the process dies
-/// The system frees it.
+/// The system frees the sender.
 ///
 /// # See also
 /// umsg_ring_create(3), umsg_ring_open(3), umsg_ring_send(3), umsg_ring_sender_free(3)
@@ -66,23 +66,23 @@ pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_
 
 /// Opens the ring of a name for sending.
 ///
-/// The ring is looked for in the namespace that umsg_mq_open(3) describes. It is there from its umsg_ring_create(3) until its
+/// The call looks for the ring in the namespace that umsg_mq_open(3) describes. The ring has its name from umsg_ring_create(3) until
 /// umsg_ring_free(3).
 ///
 /// # Return value
 /// On success, a sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted or belongs to other
-///   containers; umsg_last_error(3) says which.
+/// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted. umsg_last_error(3) says
+///   which.
 /// - `EBADMSG`: the ring's file is corrupted.
 /// - `EFAULT`: `name` is at an address that can't be read.
-/// - `EINVAL`: `name` does not begin with a slash, or the file of this name is no ring or that of another version of umsg.
+/// - `EINVAL`: `name` does not begin with a slash, or the file of this name is not a ring, or belongs to another version of umsg.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: no ring has this name; or `UMSG_DIR` names a directory that does not exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the ring.
-/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// The system frees the sender.
@@ -97,7 +97,7 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 
 /// Opens the ring of a name for sending, in a namespace.
 ///
-/// As umsg_ring_open(3), in the namespace `directory`, a directory, in place of the namespace that the environment names.
+/// Does the same as umsg_ring_open(3) in the namespace `directory`, instead of the namespace that the environment selects.
 ///
 /// # Return value
 /// On success, a sender. On error, NULL with errno set to indicate the error.
@@ -106,8 +106,8 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 /// The errors of umsg_ring_open(3), and these errors of the directory:
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
-/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
-/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link, or not a directory.
+/// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
 /// The system frees the sender.
@@ -128,16 +128,16 @@ pub unsafe extern "C" fn umsg_ring_open_in(
 
 /// Creates another sender of the same ring. The receiver distinguishes the two.
 ///
-/// Each of the two has to be freed.
+/// Both senders have to be freed.
 ///
 /// # Return value
 /// On success, the new sender. On error, NULL with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `sender` is NULL, or no address.
+/// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
 ///
 /// # If the process dies
-/// The system frees it.
+/// The system frees the sender.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_sender_of(3), umsg_ring_tag(3)
@@ -152,16 +152,16 @@ pub unsafe extern "C" fn umsg_ring_sender_clone(
 
 /// Frees a sender.
 ///
-/// The messages that it sent stay in the ring. No other thread may use the sender any more.
+/// The messages that it sent stay in the ring. After the call, no thread may use the sender.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `sender` is NULL, or no address.
+/// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
 ///
 /// # If the process dies
-/// The system frees it.
+/// The system frees the sender.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_sender_of(3)
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn umsg_ring_sender_free(sender: *mut umsg_ring_sender) ->
     if is_bad(sender) {
         return answer(Err(Refusal::NoSender.into()));
     }
-    // SAFETY: made by `Box::into_raw` in `made`, and the caller promises that no other code uses it any more.
+    // SAFETY: `made` has made the pointer with `Box::into_raw`, and the caller promises that no other code uses it any more.
     drop(unsafe { Box::from_raw(sender) });
     0
 }
@@ -194,7 +194,7 @@ fn made(sender: Result<Sender, Failure>) -> *mut umsg_ring_sender {
     }
 }
 
-/// A sender.
+/// Returns a sender.
 ///
 /// # Safety
 /// `sender` comes from one of the functions that make senders and is not freed while the result is used, or is an address that

@@ -1,7 +1,7 @@
 //! Rings: `umsg::ring` for C.
 //!
-//! Both ends of a ring are addresses. The handles of queues are numbers instead, which a table resolves; for rings, a table that counts uses
-//! would be a cache line that all senders of a process write. As with `FILE *`, the program frees an end only after its last use.
+//! Both ends of a ring are addresses. The handles of queues, in contrast, are numbers, which a table resolves. For rings, such a table would have
+//! to count uses, and so all senders of a process would write one cache line. As with `FILE *`, the program frees an end only after its last use.
 //!
 //! | what | where |
 //! |---|---|
@@ -11,7 +11,7 @@
 //! | receiving | `receive`, `drain` |
 //! | waiting without receiving, polling | `waiting` |
 //! | enabling, closing, choosing senders | `control` |
-//! | what is known | `status` |
+//! | the state of a ring | `status` |
 //! | one receiver at a time | `receiver` |
 //! | errors | `refusal` |
 

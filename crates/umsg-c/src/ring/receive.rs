@@ -18,7 +18,7 @@ use crate::time;
 pub struct umsg_ring_message {
     /// The value that the sender gave.
     pub user_data: u64,
-    /// The value that the sender gave. In a message with a descriptor: the same as `fd`, or -EBADF if the descriptor did not arrive.
+    /// The value that the sender has set. In a message with a descriptor, the same as `fd`, or -EBADF if the descriptor did not arrive.
     pub res: i32,
     /// As sent.
     pub flags: u32,
@@ -46,7 +46,7 @@ pub struct umsg_ring_message {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes.
 /// - `EBUSY`: another call that receives from the ring has not returned yet: a call of another thread, a call that this signal handler
 ///   interrupted, or a call of umsg_ring_drain(3) whose function makes this call.
@@ -72,13 +72,13 @@ pub unsafe extern "C" fn umsg_ring_receive(
 
 /// Receives the next message of a ring, if there is one.
 ///
-/// As umsg_ring_receive(3), but the call does not wait.
+/// Does the same as umsg_ring_receive(3), but the call does not wait.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// The errors of umsg_ring_receive(3) but `EINTR`, and this one:
+/// The errors of umsg_ring_receive(3), except `EINTR`, and this one:
 ///
 /// - `EAGAIN`: there is no message.
 ///
@@ -96,9 +96,9 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
     answer(unsafe { receive(ring, message, Until::Now) })
 }
 
-/// Receives the next message of a ring, and waits for it until a deadline at most.
+/// Receives the next message of a ring, and waits for a message at most until a deadline.
 ///
-/// As umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there
+/// Does the same as umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there
 /// is a message, the call ignores the time.
 ///
 /// # Return value

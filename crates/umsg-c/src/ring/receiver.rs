@@ -33,7 +33,7 @@ const _: () = {
     is_shared_by_threads::<Sender>();
 };
 
-// SAFETY: only the call that has set `busy` uses `inner`; any thread may receive from a ring, one at a time.
+// SAFETY: only the call that has set `busy` uses `inner`. Any thread may receive from a ring, but only one at a time.
 unsafe impl Sync for umsg_ring {}
 
 impl umsg_ring {
@@ -48,7 +48,7 @@ impl umsg_ring {
     }
 }
 
-/// A ring, without a turn.
+/// Returns a ring, without a turn to receive.
 ///
 /// # Safety
 /// `ring` comes from umsg_ring_create and is not freed while the result is used, or is an address that [`is_bad`] refuses.
@@ -60,13 +60,13 @@ pub(super) unsafe fn look<'a>(ring: *const umsg_ring) -> Result<&'a umsg_ring, R
     Ok(unsafe { &*ring })
 }
 
-/// A turn to receive, for the ring's owner.
+/// Returns a turn to receive, for the ring's owner.
 ///
 /// # Errors
-/// `Busy` if another call has it: of another thread, or below this one on the stack. `NotOwner` in a forked child.
+/// `Busy` if another call has the turn: a call of another thread, or a call of this thread further down the stack. `NotOwner` in a forked child.
 ///
 /// # Safety
-/// As for [`look`].
+/// The conditions of [`look`].
 #[inline]
 pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
     // SAFETY: by this function's contract.
@@ -80,7 +80,7 @@ pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal
 /// Begins a call without the check of ownership: a forked child has the ring in its memory, too.
 ///
 /// # Safety
-/// As for [`look`].
+/// The conditions of [`look`].
 #[inline]
 unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
     // SAFETY: by this function's contract.

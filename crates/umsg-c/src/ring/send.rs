@@ -33,26 +33,26 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 /// Sends a message to a ring.
 ///
 /// While the ring and its overflow are full, the call waits. The receiver of the message sees all that the sender wrote before the
-/// call. The call makes no system call unless it wakes a sleeping thread.
+/// call. The call makes a system call only if it wakes a sleeping thread.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `sender` is NULL, or no address.
+/// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
 /// - `EBADFD`: the ring is disabled: umsg_ring_enable(3).
 /// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring; see umsg_defer_signal(3).
 /// - `EFAULT`: `post` or its payload is at an address that can't be read.
 /// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
-/// - `EMSGSIZE`: the payload is longer than the ring was made for.
+/// - `EMSGSIZE`: the payload is longer than the longest payload of the ring.
 /// - `ENOMEM`: the system has no memory for the message.
 /// - `ENOSPC`: the namespace's file system is full or its limit of bytes is reached.
 /// - `EOWNERDEAD`: the process that received has died.
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing. Other senders are not held up.
+/// Before the call returns: the message was sent completely, or not at all. Other senders are not delayed.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -67,19 +67,19 @@ pub unsafe extern "C" fn umsg_ring_send(
 
 /// Sends a message to a ring if there is room.
 ///
-/// As umsg_ring_send(3), but the call does not wait. If a process was stopped inside of a call on the ring, it returns after a
+/// Does the same as umsg_ring_send(3), but the call does not wait. If a process was stopped inside a call on the ring, the call returns after a
 /// second.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// The errors of umsg_ring_send(3) but `EINTR`, and this one:
+/// The errors of umsg_ring_send(3), except `EINTR`, and this one:
 ///
 /// - `EAGAIN`: the ring and its overflow are full.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -92,9 +92,9 @@ pub unsafe extern "C" fn umsg_ring_try_send(
     answer(unsafe { send(sender, post, Until::Now) })
 }
 
-/// Sends a message to a ring, and waits for room until a deadline at most.
+/// Sends a message to a ring, and waits for room at most until a deadline.
 ///
-/// As umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. If there is
+/// Does the same as umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
 /// room, the call ignores the time.
 ///
 /// # Return value
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -132,10 +132,10 @@ pub unsafe extern "C" fn umsg_ring_timedsend(
 /// On success, 1 if the message was sent, 0 if it was dropped. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// The errors of umsg_ring_send(3) but `EINTR`.
+/// The errors of umsg_ring_send(3), except `EINTR`.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing.
+/// Before the call returns: the message was sent completely, or not at all.
 ///
 /// # See also
 /// umsg_ring_status(3), umsg_ring_try_send(3)
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 ///
 /// The other ring is usually the ring from which the sender receives. `completion` arrives there with `res` 0, or with the negative error
 /// number of umsg_ring_send(3). `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room. A call that waits ends at
-/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit. It never waits for room in the other ring.
+/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. It never waits for room in the other ring.
 ///
 /// # Return value
 /// On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.
@@ -168,12 +168,12 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 /// # Errors
 /// The errors of umsg_ring_try_send(3) for `own`; and these, before anything is sent:
 ///
-/// - `EBADF`: `sender` or `own` is NULL, or no address.
+/// - `EBADF`: `sender` or `own` is NULL, or can't be the address of a sender.
 /// - `EFAULT`: `post`, its payload, `completion`, its payload or `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 ///
 /// # If the process dies
-/// Before the call returns, the whole message was sent, or nothing. If the message was sent, the same holds for its completion.
+/// Before the call returns: the message was sent completely, or not at all. If the message was sent, the same holds for its completion.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_try_send(3)
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn umsg_ring_send_completing(
     completion: *const umsg_ring_post,
 ) -> c_int {
     let run = || {
-        // SAFETY: the caller promises NULL or a readable timespec; else as in `umsg_ring_send`, twice.
+        // SAFETY: the caller promises NULL or a readable timespec; otherwise as in `umsg_ring_send`, for both messages.
         let (until, sender, wanted, own, mut completion) = unsafe {
             let until = until(flags, time::deadline(abs_timeout)?)?;
             let (sender, own) = (self::sender(sender)?, self::sender(own)?);
@@ -261,7 +261,7 @@ impl<'a> Wanted<'a> {
     /// Reads a message as [`read`](Self::read) does, if its payload has to be in the message itself.
     ///
     /// # Safety
-    /// As for `read`.
+    /// The conditions of `read`.
     pub(super) unsafe fn read_short(post: *const umsg_ring_post) -> Result<Post, Failure> {
         // SAFETY: by this function's contract.
         let wanted = unsafe { Wanted::read(post)? };

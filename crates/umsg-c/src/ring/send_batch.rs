@@ -12,11 +12,11 @@ use crate::error::{Failure, answer};
 use crate::pointer;
 use crate::time;
 
-/// Sends several messages to a ring as one: all of them or none.
+/// Sends several messages to a ring as one batch: all of them or none.
 ///
 /// The call makes one reservation and at most one wake-up. The receiver finds all of the `n` messages at once. Each payload has up to 64
 /// bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room for all of them. A call that waits ends at
-/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL is no limit.
+/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.

@@ -58,7 +58,7 @@ pub struct umsg_ring_status {
     pub time_asleep: u64,
     /// Repairs after a process died in the middle of a call.
     pub repairs: u64,
-    /// 1 if a call has found the ring's memory corrupted, with values that no operation writes; else 0.
+    /// 1 if a call has found the ring's memory corrupted, with values that no operation writes; otherwise 0.
     pub damaged: u64,
 }
 
@@ -82,11 +82,11 @@ pub struct umsg_ring_tag {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EFAULT`: `status` is at an address that can't be written.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_ring_refused(3), umsg_ring_sender_status(3), umsg_ring_wait(3)
@@ -106,17 +106,17 @@ pub unsafe extern "C" fn umsg_ring_status(
 
 /// Gets the complete status of the ring of a sender.
 ///
-/// As umsg_ring_status(3).
+/// Does the same as umsg_ring_status(3), for a sender.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `sender` is NULL, or no address.
+/// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
 /// - `EFAULT`: `status` is at an address that can't be written.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg(1), umsg_ring_send(3), umsg_ring_status(3)
@@ -135,17 +135,17 @@ pub unsafe extern "C" fn umsg_ring_sender_status(
 
 /// Gets the tag by which the receiver of a ring identifies a sender.
 ///
-/// `tag` gets the members `pid` and `index` of each message that the calling process sends by `sender`.
+/// The call writes to `tag` the values of `pid` and `index` that each message has which the calling process sends with `sender`.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `sender` is NULL, or no address.
+/// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
 /// - `EFAULT`: `tag` is at an address that can't be written.
 ///
 /// # If the process dies
-/// Nothing is left: the call changes nothing.
+/// The call changes nothing.
 ///
 /// # See also
 /// umsg_ring_accept_only(3), umsg_ring_receive(3), umsg_ring_sender_clone(3)

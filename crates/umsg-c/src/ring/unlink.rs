@@ -18,17 +18,17 @@ use crate::pointer;
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the caller is neither the owner of the ring's file nor root, or may not look into it; the name has a second slash;
+/// - `EACCES`: the caller is neither the owner of the ring's file nor root, or may not read the file; the name has a second slash;
 ///   or the namespace can't be used; umsg_last_error(3) says which.
 /// - `EBUSY`: the ring's owner lives.
 /// - `EFAULT`: `name` is at an address that can't be read.
-/// - `EINVAL`: `name` does not begin with a slash, or the ring was made by another version of umsg.
+/// - `EINVAL`: `name` does not begin with a slash, or the ring was created by another version of umsg.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: no ring has this name.
-/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is no namespace and holds other files, so that it can't become one.
+/// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name is removed or is not.
+/// The name was removed, or not.
 ///
 /// # See also
 /// umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
@@ -40,7 +40,7 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
 
 /// Removes the name of a ring whose owner has died from a namespace.
 ///
-/// As umsg_ring_unlink(3), in the namespace `directory`, a directory, in place of the namespace that the environment names.
+/// Does the same as umsg_ring_unlink(3) in the namespace `directory`, instead of the namespace that the environment selects.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -49,11 +49,11 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
 /// The errors of umsg_ring_unlink(3), and these errors of the directory:
 ///
 /// - `EFAULT`: `directory` is at an address that can't be read.
-/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link or no directory.
-/// - `ENOTEMPTY`: `directory` is no namespace and holds other files, so that it can't become one.
+/// - `ELOOP`, `ENOTDIR`: `directory` is a symbolic link, or not a directory.
+/// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name is removed or is not.
+/// The name was removed, or not.
 ///
 /// # See also
 /// umsg_ring_open_in(3), umsg_ring_unlink(3)

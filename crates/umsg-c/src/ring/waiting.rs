@@ -13,13 +13,13 @@ use crate::{time, waiting};
 /// Waits until several messages are in a ring, and leaves them there.
 ///
 /// The thread is woken once, when the last of `at_least` messages has arrived. The wait ends at `abs_timeout`, a time of the clock
-/// `CLOCK_REALTIME`. NULL is no limit; with a time in the past the call only checks.
+/// `CLOCK_REALTIME`. NULL means no limit. With a time in the past, the call only checks.
 ///
 /// # Return value
-/// On success, the number of messages that the receiver knows: `at_least` or more. On error, -1 with errno set to indicate the error.
+/// On success, the number of messages that the receiver knows of, which is at least `at_least`. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
@@ -56,18 +56,18 @@ pub unsafe extern "C" fn umsg_ring_wait(
 /// empty. A program that polls with `EPOLLET` repeats one of these calls until it reports an empty ring: by `EAGAIN`, or by 0. Otherwise
 /// messages may remain without a further edge, such as those that came while umsg_ring_drain(3) ran.
 ///
-/// The descriptor is the ring's: it must not be read, written or closed.
+/// The descriptor belongs to the ring: the program must not read, write or close it.
 ///
 /// # Return value
 /// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// The system closes it.
+/// The system closes the descriptor.
 ///
 /// # See also
 /// umsg_ring_drain(3), umsg_ring_try_receive(3), umsg_ring_wait(3), poll(2), epoll(7)
@@ -90,13 +90,13 @@ pub unsafe extern "C" fn umsg_ring_descriptor(ring: *mut umsg_ring) -> c_int {
 /// On success, 0. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EBADF`: `ring` is NULL, or no address.
+/// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EINVAL`: `waiting` is none of the three.
+/// - `EINVAL`: `waiting` is not one of the three.
 /// - `EPERM`: this is a forked child of the process that made the ring.
 ///
 /// # If the process dies
-/// Nothing is left: the choice is this process's own.
+/// The choice ends with the process.
 ///
 /// # See also
 /// umsg_mq_set_waiting(3), umsg_ring_create(3), umsg_ring_wait(3)
