@@ -304,7 +304,7 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`], and `len` is at most isize::MAX.
+    /// The conditions of [`Call::run`], and `len` is at most isize::MAX.
     #[inline(always)]
     unsafe fn bytes(&self) -> Result<&[u8], Failure> {
         if self.len == 0 {

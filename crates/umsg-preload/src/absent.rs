@@ -1,15 +1,14 @@
-//! The last name that a program has looked for and that no queue has. A program that waits for a queue opens the same name again and again, and all
-//! but
-//! the last of these openings fail: they compare the directory in place of looking for the name ([`umsg::posix::Directory`]).
+//! The last name that a program has looked for and that no queue has. A program that waits for a queue opens the same name repeatedly, and all
+//! openings except the last one fail. These openings only compare the directory, and do not look for the name ([`umsg::posix::Directory`]).
 //!
 //! | the opening of a missing name | does |
 //! |---|---|
 //! | the first one | looks for the name, and remembers it |
 //! | the second one | inspects the directory, then looks for the name: the name is missing since the inspection |
-//! | each further one | inspects the directory, which has not changed; otherwise as the first one |
+//! | each further one | inspects the directory, which has not changed; if it has changed, does the same as the first one |
 //!
-//! The name is locked for a few instructions. A call that finds it locked, for example in a signal handler or a forked child, looks for the
-//! name.
+//! A lock guards the remembered name for a few instructions. If a call finds it locked, for example in a signal handler or a forked child, the call
+//! looks for the name.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,7 +32,7 @@ struct Absent {
 pub(crate) enum Known {
     /// No queue has the name.
     Absent,
-    /// The caller has to search for the name. If it finds no queue, it reports the state of the directory before the search.
+    /// The caller has to search for the name. If the caller finds no queue, it reports the state that the directory had before the search.
     Nothing(Option<Directory>),
 }
 

@@ -17,7 +17,7 @@ use crate::{fd, process, signals};
 
 /// Attaches to the queue that a descriptor leads to, and enters it into the table.
 ///
-/// `Ok(None)`: not a queue of ours. An error is an errno: it is one, but can't be used.
+/// Returns `Ok(None)` if the descriptor is not a queue of umsg. An error is an errno: the descriptor is a queue, but can't be used.
 #[cold]
 pub(crate) fn adopt(number: c_int) -> Result<Option<Held>, c_int> {
     let Some(descriptor) = fd::borrow(number) else {
@@ -32,8 +32,9 @@ pub(crate) fn adopt(number: c_int) -> Result<Option<Held>, c_int> {
     roomy(|| adopt_file(number, descriptor))
 }
 
-/// As [`adopt`], for a call that fails with EBADF on anything but a queue. `Ok(None)`: the kernel decides. A queue of the kernel is a regular file,
-/// so a descriptor of another kind, or none, is EBADF without another system call.
+/// Does the same as [`adopt`], for a call that fails with EBADF if the descriptor is not a queue. `Ok(None)` means that the kernel decides. A queue
+/// of the kernel is a regular file. So if the descriptor is another kind of file, or is not open, the function returns EBADF without a further
+/// system call.
 #[cold]
 pub(crate) fn adopt_queue(number: c_int) -> Result<Option<Held>, c_int> {
     let descriptor = fd::borrow(number).ok_or(libc::EBADF)?;
@@ -86,7 +87,7 @@ fn hold_new(flags: c_int, number: c_int, attached: Attached) -> Result<Held, c_i
 }
 
 /// Returns the name of the queue, with its slash, from the path of the descriptor's file: a file in the `mq` directory of a namespace, or
-/// the file `queue` in a directory there, which is a transient queue. No other file is touched.
+/// the file `queue` in a directory there, which is a transient queue. The function touches no other file.
 fn name_of(number: c_int) -> Option<Vec<u8>> {
     let target = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).ok()?;
     let target = target.as_bytes();

@@ -1,12 +1,13 @@
 //! Descriptors from outside are entered in the table when they arrive. So a program may read or query a queue's descriptor before its first mq_*
 //! call with it.
 //!
-//! The descriptors that the program was started with are looked at one by one, each when the program first uses its number in a function
-//! that the drop-in hooks. A look at all numbers takes as long as a tenth of a program's start, and as long as creating a queue with the
-//! kernel. So all are looked at only once the first is found that may be a queue, and for a number that has no bit below. No look follows.
+//! The drop-in inspects the descriptors with which the program was started one by one: each one when the program first uses its number in a hooked
+//! function. Inspecting all numbers takes a tenth of the time of a program's start, and as long as creating a queue in the kernel. So the drop-in
+//! inspects all numbers only in two cases: when it finds the first descriptor that may be a queue, or for a number that has no bit below. After
+//! that, it inspects no more.
 //!
-//! A number that came later is no inherited one. The number of a queue that the process opens is marked as seen. The library's own
-//! descriptors close on exec, and inherited ones do not: a look in one thread leaves out the files that another thread is opening.
+//! A number that came later is not inherited. The drop-in marks the number of each queue that the process opens as seen. The library's own
+//! descriptors close on exec, and inherited descriptors do not. So an inspection in one thread skips the files that another thread is opening.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -21,7 +22,8 @@ use umsg_shm::sys::stack::roomy;
 use crate::adopt::adopt;
 use crate::{errno, fd, knobs, ours, process, start, table};
 
-/// Numbers below this are tried one by one: /proc makes an inode for each descriptor that it lists, which takes ten times as long.
+/// Numbers below this are tried one by one. Listing them in /proc would take ten times as long, because the kernel creates an inode for each listed
+/// descriptor.
 const FEW: c_int = 16;
 
 /// Set once all inherited descriptors have been inspected. The unit tests inherit none.
@@ -46,10 +48,10 @@ pub(crate) fn note_later(number: c_int) {
     }
 }
 
-/// Looks at a descriptor, if the program may have inherited it and no call has asked for it before.
+/// Inspects a descriptor, if the program may have inherited it and no earlier call has inspected it.
 #[inline(always)]
 pub(crate) fn look_once(number: c_int) {
-    // Acquire: the entries of the inherited queues are there. Relaxed: the bit is the whole message.
+    // Acquire: this thread sees the entries of the inherited queues. Relaxed: the bit publishes no other data.
     if are_expected()
         && seen(number).is_none_or(|(word, bit)| word.load(Ordering::Relaxed) & bit == 0)
     {
@@ -73,7 +75,7 @@ fn seen(number: c_int) -> Option<(&'static AtomicU64, u64)> {
 
 #[cold]
 fn look(number: c_int) {
-    // Before the constructor, malloc may be starting. The number of a vfork child may be another file's in the parent.
+    // Before the constructor, malloc may be starting. In a vfork child, the number may belong to another file than in the parent.
     if number < 0 || LOOKING.get() || !start::is_done() || !process::owns_table() {
         return;
     }
@@ -85,8 +87,8 @@ fn look(number: c_int) {
     }
 }
 
-/// Returns whether a descriptor may be one that the program has inherited, of a queue's file. The library's own files close on exec: their
-/// closes come here, too.
+/// Returns whether a descriptor may be an inherited descriptor of a queue's file. Closing one of the library's own files also calls this function;
+/// those descriptors close on exec.
 fn may_be_inherited_queue(number: c_int) -> bool {
     let status = status(number);
     if let Some(status) = &status {
@@ -99,8 +101,8 @@ fn status(number: c_int) -> Option<Stat> {
     fd::borrow(number).and_then(|descriptor| rustix::fs::fstat(descriptor).ok())
 }
 
-/// Enters the queues that the program was started with. Returns false if that is not done: in a vfork child, which has no table, and
-/// within a look of the same thread.
+/// Enters the queues with which the program was started. Returns false without doing so in a vfork child, which has no table, and during an
+/// inspection by the same thread.
 pub(crate) fn look_at_all() -> bool {
     if COMPLETE.load(Ordering::Acquire) {
         return true;
@@ -108,7 +110,7 @@ pub(crate) fn look_at_all() -> bool {
     if LOOKING.get() || !process::owns_table() {
         return false;
     }
-    // Two threads may inspect the descriptors at the same time: each goes on only when all queues are entered.
+    // Two threads may inspect the descriptors at the same time: each thread continues only when all queues are entered.
     let before = errno::get();
     LOOKING.set(true);
     roomy(enter_inherited);

@@ -1,4 +1,4 @@
-//! The queues that descriptors of this process lead to, each in a slot that the library keeps as long as a call uses it
+//! The queues to which descriptors of this process lead. Each is in a slot that the library keeps as long as a call uses it
 //! ([`umsg_shm::reclaim`]).
 
 use std::ffi::c_int;
@@ -16,7 +16,7 @@ pub(crate) struct Attached {
     /// Its doorbells. Declared before the queue, because they are dropped first.
     pub(crate) doorbells: Doorbells,
     pub(crate) queue: Queue,
-    /// Device and inode of the segment's file. They show whether a descriptor is still the one in the table.
+    /// Device and inode of the segment's file. They show whether a descriptor still belongs to the queue in the table.
     pub(crate) identity: (u64, u64),
     /// The blocking mode of calls.
     pub(crate) blocking: Blocking,
@@ -26,7 +26,7 @@ pub(crate) struct Attached {
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
     pub(crate) state: Option<FileState>,
-    /// The forks before the queue was opened, if this process has created the queue and may use its segment again; 0 otherwise. See
+    /// The number of forks before the opening, as a word, if this process has created the queue and may use its segment again; otherwise 0. See
     /// [`crate::vacated`].
     created: AtomicU64,
     /// True if the last close unmaps the queue: it was polled, or this process removed its name.
@@ -60,7 +60,7 @@ impl Attached {
         self.created.store(forks.word(), Ordering::Relaxed);
     }
 
-    /// Returns the forks before this process created the queue, if this process may use its segment again.
+    /// Returns the number of forks before this process created the queue, if this process may use its segment again.
     pub(crate) fn created(&self) -> Option<Forks> {
         match self.created.load(Ordering::Relaxed) {
             0 => None,
@@ -83,8 +83,8 @@ impl Attached {
 
     /// Makes the last close unmap the queue.
     pub(crate) fn unmap_at_last_close(&self) {
-        // Stored once: sends and receives of other threads read this line. Relaxed: the caller has the queue open, or comes before or
-        // after a close at the same moment.
+        // The store is made only once, because sends and receives of other threads read this line. Relaxed: either the caller has the queue open,
+        // or a close happens at the same moment, and both orders are correct.
         if !self.is_unkept.load(Ordering::Relaxed) {
             self.is_unkept.store(true, Ordering::Relaxed);
         }
@@ -111,7 +111,7 @@ pub(crate) fn attach(attached: Attached) -> Option<&'static Slot<Attached>> {
     SLOTS.fill(attached)
 }
 
-/// Detaches queues that are no longer in use. Cheap if there are none, so it runs after each call that blocked.
+/// Detaches queues that are no longer in use. The call is cheap if there are none, so it follows each call that has blocked.
 pub(crate) fn reap() {
     SLOTS.reap();
 }

@@ -1,5 +1,5 @@
-//! Tells whether calls on a queue block: O_NONBLOCK of the open file description, known without a system call as long as no
-//! other process can change it.
+//! Tells whether calls on a queue block: the O_NONBLOCK of its open file description. The flag is known without a system call as long as no other
+//! process can change it.
 //!
 //! | state | meaning | left by |
 //! |---|---|---|
@@ -8,8 +8,8 @@
 //! | shared | another process may have a descriptor: each call asks the kernel | the next opening: known |
 //!
 //! mq_open returns a new description, which is known. It becomes shared when the program duplicates a descriptor, clears its FD_CLOEXEC, or
-//! passes it over a socket. A forked child has all descriptors: the word has the number of forks before the opening, and after another fork,
-//! in the parent and in the child, the description is shared. A description that comes from elsewhere is shared from the beginning.
+//! passes it over a socket. A forked child has all descriptors: the word has the number of forks before the opening. After a further fork, the
+//! description is shared, in the parent and in the child. A description that this process did not open is shared from the beginning.
 //!
 //! One word is the state, so that signal handlers and other threads may change the flag at any time. Its version shows whether two changes
 //! ran at the same time; then the kernel alone knows the order, and the state stays unknown.
@@ -42,8 +42,8 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 
 /// Notes the beginning of a fork.
 pub(crate) extern "C" fn note_begin_of_fork() {
-    // Relaxed, here and in `has_forked_since`: the child gets the descriptors that are open behind this, and the kernel's lock of the
-    // process's descriptors orders a fork and a close.
+    // Relaxed, here and in `has_forked_since`: the child gets the descriptors that are open after this point, and the kernel's lock of the
+    // descriptor table orders forks and closes.
     FORKING.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -76,13 +76,13 @@ impl Forks {
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
 
-    /// Returns whether a child may have a descriptor that this process opened behind that moment, and has closed.
+    /// Returns whether a child may have a descriptor that this process opened after that moment and has closed.
     pub(crate) fn has_forked_since(self) -> bool {
         // Acquire: a fork that is over is counted.
         FORKING.load(Ordering::Acquire) != 0 || Forks::now() != self
     }
 
-    /// Returns the number as a word that leads back to it by [`of_word`](Self::of_word), and is not 0.
+    /// Returns the number as a word that is not 0. [`of_word`](Self::of_word) converts it back.
     pub(crate) fn word(self) -> u64 {
         self.0 | 1
     }
@@ -108,7 +108,7 @@ impl Blocking {
         }
     }
 
-    /// Enters the flag of a new description. `forks` is from before the opening: a child of a later fork has the descriptor, too.
+    /// Enters the flag of a new description. `forks` was read before the opening, because a child of a later fork has the descriptor, too.
     pub(crate) fn open(&self, is_nonblocking: bool, forks: Forks) {
         let now = self.word.load(Ordering::Relaxed);
         let unknown = forks.0 | next_version(now) & VERSIONS;

@@ -1,13 +1,13 @@
-//! Thread cancellation: mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked. So are
-//! poll and select, where libc's function, which they call, ends the thread: they never begin again.
+//! Thread cancellation: mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked. poll and select are
+//! cancellation points, too. They call libc's function, which ends the thread, and they never begin again.
 //!
 //! pthread_testcancel ends a cancelled thread by unwinding its stack, which must not happen through a frame of Rust. So the exported functions are
-//! a few instructions of assembly, made by [`cancellation_point`]. They call it before they enter the Rust function proper, and when this function
-//! returns [`BEGIN_AGAIN`]. Programs that never cancel a thread pay for reading
-//! one word.
+//! a few instructions of assembly, made by [`cancellation_point`]. They call pthread_testcancel before they enter the Rust function, and again if
+//! this function returns [`BEGIN_AGAIN`]. In a program that never cancels a thread, this costs the read of one word.
 //!
-//! A blocked thread is in the library. pthread_cancel marks it, and then has its call end; the Rust function, which has nothing left to do by then,
-//! returns `BEGIN_AGAIN`. Then the thread ends there. If cancellation is disabled, the thread begins again with the arguments that the assembly has
+//! A blocked thread is in the library. pthread_cancel marks the thread, and then makes its call end. The Rust function, which has nothing left to
+//! do at that point, returns `BEGIN_AGAIN`, and pthread_testcancel ends the thread. If cancellation is disabled, the thread begins again with the
+//! arguments that the assembly has
 //! kept. No message is lost: only a call that has done nothing begins again. A call that a handler with
 //! SA_RESTART has interrupted begins again in the same way.
 //!
@@ -15,14 +15,14 @@
 //! |---|---|
 //! | `tested` := `CALLS`; pthread_testcancel | mark the thread (libc) |
 //! | note that it is blocked | `CALLS` += 1 |
-//! | `CALLS` not `tested`? then begin again | is it noted? then end its call |
+//! | is `CALLS` different from `tested`? then begin again | is the thread noted as blocked? then end its call |
 //!
-//! Whichever thread comes second sees the other (SeqCst throughout), so no cancellation is slept through.
+//! The thread that comes second sees the step of the other thread (all accesses are SeqCst), so no thread sleeps through its cancellation.
 //!
-//! A thread may allow its end at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). During one of these calls it ends at cancellation points
-//! only: the assembly sets that type, and restores the thread's type after the call. Until the type is set, and after it is restored, only
-//! this assembly and libc run. If a frame of Rust is unwound at an instruction other than a call, the program ends. The assembly therefore
-//! describes the place of the caller's frame after each instruction.
+//! A thread may permit a cancellation at any instruction (PTHREAD_CANCEL_ASYNCHRONOUS). But during one of these calls, it ends only at cancellation
+//! points: the assembly sets that type, and restores the thread's type after the call. Until the type is set, and after it is restored, only
+//! this assembly and libc run. The unwinding ends the program if it meets a frame of Rust at an instruction that is not a call. Therefore the
+//! assembly describes the place of the caller's frame after each instruction.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -37,7 +37,7 @@ use crate::{errno, next};
 /// The number of times that a thread of this process was cancelled, or enabled cancellation at any instruction.
 pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// A Rust function behind a [`cancellation_point`] returns this value to be called again after a check for cancellation. A function
+/// A Rust function behind a [`cancellation_point`] returns this value to request another call after a check for cancellation. A function
 /// that returns an errno on failure returns this value instead of the errno.
 pub(crate) const BEGIN_AGAIN: c_int = -2;
 
@@ -53,7 +53,7 @@ unsafe extern "C" {
 /// Cancels a thread.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
-    // SAFETY: the caller's promises to libc's pthread_cancel are handed on.
+    // SAFETY: the caller's promises to libc's pthread_cancel are passed on.
     let outcome = unsafe { next::pthread_cancel(thread) };
     CALLS.fetch_add(1, Ordering::SeqCst);
     match notes::record_of(thread).map_or(0, notes::Record::blocked) {
@@ -67,11 +67,12 @@ pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
 /// The type of cancellation of a thread that ends only at cancellation points.
 pub(crate) const DEFERRED: c_int = 0;
 
-/// The address of libc's pthread_setcanceltype, once the program has called it. A process in which this is null has no thread that may be
-/// ended at any instruction.
+/// The address of libc's pthread_setcanceltype, once the program has called it. While it is null, no thread of the process may be ended at any
+/// instruction.
 pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below. After the first
+/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no
+/// frame of Rust below this function. After the first
 /// thread that may be ended at any instruction, all calls check their thread's type.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -108,7 +109,8 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// Chooses whether the thread may be ended at any instruction. Setting that may end it at once: no frame of Rust is below. After the first
+/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no
+/// frame of Rust below this function. After the first
 /// thread that may be ended at any instruction, all calls check their thread's type.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// Finds libc's pthread_setcanceltype. The thread can't be ended at any instruction yet: it has not set that type.
+/// Finds libc's pthread_setcanceltype. At this point, the thread can't be ended at any instruction yet, because it has not set that type.
 extern "C" fn find_set_type() -> *mut c_void {
     let found = next::pthread_setcanceltype().unwrap_or(no_such_type as *mut c_void);
     // Relaxed: the address of code that was loaded before the program began.
@@ -161,14 +163,14 @@ extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
     libc::EINVAL
 }
 
-/// Waits for the signal by which libc ends a thread at any instruction. It may be under way while the thread sets the other type. A system
-/// call makes the kernel deliver it. If the signal is sent later, `CALLS` shows it.
+/// Waits for the signal by which libc ends a thread at any instruction. The signal may be pending when the thread sets the other type. A system
+/// call makes the kernel deliver it. If the signal is sent later, `CALLS` shows that.
 pub(crate) extern "C" fn await_signal() {
     rustix::thread::sched_yield();
 }
 
-/// Makes a call that blocks; `Err(BEGIN_AGAIN)` if a cancellation ended it, or must be checked first. A thread without a record can't be
-/// cancelled meanwhile.
+/// Makes a call that blocks. Returns `Err(BEGIN_AGAIN)` if a cancellation has ended the call, or if the thread must check for a cancellation first.
+/// A thread without a record can't be cancelled during the call.
 pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Result<T, c_int> {
     let Some(record) = notes::my_record() else {
         return call();
@@ -195,8 +197,8 @@ pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Resul
     outcome
 }
 
-/// Makes a call as [`while_blocked`] does, if the kernel restarts the call after a handler with SA_RESTART. The restarted call queues behind
-/// the other waiters, and reads O_NONBLOCK again. `Err(BEGIN_AGAIN)` then, too.
+/// Makes a call as [`while_blocked`] does, if the kernel restarts the call after a handler with SA_RESTART. In that case, too, the function returns
+/// `Err(BEGIN_AGAIN)`. The restarted call waits behind the other waiters, and reads O_NONBLOCK again.
 pub(crate) fn while_blocked_or_begun_anew<T>(
     call: impl FnOnce() -> Result<T, c_int>,
 ) -> Result<T, c_int> {
@@ -218,7 +220,8 @@ pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
 }
 
 /// Exports a name of libc that is a cancellation point and takes up to five arguments (six if it never returns [`BEGIN_AGAIN`]), none of
-/// them a floating point number. It calls a Rust function with the same arguments, or with 0 (no time-out) as the fifth.
+/// them a floating point number. The exported function calls a Rust function with the same arguments. If there is no fifth argument, it passes 0
+/// (no time-out).
 macro_rules! cancellation_point {
     ($(#[$doc:meta])* $name:ident => $function:ident(0)) => {
         $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function "xor r8d, r8d", "mov x4, xzr" }
@@ -256,7 +259,8 @@ macro_rules! cancellation_point {
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_restore_state",
-                // Four more: the type of cancellation, the result, and a sixth argument, which only calls that never restart have.
+                // Four more words on the stack: the type of cancellation, the result, and a sixth argument, which only calls have that never
+                // restart; one word is unused.
                 "3: sub rsp, 32",
                 ".cfi_def_cfa_offset 80",
                 "mov [rsp + 16], r9",

@@ -1,11 +1,12 @@
 //! The libraries behind the drop-in, searched without a lock.
 //!
 //! dlsym(3) takes the loader's lock, which dlopen holds while constructors run. A constructor that waits for another thread would wait for
-//! ever if the thread's first call of read(2) had to take that lock. So the drop-in reads the loader's list itself. From the drop-in to
-//! libc, which the program was started with, no entry of the list changes or is removed. Their order is that of the search for RTLD_NEXT.
+//! ever if the thread's first call of read(2) had to take that lock. So the drop-in reads the loader's list itself. The program was started with
+//! the libraries from the drop-in to libc, so these entries of the list never change, and are never removed. Their order is the order of the search
+//! for RTLD_NEXT.
 //!
-//! A name is looked up in the hash table of each library (DT_GNU_HASH), as the loader does it. The answer is that of dlsym, or unknown: if
-//! a library has no such table, if the function is chosen at run time (IFUNC), or if no library has the name.
+//! The search uses the hash table of each library (DT_GNU_HASH), as the loader does. The result is the same as that of dlsym, or unknown. It is
+//! unknown if a library has no such table, if the function is selected at run time (IFUNC), or if no library has the name.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -52,14 +53,15 @@ const DT_SYMTAB: i64 = 6;
 const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const DT_VERSYM: i64 = 0x6fff_fff0;
 
-/// The library behind the drop-in, and libc. Null before [`start`], and if that has found no such libraries: then all names are unknown.
+/// The library behind the drop-in, and libc. Null before [`start`], and if `start` has not found these libraries. While it is null, all names are
+/// unknown.
 #[unsafe(link_section = ".data.umsg")]
 static FIRST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(link_section = ".data.umsg")]
 static LAST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 
-/// Finds the drop-in in the loader's list, and libc behind it. Returns whether both are there: not if the program has loaded the drop-in by
-/// dlopen. To be called while the program starts.
+/// Finds the drop-in in the loader's list, and libc behind it. Returns whether it has found both. It does not find them if the program has loaded
+/// the drop-in by dlopen. The program's start calls this function.
 pub(crate) fn start() -> bool {
     let own = libraries(first()).find(|library| ptr::eq(library.dynamic, &raw const _DYNAMIC));
     let behind = own.map_or(ptr::null_mut(), |own| own.next.load(Ordering::Acquire));
@@ -195,8 +197,8 @@ impl Library {
 impl Tables {
     /// Finds the defined symbol of a name, in its default version.
     ///
-    /// The hash table has a header of four words, a bloom filter, the first symbol of each bucket, and a word for each symbol: its hash, in
-    /// which bit 0 marks the last one of a bucket.
+    /// The hash table has a header of four words, a bloom filter, the first symbol of each bucket, and a word for each symbol: the hash of the
+    /// symbol's name, in which bit 0 marks the last symbol of a bucket.
     ///
     /// # Safety
     /// The tables are those of a loaded library.
@@ -234,7 +236,7 @@ impl Tables {
     /// Returns whether a symbol has the name, is defined, and is not an old version.
     ///
     /// # Safety
-    /// As for [`Tables::find`]; the library has a symbol of this index.
+    /// The conditions of [`Tables::find`]; the library has a symbol of this index.
     unsafe fn is_default(&self, name: &CStr, index: usize) -> bool {
         const HIDDEN: u16 = 1 << 15;
         // SAFETY: by this function's contract.

@@ -1,6 +1,6 @@
 //! `UMSG_DEBUG=1`: the reason why a call failed, in one line on standard error.
 //!
-//! A program shows its user an errno at best, and EACCES does not say that a directory is not trusted.
+//! Most programs show only an errno, and EACCES does not say, for example, that a directory is not trusted.
 
 use std::ffi::CString;
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use umsg::Namespace;
 
 use crate::{fd, kernel};
 
-/// Prints why `function` failed on a name, and the directory of the queues, if the user has asked for explanations.
+/// If the user has requested explanations, prints why `function` failed on a name, and the directory of the queues.
 pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
     if !is_on() {
         return;
@@ -28,7 +28,8 @@ pub(crate) fn explain(function: &str, name: &[u8], why: &dyn Display) {
     say(line.as_bytes());
 }
 
-/// Says that the kernel has the POSIX queue that was not found, if the user asked for explanations: its program runs without the drop-in.
+/// If the user has requested explanations, and the kernel has the POSIX queue that was not found, prints that: the program of that queue runs
+/// without the drop-in.
 pub(crate) fn look_in_kernel(name: &[u8]) {
     let bare = name.strip_prefix(b"/").unwrap_or(name);
     let Ok(bare) = CString::new(bare) else {

@@ -1,4 +1,4 @@
-//! The drop-in's questions to the kernel about a descriptor, as bare system calls: libc's names lead back to the drop-in.
+//! What the drop-in asks the kernel about a descriptor. It makes bare system calls, because libc's names lead back to the drop-in.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 /// A descriptor in the type of an open one. The kernel checks whether it is open.
 pub(crate) fn borrow(number: c_int) -> Option<BorrowedFd<'static>> {
-    // SAFETY: not -1. The number belongs to the program. It is only passed to system calls, which fail with EBADF if it is not open, and
+    // SAFETY: the number is not -1, and belongs to the program. It is only passed to system calls, which fail with EBADF if it is not open, and
     // nothing here closes it.
     (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
 }

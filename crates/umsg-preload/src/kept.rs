@@ -3,12 +3,12 @@
 //!
 //! The last close of a queue's descriptors leaves the queue here. A later opening opens the file by its name, and takes the queue of the
 //! same device and inode ([`umsg::posix::KnownFile`]). The kernel decides each time where the name leads and whether the caller may open the
-//! file. A kept queue has no descriptor. So two openings at the same time have separate mappings, and separate registrations in epoll.
+//! file. A kept queue has no descriptor. So if a queue is open twice at the same time, there are two mappings, and separate registrations in epoll.
 //!
 //! | bound | reason |
 //! |---|---|
 //! | [`MOST`] queues, [`BYTES`] bytes of files | the memory of queues that other processes remove meanwhile |
-//! | no queue that was polled | a doorbell's descriptor is closed with the last of the queue's |
+//! | no queue that was polled | the doorbell's descriptor is closed with the last descriptor of the queue |
 //! | no queue whose name this process has removed | its memory |
 //!
 //! A queue that the program removes and creates again stays here in between, without messages: [`crate::vacated`].
@@ -36,7 +36,7 @@ use crate::{debug, process, vacated};
 /// The number of queues that are kept.
 const MOST: usize = 8;
 
-/// The sum of the sizes of their files. A file of a queue of 10 messages has 1.4 MB, most of which is not memory.
+/// The sum of the sizes of their files. The file of a queue of 10 messages has 1.4 MB, but takes only little memory.
 const BYTES: u64 = 16 << 20;
 
 static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
@@ -44,8 +44,8 @@ static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
 /// The entry that the next queue takes if none is free.
 static HAND: AtomicUsize = AtomicUsize::new(0);
 
-/// Opens a kept queue, makes a queue of a vacant one, or finds that no queue has the name. `name` has no slash. Returns `None` if a full
-/// opening is needed. Then a kept queue of the name is unmapped.
+/// Opens a kept queue, makes a queue in a vacant segment, or finds that no queue has the name. `name` has no slash. Returns `None` if a full
+/// opening is needed; a kept queue of the name is then unmapped.
 pub(crate) fn open(
     namespace: &Namespace,
     name: &[u8],
@@ -175,8 +175,8 @@ pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
         return false;
     };
     let held = Held::of_word(word);
-    // Asked again now that no child of a later fork, and no other thread, finds the queue here: before, a thread may have opened the queue,
-    // forked or duplicated the descriptor, and closed it.
+    // The conditions are checked again here, when neither another thread nor a child of a later fork can find the queue in this table. Before this
+    // point, a thread may have opened the queue, forked or duplicated the descriptor, and closed it.
     let vacated = word.is_sole_user()
         && held.may_be_vacated()
         && process::owns_table()
@@ -191,7 +191,7 @@ pub(crate) fn vacate(namespace: &Namespace, name: &[u8]) -> bool {
     vacated
 }
 
-/// Removes the name of a kept queue. Returns None if no queue of the name is kept, or if its file needs a look.
+/// Removes the name of a kept queue. Returns None if no queue of the name is kept, or if its file has to be opened.
 pub(crate) fn unlink(namespace: &Namespace, name: &[u8]) -> Option<Result<(), UnlinkError>> {
     let mut kept = KEPT.iter().filter_map(Held::of);
     let kept = kept.find(|kept| &*kept.name == name)?;
@@ -205,7 +205,7 @@ pub(crate) fn for_each(visit: impl Fn(&Attached)) {
         .for_each(|kept| visit(&kept));
 }
 
-/// Leaves the segments to the parent, in a forked child. The parent may be about to vacate a queue that is not vacant yet.
+/// In a forked child, leaves the segments to the parent. The parent may be about to vacate a queue that is not vacant yet.
 pub(crate) fn forget_creations() {
     for_each(Attached::forget_creation);
 }

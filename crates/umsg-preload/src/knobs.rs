@@ -1,10 +1,10 @@
-//! The limits in /proc/sys that belong to message queues: read and written, they are the namespace's ([`umsg::Limits`]).
+//! The limits in /proc/sys that belong to message queues: reads and writes of these files concern the limits of the namespace ([`umsg::Limits`]).
 //!
-//! A descriptor for writing is a file in memory whose name has the path and whose mode is [`MARK`], so each process knows it that gets it:
-//! a shell passes it on to its commands. A write to it is parsed as the kernel does, and takes effect before it returns. The streams of
-//! libc write behind this library's back: what they have left in the file takes effect in fflush or fclose.
+//! A descriptor for writing is a file in memory. Its name contains the path, and its mode is [`MARK`], so each process that inherits it recognises
+//! it: a shell passes it on to its commands. The library parses a write to it as the kernel does, and the write takes effect before it returns. The
+//! streams of libc write without a call of this library. The text that they have written to the file takes effect in fflush or fclose.
 //!
-//! The file must belong to the process's user or to root. Another user that passes such a file on changes nothing.
+//! The file must belong to the process's user or to root. If another user passes such a file on, writes to it have no effect.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -154,7 +154,7 @@ impl Knob {
         })
     }
 
-    /// Sets a limit. The kernel creates a queue with the default or the maximum, whichever is lower; here a default is never higher.
+    /// Sets a limit. The kernel creates a queue with the lower of default and maximum. Here, a default is never above the maximum.
     fn change(self, limits: &mut Limits, value: u32) {
         match self {
             MsgDefault => limits.default_messages = value.min(limits.max_messages),
@@ -237,8 +237,8 @@ impl Knob {
     }
 }
 
-/// Parses a number as the kernel does for these files: after white space, decimal, octal or hexadecimal, and white space behind it.
-/// Returns the number of bytes up to the next other one, too. Source: `do_proc_dointvec` in kernel/sysctl.c.
+/// Parses a number as the kernel does for these files: white space, a decimal, octal or hexadecimal number, and white space. Also returns the
+/// number of bytes up to the next byte that is not white space. Source: `do_proc_dointvec` in kernel/sysctl.c.
 fn parse(text: &[u8]) -> Option<(u32, usize)> {
     let is_space = |byte: &u8| byte.is_ascii_whitespace() || *byte == 0x0b;
     let begin = text.iter().position(|byte| !is_space(byte))?;
@@ -277,7 +277,7 @@ pub(crate) unsafe fn written(
 }
 
 /// # Safety
-/// As for [`written`].
+/// The conditions of [`written`].
 #[cold]
 unsafe fn write(
     knob: Knob,
@@ -310,7 +310,7 @@ unsafe fn write(
 }
 
 /// # Safety
-/// As for [`written`].
+/// The conditions of [`written`].
 unsafe fn gather(parts: &[iovec]) -> Result<Vec<u8>, c_int> {
     /// The kernel reads no more.
     const MOST: usize = 4095;
@@ -354,7 +354,8 @@ pub(crate) fn settle(number: c_int) -> Result<(), c_int> {
             .read_to_end(&mut text)
             .map_err(|_| libc::EIO)?;
         let _ = rustix::fs::ftruncate(descriptor, 0);
-        // Empty: written by a call, or not at all. A zero: written behind the beginning, which counts for nothing.
+        // An empty text was written by a call, or not at all. If the first byte is zero, the write was not at the beginning of the file, and is
+        // ignored.
         match text.first() {
             None | Some(0) => Ok(()),
             Some(_) => knob.set(&text).map(drop),

@@ -4,16 +4,16 @@
 //! LD_PRELOAD=/path/to/libumsg_preload.so program
 //! ```
 //!
-//! The program keeps real descriptors, those of the queues' files. A table in the process records these descriptors.
+//! The program has real descriptors: those of the queues' files. A table in the process records these descriptors.
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported names, a subject a file | `hooks` |
+//! | the exported names, one file for each subject | `hooks` |
 //! | the libc functions behind them, and the search for them | `next`, `chain` |
 //! | descriptor → queue | `table`; `adopt` and `arrivals` for descriptors that the table lacks; `ours` decides whether an entry is still right |
-//! | the queues a process is attached to, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
-//! | closed queues that stay mapped; queues that are removed and created again; a name that is looked for again | `kept`, `vacated`, `absent` |
-//! | the descriptors by which they are polled; the library's own descriptors | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
+//! | the queues to which a process is attached, and when they are unmapped | `attachments`, and `umsg_shm::reclaim` |
+//! | closed queues that stay mapped; queues that are removed and created again; a missing name that the program looks for again | `kept`, `vacated`, `absent` |
+//! | the descriptors that show pollers the state of queues; the library's own descriptors | `doorbells`, `polling`, `umsg_shm::sys::reserved_descriptors` |
 //! | the process that owns the table, after fork and vfork | `process` |
 //! | whether calls block | `blocking` |
 //! | files of /proc on System V queues; the limits in /proc/sys | `procfs`; `knobs` |

@@ -1,9 +1,9 @@
-//! The library's own allocator, so that opening and closing a queue works where the program's malloc can't be called.
+//! The library's own allocator, so that a queue can be opened and closed even when the program's malloc must not be called.
 //!
 //! close is async-signal-safe, and a handler may close or unlink a queue. The handler may have interrupted the program's malloc, or that
 //! malloc may map its memory through the drop-in's mmap. So this library allocates (little: paths, the names of queues) from its own memory,
-//! without a lock: one stack of free blocks for each power of two. Freed memory goes back to its stack. A block that was never used comes
-//! from a chunk that all sizes share, the first of which is a part of the library. So a process that allocates little touches few pages, and
+//! without a lock: one stack of free blocks for each power of two. Freed memory goes back to its stack. A block that was never used comes from a
+//! chunk, which all sizes share. The first chunk is a part of the library. So a process that allocates little touches few pages, and
 //! maps none. Only large blocks, which are mappings, go back
 //! to the system.
 
@@ -80,8 +80,8 @@ impl Memory {
     }
 }
 
-/// The unused end of a chunk: its address, and above 48 bits its length. Each block moves the address on, and chunks stay mapped, so no word
-/// is used twice.
+/// The unused end of a chunk: its address in the lower 48 bits, and its length in the upper bits. Each block advances the address, and chunks are
+/// never unmapped, so the word never has the same value twice.
 struct Fresh(AtomicU64);
 
 const LENGTH: u32 = 48;
@@ -103,7 +103,7 @@ impl Fresh {
     /// Takes a block of `size` bytes, a power of two, aligned to its size or a page.
     fn take(&self, size: usize) -> Option<*mut u8> {
         let (align, size) = (size.min(PAGE) as u64, size as u64);
-        // Relaxed, here and below: the word is the whole message. A chunk has zeroes; another thread may have mapped it.
+        // Relaxed, here and below: the word publishes no other data. A chunk contains zeroes, even if another thread has mapped it.
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let (address, length) = (word & ((1 << LENGTH) - 1), word >> LENGTH);
@@ -122,8 +122,8 @@ impl Fresh {
         }
     }
 
-    /// Maps a chunk, and takes its first block. The rest takes the place of the old chunk's, which is too short. If another thread was
-    /// faster, the rest stays unused: addresses without memory.
+    /// Maps a chunk, and takes its first block. The rest of the new chunk replaces the rest of the old chunk, which is too short. If another thread
+    /// was faster, the rest stays unused, and costs only addresses, not memory.
     fn take_of_new_chunk(&self, old: u64, size: u64) -> Option<*mut u8> {
         let bytes = CHUNK.max(size as usize);
         let chunk = map(bytes)?;
@@ -135,7 +135,7 @@ impl Fresh {
     }
 }
 
-/// Returns the stack that has blocks for a layout; `None` if it takes a mapping. A block is aligned to its size, up to a page.
+/// Returns the stack that has blocks for a layout; `None` if the block needs its own mapping. A block is aligned to its size, up to a page.
 fn class_of(layout: Layout) -> Option<usize> {
     let size = layout
         .size()
@@ -154,8 +154,8 @@ fn map(bytes: usize) -> Option<*mut u8> {
     mapped.ok().map(|address| address.cast())
 }
 
-// SAFETY: the stack's compare-and-swap hands a block out to one caller at a time. The block is a mapping, or large enough and aligned by
-// `class_of`, and stays until it is given back. Nothing here unwinds.
+// SAFETY: the stack's compare-and-swap gives a block to only one caller at a time. The block is a mapping, or `class_of` makes sure that it is
+// large enough and aligned. It exists until it is freed. No function here unwinds.
 unsafe impl GlobalAlloc for Memory {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         match class_of(layout) {
@@ -194,7 +194,7 @@ impl Stack {
     }
 
     /// # Safety
-    /// The block is at least [`SMALLEST`] bytes, aligned to as much, and unused.
+    /// The block is at least [`SMALLEST`] bytes, aligned to that number, and unused.
     unsafe fn push(&self, block: *mut u8) {
         let address = block.expose_provenance() as u64;
         // SAFETY: by this function's contract; other threads may read the link, as below.
@@ -222,8 +222,8 @@ impl Stack {
             if first == 0 {
                 return None;
             }
-            // SAFETY: blocks are never unmapped. Another thread may have taken this one and may be writing to it: then the
-            // link is nonsense, the number has changed, and the exchange fails.
+            // SAFETY: blocks are never unmapped. Another thread may have taken this block and may be writing to it. Then the link is invalid, but
+            // the number has changed, so the exchange fails.
             let next = unsafe { (*Stack::link_of(first)).load(Ordering::Relaxed) } & ADDRESS;
             let new = Stack::with_next_number(head, next);
             match self
@@ -300,7 +300,7 @@ mod tests {
         let work = |number: usize| {
             for round in 0..20_000 {
                 let layout = layout(16 + round % 100, 8);
-                // SAFETY: the block has a size above zero, is written within this size, and is given back with its layout.
+                // SAFETY: the block has a size above zero, is written only within this size, and is freed with its layout.
                 unsafe {
                     let block = SHARED.alloc(layout).cast::<[usize; 2]>();
                     block.write([number, round]);

@@ -1,14 +1,14 @@
-//! Names of queues, judged as libc and the kernel do.
+//! The rules for names of queues, as libc and the kernel check them.
 //!
 //! | name | error |
 //! |---|---|
 //! | without a leading slash, or empty | EINVAL (glibc); musl passes it to the kernel |
 //! | longer than a path may be (4095 bytes without the slash) | ENAMETOOLONG |
-//! | nothing beside the slash | ENOENT |
+//! | nothing after the slash | ENOENT |
 //! | a further slash, `/.`, `/..` | EACCES |
-//! | more than 255 bytes beside the slash | ENAMETOOLONG |
+//! | more than 255 bytes after the slash | ENAMETOOLONG |
 //!
-//! To musl `jobs` and `/jobs` are the same queue. The library has one name for it, with the slash.
+//! To musl `jobs` and `/jobs` are the same queue. The library uses only the name with the slash.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -21,7 +21,7 @@ const NAME_MAX: usize = 255;
 /// Whether mq_open and mq_unlink accept a name without its slash. Source: mq_open.c of musl 1.2.3, sysdeps/unix/sysv/linux/mq_open.c of glibc 2.36.
 const SLASH_IS_OPTIONAL: bool = cfg!(target_env = "musl");
 
-/// Returns what libc passes to the kernel: the name without its slash. glibc's check precedes all others.
+/// Returns the name that libc passes to the kernel, without its slash. glibc's own check comes before all others.
 pub(crate) fn passed_on(name: &[u8]) -> Result<&[u8], c_int> {
     match name.strip_prefix(b"/") {
         Some(rest) => Ok(rest),
@@ -60,7 +60,7 @@ pub(crate) fn check(rest: &[u8]) -> Result<(), c_int> {
     }
 }
 
-/// A name with its slash, as libc's functions take it, of one without it, as the system calls do.
+/// A name with its slash, as libc's functions take it, made from a name without it, as the system calls take it.
 pub(crate) struct Slashed {
     bytes: [u8; 1 + NAME_MAX],
     len: usize,
@@ -81,7 +81,7 @@ impl Slashed {
     }
 }
 
-/// The bytes of a C string that a system call takes.
+/// Returns the bytes of a C string that is passed to a system call.
 ///
 /// # Safety
 /// `name` points to a NUL-terminated string that outlives the call, or is an address that a pointer check refuses.
@@ -93,7 +93,7 @@ pub(crate) unsafe fn bytes_or_fault<'a>(name: *const c_char) -> Result<&'a [u8],
     Ok(unsafe { bytes(name) })
 }
 
-/// The bytes of a C string.
+/// Returns the bytes of a C string.
 ///
 /// # Safety
 /// `name` points to a NUL-terminated string that outlives the call. glibc reads it without a check, too.

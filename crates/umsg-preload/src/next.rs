@@ -1,9 +1,10 @@
-//! The functions that the drop-in hooks, as the next library in the chain exports them.
+//! The hooked functions, as the next library in the chain exports them.
 //!
 //! Calls that do not concern a queue go to the next library that exports the name: libc, or another preloaded library such as fakeroot.
-//! Each address is looked up at the first call of its function, by [`crate::chain`], which takes no lock: it may happen in a signal
-//! handler, in a vfork child, and beside a dlopen. dlsym looks up the names that this search does not know, and all names if another
-//! library's constructor calls before this library has started. A successful dlsym allocates nothing (glibc 2.34 and later), so a look-up
+//! Each address is looked up at the first call of its function, by [`crate::chain`], which takes no lock. So the look-up may happen in a signal
+//! handler, in a vfork child, or during a dlopen in another thread. dlsym looks up the names that this search does not find, and all names if the
+//! constructor of another library calls them before this library has started. A successful dlsym allocates nothing (glibc 2.34 and later), so a
+//! look-up
 //! may happen while an allocator starts. All look-ups precede any access to the drop-in's state.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
@@ -118,8 +119,7 @@ macro_rules! name {
     };
 }
 
-/// Declares functions of the same name and signature as those of the next library. A name that no library exports fails
-/// with ENOSYS.
+/// Declares functions of the same name and signature as those of the next library. If no library exports a name, its function fails with ENOSYS.
 macro_rules! next_functions {
     ($( fn $name:ident($($argument:ident: $type:ty),*) $(-> $result:ty)?; )*) => {
         #[allow(non_upper_case_globals, reason = "named as what they stand for")]
@@ -131,7 +131,7 @@ macro_rules! next_functions {
             )*
         }
 
-        /// Looks up every name, for a library in whose chain names can't be looked up without the loader's lock.
+        /// Looks up every name, for the case that names can't be looked up without the loader's lock.
         pub(crate) fn resolve_all() {
             $( symbols::$name.address(name!($name)); )*
             pthread_setcanceltype();
@@ -140,7 +140,7 @@ macro_rules! next_functions {
             /// The next library's function of this name.
             ///
             /// # Safety
-            /// As for the function of libc.
+            /// The conditions of the function of libc.
             #[inline(always)]
             pub(crate) unsafe fn $name($($argument: $type),*) $(-> $result)? {
                 type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
@@ -301,7 +301,7 @@ next_functions! {
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int;
 }
 
-/// Returns the address of pthread_setcanceltype, for callers that must not be below it on the stack.
+/// Returns the address of pthread_setcanceltype, for callers that jump to it, and must leave no frame on the stack.
 pub(crate) fn pthread_setcanceltype() -> Option<*mut c_void> {
     #[unsafe(link_section = ".data.umsg")]
     static SYMBOL: Symbol = Symbol::new();

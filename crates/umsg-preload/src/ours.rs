@@ -1,4 +1,4 @@
-//! Is a descriptor a queue of ours? For calls that can afford to ask the kernel; a send or a receive asks only the table.
+//! Whether a descriptor is a queue of umsg. For calls that can afford a system call; a send or a receive reads only the table.
 
 use std::ffi::c_int;
 
@@ -19,7 +19,7 @@ pub(crate) fn file(number: c_int) -> Option<Held> {
 
 /// For mq_* functions, which take a queue: a descriptor that the table does not know is checked.
 ///
-/// `Ok(None)`: not ours, pass on. An error is an errno.
+/// Returns `Ok(None)` if the descriptor is not a queue of umsg: then the call is passed on. An error is an errno.
 pub(crate) fn checked_queue(number: c_int) -> Result<Option<Held>, c_int> {
     match file(number) {
         Some(held) => Ok(Some(held)),
@@ -40,8 +40,8 @@ fn checked(number: c_int) -> Option<Held> {
     None
 }
 
-/// Ends the process's registration with a queue when one of its descriptors is closed, as the kernel does: with any descriptor of the queue,
-/// and not in a child.
+/// Ends the process's registration with a queue when one of its descriptors is closed, as the kernel does: any descriptor of the queue ends the
+/// registration, but not a close in a child.
 #[inline(always)]
 pub(crate) fn withdraw_notification(number: c_int) {
     if umsg::posix::has_notifications()

@@ -1,12 +1,11 @@
-//! poll on queues, as all functions that wait for descriptors see it.
+//! poll on queues, for all functions that wait for descriptors.
 //!
-//! The state of the queues is known without the kernel: a call that must not wait, or that finds a queue ready, opens nothing. A call that
-//! has to wait waits on a copy of its arguments, with the doorbells ([`crate::doorbells`]) in place of the queues.
+//! The state of the queues is known without the kernel: a call that must not wait, or that finds a queue ready, opens no descriptor. A call that
+//! has to wait uses a copy of its arguments in which the doorbells ([`crate::doorbells`]) replace the queues.
 //!
-//! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread: nothing that would have to be
-//! dropped is alive in a function here that calls one. A copy that was too long for the stack is freed by a cleanup handler
-//! ([`Copy`]). Threads that may be ended at any instruction are not, in here: see [`crate::cancellation`], where a thread that is
-//! cancelled already ends, too.
+//! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread: so a function here that makes such a call has no
+//! live value that would have to be dropped. If the copy is too long for the stack, a cleanup handler frees it ([`Copy`]). While a thread is in
+//! these functions, it can't be ended at any instruction: see [`crate::cancellation`]. A thread that is already cancelled ends there, too.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_short, c_void};
@@ -33,7 +32,7 @@ const SLICE: Duration = Duration::from_millis(10);
 /// Returns whether any of the descriptors is a queue's.
 #[inline(always)]
 pub(crate) fn concerns_us(fds: *const pollfd, count: nfds_t) -> bool {
-    // SAFETY: as many entries as the caller of poll says that there are; the kernel reads them too.
+    // SAFETY: the caller of poll promises this number of entries. The kernel reads them, too.
     count <= MOST
         && !pointer::is_bad(fds)
         && (0..count as usize).any(|index| table::knows(unsafe { (*fds.add(index)).fd }))
@@ -57,10 +56,10 @@ pub(crate) struct Patience {
     pub(crate) mask: *const sigset_t,
 }
 
-/// poll, where queues are concerned.
+/// poll, for arguments that may contain queues.
 ///
 /// # Safety
-/// `fds` has `count` entries, which are the caller's.
+/// `fds` has `count` entries, which belong to the caller.
 #[cold]
 pub(crate) unsafe fn wait(fds: *mut pollfd, count: nfds_t, patience: Patience) -> c_int {
     let count = count as usize;
@@ -102,7 +101,8 @@ struct Copy {
 
 impl Copy {
     extern "C" fn free(copy: *mut c_void) {
-        // SAFETY: `with_room` passed it; its stack frame still exists, and it allocated the memory with this layout.
+        // SAFETY: `with_room` has passed the argument. The stack frame of `with_room` still exists, and it has allocated the memory with this
+        // layout.
         unsafe {
             let Copy { room, layout } = copy.cast::<Copy>().read();
             std::alloc::dealloc(room, layout);
@@ -218,8 +218,7 @@ fn wait_for_bells(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -
     outcome
 }
 
-/// Without doorbells: the process may not open them, because it gave up its user since it opened the queue, or has no
-/// descriptor left.
+/// Waits without doorbells: the process can't open them, because it has given up its user since it opened the queue, or has no descriptor left.
 #[cold]
 fn wait_in_slices(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -> c_int {
     let begun = Instant::now();

@@ -1,17 +1,16 @@
-//! The process whose descriptors the table describes. It is this process, and not a vfork child that shares its memory.
+//! The process whose descriptors the table describes: the owner of the table. A vfork child, which shares the memory, is not the owner.
 //!
-//! Programs close descriptors in a child made by vfork (Python's subprocess does), on the parent's memory: the
-//! parent's descriptors stay open, so the table must not be touched. The process that owns the table is known by its
-//! pid, kept in a page that a fork wipes:
+//! A program may close descriptors in a child made by vfork (as Python's subprocess does). The child runs on the parent's memory, but the parent's
+//! descriptors stay open, so the child must not change the table. The pid of the owner is kept in a page that a fork wipes:
 //!
-//! | page says | getpid() | we are |
+//! | pid in the page | getpid() | this process is |
 //! |---|---|---|
 //! | a pid | the same | the owner |
-//! | a pid | another | a vfork child: pass on |
+//! | a pid | another | a vfork child: it passes all calls on |
 //! | 0 | any | a forked child (its memory is a copy): the owner, from now on |
 //!
-//! A child of fork enters its pid at once, by a handler that fork runs, so that its own vfork children are recognised. Only a child of a
-//! bare fork system call enters it later.
+//! A child of fork enters its pid at once, in a handler that fork runs, so that its own vfork children are recognised. Only a child of a bare fork
+//! system call enters its pid later.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 

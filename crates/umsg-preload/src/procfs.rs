@@ -1,8 +1,8 @@
 //! Files of /proc that describe queues, as the kernel would write them for its own queues.
 //!
-//! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, files below /proc/sys. An open of one of them by its full path for reading
-//! returns a file in memory with a snapshot. The limits can be opened for writing, too: see [`crate::knobs`]. The kernel, which has
-//! these paths too, handles all other calls on them.
+//! ipcs and lsipc read /proc/sysvipc/msg and, for the limits, files below /proc/sys. If a program opens one of these files for reading by its full
+//! path, it gets a file in memory with a snapshot. The limits can be opened for writing, too: see [`crate::knobs`]. The kernel, which also has
+//! these paths, handles all other calls on them.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt::Write;
@@ -27,7 +27,7 @@ pub(crate) enum File {
     Limit(Knob),
 }
 
-/// Returns which of the files a path names, if the flags open it for reading only or if it is a limit.
+/// Returns which of the files a path names, if the flags open it only for reading, or if the file is a limit.
 ///
 /// # Safety
 /// `path` is a C string, or an address that a pointer check refuses.
@@ -43,7 +43,7 @@ pub(crate) unsafe fn wanted(path: *const c_char, flags: c_int) -> Option<File> {
 }
 
 /// # Safety
-/// As for [`wanted`].
+/// The conditions of [`wanted`].
 #[inline(always)]
 unsafe fn begins(path: *const c_char) -> bool {
     !pointer::is_bad(path)
@@ -65,7 +65,7 @@ fn named(path: &[u8], flags: c_int) -> Option<File> {
     (is_answered && flags & OTHERS == 0).then_some(file)
 }
 
-/// Returns whether a file that is opened with these flags can be written to, or is changed at once.
+/// Returns whether an opening with these flags permits writing, or changes the file at once.
 fn writes(flags: c_int) -> bool {
     flags & crate::table::ACCESS_MODE != libc::O_RDONLY
         || flags & (libc::O_EXCL | libc::O_TRUNC) != 0
@@ -107,7 +107,7 @@ fn queues() -> Result<String, c_int> {
     Ok(table(&entries))
 }
 
-/// The maximum number of queues in a namespace; an identifier modulo this is the queue's place.
+/// The maximum number of queues in a namespace; an identifier modulo this number is the queue's index.
 const INDICES: i32 = 32_768;
 
 /// A file in memory.

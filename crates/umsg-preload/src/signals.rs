@@ -1,22 +1,22 @@
-//! The program's handlers may use queues. Each is called by a handler of the drop-in, which defers a signal that arrived inside a critical
-//! section of the library (`umsg::signals::defer`).
+//! The program's handlers may use queues. A handler of the drop-in calls them, and defers a signal that has arrived inside a critical section of
+//! the library (`umsg::signals::defer`).
 //!
-//! The drop-in remembers the program's handlers (`wanted`), and installs its own handler in the kernel in their place. A query for a handler
-//! returns the program's. This begins before the process first maps a queue, with the handlers that are installed by then: those that the
-//! program has installed by a function of libc. Signals that an instruction raises itself are left alone, because they can't wait. The
+//! The drop-in remembers the program's handlers (`wanted`), and installs its own handler in the kernel instead. A query for a handler returns the
+//! program's handler. This begins before the process first maps a queue, with the handlers that the program has installed by a function of libc
+//! until then. The drop-in does not replace the handlers of signals that an instruction raises, because these can't be deferred. The
 //! exception is SIGBUS, which a truncated queue file raises. The drop-in's handler repairs that, whether or not the program has a handler,
 //! and passes other signals on.
 //!
-//! Runtimes that make system calls without libc (that of Go) handle SIGBUS, too. A handler of SIGBUS that no function of libc has installed
-//! shows such a runtime. Then the kernel is asked for the handler of each signal.
+//! Runtimes that make system calls without libc (that of Go) handle SIGBUS, too. If a handler of SIGBUS exists that no function of libc has
+//! installed, the drop-in recognises such a runtime. Then it asks the kernel for the handler of each signal.
 //!
-//! The library learns of handlers and of their SA_RESTART, so that a blocking call ends with EINTR even if it was not asleep when the
-//! handler ran.
+//! The drop-in's handler tells the library that a handler runs, and whether it has SA_RESTART. So a blocking call ends with EINTR even if it did
+//! not sleep when the handler ran.
 //!
-//! While ours decides, all signals are masked: the kernel would otherwise put the frames of several on the stack at once, and
-//! only one signal can be put off. The mask that the program asked for is set before its handler runs.
+//! While the drop-in's handler decides, all signals are masked. Otherwise the kernel would put the frames of several signals on the stack at once,
+//! and only one signal can be deferred. The drop-in's handler sets the mask that the program has requested before it calls the program's handler.
 //!
-//! Handlers of libc itself, and other handlers installed by a bare system call, are not seen. If one of these uses a queue
+//! The drop-in does not see handlers of libc itself, and other handlers that are installed by a bare system call. If one of these uses a queue
 //! inside a critical section of the same queue, the call fails with EDEADLK.
 
 use std::ffi::c_int;
@@ -42,7 +42,7 @@ static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 /// True if our handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
-/// The signals for which the program has perhaps installed a handler by a function of libc: a bit each, the lowest for signal 1.
+/// The signals for which the program has perhaps installed a handler by a function of libc. Each has a bit; the lowest bit is signal 1.
 #[unsafe(link_section = ".data.umsg")]
 static INSTALLED: AtomicU64 = AtomicU64::new(0);
 
@@ -132,8 +132,8 @@ fn bit(signal: c_int) -> u64 {
     1 << (signal - 1)
 }
 
-/// Notes that the program is about to install a handler by a function of libc. The first thread that maps a queue sees the note, or the
-/// caller sees afterwards that the thread has begun ([`has_begun`]).
+/// Notes that the program is about to install a handler by a function of libc. Either the first thread that maps a queue sees this note, or the
+/// caller then sees that the thread has begun ([`has_begun`]).
 pub(crate) fn note_installation(signal: c_int) {
     if (1..SIGNALS as c_int).contains(&signal) {
         INSTALLED.fetch_or(bit(signal), Ordering::SeqCst);
@@ -183,7 +183,7 @@ fn replace(signal: c_int) {
 fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
     // SAFETY: numbers and a pointer, for which zero is valid.
     let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a signal's number, an action from libc with another handler, and a writable action.
+    // SAFETY: the arguments are a signal's number, an action from libc with another handler, and a writable action.
     let outcome = unsafe { next::sigaction(signal, action, &raw mut replaced) };
     (outcome == 0).then_some(replaced)
 }
@@ -203,7 +203,8 @@ fn installed(signal: c_int) -> Option<libc::sigaction> {
 pub(crate) fn stand_in(signal: c_int, action: &mut libc::sigaction) -> Option<Before> {
     let wanted = wanted(signal).filter(|_| gives_way(signal, action.sa_sigaction))?;
     let before = before(signal);
-    // Relaxed: a handler may run in any thread. The kernel stores the handler before it runs it, and so orders this store before the first run.
+    // Relaxed: a handler may run in any thread. The kernel stores the handler before the handler first runs, which orders this store before that
+    // run.
     wanted.handler.store(action.sa_sigaction, Ordering::Relaxed);
     wanted.flags.store(action.sa_flags, Ordering::Relaxed);
     wanted
@@ -272,8 +273,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
         0
     };
     mask::set(interrupted | mask | itself);
-    // SAFETY: the program installed a handler of this signature, or of its first argument only, which the calling
-    // convention makes the same.
+    // SAFETY: the program installed a handler with this signature, or with only the first argument; the calling convention treats both alike.
     unsafe {
         let handler = std::mem::transmute::<usize, Handler>(handler);
         handler(signal, info, context);
@@ -286,18 +286,18 @@ fn kernels(set: &mut sigset_t) -> &mut u64 {
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
-/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals no action was remembered: the present action
-/// decides about the next signal.
+/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals, the drop-in has remembered no action, and the present
+/// action applies to the next signal.
 ///
 /// # Safety
-/// `info` is the kernel's.
+/// `info` comes from the kernel.
 unsafe fn end_by(signal: c_int, version: u32, info: *const siginfo_t) {
     if signal != libc::SIGBUS {
         return;
     }
     reset(signal, version);
     // If an instruction has raised the signal, the instruction raises it again. If the signal was sent, it is sent again, and arrives when
-    // this handler returns. SAFETY: by this function's contract; and a system call on a number.
+    // this handler returns. SAFETY: by this function's contract; the system call takes only a number.
     unsafe {
         if (*info).si_code <= 0 {
             libc::raise(signal);
@@ -305,14 +305,14 @@ unsafe fn end_by(signal: c_int, version: u32, info: *const siginfo_t) {
     }
 }
 
-/// Resets the handler (SA_RESETHAND) when it is about to run: the kernel would also reset it for a deferred signal. A handler that was
-/// installed after the version was read stays.
+/// Resets the handler (SA_RESETHAND) when it is about to run: the kernel would also reset it for a deferred signal. If a handler was installed
+/// after the version was read, it stays.
 fn reset(signal: c_int, version: u32) {
     let turn = Turn::take(signal);
     if turn.as_ref().is_some_and(|turn| turn.version != version) {
         return;
     }
-    // SAFETY: numbers and a pointer, for which zero is a value: SIG_DFL, no flags, an empty mask.
+    // SAFETY: the structure consists of numbers and a pointer, for which zero is a valid value: SIG_DFL, no flags, an empty mask.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
     let errno = errno::get();
     // SAFETY: a signal's number and an action.

@@ -1,7 +1,7 @@
 //! Runs when the library is loaded, before the program's main.
 //!
-//! Nothing depends on its run: another library's constructor may call before this one. It only does work early, in a process with one thread
-//! and without locks, that would otherwise be done late.
+//! No other code relies on this function, because another library's constructor may call the drop-in before it has run. It only does some work
+//! early, while the process has one thread and holds no locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -15,8 +15,8 @@ pub(crate) fn is_done() -> bool {
     DONE.load(Ordering::Relaxed)
 }
 
-/// Returns whether the program's first call of a function that the drop-in hooks went through the drop-in: not if the program has loaded it
-/// by dlopen.
+/// Returns whether the program's first call of a function that the drop-in hooks went through the drop-in. This is not so if the program has loaded
+/// the drop-in by dlopen.
 pub(crate) fn saw_all() -> bool {
     // Relaxed: as in `is_done`.
     SAW_ALL.load(Ordering::Relaxed)

@@ -47,7 +47,7 @@ pub(crate) fn word(attachment: &'static Slot<Attached>, flags: c_int) -> Word {
     Word::new(attachment, access(flags))
 }
 
-/// A queue that a call is using: it stays attached until this is dropped, even if another thread closes the descriptor.
+/// A queue that a call is using: it stays attached until this value is dropped, even if another thread closes the descriptor.
 pub(crate) struct Held(reclaim::Held<Attached>);
 
 impl Held {
@@ -132,8 +132,8 @@ pub(crate) fn hold(fd: c_int) -> Option<Held> {
     Held::of(entry(fd)?)
 }
 
-/// Enters a descriptor. The entry takes over the word's count. A previous entry is stale, and is dropped. If the number is beyond the
-/// table, the count is given back.
+/// Enters a descriptor. The entry takes over the word's count. A previous entry is stale, and is dropped. If the number is beyond the table, the
+/// function releases the count.
 pub(crate) fn enter(fd: c_int, word: Word) {
     arrivals::note_later(fd);
     IS_USED.store(true, Ordering::Relaxed);
@@ -150,7 +150,7 @@ pub(crate) fn enter_duplicate(fd: c_int, held: &Held) {
     }
 }
 
-/// Takes a descriptor out; the caller has its count, and gives it back with [`Word::release`] or [`put_back`].
+/// Removes a descriptor from the table. The caller then has the count of the entry, and releases it with [`Word::release`] or [`put_back`].
 pub(crate) fn take(fd: c_int) -> Option<Word> {
     entry(fd)?.take()
 }

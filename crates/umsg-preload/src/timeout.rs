@@ -1,4 +1,4 @@
-//! Time-outs: of mq_timedsend and mq_timedreceive absolute, CLOCK_REALTIME; of ppoll and pselect a time.
+//! Time-outs. Those of mq_timedsend and mq_timedreceive are absolute times of CLOCK_REALTIME. Those of ppoll and pselect are durations.
 
 use std::ffi::c_int;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -7,8 +7,8 @@ use libc::timespec;
 
 use crate::pointer;
 
-/// Returns the deadline of a call; `None` is no limit. A bad address is EFAULT, an invalid time EINVAL. Both are the first errors that a
-/// call reports, whether it would block or not.
+/// Returns the deadline of a call; `None` for no limit. A bad address gives EFAULT, and an invalid time EINVAL. These are the first errors that a
+/// call reports, even if the call would not block.
 ///
 /// # Safety
 /// `timeout` is NULL, or a readable timespec, or an address that a pointer check refuses.
@@ -20,10 +20,10 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
     Ok(since_epoch.and_then(|time| UNIX_EPOCH.checked_add(time)))
 }
 
-/// The time in a time-out; `None` is no limit.
+/// Returns the duration of a time-out; `None` for no limit.
 ///
 /// # Safety
-/// As for [`deadline`].
+/// The conditions of [`deadline`].
 #[inline(always)]
 pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Duration>, c_int> {
     if timeout.is_null() {
@@ -37,8 +37,8 @@ pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Dura
     pointer::span(time).map(Some).ok_or(libc::EINVAL)
 }
 
-/// Returns whether a deadline has passed. A call whose first attempt failed checks this before it lets the library wait. The library would
-/// try again, and return late if a process is stopped.
+/// Returns whether a deadline has passed. A call whose first attempt failed checks this before it lets the library wait. Otherwise the library
+/// would try again, and would return late if a process is stopped.
 pub(crate) fn has_passed(deadline: SystemTime) -> bool {
     deadline <= SystemTime::now()
 }

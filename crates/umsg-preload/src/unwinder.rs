@@ -1,15 +1,16 @@
-//! The unwinder's functions, without a dependency on libgcc_s: std's panics, backtraces and personality routine refer to them.
+//! The functions of the unwinder, to which std's panics, backtraces and personality routine refer. They are defined here to avoid a dependency on
+//! libgcc_s.
 //!
-//! A preloaded library loads its dependencies in each process, and nearly none of these unwinds a stack. So the names are defined here, hidden
-//! from other libraries. Each finds its function when it is first called, in the shared libgcc_s. A static unwinder can't take its place:
-//! libc ends a cancelled thread with the shared one, whose contexts no other unwinder reads. By then libc has loaded it.
+//! A preloaded library loads its dependencies in each process, although almost no process unwinds a stack. So the names are defined here, hidden
+//! from other libraries. At its first call, each name finds its function in the shared libgcc_s. A static unwinder can't replace the shared one:
+//! libc uses the shared unwinder to end a cancelled thread, and no other unwinder can read its contexts. At that point, libc has already loaded it.
 //!
-//! The unwinder takes the return address and the stack of its caller. So each name enters its function by a jump, with the stack unchanged.
+//! The unwinder reads the return address and the stack of its caller. So each name jumps to its function, and leaves the stack unchanged.
 
 use std::ffi::{CStr, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Declares names of the unwinder, each with its place in the list. Tests have the names with a prefix, beside those of their own unwinder.
+/// Declares names of the unwinder, each with its place in the list. In tests, the names have a prefix, because the tests have their own unwinder.
 macro_rules! unwinder {
     ($($place:literal $name:literal)*) => {
         const NAMES: &[&CStr] = &[$( match CStr::from_bytes_with_nul(concat!($name, "\0").as_bytes()) {
@@ -44,7 +45,7 @@ macro_rules! jump {
             "test rax, rax\n",
             "jz 2f\n",
             "jmp rax\n",
-            // The functions have up to three arguments. At entry the stack is off by 8 from a multiple of 16.
+            // The functions have up to three arguments. At entry, the stack pointer is a multiple of 16, plus 8.
             "2: push rdi\n",
             ".cfi_adjust_cfa_offset 8\n",
             "push rsi\n",
@@ -136,8 +137,8 @@ unwinder! {
 static FUNCTIONS: [AtomicPtr<c_void>; NAMES.len()] =
     [const { AtomicPtr::new(std::ptr::null_mut()) }; NAMES.len()];
 
-/// Looks up a function in the shared library, and remembers it. Without the library the process ends: a panic has been reported by then, and
-/// libc ends a process without the library in the same way when a thread is cancelled.
+/// Looks up a function in the shared library, and remembers it. Without the library, the process ends. That loses nothing: a panic has already been
+/// reported, and without the library, libc ends the process in the same way when a thread is cancelled.
 extern "C" fn find(place: u32) -> *mut c_void {
     let (name, function) = (NAMES[place as usize], &FUNCTIONS[place as usize]);
     // SAFETY: both names end with a zero byte. The library is loaded once more and never unloaded, so the address stays valid.

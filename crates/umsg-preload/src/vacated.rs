@@ -1,17 +1,17 @@
-//! Queues that the program removes and creates again under one name, one after the other: the next queue is made of the removed one's
-//! segment ([`umsg::posix::Queue`]'s `vacate`, [`umsg::posix::OpenOptions`]'s `revive`).
+//! Queues that the program removes and creates again under one name, one after the other: the next queue is made in the segment of the removed
+//! queue ([`umsg::posix::Queue`]'s `vacate`, [`umsg::posix::OpenOptions`]'s `revive`).
 //!
-//! Nothing is kept before the program has removed a queue of the name once. From then on it creates queues of that name as ones that it
-//! may vacate. [`crate::kept`] has the queue between two openings, whether it is vacant or not.
+//! The drop-in keeps no segment until the program has removed a queue of the name once. From then on, it creates queues of that name as queues that
+//! it may vacate. Between two openings, [`crate::kept`] has the queue, whether it is vacant or not.
 //!
 //! | a queue is not vacated | reason |
 //! |---|---|
-//! | while a call uses it, or a descriptor is open | the calls go on with the removed queue |
+//! | while a call uses it, or a descriptor is open | such calls continue to use the removed queue |
 //! | if the process has forked since its creation | the child has its descriptors |
 //! | if a descriptor was duplicated, passed over a socket, or kept open for a new program | as above |
-//! | if another process has opened it | that process goes on with the removed queue |
+//! | if another process has opened it | that process continues to use the removed queue |
 //!
-//! The exit of the process removes the files. Those of a killed process stay until a process wants their names, or until `umsg gc`.
+//! When the process exits, it removes the files. The files of a killed process stay until a process wants their names, or until `umsg gc`.
 
 use std::ffi::{OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -26,14 +26,14 @@ use crate::{kept, process};
 /// The number of names that are remembered.
 const MOST: usize = 8;
 
-/// Hashes of the names of queues that this process has removed; 0 for none. If two names have one hash, the only harm is that a segment is kept for
-/// a name that the program does not use.
+/// Hashes of the names of queues that this process has removed; 0 for none. If two names have one hash, the only effect is that a segment is kept
+/// for a name that the program does not use.
 static NAMES: [AtomicU64; MOST] = [const { AtomicU64::new(0) }; MOST];
 
 /// The place of the next name.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
-/// The numbers of descriptors that the program has had new programs get: a bit each. Higher ones share a bit with lower ones.
+/// The numbers of the descriptors that the program passes to new programs. Each number has a bit; high numbers share a bit with lower ones.
 static SPAWNED: [AtomicU64; 16] = [const { AtomicU64::new(0) }; 16];
 
 /// Notes that new programs get the descriptor that has this number, now or later.
@@ -94,7 +94,7 @@ fn give_up_vacant(attached: &Attached) {
     }
 }
 
-/// Has the exit of the process remove the files of vacant queues. The first call removes those of dead processes.
+/// Makes the exit of the process remove the files of vacant queues. The first call also removes the files of dead processes.
 pub(crate) fn tidy_at_exit(namespace: &Namespace) {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if !IS_REGISTERED.load(Ordering::Relaxed) && !IS_REGISTERED.swap(true, Ordering::Relaxed) {

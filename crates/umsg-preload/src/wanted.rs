@@ -1,4 +1,4 @@
-//! The program's action for each signal. In the kernel, `signals` has replaced it.
+//! The program's action for each signal. `signals` has replaced these actions in the kernel.
 //!
 //! The remembered action and the kernel's action must belong together, also if several threads install handlers at the same time. Both
 //! change in a [`Turn`], and a handler waits on entry for the end of a turn ([`settled`]).
@@ -36,7 +36,7 @@ static WANTED: [Wanted; SIGNALS] = [const {
 /// All signals but the two that libc uses itself.
 pub(crate) const ALL: u64 = !(0b11 << 31);
 
-/// Returns the program's action for a signal, if the drop-in handles this signal in its place.
+/// Returns the program's action for a signal, if the drop-in's handler is installed instead.
 pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
     let index = usize::try_from(signal).ok()?;
     WANTED
@@ -50,13 +50,13 @@ pub(crate) struct Turn {
     wanted: &'static Wanted,
     /// Before the turn.
     pub(crate) version: u32,
-    /// The thread's mask, which the end of the turn restores. None if the caller masks all signals for longer.
+    /// The thread's mask, which the end of the turn restores. None if the caller has already masked all signals.
     mask: Option<u64>,
 }
 
 impl Turn {
-    /// Waits for the caller's turn. `None` if nothing is remembered for the signal, and in a vfork child, which has its own handlers in the
-    /// kernel but its parent's memory.
+    /// Waits for the caller's turn. `None` if the drop-in has remembered no action for the signal, and in a vfork child, which has its own handlers
+    /// in the kernel but its parent's memory.
     pub(crate) fn take(signal: c_int) -> Option<Turn> {
         let wanted = wanted(signal).filter(|_| process::owns_table())?;
         let mask = mask::set(ALL);
@@ -102,7 +102,7 @@ impl Drop for Turn {
     }
 }
 
-/// In a forked child: ends the turns of threads that the child does not have. An unfinished change of such a thread stays unfinished.
+/// In a forked child, ends the turns of threads that the child does not have. An incomplete change of such a thread stays incomplete.
 pub(crate) fn forget_other_threads() {
     for wanted in &WANTED {
         let version = wanted.version.load(Ordering::Relaxed);
@@ -115,8 +115,7 @@ pub(crate) fn forget_other_threads() {
     }
 }
 
-/// Waits a little for another thread's turn to end; longer if that is not the first time, because the other may be of lower
-/// priority.
+/// Waits a little for the end of another thread's turn. Each further wait is longer, because the other thread may have a lower priority.
 fn pause(waited: u32) -> u32 {
     if waited < 100 {
         rustix::thread::sched_yield();
@@ -149,8 +148,8 @@ pub(crate) fn before(signal: c_int) -> Before {
     })
 }
 
-/// Returns the remembered action of a signal, between two turns. A child made by a bare clone may wait for the turn of a thread that exists in its
-/// parent only, so the wait is limited.
+/// Waits until no turn is in progress, and returns the remembered action of a signal. The wait is limited, because a child made by a bare clone may
+/// wait for the turn of a thread that exists only in its parent.
 pub(crate) fn settled(signal: c_int) -> Before {
     let mut waited = 0;
     loop {

@@ -9,10 +9,10 @@ use std::ffi::{c_int, c_long};
 #[cfg(not(miri))]
 const MOST: isize = 4095;
 
-/// Makes a system call. `Err` is its errno.
+/// Makes a system call. `Err` contains the errno of the call.
 ///
 /// # Safety
-/// As for the system call. Unused arguments are 0.
+/// The conditions of the system call. Unused arguments are 0.
 ///
 /// # Errors
 /// Those of the system call.

@@ -175,7 +175,7 @@ pub struct Queue {
     name: String,
 }
 
-// SAFETY: the queue is only handed on; the functions take it from several processes at once, and from one thread of each.
+// SAFETY: the queue is only passed on; the functions take it from several processes at once, and from one thread of each.
 unsafe impl Sync for Queue {}
 
 impl Queue {

@@ -95,7 +95,7 @@ unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
 /// Ends a ring.
 ///
 /// # Safety
-/// As for [`look`], and no other code uses the ring any more.
+/// The conditions of [`look`], and no other code uses the ring any more.
 pub(super) unsafe fn free(ring: *mut umsg_ring) -> Result<(), Refusal> {
     // SAFETY: by this function's contract.
     std::mem::forget(unsafe { take_turn(ring)? });

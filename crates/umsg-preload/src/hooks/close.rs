@@ -13,11 +13,11 @@ use crate::{arrivals, errno, fd, kept, kernel, next, ours, process, table};
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    // SAFETY: the caller's promises to libc's close are handed on.
+    // SAFETY: the caller's promises to libc's close are passed on.
     unsafe { close_here(fd, next::close) }
 }
 
-/// Closes a queue's descriptor; as in glibc, any other as well. Unlike close, it is not a cancellation point.
+/// Closes a queue's descriptor, or, as in glibc, any other descriptor. Unlike close, it is not a cancellation point.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
     // SAFETY: the caller's promises are those that close asks for.
@@ -25,17 +25,17 @@ pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
 }
 
 /// # Safety
-/// As for libc's close.
+/// The conditions of libc's close.
 unsafe fn bare_close(fd: c_int) -> c_int {
     // SAFETY: takes a number, which the caller may close. The result of close fits into an int.
     unsafe { kernel::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
         .map_or_else(errno::fail, |result| result as c_int)
 }
 
-/// Not exported: a call of `close` may lead to another library that precedes this one.
+/// This function is not exported, because a call of `close` may lead to another library that precedes this one.
 ///
 /// # Safety
-/// As for libc's close.
+/// The conditions of libc's close.
 #[inline(always)]
 unsafe fn close_here(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     if table::knows(fd) {
@@ -50,7 +50,7 @@ unsafe fn close_here(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
 }
 
 /// # Safety
-/// As for libc's close.
+/// The conditions of libc's close.
 #[cold]
 unsafe fn close_known(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     if !process::owns_table() {
@@ -66,7 +66,7 @@ unsafe fn close_known(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     outcome
 }
 
-/// A call in another thread may have found the number open and entered it again before it was closed.
+/// A call in another thread may have found that the number is open, and may have entered it again before it was closed.
 fn drop_if_readopted(fd: c_int) {
     if table::knows(fd) && fd::identity(fd).is_none() {
         table::take(fd).into_iter().for_each(table::Word::release);
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
             first = ours + 1;
         }
     }
-    // SAFETY: the caller's promises to libc's close_range are handed on.
+    // SAFETY: the caller's promises to libc's close_range are passed on.
     unsafe { next::close_range(first, last, flags) }
 }
 
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
         }
         first = ours + 1;
     }
-    // SAFETY: the caller's promises to libc's closefrom are handed on.
+    // SAFETY: the caller's promises to libc's closefrom are passed on.
     unsafe { next::closefrom(first) };
 }
 

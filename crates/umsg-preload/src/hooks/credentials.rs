@@ -1,5 +1,5 @@
-//! setuid and its relatives: System V queues check the process's permissions again. The kernel checks at each call, with the current
-//! ids.
+//! setuid and its relatives: after such a call, System V queues check the process's permissions again. The kernel checks them at each call, with
+//! the current ids.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,6 +1,7 @@
 //! dlopen without RTLD_DEEPBIND.
 //!
-//! A library loaded with that flag searches itself and its dependencies before the preloaded library: mq_open would be libc's. PHP loads its
+//! The loader resolves the names of a library that was loaded with that flag first in the library and its dependencies, and only then in the
+//! preloaded library. So mq_open would lead to libc. PHP loads its
 //! extensions in this way. The hook only clears the flag. dlopen finds the calling library, with its RUNPATH and namespace, by the return address.
 //! So the hook enters dlopen by a jump that keeps the caller's return address.
 

@@ -1,4 +1,4 @@
-//! epoll_ctl: a queue's doorbell is registered for it. The program's data in the events stay the same, so epoll_wait needs no hook.
+//! epoll_ctl: the queue's doorbell is registered instead of the queue. The events still contain the program's data, so epoll_wait needs no hook.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -18,7 +18,7 @@ pub unsafe extern "C" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's epoll_ctl are handed on.
+    // SAFETY: the caller's promises to libc's epoll_ctl are passed on.
     unsafe {
         if table::knows(fd) {
             control_known(set, operation, fd, event)
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn epoll_ctl(
 }
 
 /// # Safety
-/// As for libc's epoll_ctl.
+/// The conditions of libc's epoll_ctl.
 #[cold]
 unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epoll_event) -> c_int {
     // SAFETY: by this function's contract, also below.
@@ -60,9 +60,9 @@ fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> 
     Ok(registered)
 }
 
-/// A file that is registered nowhere: with it the kernel reports the errors of the call.
+/// Returns a file that is not registered in any set. With it, the kernel reports the errors of the call.
 ///
-/// Its number is above the set's: a set that is not open must not become this file.
+/// Its number is above that of the set. Otherwise it could get the number of a set that is not open.
 fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
     let file = rustix::event::eventfd(0, EventfdFlags::CLOEXEC).map_err(|_| libc::ENOENT)?;
     let above = set.max(0).saturating_add(1);
@@ -70,7 +70,7 @@ fn stranger(set: c_int) -> Result<OwnedFd, c_int> {
     Ok(rustix::io::fcntl_dupfd_cloexec(&file, above).unwrap_or(file))
 }
 
-/// Returns the edges that a registration wants: of the kernel's queues, each send and each receive is one.
+/// Returns the edges that a registration requests. With the kernel's queues, each send and each receive is an edge.
 ///
 /// # Safety
 /// `event` is readable, or an address that a pointer check refuses.

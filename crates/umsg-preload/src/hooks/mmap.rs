@@ -29,10 +29,10 @@ fn queue(flags: c_int, fd: c_int) -> Option<Held> {
     }
 }
 
-/// Before this library's constructor an allocator may be starting, from inside of which no dlsym should be called.
+/// Before this library's constructor, an allocator may be starting, and must not call dlsym.
 ///
 /// # Safety
-/// As for libc's mmap.
+/// The conditions of libc's mmap.
 #[cold]
 unsafe fn early(
     address: *mut c_void,

@@ -1,4 +1,4 @@
-//! The exported functions: libc's names, a subject a file.
+//! The exported functions: libc's names, one file for each subject.
 //!
 //! Each hook first checks whether the descriptor is a queue's, and passes other calls on to the next library. For functions that take any
 //! file, the check reads one array element. fcntl, ioctl, mq_open and syscall are variadic in C. On x86-64 and aarch64 Linux, variadic arguments use the
@@ -18,7 +18,7 @@ macro_rules! hooks {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             let $next = crate::next::$name;
-            // SAFETY: the caller's promises to libc's function of this name are handed on.
+            // SAFETY: the caller's promises to libc's function of this name are passed on.
             unsafe { $body }
         }
     };

@@ -11,14 +11,14 @@ use crate::{errno, fd, next, ours, pointer};
 /// Reads a queue's attributes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
-    // SAFETY: the caller's promises to libc's mq_getattr are handed on.
+    // SAFETY: the caller's promises to libc's mq_getattr are passed on.
     unsafe { exchange(fd, std::ptr::null(), out) }.unwrap_or_else(errno::fail)
 }
 
 /// Sets O_NONBLOCK, the only attribute that can be set, and returns the previous attributes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
-    // SAFETY: the caller's promises to libc's mq_setattr are handed on.
+    // SAFETY: the caller's promises to libc's mq_setattr are passed on.
     unsafe { exchange(fd, new, old) }.unwrap_or_else(errno::fail)
 }
 
@@ -31,7 +31,7 @@ pub(super) unsafe fn exchange(
 ) -> Result<c_int, c_int> {
     // SAFETY: by this function's contract.
     let wanted = unsafe { wanted_flags(new)? };
-    // As for a send, the table's word is enough to read. A change must not reach another file that has got the number.
+    // To read the attributes, the entry of the table is enough, as for a send. But a change must not reach another file that has got the number.
     let held = match table::hold(fd).filter(|_| wanted.is_none()) {
         Some(held) => Some(held),
         None => ours::checked_queue(fd)?,
@@ -83,7 +83,7 @@ unsafe fn write_attributes(held: &Held, flags: OFlags, out: *mut mq_attr) -> Res
         return Err(libc::EFAULT);
     }
     let now = held.queue.attributes();
-    // SAFETY: mq_attr is numbers, for which zero is a value; the reserved ones stay zero, as the kernel leaves them.
+    // SAFETY: mq_attr consists of numbers, for which zero is a valid value. The reserved members stay zero, as in the kernel.
     let mut attributes: mq_attr = unsafe { std::mem::zeroed() };
     attributes.mq_flags = c_long::from(flags.bits());
     attributes.mq_maxmsg = now.max_messages as c_long;

@@ -1,7 +1,7 @@
 //! mq_notify: the process is notified when a message arrives at the empty queue.
 //!
-//! A child of vfork(2) shares its parent's memory, and registers or withdraws its parent. A check of the process id would keep it from that,
-//! and take as long as the rest of the call. POSIX permits such a child no call but exec and _exit.
+//! A child of vfork(2) shares its parent's memory, and registers or withdraws its parent. A check of the process id would prevent that, but take as
+//! long as the rest of the call. POSIX permits such a child only exec and _exit.
 
 use std::ffi::c_int;
 
@@ -21,7 +21,7 @@ pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
         None => ours::checked_queue(fd),
     };
     match held {
-        // SAFETY: the caller's promises to libc's mq_notify are handed on.
+        // SAFETY: the caller's promises to libc's mq_notify are passed on.
         Ok(None) => unsafe { next::mq_notify(fd, event) },
         // SAFETY: the caller promises an event as mq_notify wants it.
         Ok(Some(held)) => unsafe { change(&held, event) }.map_or_else(errno::fail, |()| 0),
@@ -29,10 +29,11 @@ pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
     }
 }
 
-/// mq_notify of a queue of ours, made by its number. The kernel sends the event of SIGEV_THREAD to a socket of libc's, which a process can't.
+/// mq_notify on a queue of umsg, as a system call by number. For SIGEV_THREAD, the kernel sends an event to a socket of libc, which a process can't
+/// do.
 ///
 /// # Safety
-/// As for libc's mq_notify.
+/// The conditions of libc's mq_notify.
 pub(super) unsafe fn notify_bare(fd: c_int, event: *const sigevent) -> c_int {
     // SAFETY: by this function's contract; not an address that a pointer check refuses.
     if !pointer::is_bad(event) && unsafe { (*event).sigev_notify } == libc::SIGEV_THREAD {
@@ -60,7 +61,7 @@ unsafe fn change(held: &Held, event: *const sigevent) -> Result<(), c_int> {
 }
 
 /// # Safety
-/// `event` is as mq_notify wants it, or an address that a pointer check refuses.
+/// `event` meets the conditions of mq_notify, or is an address that a pointer check refuses.
 unsafe fn checked(event: *const sigevent) -> Result<Notify, c_int> {
     if pointer::is_bad(event) {
         return Err(libc::EFAULT);

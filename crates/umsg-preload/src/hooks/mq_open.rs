@@ -25,7 +25,7 @@ pub unsafe extern "C" fn mq_open(
     mode: mode_t,
     attributes: *const mq_attr,
 ) -> mqd_t {
-    // SAFETY: the caller's promises to libc's mq_open are handed on; without O_CREAT the last two are not read.
+    // SAFETY: the caller makes the promises of libc's mq_open. Without O_CREAT, the last two arguments are not read.
     let opened = unsafe {
         if flags & libc::O_CREAT == 0 {
             open(name, flags, 0, std::ptr::null())
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t
     if flags & libc::O_CREAT != 0 {
         fortify_fail();
     }
-    // SAFETY: the caller's promises to libc's function are handed on.
+    // SAFETY: the caller's promises to libc's function are passed on.
     unsafe { open(name, flags, 0, std::ptr::null()) }.unwrap_or_else(errno::fail)
 }
 
@@ -70,10 +70,10 @@ unsafe fn open(
     open_checked(room.with_slash(name, rest), flags, mode, attributes)
 }
 
-/// mq_open made by its number: the name has no slash.
+/// mq_open as a system call by number: the name has no slash.
 ///
 /// # Safety
-/// As for the system call. Without O_CREAT, the attributes are not read.
+/// The conditions of the system call. Without O_CREAT, the attributes are not read.
 pub(super) unsafe fn open_bare(
     name: *const c_char,
     flags: c_int,
@@ -129,7 +129,7 @@ pub(crate) fn open_checked(
 }
 
 /// # Safety
-/// As for [`open`].
+/// The conditions of [`open`].
 unsafe fn read_attributes(attributes: *const mq_attr) -> Result<Option<mq_attr>, c_int> {
     match attributes {
         _ if attributes.is_null() => Ok(None),
@@ -201,7 +201,7 @@ impl Request<'_> {
         self.finish(queue, descriptor, self.flags)
     }
 
-    /// Access mode 3 is refused on a queue that exists, but creates one, which can only be closed.
+    /// Access mode 3 is refused for an existing queue, but can create a queue. The resulting descriptor can only be closed.
     fn open_without_access(&self) -> Result<mqd_t, Refusal> {
         if self.flags & libc::O_CREAT == 0 {
             return match self.ask(OpenOptions::new().read(true)) {
@@ -241,7 +241,7 @@ impl Request<'_> {
             .mode(self.mode & 0o7777)
             .recyclable(vacated::was_removed(self.name));
         if let Some(attributes) = self.attributes {
-            // A value that is no count becomes a count that no queue can have. Only a creation checks it.
+            // An invalid value becomes a number that no queue can have. Only a creation checks it.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -296,17 +296,17 @@ impl Request<'_> {
     }
 }
 
-/// Flags without a meaning for a queue that F_SETFL can set. The file's own description has them.
+/// Flags that F_SETFL can set and that have no meaning for a queue. The open file description really has them.
 const SETTABLE: c_int = libc::O_APPEND | libc::O_NOATIME;
 
-/// The flags of an opening that its description keeps, without a meaning for a queue, and that F_SETFL can't set.
+/// Returns the flags of an opening that the description keeps, that have no meaning for a queue, and that F_SETFL can't set.
 fn further(flags: c_int) -> c_int {
     const FORGOTTEN: c_int = libc::O_CREAT | libc::O_EXCL | libc::O_NOCTTY | libc::O_TRUNC;
     flags & !(ACCESS_MODE | libc::O_NONBLOCK | SETTABLE | FORGOTTEN)
 }
 
-/// Replaces the open file description by one that can neither read nor write, on the same number. If the system refuses this, the table
-/// still refuses every use, and provides the result of F_GETFL.
+/// Replaces the open file description by one that can neither read nor write, with the same number. Even if the system refuses this, the drop-in
+/// refuses every use, and returns the right result for F_GETFL, by the table.
 fn drop_access(descriptor: &OwnedFd, nonblocking: c_int) {
     let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let bits = ACCESS_MODE | libc::O_CLOEXEC | nonblocking;

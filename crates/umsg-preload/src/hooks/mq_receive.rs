@@ -1,6 +1,6 @@
 //! mq_receive and mq_timedreceive.
 //!
-//! Order of errors, as in the kernel: time-out, descriptor, room in the buffer, then whether it would block.
+//! The order of the checks, as in the kernel: time-out, descriptor, room in the buffer, and at last whether the call would block.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::time::SystemTime;
@@ -37,7 +37,7 @@ pub(super) unsafe extern "C" fn receive(
         priority,
         timeout,
     };
-    // SAFETY: the caller's promises to libc's mq_timedreceive are handed on.
+    // SAFETY: the caller's promises to libc's mq_timedreceive are passed on.
     cancellation::answer(unsafe { call.run() })
 }
 
@@ -66,7 +66,7 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`].
+    /// The conditions of [`Call::run`].
     #[inline(always)]
     unsafe fn receive_from(
         &self,
@@ -99,7 +99,7 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`].
+    /// The conditions of [`Call::run`].
     #[inline(always)]
     unsafe fn deliver(&self, received: &Received) -> Result<ssize_t, c_int> {
         if !self.priority.is_null() {
@@ -116,7 +116,7 @@ impl Call {
     /// Waits for a message in an empty queue.
     ///
     /// # Safety
-    /// As for [`Call::run`].
+    /// The conditions of [`Call::run`].
     #[cold]
     unsafe fn receive_refused(
         &self,
@@ -140,10 +140,10 @@ impl Call {
         unsafe { self.deliver(&outcome?) }
     }
 
-    /// Receives into a buffer that can't be: the message is consumed all the same, and only one without bytes arrives.
+    /// Receives into a buffer at an impossible address: the message is consumed, as in the kernel, and the call succeeds only for an empty message.
     ///
     /// # Safety
-    /// As for [`Call::run`].
+    /// The conditions of [`Call::run`].
     #[cold]
     unsafe fn receive_nowhere(
         &self,
@@ -164,13 +164,14 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`].
+    /// The conditions of [`Call::run`].
     #[cold]
     unsafe fn receive_from_unknown(&self, deadline: Option<SystemTime>) -> Result<ssize_t, c_int> {
         match adopt::adopt_queue(self.fd)? {
             // SAFETY: by this function's contract.
             Some(held) => unsafe { self.receive_from(held, deadline) },
-            // SAFETY: by this function's contract. The descriptor is a queue of the kernel, or no queue; the kernel decides.
+            // SAFETY: by this function's contract. The descriptor belongs to a queue of the kernel, or to no queue: the kernel returns the right
+            // error.
             None => unsafe {
                 let outcome = next::mq_timedreceive(
                     self.fd,

@@ -1,6 +1,6 @@
 //! mq_send and mq_timedsend.
 //!
-//! Order of errors, as in the kernel: time-out, priority, descriptor, length, then whether it would block.
+//! The order of the checks, as in the kernel: time-out, priority, descriptor, length, and at last whether the call would block.
 
 use std::ffi::{c_char, c_int, c_uint};
 use std::time::SystemTime;
@@ -40,7 +40,7 @@ pub(super) unsafe extern "C" fn send(
         priority,
         timeout,
     };
-    // SAFETY: the caller's promises to libc's mq_timedsend are handed on.
+    // SAFETY: the caller's promises to libc's mq_timedsend are passed on.
     cancellation::answer(unsafe { call.run() })
 }
 
@@ -72,7 +72,7 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`].
+    /// The conditions of [`Call::run`].
     #[inline(always)]
     unsafe fn send_to(&self, held: Held, deadline: Option<SystemTime>) -> Result<c_int, c_int> {
         if !held.can_write() {
@@ -81,7 +81,7 @@ impl Call {
         if self.len > held.message_size {
             return Err(libc::EMSGSIZE);
         }
-        // SAFETY: by this function's contract; `len` is at most a message's size, so below isize::MAX.
+        // SAFETY: by this function's contract. `len` is at most the message size, so it is below isize::MAX.
         let bytes = unsafe { self.bytes()? };
         let attempt = match deadline {
             None => held.queue.try_send(bytes, self.priority),
@@ -94,7 +94,7 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`], and `len` is at most isize::MAX.
+    /// The conditions of [`Call::run`], and `len` is at most isize::MAX.
     #[inline(always)]
     unsafe fn bytes(&self) -> Result<&[u8], c_int> {
         if pointer::is_bad(self.message) {
@@ -131,7 +131,7 @@ impl Call {
     }
 
     /// # Safety
-    /// As for [`Call::run`].
+    /// The conditions of [`Call::run`].
     #[cold]
     unsafe fn send_to_unknown(&self, deadline: Option<SystemTime>) -> Result<c_int, c_int> {
         match adopt::adopt_queue(self.fd)? {

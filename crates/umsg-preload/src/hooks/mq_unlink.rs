@@ -18,10 +18,10 @@ pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
     unlink(name).unwrap_or_else(errno::fail)
 }
 
-/// mq_unlink made by its number: the name has no slash.
+/// mq_unlink as a system call by number: the name has no slash.
 ///
 /// # Safety
-/// As for the system call.
+/// The conditions of the system call.
 pub(super) unsafe fn unlink_bare(name: *const c_char) -> Result<c_int, c_int> {
     // SAFETY: by this function's contract.
     let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;

@@ -6,7 +6,7 @@ use crate::attachments::Attached;
 use crate::table::Held;
 use crate::{attachments, cancellation};
 
-/// Makes a call that waits, unless the descriptor has O_NONBLOCK: the first place at which the flag matters.
+/// Makes a call that waits, if the descriptor does not have O_NONBLOCK. This is the first place at which the flag matters.
 pub(super) fn wait<T>(
     held: Held,
     fd: c_int,

@@ -1,7 +1,7 @@
 //! msgctl.
 //!
-//! Order of errors, as in the kernel: number and command, for IPC_SET the address, the queue, the permissions, and last the
-//! address of the answer.
+//! The order of the checks, as in the kernel: identifier and command; for IPC_SET, the address; the queue; the permissions; and at last the address
+//! of the result.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,7 +17,7 @@ use crate::{errno, home, pointer, signals};
 pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) -> c_int {
     home::notice_child();
     signals::announce();
-    // SAFETY: the caller's promises to libc's msgctl are handed on.
+    // SAFETY: the caller's promises to libc's msgctl are passed on.
     unsafe { control(id, command, data) }.unwrap_or_else(errno::fail)
 }
 

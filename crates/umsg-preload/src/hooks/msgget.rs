@@ -9,7 +9,7 @@ use umsg_shm::sys::stack::roomy;
 
 use crate::{debug, errno, home, signals};
 
-/// Returns the identifier of a key's System V queue. Creates the queue if the flags ask for that.
+/// Returns the identifier of a key's System V queue. Creates the queue if the flags request that.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
     home::notice_child();
@@ -28,7 +28,7 @@ pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
     })
 }
 
-/// A creation never fails with ENOENT: in a namespace that only its owner or root can prepare, the caller lacks a permission.
+/// A creation never fails with ENOENT. If only the owner or root can prepare the namespace, the error is that the caller lacks a permission.
 fn errno_of(error: &OpenError, key: key_t, flags: c_int) -> c_int {
     let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
     match error {

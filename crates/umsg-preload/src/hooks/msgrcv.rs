@@ -1,7 +1,7 @@
 //! msgrcv.
 //!
-//! The order of the checks, as in the kernel: length and flags, queue, permission, then whether there is a message, its length, and last
-//! the addresses. A message that can't be delivered is lost.
+//! The order of the checks, as in the kernel: length and flags, queue, permission, whether there is a message, its length, and at last the
+//! addresses. So if the address is bad, the message is lost.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -13,7 +13,7 @@ use crate::cancellation::{self, cancellation_point};
 use crate::{pointer, signals};
 
 cancellation_point! {
-    /// Receives a message from a System V queue. Blocks while there is no wanted message, unless the flags have IPC_NOWAIT.
+    /// Receives a message from a System V queue. Blocks while there is no wanted message, if the flags do not have IPC_NOWAIT.
     msgrcv => receive
 }
 
@@ -31,7 +31,7 @@ pub(super) unsafe extern "C" fn receive(
         mtype,
         flags,
     };
-    // SAFETY: the caller's promises to libc's msgrcv are handed on.
+    // SAFETY: the caller's promises to libc's msgrcv are passed on.
     cancellation::answer(unsafe { call.run() })
 }
 
@@ -46,7 +46,7 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the longest possible message has; or it is an
+    /// `message` has a writable long and, behind it, `len` writable bytes, or as many as the longest possible message if that is fewer; or it is an
     /// address that a pointer check refuses.
     #[inline(always)]
     unsafe fn run(&self) -> Result<ssize_t, c_int> {
@@ -60,7 +60,7 @@ impl Call {
         }
         let queue = raw::find(self.id)?;
         let len = self.len.min(queue.msgmax());
-        // SAFETY: by this function's contract; no message of the queue has more bytes, and bytes have no alignment.
+        // SAFETY: by this function's contract. No message of the queue has more bytes, and bytes need no alignment.
         let buffer = unsafe { std::slice::from_raw_parts_mut(self.message.add(1).cast(), len) };
         let received = match queue.try_receive(buffer, which) {
             Ok(received) => received,
@@ -91,7 +91,7 @@ impl Call {
         outcome
     }
 
-    /// Receives into a buffer that can't be: the message is consumed all the same. A copy is not even begun.
+    /// Receives into a buffer at an impossible address: the message is consumed, as in the kernel. With MSG_COPY, the call fails before it copies.
     #[cold]
     fn receive_nowhere(&self, which: Which) -> Result<ssize_t, c_int> {
         if matches!(which, Which::Copy(..)) && self.len > 0 {

@@ -1,6 +1,7 @@
 //! msgsnd.
 //!
-//! Order of errors, as in the kernel: the type's address, length and type, queue, permission, then whether it would block.
+//! The order of the checks, as in the kernel: the address of the type, length and type, queue, permission, and at last whether the call would
+//! block.
 
 use std::ffi::{c_int, c_long, c_void};
 
@@ -12,7 +13,7 @@ use crate::cancellation::{self, cancellation_point};
 use crate::{pointer, signals};
 
 cancellation_point! {
-    /// Sends a message to a System V queue; blocks while there is no room, unless the flags have IPC_NOWAIT.
+    /// Sends a message to a System V queue; blocks while there is no room, if the flags do not have IPC_NOWAIT.
     msgsnd => send
 }
 
@@ -28,7 +29,7 @@ pub(super) unsafe extern "C" fn send(
         len,
         flags,
     };
-    // SAFETY: the caller's promises to libc's msgsnd are handed on.
+    // SAFETY: the caller's promises to libc's msgsnd are passed on.
     cancellation::answer(unsafe { call.run() })
 }
 
@@ -42,8 +43,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a readable long and, behind it, `len` readable bytes unless these are more than a message can have; or it is
-    /// an address that a pointer check refuses.
+    /// `message` has a readable long and, behind it, `len` readable bytes, if a message can have that many; or it is an address that a pointer
+    /// check refuses.
     #[inline(always)]
     unsafe fn run(&self) -> Result<c_int, c_int> {
         signals::announce();
@@ -53,7 +54,7 @@ impl Call {
         // SAFETY: by this function's contract. Unaligned as the kernel would take it.
         let mtype = unsafe { self.message.read_unaligned() };
         let queue = raw::find_to_send(self.id, mtype, self.len)?;
-        // SAFETY: by this function's contract; `len` is no more than a message of the queue has; bytes have no alignment.
+        // SAFETY: by this function's contract. `len` is not above the length of the queue's longest message, and bytes need no alignment.
         let text =
             unsafe { std::slice::from_raw_parts(self.message.add(1).cast::<u8>(), self.len) };
         match queue.try_send(mtype, text) {

@@ -20,7 +20,7 @@ macro_rules! opens {
                 flags: c_int,
                 $($mode: mode_t,)?
             ) -> c_int {
-                // SAFETY: the caller's promises to libc's function are handed on.
+                // SAFETY: the caller's promises to libc's function are passed on.
                 unsafe {
                     let from = [$($directory,)? libc::AT_FDCWD][0];
                     if let Some(place) = mqueue::at(from, path) {
@@ -66,7 +66,7 @@ fn answer(file: File, flags: c_int) -> c_int {
 }
 
 /// # Safety
-/// As for libc's openat.
+/// The conditions of libc's openat.
 #[cold]
 unsafe fn early(directory: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
     let [directory, flags, mode] = [directory, flags, mode.cast_signed()].map(|word| word as usize);
@@ -79,21 +79,21 @@ unsafe fn early(directory: c_int, path: *const c_char, flags: c_int, mode: mode_
 /// Opens a file as a stream.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's promises to libc's fopen are handed on.
+    // SAFETY: the caller's promises to libc's fopen are passed on.
     unsafe { stream(path, mode).unwrap_or_else(|| next::fopen(path, mode)) }
 }
 
 /// fopen, in programs compiled for files larger than 2 GB.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's promises to libc's fopen64 are handed on.
+    // SAFETY: the caller's promises to libc's fopen64 are passed on.
     unsafe { stream(path, mode).unwrap_or_else(|| next::fopen64(path, mode)) }
 }
 
-/// A stream of a file that is answered.
+/// Returns a stream of a file that the drop-in provides.
 ///
 /// # Safety
-/// As for libc's fopen.
+/// The conditions of libc's fopen.
 #[inline(always)]
 unsafe fn stream(path: *const c_char, mode: *const c_char) -> Option<*mut FILE> {
     // SAFETY: by this function's contract.

@@ -10,12 +10,12 @@ use crate::polling::{self, Patience};
 use crate::{errno, next};
 
 cancellation_point! {
-    /// Waits until a descriptor is ready; `timeout` is in milliseconds; a negative value is no limit.
+    /// Waits until a descriptor is ready; `timeout` is in milliseconds; a negative value means no limit.
     poll => poll_deferred
 }
 
 unsafe extern "C" fn poll_deferred(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: the caller's promises to libc's poll are handed on.
+    // SAFETY: the caller's promises to libc's poll are passed on.
     unsafe {
         if polling::concerns_us(fds, count) {
             poll_here(fds, count, timeout)
@@ -36,7 +36,7 @@ unsafe extern "C" fn poll_chk_deferred(
     timeout: c_int,
     room: size_t,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's poll are handed on.
+    // SAFETY: the caller's promises to libc's poll are passed on.
     unsafe {
         if has_room(count, room) && polling::concerns_us(fds, count) {
             poll_here(fds, count, timeout)
@@ -47,7 +47,7 @@ unsafe extern "C" fn poll_chk_deferred(
 }
 
 cancellation_point! {
-    /// Waits until a descriptor is ready, or a handler has run of a signal that `mask` does not block.
+    /// Waits until a descriptor is ready, or until a handler has run for a signal that `mask` does not block.
     ppoll => ppoll_deferred
 }
 
@@ -57,7 +57,7 @@ unsafe extern "C" fn ppoll_deferred(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's ppoll are handed on.
+    // SAFETY: the caller's promises to libc's ppoll are passed on.
     unsafe {
         if polling::concerns_us(fds, count) {
             ppoll_here(fds, count, timeout, mask)
@@ -79,7 +79,7 @@ unsafe extern "C" fn ppoll_chk_deferred(
     mask: *const sigset_t,
     room: size_t,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's ppoll are handed on.
+    // SAFETY: the caller's promises to libc's ppoll are passed on.
     unsafe {
         if has_room(count, room) && polling::concerns_us(fds, count) {
             ppoll_here(fds, count, timeout, mask)
@@ -95,7 +95,7 @@ fn has_room(count: nfds_t, room: size_t) -> bool {
 }
 
 /// # Safety
-/// As for libc's poll.
+/// The conditions of libc's poll.
 unsafe fn poll_here(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
     let milliseconds = u64::try_from(timeout).ok();
     let patience = Patience {
@@ -107,7 +107,7 @@ unsafe fn poll_here(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
 }
 
 /// # Safety
-/// As for libc's ppoll.
+/// The conditions of libc's ppoll.
 unsafe fn ppoll_here(
     fds: *mut pollfd,
     count: nfds_t,

@@ -78,10 +78,10 @@ pub(super) unsafe fn slice<'a>(parts: *const iovec, count: c_int) -> Result<&'a 
     }
 }
 
-/// Reads at the open file description's own position, and moves it on.
+/// Reads at the position of the open file description, and advances it.
 ///
 /// # Safety
-/// As for [`copy`].
+/// The conditions of [`copy`].
 #[cold]
 unsafe fn read_here(held: &Held, fd: c_int, parts: &[iovec]) -> ssize_t {
     // SAFETY: lseek takes numbers.
@@ -99,7 +99,7 @@ unsafe fn read_here(held: &Held, fd: c_int, parts: &[iovec]) -> ssize_t {
 }
 
 /// # Safety
-/// As for [`copy`].
+/// The conditions of [`copy`].
 #[cold]
 unsafe fn read_there(held: &Held, parts: &[iovec], offset: off_t) -> ssize_t {
     let Ok(offset) = usize::try_from(offset) else {
@@ -151,7 +151,7 @@ unsafe fn copy(text: &[u8], parts: &[iovec]) -> ssize_t {
                 errno::fail(libc::EFAULT)
             };
         }
-        // SAFETY: by this function's contract; `now` is no longer than the part, and ours, so they don't overlap.
+        // SAFETY: by this function's contract; `now` is not longer than the part. It belongs to this library, so they don't overlap.
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), now.len()) };
         rest = later;
     }

@@ -36,7 +36,7 @@ hooks! {
     }
 }
 
-/// The answer if `path` leads to a queue of ours.
+/// Returns the answer if `path` leads to a queue of umsg.
 ///
 /// # Safety
 /// `path` is a C string and `buffer` has `len` writable bytes, or they are addresses that a pointer check refuses.

@@ -31,7 +31,7 @@ cancellation_point! {
 }
 
 cancellation_point! {
-    /// Waits until a descriptor of the sets is ready, or a handler has run of a signal that a mask does not block.
+    /// Waits until a descriptor of the sets is ready, or until a handler has run for a signal that the mask does not block.
     pselect => pselect_deferred
 }
 
@@ -43,7 +43,7 @@ unsafe extern "C" fn select_deferred(
     timeout: *mut timeval,
 ) -> c_int {
     let sets = Sets::of(count, [reading, writing, strange]);
-    // SAFETY: the caller's promises to libc's select are handed on.
+    // SAFETY: the caller's promises to libc's select are passed on.
     unsafe {
         if sets.concern_us() {
             sets.select(timeout)
@@ -62,7 +62,7 @@ unsafe extern "C" fn pselect_deferred(
     mask: *const sigset_t,
 ) -> c_int {
     let sets = Sets::of(count, [reading, writing, strange]);
-    // SAFETY: the caller's promises to libc's pselect are handed on.
+    // SAFETY: the caller's promises to libc's pselect are passed on.
     unsafe {
         if sets.concern_us() {
             sets.pselect(timeout, mask)
@@ -118,7 +118,7 @@ impl Sets {
     /// Returns whether a descriptor of a queue is in one of the sets.
     ///
     /// # Safety
-    /// As for libc's select.
+    /// The conditions of libc's select.
     #[inline(always)]
     unsafe fn concern_us(&self) -> bool {
         // SAFETY: by this function's contract.
@@ -126,7 +126,7 @@ impl Sets {
     }
 
     /// # Safety
-    /// As for libc's select.
+    /// The conditions of libc's select.
     #[cold]
     unsafe fn contain_queues(&self) -> bool {
         self.indices().any(|index| {
@@ -137,7 +137,7 @@ impl Sets {
     }
 
     /// # Safety
-    /// As for libc's select.
+    /// The conditions of libc's select.
     unsafe fn select(&self, timeout: *mut timeval) -> c_int {
         if timeout.is_null() {
             // SAFETY: by this function's contract.
@@ -163,7 +163,7 @@ impl Sets {
     }
 
     /// # Safety
-    /// As for libc's pselect.
+    /// The conditions of libc's pselect.
     unsafe fn pselect(&self, timeout: *const timespec, mask: *const sigset_t) -> c_int {
         // SAFETY: by this function's contract.
         match unsafe { crate::timeout::duration_of(timeout) } {
@@ -174,10 +174,10 @@ impl Sets {
     }
 
     /// # Safety
-    /// As for libc's pselect.
+    /// The conditions of libc's pselect.
     unsafe fn poll(&self, timeout: Option<Duration>, mask: *const sigset_t) -> c_int {
         let poll = |fds| {
-            // SAFETY: `fds` has room for all that the sets may hold; the rest by this function's contract.
+            // SAFETY: `fds` has room for all descriptors that the sets may contain. This function's contract covers the rest.
             unsafe {
                 let used = self.gather(fds);
                 let outcome = polling::wait(fds, used as nfds_t, Patience { timeout, mask });
@@ -253,9 +253,10 @@ fn numbers_in_use(count: usize) -> usize {
     size_in(&text[..length]).unwrap_or_else(|| found_by_poll(count))
 }
 
-/// Without /proc, returns the number behind the highest descriptor below `count` that is open. The kernel's table ends no earlier.
+/// Without /proc, returns the number after the highest open descriptor below `count`. The kernel's table is at least that long.
 fn found_by_poll(count: usize) -> usize {
-    /// As many as the lowest limit of descriptors still allows to poll, where there may be numbers beyond FD_SETSIZE.
+    /// The number of descriptors in one poll: even the lowest limit of descriptors permits it. Only a process with numbers beyond FD_SETSIZE needs
+    /// this.
     const AT_ONCE: usize = 64;
     let most = count.min(1 << 20).div_ceil(AT_ONCE);
     let is_in_use = |chunk: &usize| {

@@ -1,4 +1,4 @@
-//! recvmsg, recvmmsg, sendmsg and sendmmsg: descriptors that pass through a socket may be queues'.
+//! recvmsg, recvmmsg, sendmsg and sendmmsg: descriptors that are passed through a socket may belong to queues.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,7 +10,7 @@ use crate::{arrivals, next};
 /// Receives a message from a socket.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's promises to libc's recvmsg are handed on; a successful call has filled `message`.
+    // SAFETY: the caller makes the promises of libc's recvmsg. A successful call has filled `message`.
     unsafe {
         let outcome = next::recvmsg(fd, message, flags);
         if outcome >= 0 {
@@ -42,7 +42,7 @@ pub unsafe extern "C" fn recvmmsg(
 /// Sends a message to a socket.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> ssize_t {
-    // SAFETY: the caller's promises to libc's sendmsg are handed on; a successful call has read `message`.
+    // SAFETY: the caller makes the promises of libc's sendmsg. A successful call has read `message`.
     unsafe {
         let outcome = next::sendmsg(fd, message, flags);
         if outcome >= 0 {
@@ -78,7 +78,7 @@ fn bytes(length: impl TryInto<usize>) -> usize {
 /// Calls `each` for every descriptor in the control data of a message.
 ///
 /// # Safety
-/// `message` was filled by a successful call to recvmsg, or accepted by one to sendmsg.
+/// `message` was filled by a successful call to recvmsg, or was accepted by a successful call to sendmsg.
 #[inline(always)]
 unsafe fn look_for_descriptors(message: &msghdr, each: fn(c_int)) {
     if bytes(message.msg_controllen) >= size_of::<libc::cmsghdr>() {
@@ -88,7 +88,7 @@ unsafe fn look_for_descriptors(message: &msghdr, each: fn(c_int)) {
 }
 
 /// # Safety
-/// As for [`look_for_descriptors`].
+/// The conditions of [`look_for_descriptors`].
 #[cold]
 unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
     let (start, len) = (
@@ -97,7 +97,7 @@ unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
     );
     let mut at = 0;
     while len - at >= size_of::<cmsghdr>() {
-        // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A program that sends need not have aligned it.
+        // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A program that sends may not have aligned it.
         let control = unsafe { start.add(at).cast::<cmsghdr>().read_unaligned() };
         // SAFETY: takes a number.
         let before = unsafe { libc::CMSG_LEN(0) } as usize;
@@ -112,7 +112,7 @@ unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
                 each(unsafe { start.add(place).cast::<c_int>().read_unaligned() });
             }
         }
-        // Each header is aligned as a word, from the beginning of the buffer on. The last message may end without that.
+        // Each header is aligned as a word, from the beginning of the buffer on. The last message may end without padding.
         at = (at + control_len.next_multiple_of(size_of::<usize>())).min(len);
     }
 }

@@ -1,4 +1,4 @@
-//! sigaction, signal and their kin: the program's handlers are entered through ours, see [`signals`].
+//! sigaction, signal and similar functions: the drop-in's handler calls the handlers of the program, see [`signals`].
 
 use std::ffi::c_int;
 
@@ -13,7 +13,7 @@ pub unsafe extern "C" fn sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's sigaction are handed on.
+    // SAFETY: the caller's promises to libc's sigaction are passed on.
     unsafe { exchange(signal, new, old) }
 }
 
@@ -24,12 +24,12 @@ pub unsafe extern "C" fn __sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's sigaction are handed on.
+    // SAFETY: the caller's promises to libc's sigaction are passed on.
     unsafe { exchange(signal, new, old) }
 }
 
 /// # Safety
-/// As for libc's sigaction.
+/// The conditions of libc's sigaction.
 unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int {
     if !is_ours_to_change() {
         // SAFETY: by this function's contract.
@@ -57,10 +57,10 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
     outcome
 }
 
-/// Before the first queue, and in a vfork child.
+/// For calls before the process opens its first queue, and in a vfork child.
 ///
 /// # Safety
-/// As for libc's sigaction.
+/// The conditions of libc's sigaction.
 unsafe fn exchange_as_it_is(
     signal: c_int,
     new: *const libc::sigaction,
@@ -119,6 +119,6 @@ hooks! {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     signals::flags_change();
-    // SAFETY: the caller's promises to libc's siginterrupt are handed on.
+    // SAFETY: the caller's promises to libc's siginterrupt are passed on.
     unsafe { next::siginterrupt(signal, interrupts) }
 }

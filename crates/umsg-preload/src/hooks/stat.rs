@@ -1,4 +1,4 @@
-//! fstat and its relatives: a queue's descriptor is a regular file of 80 bytes with the queue's mode.
+//! fstat and its relatives: they show a queue's descriptor as a regular file of 80 bytes with the queue's mode.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn statx(
     mask: c_uint,
     out: *mut libc::statx,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's statx are handed on; a successful call has filled `out`.
+    // SAFETY: the caller makes the promises of libc's statx. A successful call has filled `out`.
     unsafe {
         if let Some(place) = mqueue::at(directory, path) {
             return place.statx(flags, mask, out).unwrap_or_else(errno::fail);
@@ -67,7 +67,7 @@ pub unsafe extern "C" fn statx(
     }
 }
 
-/// Returns the descriptor that a call with a path refers to, or -1.
+/// Returns the descriptor to which a call with a path refers, or -1.
 ///
 /// # Safety
 /// `path` is NULL or a C string. With AT_EMPTY_PATH, the function reads its first byte; otherwise it reads nothing.

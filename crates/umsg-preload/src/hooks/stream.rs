@@ -1,4 +1,4 @@
-//! fflush and fclose: libc's streams write to a limit's file behind this library's back ([`crate::knobs`]).
+//! fflush and fclose: libc's streams write to the file of a limit without a call of this library ([`crate::knobs`]).
 
 use std::ffi::c_int;
 
@@ -12,7 +12,7 @@ const HAS_FAILED: c_int = 0x20;
 /// Writes out what a stream, or with NULL each stream, holds back.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's promises to libc's fflush are handed on.
+    // SAFETY: the caller's promises to libc's fflush are passed on.
     unsafe {
         let number = limit_of(stream);
         let outcome = next::fflush(stream);
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
 /// Closes a stream.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's promises to libc's fclose are handed on.
+    // SAFETY: the caller's promises to libc's fclose are passed on.
     unsafe {
         let settled = match limit_of(stream) {
             Some(number) => {
@@ -45,7 +45,7 @@ pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
     }
 }
 
-/// Returns the descriptor of a stream that writes to a limit. With NULL it is the standard output's, if that is one.
+/// Returns the descriptor of a stream, if it writes to a limit. NULL means the standard output.
 ///
 /// # Safety
 /// `stream` is NULL or an open stream.
@@ -59,7 +59,7 @@ unsafe fn limit_of(stream: *mut FILE) -> Option<c_int> {
 }
 
 /// # Safety
-/// As for [`limit_of`].
+/// The conditions of [`limit_of`].
 #[cold]
 unsafe fn find_limit(stream: *mut FILE) -> Option<c_int> {
     let before = errno::get();

@@ -1,18 +1,18 @@
 //! syscall: the calls on queues that a program makes by their numbers.
 //!
-//! [`ANSWERED`] has a byte for each number. A call of another number goes on to the next library by a jump, with all its arguments where
-//! the caller has put them, after one comparison and one look at that byte. So a call that makes a child on another stack works, too.
+//! [`ANSWERED`] has a byte for each number. A call with another number jumps to the next library after one comparison and one read of that byte.
+//! All arguments stay where the caller has put them. So even a call that creates a child on another stack works.
 //!
-//! | numbers | answer |
+//! | numbers | behaviour |
 //! |---|---|
-//! | mq_*, msg* | as the kernel's: names have no slash, msgctl takes no IPC_64, mq_notify no SIGEV_THREAD, and no call is a cancellation point |
-//! | close, dup, fcntl and the like | the table of descriptors follows |
-//! | read, lseek, fstat, poll, epoll_ctl and the like, on a queue's descriptor | as of libc's functions of these names |
+//! | mq_*, msg* | like the kernel's calls: names have no slash, msgctl does not take IPC_64, mq_notify does not take SIGEV_THREAD, and no call is a cancellation point |
+//! | close, dup, fcntl and similar calls | the table of descriptors is updated |
+//! | read, lseek, fstat, poll, epoll_ctl and similar calls, on a queue's descriptor | like libc's functions of these names |
 //! | setuid and its relatives | passed on; then System V queues check the process's permissions again |
 //!
-//! A call that turns out not to concern a queue ([`NOT_OURS`]) goes on by the same jump. A thread that may be ended at any instruction
-//! ([`crate::cancellation`]) is not, in the frames of Rust, and may be again when it goes on. A blocked call that pthread_cancel
-//! ends begins again: syscall is no cancellation point.
+//! If a call does not concern a queue ([`NOT_OURS`]), it continues by the same jump. If a thread may be ended at any instruction
+//! ([`crate::cancellation`]), this is suspended while it runs in frames of Rust. If pthread_cancel ends a blocked call, the call begins again,
+//! because syscall is not a cancellation point.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::mem;
@@ -118,8 +118,7 @@ extern "C" fn resolve() -> *mut c_void {
     target
 }
 
-/// Stands for the next library's syscall before this library's constructor: an allocator may be starting, from inside of which no dlsym
-/// should be called.
+/// Stands for the next library's syscall before this library's constructor: an allocator may be starting, and must not call dlsym.
 unsafe extern "C" fn early(
     number: c_long,
     a: usize,
@@ -129,7 +128,7 @@ unsafe extern "C" fn early(
     e: usize,
     f: usize,
 ) -> c_long {
-    // SAFETY: the caller's promises to libc's syscall are handed on. The caller's stack has a word in the place of the last argument.
+    // SAFETY: the caller makes the promises of libc's syscall. The caller's stack has a word in the place of the last argument.
     let result = unsafe { kernel::call(number, [a, b, c, d, e, f]) };
     result.map_or_else(errno::fail, |result| result as c_long)
 }
@@ -183,7 +182,7 @@ pub unsafe extern "C" fn syscall() {
         "mov r10, rax",
         "xor eax, eax",
         "jmp r10",
-        // Nine words: the type of cancellation, the result, an empty one, the arguments. The stack is aligned for a call.
+        // Nine words: the type of cancellation, the result, an unused word, and the arguments. The stack is aligned for a call.
         "4: sub rsp, 72",
         ".cfi_def_cfa_offset 80",
         "mov [rsp + 24], r9",
@@ -214,7 +213,7 @@ pub unsafe extern "C" fn syscall() {
         "cmp edi, {deferred}",
         "je 7f",
         "xor esi, esi",
-        // Not the exported function, which has waiting threads check for cancellation anew: this one would never wait.
+        // This does not call the exported function, which makes waiting threads check for cancellation again: then a thread here would never wait.
         "call qword ptr [rip + {type_setter}]",
         "7: mov rax, [rsp + 8]",
         "cmp rax, {again}",
@@ -316,7 +315,7 @@ pub unsafe extern "C" fn syscall() {
         "cmp w0, {deferred}",
         "b.eq 7f",
         "mov x1, xzr",
-        // Not the exported function, which has waiting threads check for cancellation anew: this one would never wait.
+        // This does not call the exported function, which makes waiting threads check for cancellation again: then a thread here would never wait.
         "adrp x16, {type_setter}",
         "ldr x16, [x16, :lo12:{type_setter}]",
         "blr x16",
@@ -358,7 +357,7 @@ pub unsafe extern "C" fn syscall() {
 /// Answers a call of a number in [`NUMBERS`], or returns [`NOT_OURS`].
 ///
 /// # Safety
-/// As for the system call of this number.
+/// The conditions of the system call of this number.
 unsafe extern "C" fn answer(
     number: c_long,
     a: usize,
@@ -419,10 +418,10 @@ fn result(outcome: Result<c_int, c_int>) -> c_long {
     outcome.map_or_else(errno::fail, c_long::from)
 }
 
-/// Makes the call in the next library, as the last part of this one.
+/// Makes the call in the next library, as the last step of this call.
 ///
 /// # Safety
-/// As for the system call of this number, which has five arguments at most.
+/// The conditions of the system call of this number, which has five arguments at most.
 unsafe fn pass_on(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     type Function = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize) -> c_long;
     // SAFETY: libc's syscall takes its arguments in the registers of named ones (see `hooks`).
@@ -434,7 +433,7 @@ unsafe fn pass_on(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
 /// Calls on POSIX queues.
 ///
 /// # Safety
-/// As for [`answer`].
+/// The conditions of [`answer`].
 unsafe fn on_queue(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     // SAFETY: by this function's contract.
     unsafe {
@@ -465,7 +464,7 @@ fn may_be_queue(fd: c_int) -> bool {
 /// Calls on System V queues.
 ///
 /// # Safety
-/// As for [`answer`].
+/// The conditions of [`answer`].
 unsafe fn system_v(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     // SAFETY: by this function's contract.
     unsafe {
@@ -483,7 +482,7 @@ unsafe fn system_v(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
 /// Calls whose first argument is a descriptor.
 ///
 /// # Safety
-/// As for [`answer`].
+/// The conditions of [`answer`].
 unsafe fn on_descriptor(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     let fd = int(a);
     let (is_known, is_reserved) = (table::knows(fd), reserved_descriptors::is(fd));
@@ -527,7 +526,7 @@ fn span_of(milliseconds: c_int) -> Option<Duration> {
 }
 
 /// # Safety
-/// As for libc's poll.
+/// The conditions of libc's poll.
 unsafe fn wait(
     fds: *mut pollfd,
     count: usize,
@@ -539,10 +538,10 @@ unsafe fn wait(
     uncancelled(|| unsafe { polling::wait(fds, count as nfds_t, patience) }).into()
 }
 
-/// The kernel writes the time that is left, which libc's function hides.
+/// The system call writes the remaining time, which libc's function hides.
 ///
 /// # Safety
-/// As for the system call ppoll.
+/// The conditions of the system call ppoll.
 unsafe fn ppoll([fds, count, limit, mask, size]: [usize; 5]) -> c_long {
     const MASK: usize = 8;
     let limit: *mut timespec = address(limit);

@@ -22,7 +22,7 @@ fn refused(fd: c_int) -> Option<ssize_t> {
 /// Answers a write from several buffers to a limit.
 ///
 /// # Safety
-/// As for libc's writev.
+/// The conditions of libc's writev.
 #[inline(always)]
 unsafe fn written(
     fd: c_int,
