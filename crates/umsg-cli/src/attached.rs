@@ -63,7 +63,7 @@ impl Attached {
         Failure::new(error.code(), format_args!("{}: {why}", self.label))
     }
 
-    /// Explains why messages were not shown, and what to do. The reason is never a lack of messages.
+    /// Explains why messages were not shown, and what to do. The caller has ruled out that there are no messages.
     pub fn not_seen(&self, error: &ReceiveError) -> Failure {
         self.not_received(error).coded(Code::Failed)
     }

@@ -1,4 +1,4 @@
-//! A queue that is not in the namespace: where it was looked for, and where a queue of this name is.
+//! A queue that is not in the namespace: where the command has looked for it, and where a queue of this name exists.
 //!
 //! The usual causes are a program in another namespace and a program that was started without `umsg run`, whose queues are the kernel's.
 
@@ -28,7 +28,7 @@ pub fn no_name(namespace: &Namespace, name: &Name) -> Failure {
     explain(namespace, name, &OpenError::NotFound, others, in_kernel)
 }
 
-/// Names the other places that have a queue of this name or key, too: programs that seem to use this queue may use those.
+/// Names the other places that have a queue of this name or key, too: programs that seem to use this queue may use those places.
 pub fn also_in(namespace: &Namespace, queue: &Address) -> Vec<String> {
     let directory = namespace.path();
     let (other, in_kernel) = match queue {
@@ -115,8 +115,8 @@ fn other_users() -> Option<PathBuf> {
     }
 }
 
-/// Returns the usual directories of namespaces and their owners: those of the caller and of root first, because root can look into the others,
-/// too.
+/// Returns the usual directories of namespaces and their owners: the directories of the caller and of root come first, because root can also read
+/// the others.
 fn usual() -> Vec<(PathBuf, u32)> {
     let me = rustix::process::geteuid().as_raw();
     let entries = std::fs::read_dir(BASE).into_iter().flatten().flatten();
@@ -134,7 +134,7 @@ fn usual() -> Vec<(PathBuf, u32)> {
     found
 }
 
-/// Returns the first other namespace in reach with the queue: of $UMSG_DIR, of the system, of a user.
+/// Returns the first other accessible namespace that has the queue: that of $UMSG_DIR, of the system, or of a user.
 fn others(but: &Path, has: impl Fn(&Path) -> bool) -> Option<PathBuf> {
     let chosen = std::env::var_os("UMSG_DIR").filter(|chosen| !chosen.is_empty());
     let usual = usual().into_iter().map(|(path, _)| path);

@@ -79,7 +79,7 @@ impl Failure {
         matches!(self.code(), Some(Code::NotInTime | Code::EndOfStream))
     }
 
-    /// For --quiet: reports no line if only no message came, or no room became free, in time, or if the stream ended.
+    /// For --quiet: prints no line if no message came, or no room became free, in time, or if the stream has ended.
     pub fn hushed(self, quiet: bool) -> Failure {
         match self {
             Failure::Because {
@@ -163,7 +163,7 @@ pub fn with_hint(error: &impl Display, hint: &str) -> String {
     format!("{}; {hint}", without_full_stop(&error.to_string()))
 }
 
-/// Removes the full stop that ends a sentence. The name `..` at the end of a text stays whole.
+/// Removes the full stop that ends a sentence. If a text ends with the name `..`, the name stays unchanged.
 fn without_full_stop(text: &str) -> &str {
     text.strip_suffix('.')
         .filter(|text| !text.ends_with('.'))
@@ -464,7 +464,7 @@ impl Explain for RingError {
     }
 }
 
-/// The causes of refusals, after the command has ruled out that a stopped process holds the queue's lock.
+/// The cause of a refusal, after the command has ruled out that a stopped process holds the queue's lock.
 pub const FULL: &str = "the queue is full";
 pub const EMPTY: &str = "the queue is empty";
 const NO_MATCH: &str = "the queue has no matching message";

@@ -1,4 +1,4 @@
-//! Restores for programs that this command starts what its caller set and this command changes: closed standard streams, and the
+//! For the programs that this command starts, restores the settings of its caller that this process has changed: closed standard streams, and the
 //! dispositions of SIGPIPE and SIGXFSZ. Rust's runtime opens the streams and ignores SIGPIPE before main. This command ignores SIGXFSZ,
 //! so that a file beyond the size limit is an error that it can report.
 
@@ -13,8 +13,8 @@ use crate::streams;
 static PIPE_IGNORED: AtomicBool = AtomicBool::new(false);
 static LARGE_FILES_IGNORED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the section holds pointers to functions of this signature, which the C library calls once, before main, with
-// arguments that may be ignored. `inspect` makes a system call and a store, which need no runtime.
+// SAFETY: the section holds pointers to functions of this signature, which the C library calls once, before main, with arguments that the function
+// may ignore. `inspect` makes only a system call and a store, which need no runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = inspect;
@@ -29,7 +29,7 @@ extern "C" fn inspect() {
 /// Returns whether the process ignores a signal.
 pub fn is_ignored(signal: libc::c_int) -> bool {
     let mut found = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action, the call only writes the present one to `found`, which outlives it.
+    // SAFETY: without a new action, the call only writes the present action to `found`, which exists during the call.
     let failed = unsafe { libc::sigaction(signal, ptr::null(), found.as_mut_ptr()) } != 0;
     // SAFETY: all zeros are a valid sigaction, and the call writes a valid one.
     let action = unsafe { found.assume_init() };
@@ -42,7 +42,7 @@ pub fn ignore_sigxfsz() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Makes `command` start with the streams and the dispositions of the caller, in place of this process or as its child.
+/// Makes `command` start with the streams and the dispositions of the caller, instead of this process or as its child.
 pub fn restore_on_exec(command: &mut Command) {
     streams::leave_closed();
     // Relaxed: see `inspect`.

@@ -35,7 +35,7 @@ pub enum Rank {
 
 impl Inlet<'_> {
     /// Receives a message, and waits for it up to the allowed time. Calls `meanwhile` before the wait, and after each interruption; an error of
-    /// `meanwhile` ends the wait. None at the end of the stream: the queue is closed for sending, and holds no message.
+    /// `meanwhile` ends the wait. Returns None at the end of the stream: the queue is closed for sending, and holds no message.
     pub fn receive(
         &self,
         patience: &Patience,

@@ -1,7 +1,7 @@
 //! A thread that interrupts a wait that has become pointless, for example because the queue was removed.
 //!
-//! The command waits in one call: it keeps its place in the wait queue, and `umsg who` shows the whole time. The
-//! interruption is SIGURG, repeated until the call ends: a signal can arrive just before the thread sleeps.
+//! The command waits in one call: so the command keeps its place in the wait queue, and `umsg who` shows the whole time. SIGURG interrupts the
+//! call. It is repeated until the call ends, because a signal can arrive just before the thread sleeps.
 
 use std::io;
 use std::ptr;
@@ -81,7 +81,7 @@ impl Shared {
 /// Marks the calling thread as the one that waits.
 pub fn mark(thread: &AtomicI32, is_watched: bool) -> Waiting<'_> {
     let me = rustix::thread::gettid().as_raw_nonzero().get();
-    // Relaxed: a late interruption is repeated, and an early or stray one ends no wait that goes on.
+    // Relaxed: a late interruption is repeated, and after an early or stray interruption the wait continues.
     thread.store(me, Ordering::Relaxed);
     Waiting { thread, is_watched }
 }

@@ -2,14 +2,14 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the command line: the one definition behind `--help`, manual pages and completions | [`cli`], and a file a command in [`commands`] |
+//! | the command line: the one definition behind `--help`, manual pages and completions | [`cli`], and one file for each command in [`commands`] |
 //! | forms of sizes, modes, times and names on the command line | [`values`], [`address`], [`names`] |
 //! | output for people and for programs | [`output`] |
 //! | closed standard streams and ignored signals, which Rust's runtime changes | [`streams`], [`inherited`] |
 //! | which processes have a queue open | [`users`] |
 //! | a queue that is in another place | [`elsewhere`] |
 //! | root in the namespace of another user | [`owner`] |
-//! | the queue that a command works with | [`opened`], of System V [`attached`] |
+//! | the queue with which a command works | [`opened`]; System V: [`attached`] |
 //! | signals that end the work in order | [`ending`] |
 //! | waits that have become pointless | [`lookout`] |
 //! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |

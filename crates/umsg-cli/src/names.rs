@@ -14,7 +14,7 @@ use crate::output::text;
 pub struct Name(OsString);
 
 impl Name {
-    /// Refuses the bare slash. The library reports it as a missing queue, as the kernel does, but it can't be created.
+    /// Refuses the bare slash. The library reports a missing queue for this name, as the kernel does, but a queue of this name can't be created.
     pub fn check(&self) -> Result {
         match self.0 == "/" {
             true => Err(Failure::of(self, OpenError::InvalidName)),

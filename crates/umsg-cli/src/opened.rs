@@ -177,8 +177,8 @@ fn found(namespace: &Namespace, name: &Name, identity: (u64, u64)) -> Result<(),
     }
 }
 
-/// Returns whether a figure exceeds the queue's depth, which means corruption. The figures are read one by one, without the
-/// lock: only each one by itself can be checked.
+/// Returns whether a number exceeds the queue's depth, which means corruption. The numbers are read one by one, without the lock, so only each
+/// single number can be checked.
 fn is_nonsense(attributes: &Attributes) -> bool {
     let figures = [attributes.messages, attributes.leased, attributes.reserved];
     figures.iter().any(|count| *count > attributes.max_messages)

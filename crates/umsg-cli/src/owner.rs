@@ -1,7 +1,7 @@
 //! Root in the namespace of another user: the command takes the identity of that user.
 //!
 //! The owner of a directory can replace every file in it at any time, so root must not work there as root. With the owner's identity, the
-//! command can do what the owner can do, and nothing else. The namespace is checked afterwards, as the owner's own.
+//! command can do what the owner can do, and nothing else. After that, the library checks the namespace as one that belongs to the caller.
 
 use std::ffi::OsString;
 use std::fmt::Display;
@@ -29,8 +29,8 @@ pub fn act_as(cli: &Cli) -> Result {
     match chosen(cli).and_then(|path| owner_of(&path)) {
         Some(owner) if wanted && geteuid().is_root() && owner != 0 => {
             let taken = become_user(owner);
-            // A command that only reads continues as root, which the library refuses in the directory of another user; it knows why the
-            // owner has no identity here.
+            // A command that only reads continues as root. The library then refuses the directory of another user, and explains why the owner has
+            // no identity here.
             if cli.as_owner {
                 taken
             } else {
@@ -41,13 +41,13 @@ pub fn act_as(cli: &Cli) -> Result {
     }
 }
 
-/// The directory that the caller names. The default directories are root's or the caller's own.
+/// Returns the directory that the caller names. The default directories belong to root or to the caller.
 fn chosen(cli: &Cli) -> Option<PathBuf> {
     let variable = || std::env::var_os("UMSG_DIR").filter(|path: &OsString| !path.is_empty());
     cli.dir.clone().or_else(|| variable().map(PathBuf::from))
 }
 
-/// None if there is no directory of this name, which the command reports when it opens the namespace.
+/// Returns None if there is no directory of this name. The command reports that when it opens the namespace.
 fn owner_of(path: &Path) -> Option<u32> {
     let stat = rustix::fs::lstat(path).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then_some(stat.st_uid)

@@ -8,7 +8,7 @@ use umsg::{Namespace, NamespaceKind, PassedOver};
 use crate::cli::Cli;
 use crate::failure::{Failure, Result};
 
-/// Opens the namespace of `--dir`, else the user's default namespace. Creates it if it is missing.
+/// Opens the namespace of `--dir`, or else the user's default namespace. Creates it if it is missing.
 pub fn namespace(cli: &Cli) -> Result<Namespace> {
     match &cli.dir {
         Some(dir) => Ok(Namespace::at(dir)?),
@@ -16,7 +16,7 @@ pub fn namespace(cli: &Cli) -> Result<Namespace> {
     }
 }
 
-/// Opens the same namespace for a command that creates no queue: a directory given by the user is not made a namespace.
+/// Opens the same namespace for a command that creates no queue: the command does not turn a directory that the user names into a namespace.
 pub fn existing(cli: &Cli) -> Result<Namespace> {
     match &cli.dir {
         Some(dir) => Ok(Namespace::existing(dir)?),
@@ -47,7 +47,7 @@ pub fn origin(cli: &Cli, kind: NamespaceKind) -> &'static str {
     }
 }
 
-/// Reports namespace names that other users have taken, unless --dir or UMSG_DIR names the directory.
+/// Reports namespace names that other users have taken, if neither --dir nor UMSG_DIR names the directory.
 pub fn tell_passed_over(
     cli: &Cli,
     namespace: &Namespace,

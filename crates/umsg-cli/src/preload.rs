@@ -39,7 +39,7 @@ impl Libraries {
     }
 }
 
-/// Finds the libraries: the file that `$UMSG_PRELOAD` names, else those in the [`places`] of an installation.
+/// Finds the libraries: the file that `$UMSG_PRELOAD` names, or else the libraries in the [`places`] of an installation.
 pub fn find() -> Result<Libraries> {
     let paths = match std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
         Some(named) => vec![PathBuf::from(named)],
@@ -116,7 +116,7 @@ fn missing(places: &[PathBuf]) -> Failure {
     Failure::new(Code::NotPrepared, line)
 }
 
-/// The files of an installation: beside this program, in `../lib`, in the directory of a package, and there for programs of musl.
+/// The files of an installation: beside this program, in `../lib`, in the directory of a package, and in its sub-directory for programs of musl.
 fn places(program: &Path) -> [PathBuf; 4] {
     let beside = program.parent().unwrap_or(Path::new("/"));
     let lib = beside.parent().unwrap_or(Path::new("/")).join("lib");

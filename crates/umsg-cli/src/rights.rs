@@ -40,7 +40,7 @@ pub fn refused_labelled(namespace: &Namespace, label: Label, error: sysv::OpenEr
     }
 }
 
-/// Explains that the mode of a System V queue denies an access. None if the queue is not listed.
+/// Explains that the mode of a System V queue denies an access. Returns None if the queue is not listed.
 pub fn denied(namespace: &Namespace, label: Label) -> Option<String> {
     let mut queues = sysv::list(namespace).ok()?.into_iter();
     let queue = queues.find(|queue| match label {
@@ -68,7 +68,7 @@ impl Rights {
     }
 }
 
-/// Reads the rights of a queue's file. None for a queue that is removed on last close: its file is in a directory of its own.
+/// Reads the rights of a queue's file. Returns None for a queue that is removed on last close, because its file is in a directory of its own.
 fn of_file(namespace: &Path, name: &Name) -> Option<Rights> {
     let path = namespace.join("mq").join(name.file()?);
     let stat = rustix::fs::lstat(path).ok()?;

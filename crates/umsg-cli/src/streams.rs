@@ -1,7 +1,8 @@
 //! Standard input and output, as the caller set them.
 //!
-//! Rust's runtime opens /dev/null in place of a closed standard stream. Its `Stdin` treats EBADF as the end of the input, and its `Stdout` treats it
-//! as success. Either would lose a received message with exit code 0. Therefore this module inspects the streams before the runtime does, and checks
+//! Rust's runtime opens /dev/null in place of a closed standard stream. Its `Stdin` treats EBADF as the end of the input, and its `Stdout` treats
+//! EBADF as success. So a received message would be lost, with exit code 0. Therefore this module inspects the streams before the runtime does, and
+//! checks
 //! their access modes before use.
 
 use std::fmt;
@@ -16,8 +17,8 @@ static INPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 static OUTPUT_CLOSED: AtomicBool = AtomicBool::new(false);
 static ERRORS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the section holds pointers to functions of this signature, which the C library calls once, before main, with
-// arguments that may be ignored. `inspect` makes system calls and stores, which need no runtime.
+// SAFETY: the section holds pointers to functions of this signature, which the C library calls once, before main, with arguments that the function
+// may ignore. `inspect` makes only system calls and stores, which need no runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static BEFORE_MAIN: extern "C" fn() = inspect;

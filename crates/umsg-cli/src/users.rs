@@ -1,4 +1,4 @@
-//! Finds the processes that have a queue's file mapped or open. Only root sees this for other users' processes.
+//! Finds the processes that have a queue's file mapped or open. Only root can see this for the processes of other users.
 
 use std::collections::HashMap;
 use std::fs;

@@ -135,7 +135,7 @@ pub fn time_to_live(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// The delays before a message is delivered again: after the first delivery, and at most, because the delay doubles each time.
+/// The delays before a message is delivered again: the delay after the first delivery, which doubles each time, and the longest delay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryDelay {
     pub first: Duration,

@@ -33,7 +33,8 @@ impl Answers {
         Ok(Answers(()))
     }
 
-    /// Waits for the next answer. Fails with the reason if there is none: the program that reads the output or answers has ended.
+    /// Waits for the next answer. If there is no answer, fails with the reason: the program that reads the output, or the one that answers, has
+    /// ended.
     pub fn next(&mut self, out: Direct) -> Result<Answer, String> {
         let mut line = Vec::new();
         let mut byte = [0];

@@ -13,7 +13,7 @@ use crate::place;
 
 /// Close a queue for sending: the end of a stream of messages
 ///
-/// Sends to the queue fail from now on, blocked ones too. Receivers get the messages that are left, and then learn of the end.
+/// From now on, all sends to the queue fail, also blocked ones. Receivers get the remaining messages, and then learn that the stream has ended.
 /// The queue stays closed until it is reopened with --reopen, or removed. The command also succeeds if the queue is already
 /// closed. `umsg stat` shows whether a queue is closed.
 ///

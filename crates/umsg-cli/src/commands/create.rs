@@ -23,7 +23,7 @@ use crate::{place, streams, values};
 
 /// Create a queue
 ///
-/// If the queue exists, the command leaves it and its messages as they are and succeeds, so that a script can be run again. If
+/// If the queue exists, the command changes nothing and succeeds, so that a script can be run again. If
 /// the queue's attributes differ from the options, the command fails and prints the attributes. With --exclusive, the command
 /// fails if the queue exists.
 ///
@@ -35,9 +35,9 @@ use crate::{place, streams, values};
 /// wait. With --priorities fair:N, the lower priorities together get one of every N + 1 deliveries.
 /// Programs under `umsg run` may use such a queue, too.
 ///
-/// A queue stays until a process removes it. With --remove-on-last-close the queue is removed when no process has it open any
-/// more. The last process removes the queue when that process closes it. If that process was killed, the next `umsg ls`, `umsg
-/// gc` or opening of the queue removes the queue. A new queue that no process has opened yet is not removed. `umsg send`
+/// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process that has it open closes it. If
+/// that process was killed, the next `umsg ls`, `umsg gc` or opening of the queue removes the queue. A new queue that no process has opened yet is
+/// not removed. `umsg send`
 /// and `umsg recv` open the queue. Commands that only inspect the queue do not.
 ///
 /// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. Only the library enforces a
@@ -178,7 +178,7 @@ impl Create {
             Err(error) => return Err(refused(name, &error)),
         }
         match create(false) {
-            // The queue exists, and its mode forbids one of the two accesses. One access suffices to compare its attributes.
+            // The queue exists, and its mode denies sending or receiving. One of the two is enough to compare the attributes.
             Err(OpenError::PermissionDenied) => {
                 Ok((Opened::open(namespace, name, Purpose::Look)?.queue, false))
             }

@@ -55,7 +55,7 @@ impl Wanted {
         if self.qbytes.is_none() {
             return Ok(queue);
         }
-        // `check` passed before: this fails only if another process changed the limits or removed the queue since.
+        // `check` has passed, so this fails only if another process has changed the limits or removed the queue since then.
         match queue.set(&change) {
             Ok(()) => Ok(queue),
             Err(ControlError::Open(error)) => Err(error),

@@ -45,8 +45,8 @@ use crate::{place, progress, rights, streams};
 /// otherwise it is null.
 ///
 /// With --repair, the command cleans up after dead processes at once, and takes locks from processes that can't hold them.
-/// --repair rebuilds a corrupted queue from its intact messages, in their order; leases and waiters stay. The command prints
-/// the number of messages that it kept, and the number of corrupted ones. --repair does not repair a queue while a process is
+/// --repair rebuilds a corrupted queue from its intact messages, in their order; leases and waiters stay. The command prints the number of messages
+/// that it kept, and the number of corrupted messages. --repair does not repair a queue while a process is
 /// stopped in the middle of a call on that queue.
 #[derive(Args, Debug)]
 #[command(

@@ -1,4 +1,4 @@
-//! Groups the problems for the text of `umsg doctor`: each kind of corruption once, with a count, and each advice once.
+//! Groups the problems for the text of `umsg doctor`: each kind of corruption appears once, with a count, and each piece of advice appears once.
 
 use umsg::diagnosis::Problem;
 

@@ -29,7 +29,7 @@ use crate::{place, streams, values};
 /// commands, such as `umsg ls`, remove stale queues, too.
 ///
 /// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation.
-/// CREATOR is the id of the process that created the queue, with `dead` behind it if that process has ended. A new process can get the
+/// CREATOR is the id of the process that created the queue, followed by `dead` if that process has ended. A new process can get the
 /// id of an ended process. If the process with this id started more than an hour after the creation, the command reports the creator as
 /// dead. The hour tolerates changes of the system's clock.
 #[derive(Args, Debug)]
@@ -47,7 +47,7 @@ Examples:
   umsg gc --leftovers --remove              only stale files"
 )]
 pub struct Gc {
-    /// Queues and rings with matching names, as `umsg ls --quiet` prints them: /orders, id:32769, ring:/jobs; with * and ?
+    /// Only queues and rings whose names, as `umsg ls --quiet` prints them (/orders, id:32769, ring:/jobs), match a pattern with * and ?
     #[arg(value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
     /// Queues and rings that were unused for this time: 30m, 12h, 7d

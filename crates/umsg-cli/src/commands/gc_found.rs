@@ -66,8 +66,8 @@ pub enum Removal {
 /// System V queues whose identifiers differ by a multiple of this number use the same file, one after the other.
 const INDICES: i32 = 32_768;
 
-/// A process that started later than this after the creation is not the creator. The tolerance allows for changes of the clock: the start time is
-/// computed with the present clock.
+/// If a process started more than this time after the creation, it is not the creator. The tolerance is for changes of the clock, because the start
+/// time is computed with the present clock.
 const SLACK: Duration = Duration::from_secs(3600);
 
 /// Returns all queues and rings.
@@ -174,8 +174,8 @@ pub fn file_name(name: &OsStr) -> &OsStr {
     OsStr::from_bytes(bytes.strip_prefix(b"/").unwrap_or(bytes))
 }
 
-/// Returns the creator. It counts as alive unless it is known to have ended; another process may have its id. None for 0: the creator is in another
-/// PID namespace.
+/// Returns the creator. The creator counts as alive if it is not known to have ended; another process may have its id by now. Returns None for the
+/// id 0: the creator is in another PID namespace.
 fn creator(pid: u32, created: SystemTime) -> Option<Creator> {
     let is_later = || began(pid).is_some_and(|began| began > created + SLACK);
     let lives = exists(pid) && !is_later();

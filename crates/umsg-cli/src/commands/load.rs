@@ -24,10 +24,10 @@ use crate::{place, progress, streams};
 /// Create a queue from a file that `umsg dump` wrote
 ///
 /// The queue gets the saved attributes, regardless of the umask, and the messages in their order, with their priorities, senders and times. The
-/// queue appears when it is complete. The command refuses a file that was cut short or altered.
+/// queue appears when it is complete. The command refuses a truncated or altered file.
 ///
-/// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The command is the sender of the
-/// messages, and the queue appears before the messages, which appear all at once. If the
+/// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The command counts as the sender of the
+/// messages. The queue appears first, and then all messages at once. If the
 /// saved queue was closed for sending, the command closes the new queue after it has sent the messages.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -43,7 +43,7 @@ pub struct Load {
     /// The queue: a name, or for System V a key; with --into-existing also id:32769 [default: the name or key of the saved queue]
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Option<Address>,
-    /// Send the messages to an existing queue, behind its messages of the same priority: all, or none if they do not fit
+    /// Send the messages to an existing queue, behind its messages of the same priority. If not all of them fit, the command sends none
     #[arg(long)]
     into_existing: bool,
     #[command(flatten)]
@@ -210,8 +210,9 @@ fn read(mut from: impl Read) -> Result<Saved, SnapshotError> {
     }
 }
 
-/// The end of the major version in a snapshot, and the versions of System V queues. Source: docs/snapshot.md.
+/// The offset of the end of the major version in a snapshot. Source: docs/snapshot.md.
 const VERSION_END: u64 = 10;
+/// The major versions of snapshots of System V queues.
 const SYSTEM_V: [[u8; 2]; 2] = [2_u16.to_le_bytes(), 4_u16.to_le_bytes()];
 
 /// Creates the queue for a snapshot.

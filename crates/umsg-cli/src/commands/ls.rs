@@ -169,7 +169,7 @@ impl Ls {
     }
 }
 
-/// Opens the queue for sending if it can't be opened for receiving: either permission shows its status.
+/// If the queue can't be opened for receiving, opens it for sending: each of the two permissions is enough to read its status.
 fn row(namespace: &Namespace, listed: posix::Listed) -> Row {
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()

@@ -26,7 +26,7 @@ pub fn rows(namespace: &Namespace) -> failure::Result<Vec<Row>> {
 }
 
 fn row(namespace: &Namespace, entry: Entry) -> Row {
-    // A queue without permission, or one that was just removed, is shown with its listed attributes.
+    // If the caller has no permission for the queue, or the queue was just removed, its attributes in the listing are shown.
     let status = status(namespace, entry.id);
     Row {
         entry: status.as_ref().map_or(entry, |status| status.entry),

@@ -30,11 +30,10 @@ const PREVIEW: usize = 60;
 /// sent the message, also for a message that was sent for a later time. DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease.
 /// The command omits delayed messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
 ///
-/// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due, the earliest first. DUE is the
-/// time until then.
+/// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due. The message that is due first
+/// comes first. DUE is the time until the message is due.
 ///
-/// Characters that could control a terminal are escaped, and on a
-/// terminal long messages are cut.
+/// Characters that could control a terminal are escaped, and on a terminal, long messages are truncated.
 ///
 /// For a POSIX queue, the output shows one instant. For a System V queue, the command reads one message after the other, and
 /// the queue can change meanwhile. The command blocks receivers only while it copies.

@@ -22,7 +22,8 @@ pub struct Policy {
     /// ever]
     #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_hyphen_values = true)]
     ttl: Option<Duration>,
-    /// Maximum number of times that a message is leased; `umsg recv` takes leases, too. A message that is returned after its last
+    /// Maximum number of times that a message is leased; each delivery by `umsg recv` counts as a lease, too. A message that is returned after its
+    /// last
     /// permitted delivery moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_hyphen_values = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
@@ -37,8 +38,8 @@ pub struct Policy {
     /// do not wait [default: no delay]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
-    /// Order of delivery between priorities: strict, or fair:N. With fair:N, while messages of lower priorities wait, every N
-    /// deliveries of the highest priority are followed by one of a lower priority. The lower priorities take turns [default: strict]
+    /// Order of delivery between priorities: strict, or fair:N. With fair:N, while messages of lower priorities wait, one message of a lower
+    /// priority follows every N deliveries of the highest priority. The lower priorities take turns [default: strict]
     #[arg(long, value_name = "ORDER", value_parser = values::priorities)]
     priorities: Option<u32>,
     /// Remove the queue and its messages when the last process closes the queue

@@ -26,8 +26,8 @@ use crate::values::{self, RetryDelay};
 /// Receive messages: print each message and remove it from the queue, or run a command for each message
 ///
 /// A message leaves the queue when it is printed completely. If printing fails, the message returns to the queue as the first
-/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when a
-/// process next finds the queue empty or full. With --json, "deliveries" is the number of deliveries of the message, including
+/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when another process finds
+/// the queue empty or full. With --json, "deliveries" is the number of deliveries of the message, including
 /// this one.
 ///
 /// Programs that read the output can lose messages: a message that was printed has left the queue, even if the program dies
@@ -36,12 +36,12 @@ use crate::values::{self, RetryDelay};
 /// until its work is done.
 ///
 /// With --exec, the command runs COMMAND for each message. The message is its standard input; `{}` in its arguments is replaced
-/// by the message without a line feed at its end. Exit code 0 removes the message from the queue. After any other end of
-/// COMMAND, the message returns to the queue: with --follow at once, otherwise when umsg ends, so that each message is tried
-/// once. The message also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
+/// by the message without a line feed at its end. Exit code 0 removes the message from the queue. After any other end of COMMAND, the message
+/// returns to the queue. With --follow, it returns at once; otherwise it returns when umsg ends, so that each message is tried once. The message
+/// also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
 /// --dead-letter, so that a message whose command always fails is moved away. With --follow, if several commands fail one after
-/// the other, umsg starts commands more slowly, down to one command in 5 s. With --retry-delay, or if the queue was created with
-/// it, only the messages of the failed commands wait, and umsg continues with the other messages.
+/// the other, umsg starts commands more slowly, down to one command in 5 s. With --retry-delay, or if the queue was created with --retry-delay,
+/// only the messages of the failed commands wait, and umsg continues with the other messages.
 ///
 /// COMMAND runs in a process group of its own. After a SIGINT or SIGTERM, umsg receives no further message, waits for the running
 /// commands, and ends. A second signal kills the running commands; their messages return.
@@ -265,8 +265,9 @@ impl Recv {
         (!self.all && !self.follow).then_some(self.count)
     }
 
-    /// Receives and prints one message. The message is leased until it is printed, taken from the pipe and answered for, as the options
-    /// say: if the command fails or dies before, the message returns to the queue. Returns false if there is nothing more to receive.
+    /// Receives and prints one message. As the options say, the message is leased until it is printed, until the reader has taken it from the pipe,
+    /// or until it is answered. If the command fails or dies before that, the message returns to the queue. Returns false if there is nothing more
+    /// to receive.
     fn hand_over(
         &self,
         from: &Inlet<'_>,
@@ -300,7 +301,7 @@ impl Recv {
         }
     }
 
-    /// Receives the next message. None if `--all` has received all messages, and for --follow at the end of the stream.
+    /// Receives the next message. Returns None if `--all` has received all messages, or with `--follow` at the end of the stream.
     fn next<'a>(&self, from: &'a Inlet<'_>, out: Direct) -> Result<Option<Held<'a>>> {
         let read = || match out.is_abandoned() {
             true => Err(self.abandoned()),

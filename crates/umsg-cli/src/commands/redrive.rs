@@ -21,19 +21,19 @@ use crate::{place, values};
 /// The number of characters of a message that the list shows.
 const PREVIEW: usize = 40;
 
-/// List dead letters, and send them back to the queues that they come from
+/// List dead letters, and send them back to the queues from which they come
 ///
 /// The command sends messages only with --all, --first, --count or --id. Without these, the command lists the dead letters and sends
 /// nothing. --reason and --from select among the dead letters, both for the list and for sending.
 ///
-/// A dead letter has a history: the queue that it comes from, its first sender, its deliveries, and the reason why it was moved to the
+/// A dead letter has a history: the queue from which it comes, its first sender, its deliveries, and the reason why it was moved to the
 /// dead-letter queue. The list shows this history and the start of each message. `umsg peek` shows whole messages.
 ///
-/// A message that is sent back takes its place behind the other messages of its priority, and its deliveries count from 0 again. The message
+/// A message that is sent back takes its place behind the other messages of its priority, and its deliveries are counted from 0 again. The message
 /// keeps its history. If it becomes a dead letter again, its history counts the deliveries before and after it was sent back.
 ///
 /// A process with access to QUEUE can forge the histories in it. Therefore, the command sends a message back only to a queue that has the same
-/// owner as QUEUE, and has QUEUE as its dead-letter queue. --to sends the messages to any queue.
+/// owner as QUEUE, and has QUEUE as its dead-letter queue. With --to, the command sends the messages to any queue that you name.
 ///
 /// A message stays in QUEUE if the other queue is missing, full or closed, or has a smaller message size. The command then sends the other
 /// messages, prints the reason, and ends with exit code 1. No message is lost and none is in two queues, even if the command is killed: the
@@ -72,7 +72,7 @@ pub struct Redrive {
     /// List or send only dead letters that come from this queue
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     from: Option<Name>,
-    /// Send to this queue instead of the queues that the dead letters come from; with --all, --first, --count or --id
+    /// Send to this queue instead of the queues from which the dead letters come; with --all, --first, --count or --id
     #[arg(long, value_name = "QUEUE", value_parser = name())]
     to: Option<Name>,
     #[command(flatten)]
@@ -239,7 +239,7 @@ impl Redrive {
     }
 }
 
-/// Names the dead-letter queue of a queue without dead letters, which may be the one that was meant.
+/// If a queue has no dead letters, names its dead-letter queue: the caller may have meant that queue.
 fn tell_of_other_queue(opened: &Opened<'_>) {
     if let Some(name) = opened.queue.status().dead_letter {
         say(format_args!(

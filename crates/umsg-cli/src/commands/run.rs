@@ -152,7 +152,7 @@ impl Run {
         Err(self.failure(&Kind::NotExecuted(error).of(path)))
     }
 
-    /// Returns the option, else the variable. Fails on an invalid value of the variable, which the drop-in would ignore.
+    /// Returns the value of the option, or else that of the variable. Fails on an invalid value of the variable, which the drop-in would ignore.
     fn wait(&self) -> Result<Option<Wait>> {
         let variable = std::env::var_os(WAIT).unwrap_or_default();
         if self.wait.is_some() || variable.is_empty() {

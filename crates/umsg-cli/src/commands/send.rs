@@ -76,7 +76,7 @@ pub struct Send {
     #[arg(long, value_name = "WHEN", value_parser = values::moment)]
     at: Option<SystemTime>,
     /// Count as a producer until the command ends. A queue that was created with --close-with-last-producer is closed for sending
-    /// when its last producer ends. Other queues do not count producers
+    /// when its last producer ends. With other queues, this option has no effect
     #[arg(long)]
     producer: bool,
     #[command(flatten)]
@@ -87,8 +87,8 @@ pub struct Send {
     /// Send each part of standard input that ends with a NUL byte, without the NUL
     #[arg(long, short = '0', conflicts_with_all = ["lines", "strip_newline", "keep_newline"])]
     null: bool,
-    /// Send the messages that `umsg recv --json` and `umsg peek --json` print, one object a line, with their priorities or types.
-    /// --priority and --type replace these
+    /// Send the messages that `umsg recv --json` and `umsg peek --json` print, one object on each line, with their priorities or types. --priority
+    /// and --type replace the saved values
     #[arg(long, conflicts_with_all = ["lines", "null", "strip_newline", "keep_newline"])]
     from_json: bool,
     /// Remove one line feed at the end of standard input; --lines does so for each line

@@ -23,8 +23,8 @@ const SHARED: &str = "/dev/shm/umsg";
 ///
 /// The command creates /dev/shm/umsg, or the directory that --dir names. The command ignores UMSG_DIR. The directory belongs to
 /// root and is sticky: all users can create queues, and no user can remove another user's queue. The command can be repeated:
-/// it keeps an existing directory. Running programs keep their namespace; programs that start later use the shared one, unless
-/// UMSG_DIR is set.
+/// it keeps an existing directory. Running programs keep their namespace; programs that start later use the shared namespace if UMSG_DIR is not
+/// set.
 ///
 /// /dev/shm is empty after a boot. --print-tmpfiles prints the lines for tmpfiles.d(5) that create the directory at boot.
 #[derive(Args, Debug)]
@@ -102,7 +102,7 @@ fn lines(path: &Path) -> Result<String> {
     }
 }
 
-/// Refuses a directory with other files, such as /etc: setup opens the directory to all users.
+/// Refuses a directory with other files, such as /etc: the command would open the directory to all users.
 fn check_contents(path: &Path) -> Result {
     let open_already = path.metadata().is_ok_and(|is| is.mode() & 0o7777 == 0o1777);
     // If the directory can't be read, the library reports the error.

@@ -23,13 +23,13 @@ use crate::place;
 /// Show the state and the counters of a queue or ring
 ///
 /// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving). "handed over" counts
-/// messages that went directly to a waiting receiver. "waits" counts the blocked calls that ended while their thread was spinning, and those that
-/// ended with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
+/// messages that went directly to a waiting receiver. "waits" counts the blocked calls that ended while their thread was spinning, and the calls
+/// that ended with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
 /// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received and may come back.
 /// Reserved messages are being written. Messages that are set aside wait for room in the dead-letter queue.
 ///
-/// "holds of others" counts, by reason, the dead letters that other queues have moved to this queue.
+/// "holds of others" counts the dead letters that other queues have moved to this queue, by reason.
 ///
 /// "retry delay" is the delay before a message is delivered again if its receiver failed. "sending" shows whether the queue is open or closed
 /// for sending, and "closes" shows the event that closes it. Delayed messages were sent or returned for a later delivery.
@@ -40,8 +40,8 @@ use crate::place;
 /// For a System V queue, "types" shows the lowest types in the queue, each with its number of messages. "bytes" shows the queued bytes and their
 /// limit (qbytes). "changed" is the time of the last change of the queue's owner, mode or size.
 ///
-/// For a ring, "receiver" is the process that owns the ring. "waits" counts the waits in which the receiver slept, and those
-/// that ended while it was spinning. "time waited" is the time that the receiver spent spinning and the time that it slept.
+/// For a ring, "receiver" is the process that owns the ring. "waits" counts the waits in which the receiver slept, and the waits that ended while
+/// it was spinning. "time waited" shows how long the receiver was spinning, and how long it slept.
 /// Spinning uses CPU time; a sleep uses only some microseconds of CPU time.
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -130,7 +130,7 @@ pub fn sending(send_closed: bool) -> &'static str {
     }
 }
 
-/// Returns when a queue is closed for sending, with the number of producers if these are counted.
+/// Returns the event that closes a queue for sending, with the number of producers if the queue counts producers.
 pub fn closes(producers: Option<usize>) -> String {
     match producers {
         None => "by hand: `umsg close`".to_owned(),

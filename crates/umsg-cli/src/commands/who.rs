@@ -30,8 +30,8 @@ use crate::users::{File, Users};
 /// shows the leased messages that the process has not acknowledged, and its reservations. HOLDS contains "producer" for a process
 /// that counts as a producer of a queue with --close-with-last-producer: the queue stays open while this process lives.
 ///
-/// Only root sees which queues the processes of other users have open. For all other users, OPEN of such a process is "?". The list then has the
-/// process only if the process waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
+/// Only root sees which queues the processes of other users have open. For all other users, OPEN of such a process is "?". The list then contains
+/// the process only if it waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
 ///
 /// For a process of another PID namespace, PID is its process id in that namespace. Its user and command line are unknown.
 ///
@@ -194,7 +194,7 @@ fn entries(path: &std::path::Path, diagnosis: &Diagnosis) -> Vec<Entry> {
     all.into_values().collect()
 }
 
-/// The entries of the processes that have their numbers here, and then of those that have them in another PID namespace.
+/// The entries of the processes. First come those whose numbers are valid here, then those whose numbers are valid in another PID namespace.
 type Entries = BTreeMap<(bool, u32), Entry>;
 
 fn here(all: &mut Entries, pid: u32) -> &mut Entry {

@@ -36,8 +36,8 @@ impl Direct {
         poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().intersects(lost)
     }
 
-    /// Makes the output, if it is a pipe, hold one piece of output at a time, so that [`Self::wait_until_taken`] works. Returns false if
-    /// the output is no pipe, or if the pipe already holds more.
+    /// Makes the output, if it is a pipe, hold one piece of output at a time, so that [`Self::wait_until_taken`] works. Returns false if the output
+    /// is not a pipe, or if the pipe already holds more.
     pub fn step_by_step(self) -> bool {
         let is_pipe = rustix::fs::fstat(self.stream())
             .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo);
@@ -45,8 +45,8 @@ impl Direct {
             && rustix::pipe::fcntl_setpipe_size(self.stream(), rustix::param::page_size()).is_ok()
     }
 
-    /// Waits until the reader has taken all bytes from a pipe of one page, which is ready for output only when it is empty. Fails with
-    /// BrokenPipe if the reader ends before.
+    /// Waits until the reader has taken all bytes from a pipe of one page, which is ready for output only when it is empty. Fails with BrokenPipe
+    /// if the reader ends first.
     pub fn wait_until_taken(self) -> io::Result<()> {
         let stream = self.stream();
         loop {
@@ -66,7 +66,7 @@ impl Direct {
         }
     }
 
-    /// Waits for bytes, or the end, of standard input. Returns false if the output is abandoned before.
+    /// Waits for bytes, or the end, of standard input. Returns false if the output is abandoned first.
     pub fn wait_for_input(self) -> bool {
         let (stream, input) = (self.stream(), rustix::stdio::stdin());
         let mut polled = [

@@ -233,7 +233,7 @@ pub fn last_activity(status: &Status) -> Option<SystemTime> {
 #[derive(Serialize)]
 pub struct Message<'a> {
     pub queue: &'a str,
-    /// `peek` without `--delayed`: the position in the order of delivery, for System V queues in the order of arrival, from 0.
+    /// `peek` without `--delayed`: the position in the order of delivery, from 0. For System V queues, the order is that of arrival.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub position: Option<usize>,
     /// POSIX only: a number that no other message of the queue has. A message has it from its first delivery on; `peek` may show none before.
@@ -245,7 +245,7 @@ pub struct Message<'a> {
     pub size: usize,
     pub sender_pid: u32,
     pub sent: String,
-    /// `peek` only: when a delayed message is due, or a message was due that was sent for a later time.
+    /// `peek` only: the time at which a delayed message is due, or at which a queued message that was sent for a later time became due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub due: Option<String>,
     /// The number of deliveries.

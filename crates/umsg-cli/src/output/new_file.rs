@@ -12,7 +12,7 @@ pub struct NewFile {
 }
 
 impl NewFile {
-    /// Creates a file with this mode, less the umask, in the directory of the target. The name tells the purpose.
+    /// Creates a file with this mode, to which the umask applies, in the directory of the target. The name tells the purpose.
     pub fn beside(target: &Path, purpose: &str, mode: u32) -> io::Result<NewFile> {
         let path = target.with_file_name(format!(".umsg-{purpose}-{}", std::process::id()));
         let mut options = File::options();

@@ -60,7 +60,8 @@ impl Libc {
         }
     }
 
-    /// The C library with this name among the libraries that a library needs. musl's name is `libc.so`, in Alpine `libc.musl-x86_64.so.1`.
+    /// Returns the C library that has this name among the dependencies of a library. The name of musl is `libc.so`, or in Alpine
+    /// `libc.musl-x86_64.so.1`.
     fn of_needed(name: &[u8]) -> Option<Self> {
         match name {
             b"libc.so.6" => Some(Libc::Glibc),
@@ -72,7 +73,7 @@ impl Libc {
 }
 
 impl Elf {
-    /// The C library of a file: that of its dynamic linker for a program, that of its dependencies for a library.
+    /// Returns the C library of a file. For a program, its dynamic linker decides; for a library, its dependencies.
     pub fn libc(&self) -> Option<Libc> {
         match &self.interpreter {
             Some(linker) => Some(Libc::of_linker(linker)),
@@ -85,7 +86,7 @@ pub fn is_elf(head: &[u8]) -> bool {
     head.starts_with(&elf::ELFMAG)
 }
 
-/// Returns None if the file is not an ELF file, or is cut short. Reads only the headers: the file may be huge.
+/// Returns None if the file is not an ELF file, or is truncated. Reads only the headers, because the file may be huge.
 pub fn read(path: &Path) -> io::Result<Option<Elf>> {
     let data = ReadCache::new(File::open(path)?);
     let elf = match FileKind::parse(&data) {
@@ -120,7 +121,7 @@ fn headers<H: FileHeader<Endian = Endianness>>(data: &ReadCache<File>) -> object
     })
 }
 
-/// The C library among those that the file needs. A file with a damaged dynamic section needs none.
+/// Returns the C library among the dependencies of the file; None if the dynamic section is damaged.
 fn needed_libc<H: FileHeader<Endian = Endianness>>(
     header: &H,
     byte_order: Endianness,

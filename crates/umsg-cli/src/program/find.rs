@@ -11,7 +11,7 @@ use super::{Fault, Kind};
 /// The search path if PATH is not set. Source: execvp(3).
 const DEFAULT_PATH: &str = "/bin:/usr/bin";
 
-/// Returns the named file if the name has a slash, else the first executable file in the directories of PATH.
+/// Returns the named file if the name has a slash, or else the first executable file in the directories of PATH.
 pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     let name = name.as_ref();
     if name.is_empty() {

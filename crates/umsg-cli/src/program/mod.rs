@@ -17,7 +17,7 @@ pub use find::find;
 
 /// The depth of nested interpreters that the system follows. Source: execve(2).
 const MOST_INTERPRETERS: u32 = 5;
-/// The interpreter of an executable file that is neither a program nor names an interpreter. Source: execvp(3).
+/// The interpreter of an executable file that is not a program and names no interpreter. Source: execvp(3).
 const SHELL: &str = "/bin/sh";
 
 /// Checks that `library` can be loaded into the program, or into the interpreters of a script. An unreadable program passes the check.
@@ -77,7 +77,7 @@ fn check_loadable(elf: &Elf, library: &Elf) -> Result<(), Kind> {
     }
 }
 
-/// Returns the C library of a program, of the interpreter for a script; None for a static or unreadable program.
+/// Returns the C library of a program, or of the interpreter of a script. Returns None for a static or unreadable program.
 pub fn libc(program: &Path) -> Option<Libc> {
     let mut program = program.to_owned();
     for _ in 0..=MOST_INTERPRETERS {

@@ -43,7 +43,7 @@ fn is_forbidden(program: &Path) -> bool {
             .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID))
 }
 
-/// Source: execve(2); a set-group-ID bit without the group's x bit means something else (inode(7)).
+/// Source: execve(2); a set-group-ID bit without the group's x bit has another meaning (inode(7)).
 fn from_mode(metadata: &Metadata, uid: u32, gid: u32) -> Option<Privilege> {
     let has = |bits| metadata.mode() & bits == bits;
     if has(0o4000) && metadata.uid() != uid {

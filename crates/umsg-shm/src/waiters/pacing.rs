@@ -32,14 +32,16 @@ pub enum Waiting {
     Spinning,
 }
 
-/// The longest spin, and the first one, in nanoseconds.
+/// The longest spin, in nanoseconds.
 pub(crate) const LONGEST: u32 = 50_000;
+/// The first spin of a handle, in nanoseconds.
 const FIRST: u32 = 20_000;
 /// The shortest useful spin, in nanoseconds.
 const SHORTEST: u32 = 2_000;
 /// The number of waits without a spin after spinning has not paid. The number doubles each time that the next trial does not pay either, because
 /// threads that share a processor never gain by spinning.
 const PAUSE: u32 = 64;
+/// The longest pause without spins, in waits.
 const LONGEST_PAUSE: u32 = 1_024;
 /// The shortest trial spin, in nanoseconds. If the time between waits is shorter than the longest spin, the trial lasts a quarter longer than that
 /// time: a shorter spin would miss messages that come every 20 µs.

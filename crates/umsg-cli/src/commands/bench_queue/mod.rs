@@ -1,6 +1,7 @@
 //! `umsg bench-queue`.
 //!
-//! The command makes a queue, starts itself again as senders and receivers, which are processes as in real use, and adds up what they measured.
+//! The command creates a queue and starts itself again as senders and receivers, so these are processes, as in real use. Then it adds up the
+//! results of these processes.
 //!
 //! | what | where |
 //! |---|---|
@@ -40,17 +41,19 @@ const START: Duration = Duration::from_millis(50);
 
 /// Load a queue at a given rate, and print how long messages take
 ///
-/// The command makes a POSIX queue with the given depth, sends messages of the given size at the given rate from one process, receives them in another one, and
-/// prints the distribution of the latency. It removes the queue at the end.
+/// The command makes a POSIX queue with the given depth, sends messages of the given size at the given rate from one process, receives them in
+/// another process, and prints the distribution of the latency. It removes the queue at the end.
 ///
 /// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" begins at the time at which the message was
-/// due by --rate: it includes the time by which a sender is late, because the queue is full or the machine is busy. If both differ much, the rate is too high
+/// due by --rate: it also includes the delay of a sender that is late, because the queue is full or the machine is busy. If the two differ much,
+/// the rate is too high
 /// for this depth, or for this machine.
 ///
-/// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time is that of all senders and of all receivers, with the time that
-/// they spin; senders also use CPU time to keep the rate.
+/// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time of all senders, and that of all receivers,
+/// includes the time that they spin. Senders also use CPU time to keep the rate.
 ///
-/// Measure on the machine and at the load of the real programs. The receivers do nothing with the messages: a program's own work comes on top.
+/// Measure on the machine and at the load of the real programs. The receivers do nothing with the messages; a real program adds the time of its own
+/// work.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

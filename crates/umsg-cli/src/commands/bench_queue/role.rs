@@ -1,6 +1,7 @@
 //! The processes of a run: senders and receivers.
 //!
-//! A process says `ready` on its standard output. A sender then reads the time at which to begin. At the end, each process prints a line of JSON. The receivers end when
+//! A process writes `ready` to its standard output. A sender then reads the time at which to begin. At the end, each process prints a line of JSON.
+//! The receivers end when
 //! the last sender has ended and the queue is empty: the queue closes with its last producer.
 
 use std::io::{self, Write};
@@ -21,7 +22,7 @@ use crate::output::{self, json};
 /// The times at the beginning of a message: when it was due, and when it was sent.
 pub const HEAD: usize = 16;
 
-/// A sender sleeps until this time before a message is due, and then spins: a sleeping thread wakes up late.
+/// A sender sleeps until this number of nanoseconds before a message is due, and then spins, because a sleeping thread wakes up late.
 const LEAD: u64 = 60_000;
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

@@ -115,7 +115,7 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Replaces `{}` by the message, without a line feed at its end. None if the message can't be an argument.
+    /// Replaces `{}` by the message, without a line feed at its end. Returns None if the message can't be an argument.
     fn arguments_with(&self, message: &[u8]) -> Option<Vec<OsString>> {
         let message = message.strip_suffix(b"\n").unwrap_or(message);
         let has_place = |argument: &OsString| find(argument.as_bytes()).is_some();
@@ -198,7 +198,8 @@ fn watch(child: &Child) -> Option<OwnedFd> {
     pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// Sends a signal to the command and to the processes that it started. The command has not been waited for, so its id is still its own.
+/// Sends a signal to the command and to the processes that it started. This process has not waited for the command yet, so no other process can
+/// have its id.
 fn end(child: &Child, signal: Signal) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let Some(pid) = pid {

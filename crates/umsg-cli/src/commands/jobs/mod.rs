@@ -117,7 +117,7 @@ impl Summary {
     }
 }
 
-/// Works until the plan is fulfilled, a signal arrives or the queue fails. Returns the figures beside the outcome.
+/// Works until the plan is fulfilled, a signal arrives or the queue fails. Returns the outcome and the counts.
 pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary, Result)> {
     let job = Job::new(plan.command, &plan.environment, plan.time)?;
     let ending = Ending::prepare().map_err(|error| {
@@ -331,7 +331,7 @@ impl<'a> Crew<'a> {
         }
     }
 
-    /// Counts a message that returned, and reports it. `what` names the present place of the message.
+    /// Counts a message that has returned to the queue, and reports it.
     fn note(&self, which: Which, trouble: Trouble, what: &str) {
         // Relaxed: a count.
         self.returned.fetch_add(1, Ordering::Relaxed);

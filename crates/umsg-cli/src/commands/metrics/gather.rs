@@ -72,7 +72,7 @@ impl Snapshot {
         self.left_out[kind as usize][why as usize] += 1;
     }
 
-    /// Gives back the place of a queue that has no metrics for this reason. None: it has gone since the names were read.
+    /// Frees the place of a queue that has no metrics for this reason. None: the queue was removed since the names were read.
     fn give_up(&mut self, kind: Kind, why: Option<Reason>) {
         self.admitted -= 1;
         match why {
@@ -103,7 +103,7 @@ impl<'a> Gatherer<'a> {
     }
 
     /// # Errors
-    /// If there is no namespace, or if it can't be read.
+    /// Fails if there is no namespace, or if the namespace can't be read.
     pub fn scrape(&mut self) -> Result<Snapshot> {
         let begin = Instant::now();
         let namespace = place::existing(self.cli)?;
@@ -229,8 +229,8 @@ impl<'a> Gatherer<'a> {
     }
 }
 
-/// Opens a queue for receiving, or for sending: either permission shows its state. The handle does not count as a user, and a queue without
-/// users is not removed.
+/// Opens a queue for receiving, or for sending: each of the two permissions is enough to read its state. The handle does not count as a user of the
+/// queue, and this opening removes no unused queue.
 fn open_posix(namespace: &Namespace, name: &OsString) -> Result<posix::Queue, OpenError> {
     let open = |read, write| {
         let mut options = OpenOptions::new();

@@ -18,7 +18,7 @@ pub struct Kept<K, Q> {
 }
 
 struct Entry<Q> {
-    /// The inode number of the queue's file: another number is another queue. 0 of queues whose keys differ.
+    /// The inode number of the queue's file; another number means another queue. 0 for kinds of queues whose keys already differ.
     inode: u64,
     queue: Result<Q, Refused>,
     /// The last scrape that found the queue.

@@ -3,7 +3,7 @@
 //! | what | where |
 //! |---|---|
 //! | the queues and rings, which stay mapped between two scrapes | [`gather`] |
-//! | what is kept of one queue, and when it is opened again | [`kept`] |
+//! | the data of one queue that the command keeps, and the time at which it opens the queue again | [`kept`] |
 //! | the figures of a queue, of any kind | [`figures`] |
 //! | the names of the metrics, and their texts | [`families`] |
 //! | several threads | [`parallel`] |
@@ -36,17 +36,18 @@ use serve::Loopback;
 /// Print the state of all queues and rings as metrics for Prometheus
 ///
 /// Without an option, the command prints the metrics once, in the OpenMetrics text format. With --write, it writes them to a file for the textfile
-/// collector of node_exporter; the file appears whole or not at all. With --listen, it serves them over HTTP at /metrics, until a signal ends it.
+/// collector of node_exporter; the file is replaced when the new one is complete. With --listen, it serves them over HTTP at /metrics, until a
+/// signal ends it.
 ///
-/// The command takes no lock of a queue, changes no queue and receives no message: it delays no other process. Counters are in the queues, so that they
-/// continue if this command is started again. The command opens each queue once and keeps it mapped as long as the queue exists.
+/// The command takes no lock of a queue, changes no queue and receives no message: so it delays no other process. The queues themselves hold the
+/// counters, so these continue if this command is started again. The command opens each queue once and keeps it mapped as long as the queue exists.
 ///
 /// Each queue has the labels "kind" (posix, sysv or ring) and "queue", its name as in `umsg ls`: /orders, key:0x00001234, id:32769 for a System V
 /// queue without a key, ring:/jobs. --match and --max-queues limit the number of queues. "umsg_queues_left_out" counts the queues without metrics,
 /// by reason: "limit" (--max-queues), "permission", "corrupted", "name" (not UTF-8) and "unusable". The command tries to open such a queue again
 /// after a minute. Queues that --match excludes are not counted.
 ///
-/// A queue without a process's permission to read it has no metrics. For the queues of all users, run the command as root.
+/// If the command has no permission to read a queue, the queue has no metrics. For the queues of all users, run the command as root.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -64,7 +65,7 @@ pub struct Metrics {
     /// Write the file again and again at this interval: seconds, such as 15, or 1m
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "write")]
     every: Option<Duration>,
-    /// Only queues and rings with matching names, as the label "queue" has them; with * and ?; may be given several times
+    /// Only queues and rings whose label "queue" matches a pattern with * and ?; may be given several times
     #[arg(long = "match", value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
     /// Metrics of at most this many queues and rings, the first ones by kind and name

@@ -6,7 +6,7 @@ use std::thread;
 /// The threads that are worth their start, at most.
 const MOST: usize = 4;
 
-/// Returns the results of `work` for all items, in their order. A thread has at least `least` items.
+/// Returns the results of `work` for all items, in their order. Each thread gets at least `least` items.
 pub fn map<'i, T: Sync, R: Send>(
     items: &'i [T],
     least: usize,

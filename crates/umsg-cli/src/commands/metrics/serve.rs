@@ -31,7 +31,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 #[derive(Clone, Copy, Debug)]
 pub struct Loopback(SocketAddr);
 
-/// Parses an address and a port. Names of queues are no secret to the users of this machine, and of no concern to others.
+/// Parses an address and a port. Only the loopback interface is permitted: the users of this machine may know the names of queues, but nobody else
+/// needs them.
 pub fn loopback(text: &str) -> Result<Loopback, String> {
     let address: SocketAddr = text
         .parse()

@@ -114,7 +114,7 @@ fn head(message: &Seen) -> String {
 }
 
 impl Filter<'_> {
-    /// Returns the output of the command for a message. A command that fails is reported; its output is shown all the same.
+    /// Returns the output of the command for a message. If the command fails, the function reports that, and still returns the output.
     fn run(&self, data: &[u8]) -> Result<Vec<u8>> {
         let shown = || text::on_one_line(self.name.as_bytes());
         let not_run = |error: io::Error| {
@@ -157,7 +157,8 @@ fn hex(bytes: &[u8]) -> String {
     dump
 }
 
-/// Puts JSON on several lines. The values stay as they are written: no number loses a digit, and no key its place. None if the bytes are not JSON.
+/// Formats JSON on several lines. The values keep their text: no number loses a digit, and the keys keep their order. Returns None if the bytes are
+/// not JSON.
 fn pretty(bytes: &[u8]) -> Option<String> {
     serde_json::from_slice::<serde::de::IgnoredAny>(bytes).ok()?;
     let json = std::str::from_utf8(bytes).ok()?.trim();

@@ -1,8 +1,8 @@
-//! Which messages of a look were not seen in an earlier one.
+//! Finds the messages of a look that no earlier look has seen.
 //!
 //! A queued message has no number by which two looks could recognise it. So a message is known by its bytes, its sender, its priority or type and the time of
-//! its send. That time is computed from the machine's clock at each look, and differs by less than [`JITTER`]. Two messages that are equal in all this
-//! are counted.
+//! its send. That time is computed from the machine's clock at each look, and differs by less than [`JITTER`]. If several messages are equal in all
+//! of this, they are counted.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -13,9 +13,9 @@ use crate::inlet::Rank;
 
 /// The difference of two readings of one time.
 const JITTER: Duration = Duration::from_millis(20);
-/// The messages that are remembered, and the looks that an absent message is remembered at least: messages of a higher priority may push a message out of the
-/// looks for a time.
+/// The maximum number of messages that are remembered.
 const MOST: usize = 65_536;
+/// The least number of looks for which an absent message is remembered. Messages of a higher priority may hide a message from the looks for a while.
 const LOOKS: u64 = 64;
 
 /// The messages of earlier looks.

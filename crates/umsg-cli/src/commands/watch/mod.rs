@@ -35,22 +35,24 @@ use memory::Memory;
 
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The most messages of a look, and about the most bytes: receivers wait while they are copied.
+/// The maximum number of messages that a look copies, and the approximate maximum number of bytes. Receivers wait during the copy.
 const MOST: usize = 256;
 const MOST_BYTES: usize = 256 << 10;
 
 /// Show messages as they pass through a queue, and leave them in the queue
 ///
-/// The command shows copies: first of the messages that wait, then of new ones, each once. It looks at the queue 50 times a second, at up to 256 messages
-/// that are received next. Between two looks without a change it takes no lock; otherwise receivers wait while it copies.
+/// The command shows a copy of each message once: first the messages in the queue, then new ones. 50 times a second, it looks at up to 256 messages
+/// at the head of the queue. If nothing has changed since the last look, it takes no lock. Otherwise receivers wait while it copies.
 ///
-/// The command misses a message that is received between two looks, and so each message that is handed to a receiver that waits for it. At least once a second, a
-/// line on standard error counts the messages that passed unseen. To see every message, let a program receive and send it on.
+/// The command misses messages that are received between two looks. So it misses each message that goes directly to a waiting receiver. At least
+/// once a second, a line on standard error counts the messages that the command has missed. To see every message, let a program receive and send it
+/// on.
 ///
 /// --rate limits the messages that are shown in a second; a line on standard error counts the others. Leased and delayed messages are not shown until they
 /// return or are due.
 ///
-/// With --exec, the command runs COMMAND for each message, with the message as its standard input, and shows its standard output in place of the message. The
+/// With --exec, the command runs COMMAND for each message, with the message as its standard input, and shows the output of COMMAND instead of the
+/// message. The
 /// command waits for COMMAND before it looks again.
 #[derive(Args, Debug)]
 #[command(after_help = "\
