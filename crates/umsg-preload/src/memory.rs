@@ -16,8 +16,9 @@ use rustix::mm::{MapFlags, ProtFlags};
 const SMALLEST: usize = 32;
 const LARGEST: usize = 32 * 1024;
 const CLASSES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
-/// The length of a chunk, and the largest block that comes from the chunk of small blocks. Pages of larger blocks are not shared.
+/// The length of a chunk.
 const CHUNK: usize = 16 * 1024;
+/// The largest block that comes from the chunk of small blocks. Pages of larger blocks are not shared.
 const SMALL: usize = 1024;
 
 /// Blocks that are mappings start at a page.

@@ -14,8 +14,9 @@ use std::ffi::{CStr, c_char, c_int};
 
 use crate::pointer;
 
-/// Longest path that the kernel copies in, without its NUL.
+/// The longest path that the kernel copies in, without its NUL.
 const PATH_MAX: usize = 4095;
+/// The longest name of a queue, without its slash.
 const NAME_MAX: usize = 255;
 
 /// Whether mq_open and mq_unlink accept a name without its slash. Source: mq_open.c of musl 1.2.3, sysdeps/unix/sysv/linux/mq_open.c of glibc 2.36.

@@ -25,8 +25,9 @@ const SIZE: usize = 64;
 /// Ends at once: one of either kind, and those that were killed and have not been cleaned up yet.
 const ENDS: usize = 8;
 
-/// The number of tries, and their interval, to open a service that another process creates.
+/// The number of attempts to open a service that another process creates.
 const TRIES: u32 = 100;
+/// The pause between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 
 type Payload = [u8; SIZE];

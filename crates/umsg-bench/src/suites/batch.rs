@@ -34,8 +34,9 @@ const DEPTH: u32 = 1024;
 /// The goal for the largest batches, in million messages a second, with the best way of waiting.
 const GOAL: f64 = 25.0;
 
-/// The number of messages before the measurement, and between two readings of the clock. Multiples of every batch.
+/// The number of messages before the measurement, a multiple of every batch.
 const WARM_UP: u64 = 6_400;
+/// The number of messages between two readings of the clock, a multiple of every batch.
 const LOOK: u64 = 640;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {

@@ -21,8 +21,9 @@ use crate::shared::SharedWords;
 
 const SUITE: &str = "copy";
 
-/// Bytes a message, and words.
+/// The length of a message, in bytes.
 const SIZE: usize = 1 << 20;
+/// The length of a message, in words.
 const WORDS: usize = SIZE / size_of::<u64>();
 
 /// Messages, or buffers, between the two.

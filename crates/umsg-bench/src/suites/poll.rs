@@ -24,12 +24,14 @@ use crate::stats;
 
 const SUITE: &str = "poll";
 
-/// The capacity of the queues, and the number of messages in a backlog.
+/// The capacity of the queues.
 const DEPTH: u32 = 10;
+/// The number of messages in a backlog.
 const BACKLOG: u32 = 5;
 
-/// Round trips before any is measured, and the most that are kept.
+/// The number of round trips before the measurement.
 const WARM_UP: u64 = 100;
+/// The maximum number of measured round trips that are kept.
 const KEPT: usize = 200_000;
 /// The message after which both stop.
 const LAST: u8 = 1;

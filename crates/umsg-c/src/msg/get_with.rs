@@ -30,8 +30,9 @@ pub struct umsg_msg_options {
     pub reserved: u32,
 }
 
-/// The size of the first version, and the maximum size of any version.
+/// The size of the first version of the structure.
 const LEAST: size_t = 32;
+/// The maximum size of any version of the structure.
 const MOST: size_t = 4096;
 
 /// Finds the System V queue of a key, or creates one, with options that System V does not have.

@@ -18,8 +18,9 @@ use crate::sys;
 /// The argument with which the program `compare` is a worker.
 pub const WORKER: &str = "--be-a-worker";
 
-/// The descriptors of a worker's assignment, and of the memory that it shares with the coordinator.
+/// The descriptor of a worker's assignment.
 const ASSIGNMENT: i32 = FIRST_SOCKET + WORKERS as i32;
+/// The descriptor of the memory that a worker shares with the coordinator.
 const MEMORY: i32 = ASSIGNMENT + 1;
 
 /// The way in which the workers of a side are started.

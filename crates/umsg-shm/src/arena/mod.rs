@@ -35,8 +35,9 @@ use crate::sync::{AtomicU32, Guarded32, Ordering};
 /// Shortest block, in granules: a header and one granule.
 const SHORTEST: u32 = 2;
 
-/// The number of granules in a cache line. A block of at least `LONG` granules takes whole cache lines.
+/// The number of granules in a cache line.
 const LINE: u32 = (64 / GRANULE) as u32;
+/// A block of at least this number of granules takes whole cache lines.
 const LONG: u32 = 16 * LINE;
 
 /// The arena grows by at least this many granules (64 KiB), or by a sixteenth of its length.

@@ -27,12 +27,13 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 const NONE: RawFd = -1;
 /// The time after which a doorbell that could not be opened is tried again, in nanoseconds.
 const BLIND: u64 = 100_000_000;
-/// A process checks whether a queue is still polled: at its first operation, at every `LOOK`th one, and after this time since the last check, in
-/// nanoseconds.
+/// A process checks whether a queue is still polled: at its first operation, at every `LOOK`th one, and after [`LOOK_TIME`].
 const LOOK: u32 = 256;
+/// The time, in nanoseconds, after which a process checks again whether a queue is still polled.
 const LOOK_TIME: u64 = 1_000_000_000;
-/// The pauses, in nanoseconds, between two checks in which a helper finds out whether processes poll without a helper.
+/// The first pause, in nanoseconds, between two checks in which a helper finds out whether processes poll without a helper.
 const FIRST_PAUSE: u64 = 100_000_000;
+/// The longest such pause, in nanoseconds.
 const LONGEST_PAUSE: u64 = 60_000_000_000;
 
 /// The descriptors of a queue's doorbell in a process.

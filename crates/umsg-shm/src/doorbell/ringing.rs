@@ -18,8 +18,9 @@ use super::helper::Feed;
 #[cfg(loom)]
 use crate::model::doorbell::{Feed, PollFifo};
 
-/// The readable and writable bits of a level.
+/// The bit of a level at which a receive is possible.
 const IN: u32 = 1;
+/// The bit of a level at which a send is possible.
 const OUT: u32 = 2;
 /// Flag beside OUT, also of [`Words::shown`] and [`Words::heard`]: there are neither messages nor room. A FIFO shows this level as room, so a
 /// poller that tries to send finds no room. When room comes later, pollers need an event for it, because the FIFO does not change.

@@ -51,8 +51,9 @@ use std::time::Duration;
 #[cfg(not(loom))]
 pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
 
-/// Bits of `registered`: a process is registered; the queue was empty. The bits above are the index of the record.
+/// Bit of `registered`: a process is registered. The bits above [`EMPTY`] are the index of the record.
 const REGISTERED: u32 = 1;
+/// Bit of `registered`: the queue was empty.
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
 

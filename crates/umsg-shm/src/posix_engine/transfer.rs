@@ -46,8 +46,9 @@ pub struct Origin {
     pub ticket: u64,
 }
 
-/// The bits of a queue's number that an arrival keeps, and those of a ticket.
+/// The bits of a queue's number that an arrival keeps.
 const QUEUE: u64 = (1 << 48) - 1;
+/// The bits of a ticket that an arrival keeps.
 const TICKET: u64 = (1 << 48) - 1;
 
 impl Origin {

@@ -14,6 +14,7 @@ use umsg_shm::sys::map::{Mapping, PAGE};
 /// The number of checks of a thread before the thread's process counts as one that does not use the queue. A program might open and close the queue
 /// between two checks.
 const LOOKS: u32 = 5;
+/// The pause between two of these checks.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The file of a queue, as mappings name it.

@@ -13,6 +13,7 @@ const LOOKS: u32 = 24;
 
 /// If a lock has the same owner for this time, and nothing changes, the lock is reported as stuck.
 pub(super) const HOGGED: Duration = Duration::from_secs(1);
+/// The pause between two readings of such a lock.
 const STEP: Duration = Duration::from_millis(20);
 
 /// A copy.

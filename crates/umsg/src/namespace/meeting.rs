@@ -34,9 +34,9 @@ use umsg_shm::sys::stack::nap;
 
 /// The number of hexadecimal digits behind a user's number.
 const DIGITS: usize = 16;
-/// The number of listings before the function reports that other processes keep changing the directories, and the longest sleep
-/// between two listings.
+/// The number of listings before the function reports that other processes keep changing the directories.
 const ATTEMPTS: u32 = 500;
+/// The longest sleep between two listings.
 const NAP: Duration = Duration::from_millis(10);
 
 /// The names and the properties of a user's directories.

@@ -35,8 +35,9 @@ impl FileAccess {
     }
 }
 
-/// The number of checks of a file with two names, and the time between them.
+/// The number of checks of a file with two names.
 const LOOKS: u32 = 5;
+/// The pause between two of these checks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 impl Namespace {

@@ -36,9 +36,9 @@ use umsg_shm::sys::random::random;
 
 /// The number of hexadecimal digits of each part of a name.
 const DIGITS: usize = 16;
-/// The number of names that a sweep reads, and the number of FIFOs among them that it inspects. Any user can make any number of
-/// names.
+/// The number of names that a sweep reads. Any user can create any number of names.
 const READ: usize = 1024;
+/// The number of FIFOs among these names that a sweep inspects.
 const SWEEP: usize = 64;
 /// Paths up to this length need no allocation.
 const SHORT: usize = 250;

@@ -9,8 +9,9 @@ use rustix::io::Errno;
 use std::time::Duration;
 use umsg_shm::sys::thread::{self, Thread};
 
-/// The number of attempts to take the lock, and the pause between two attempts. A process holds it for some microseconds.
+/// The number of attempts to take the lock. A process holds the lock for some microseconds.
 const ATTEMPTS: u32 = 2000;
+/// The pause between two attempts.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The lock of a dead ring's file. The kernel releases it when its owner dies.

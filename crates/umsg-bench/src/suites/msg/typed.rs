@@ -28,8 +28,9 @@ const BURST: u64 = 64;
 /// The goal at the greatest depth, as a ratio, where the kernel walks along all messages.
 const GOAL: f64 = 500.0;
 
-/// If the other messages have one type: their type, and the received one.
+/// If all other messages have one type: that type.
 const OTHER: i64 = 2;
+/// The received type, if all other messages have one type.
 const WANTED: i64 = 1;
 
 /// The lowest type of a queue in which all messages have different types. At type 1 the kernel would look no further.

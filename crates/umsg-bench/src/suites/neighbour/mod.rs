@@ -35,8 +35,9 @@ const SUITE: &str = "neighbour";
 /// The depth of the published table.
 const DEPTH: u32 = 65_528;
 
-/// The minimum number of pairs; and the number with `--quick`, which can hardly resolve the goal.
+/// The minimum number of pairs.
 const PAIRS: u32 = 30;
+/// The number of pairs with `--quick`, which can hardly resolve the goal.
 const QUICK_PAIRS: u32 = 3;
 /// The array's queue takes seconds to fill, and a part of the pairs is enough for its result.
 const ARRAYS: u32 = 5;

@@ -30,8 +30,9 @@ use crate::row::{Better, Row};
 
 const SUITE: &str = "peers";
 
-/// The number of kills in each trial; with `--quick`, in each round.
+/// The number of kills in each trial.
 const KILLS: u32 = 40;
+/// The number of kills in each round, with `--quick`.
 const KILLS_A_ROUND: u32 = 2;
 
 /// The present peers, umsg first and the kernel second, and the reasons for missing ones.

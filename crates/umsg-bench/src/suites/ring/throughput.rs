@@ -20,8 +20,9 @@ const SENDERS: [usize; 3] = [1, 2, 4];
 /// The number of messages, or of batches, between two readings of the clock.
 const LOOK: usize = 64;
 
-/// A message: more, or the sender's last.
+/// A message that is not the sender's last one.
 const MORE: u64 = 0;
+/// The last message of a sender.
 const END: u64 = 1;
 
 /// A measurement.

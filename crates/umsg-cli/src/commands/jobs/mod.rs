@@ -24,9 +24,10 @@ use crate::values::RetryDelay;
 pub use command::input;
 use command::{Broken, End, Job, Trouble};
 
-/// The pauses of a thread after failed commands in a row: the first one, and the longest. Without them, a command that fails at once
-/// would exhaust the deliveries of all messages within moments.
+/// The first pause of a thread after a failed command. Without pauses, a command that fails at once would exhaust the deliveries of all messages
+/// within moments.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
+/// The longest pause of a thread after several failed commands in a row.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// The number of failures that the result lists.

@@ -35,8 +35,9 @@ use memory::Memory;
 
 /// The time between two looks.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The maximum number of messages that a look copies, and the approximate maximum number of bytes. Receivers wait during the copy.
+/// The maximum number of messages that a look copies. Receivers wait during the copy.
 const MOST: usize = 256;
+/// The approximate maximum number of bytes that a look copies.
 const MOST_BYTES: usize = 256 << 10;
 
 /// Show messages as they pass through a queue, and leave them in the queue

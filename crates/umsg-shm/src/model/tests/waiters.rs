@@ -14,8 +14,9 @@ use crate::sync::{AtomicU64, Guarded64, Ordering};
 use crate::waiters::{self, List, State, Waiters};
 use std::sync::Arc;
 
-/// The message that is offered first, and the one for which its slot is used next.
+/// The message that is offered first.
 const OFFERED: u64 = 1;
+/// The next message for which the slot is used.
 const NEXT: u64 = 2;
 
 /// A node with data next to it, and a slot.

@@ -7,8 +7,9 @@ use super::traffic::LONGEST;
 use crate::sys::clock::Deadline;
 use std::time::Duration;
 
-/// Two time-outs: one that is always long enough, and one that is too short if the other threads are slow.
+/// A time-out that is always long enough.
 const PATIENT: Duration = Duration::from_secs(60);
+/// A time-out that is too short if the other threads are slow.
 const IMPATIENT: Duration = Duration::from_micros(200);
 
 /// Repeats a call until it succeeds, with this time-out each time.

@@ -23,8 +23,9 @@ use umsg_shm::sys::random::random;
 /// The average number of queues that are inspected for each created queue.
 const FEW: u64 = 64;
 
-/// The number of checks of a queue that another process has locked exclusively, and the pause between two checks.
+/// The number of checks of a queue that another process has locked exclusively.
 const LOOKS: u32 = 20;
+/// The pause between two of these checks.
 const BETWEEN_LOOKS: Duration = Duration::from_micros(50);
 
 /// The result of a check whether a queue has to be removed.

@@ -10,8 +10,9 @@ use umsg::ring::{self, Options, Post, RingError, Until, Waiting};
 use super::{BATCH, ENTRIES, PAYLOAD, Receiver, Sender, Way};
 use crate::failure::Failure;
 
-/// The interval at which a sender looks for the ring, and the number of looks.
+/// The interval at which a sender looks for the ring.
 const LOOK: Duration = Duration::from_micros(200);
+/// The number of times that a sender looks for the ring.
 const LOOKS: u32 = 50_000;
 
 /// A ring with its own name. It belongs to the process that makes it, which has to be the receiver.

@@ -13,8 +13,9 @@ use crate::shared::SharedWords;
 /// IORING_ENTER_GETEVENTS of linux/io_uring.h.
 const GET_EVENTS: u32 = 1;
 
-/// Words of [`Uring::flow`], on separate cache lines: messages posted, messages taken.
+/// The word of [`Uring::flow`] that counts posted messages. It has its own cache line.
 const POSTED: usize = 0;
+/// The word of [`Uring::flow`] that counts received messages. It has its own cache line.
 const TAKEN: usize = 16;
 
 /// The receiver's ring, made disabled, so that the thread that enables it is the one that waits on it.
