@@ -144,28 +144,28 @@ const FAMILIES: &[Family] = &[
         Gauge,
         "umsg_queue_capacity_messages",
         None,
-        "Messages that the queue holds at most",
+        "The maximum number of messages in the queue",
         &[("", |of| some(of.capacity))],
     ),
     family(
         Gauge,
         "umsg_queue_capacity",
         BYTES,
-        "Bytes that a System V queue holds at most",
+        "The maximum number of bytes in a System V queue",
         &[("", |of| some(of.capacity_bytes))],
     ),
     family(
         Gauge,
         "umsg_queue_fill",
         Some("ratio"),
-        "Part of the capacity that is taken: 1 is full",
+        "The used part of the capacity; 1 if the queue is full",
         &[("", |of| Some(Value::Real(of.fill)))],
     ),
     family(
         Gauge,
         "umsg_queue_oldest_message_timestamp",
         SECONDS,
-        "Time of the send of the oldest message that waits",
+        "Time at which the oldest waiting message was sent",
         &[("", |of| time(of.oldest))],
     ),
     family(
@@ -363,13 +363,13 @@ impl Snapshot {
 
     /// Counts the queues with and without metrics.
     fn encode_found(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Queues and rings in the namespace, of those that --match selects";
+        let help = "Queues and rings in the namespace that --match selects";
         let mut found = encoder.encode_descriptor("umsg_queues", help, None, Gauge)?;
         for (kind, count) in Kind::ALL.iter().zip(self.found) {
             let labels = [("kind", kind.label())];
             encode(&mut found, Gauge, &labels, &Value::Whole(count))?;
         }
-        let help = "Queues and rings without metrics of their own, by reason";
+        let help = "Queues and rings without metrics, by reason";
         let name = "umsg_queues_left_out";
         let mut left_out = encoder.encode_descriptor(name, help, None, Gauge)?;
         for (kind, counts) in Kind::ALL.iter().zip(self.left_out) {
