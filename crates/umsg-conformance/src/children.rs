@@ -158,7 +158,7 @@ pub fn wait_until(condition: impl Fn() -> bool) {
 /// Waits until a thread sleeps and stays asleep.
 ///
 /// # Panics
-/// If the thread's work is done instead.
+/// If the thread finishes its work instead.
 pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
     let mut seen = 0;
     wait_until(|| is_done() || sys::state(id) == Some(b'S'));

@@ -1,4 +1,4 @@
-//! Epoll sets, apart from the changes of their members: created, read and closed by system calls that no library replaces.
+//! Creates, reads and closes epoll sets by system calls that no library replaces. Members are changed elsewhere.
 
 use std::os::fd::RawFd;
 
@@ -21,7 +21,7 @@ fn answer(returned: i64) -> Result<i64, Errno> {
     }
 }
 
-/// A new set, at a high number.
+/// Makes a set and gives it a high number.
 ///
 /// # Errors
 /// The errors of `epoll_create1` and `fcntl`.
@@ -35,7 +35,7 @@ pub fn make() -> Result<Set, Errno> {
     Ok(high? as Set)
 }
 
-/// A new set at the lowest free number, which stays open on exec.
+/// Makes a set at the lowest free number. It stays open on exec.
 ///
 /// # Errors
 /// The errors of `epoll_create1`.
@@ -53,7 +53,7 @@ pub fn close(set: Set) -> Result<(), Errno> {
     answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
 }
 
-/// The present events of a set: the data and the events of each member, in order of the data.
+/// Returns the present events of a set: the data and the events of each ready member, in order of the data.
 ///
 /// # Errors
 /// The errors of `epoll_wait`.
@@ -61,7 +61,7 @@ pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
     wait(set, 0)
 }
 
-/// The events of a set within this many milliseconds, without limit if -1: as [`told`].
+/// Waits up to this many milliseconds for events of a set, without limit if -1, and returns them like [`told`].
 ///
 /// # Errors
 /// The errors of `epoll_wait`.

@@ -1,12 +1,12 @@
 //! One set of cases for the kernel, the library, the C library and the drop-in.
 //!
-//! The behaviour of the kernel's `mq_*` calls on this machine is right by definition; this crate checks that umsg has it, too, in
-//! five ways:
+//! The behaviour of the kernel's `mq_*` calls on this machine is right by definition. This crate checks in five ways that umsg behaves in the same
+//! way:
 //!
 //! - [`cases`]: sentences about one behaviour each, written once and run on every [`backend`]
 //!   ([`instantiate!`] makes a test of each);
-//! - [`compare`]: random operations by several processes and users, on a kernel queue and on umsg in lockstep, with
-//!   every return value, errno, byte and priority compared; what differs is cut down to a short history;
+//! - [`compare`]: random operations by several processes and users, on a kernel queue and on umsg in lockstep. Every return value, errno, byte and
+//!   priority is compared. A history with a difference is cut down to a short one that still shows it;
 //! - [`lives`]: the same with processes that fork, run other programs, pass descriptors on and are killed;
 //! - [`ring`]: random operations on a pair of io_uring's rings and on a pair of umsg's;
 //! - `tests/programs.rs`: programs that others wrote, on the kernel and under the drop-in.

@@ -1,4 +1,4 @@
-//! Finds the drop-in and the C library: those that this checkout builds, with the profile that this program was built with.
+//! Finds the drop-in and the C library that this checkout builds, in the profile of this program.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -86,7 +86,7 @@ fn existing(library: PathBuf) -> Result<PathBuf, String> {
     }
 }
 
-/// The path of the drop-in: `UMSG_PRELOAD_LIBRARY`, or the one of this profile, brought up to date by cargo.
+/// Returns the path of the drop-in: the value of `UMSG_PRELOAD_LIBRARY`, or the library of this profile, which cargo brings up to date.
 ///
 /// # Errors
 /// The reason why there is no library.
@@ -118,7 +118,7 @@ fn find_c() -> Result<PathBuf, String> {
     existing(prefix.join("lib").join(C_NAME))
 }
 
-/// The path of the C library: below `UMSG_C_PREFIX`, or the one of this profile, installed by cargo below its directory.
+/// Returns the path of the C library: the library below `UMSG_C_PREFIX`, or that of this profile, which cargo installs below its target directory.
 ///
 /// # Errors
 /// The reason why there is no library.

@@ -6,8 +6,8 @@
 //!        └────── report pipe ◄──┴──────────────────────────────────────┘
 //! ```
 //!
-//! A record of the report has one of four meanings: the case will create a queue, which is then removed in any case; the case passed; this backend
-//! does not support it; or it failed. After the end of the case process, the rest of its group is killed.
+//! A record of the report has one of four meanings: the case will create this queue, which the runner removes at the end; the case passed; the
+//! backend does not support the case; or the case failed. When the case process has ended, the runner kills the rest of its process group.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;
@@ -77,7 +77,7 @@ pub(crate) fn skip(reason: &str) -> ! {
     sys::leave(0)
 }
 
-/// Makes the panics of case processes go to their report. Panics of other processes are printed as usual.
+/// Sends the message of a panic to the report if a case process panics. Panics of other processes are printed as usual.
 fn report_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -92,7 +92,7 @@ fn report_panics() {
     });
 }
 
-/// A namespace directory for umsg that every user can enter, removed when dropped.
+/// Makes a namespace directory for umsg that every user can enter. It is removed when the value is dropped.
 ///
 /// # Panics
 /// If `/dev/shm` can't be written to.
@@ -100,10 +100,11 @@ pub fn namespace_directory() -> tempfile::TempDir {
     directory(0o1777)
 }
 
-/// As [`namespace_directory`], of the caller alone: there a process uses the segments of removed queues again.
+/// Makes a namespace directory like [`namespace_directory`], but for the caller alone. In such a directory, a process uses the segments of removed
+/// queues again.
 ///
 /// # Panics
-/// As it.
+/// If `/dev/shm` can't be written to.
 pub fn own_namespace_directory() -> tempfile::TempDir {
     directory(0o700)
 }
@@ -154,8 +155,8 @@ fn run_here<F: Family>(
     sys::lead_group();
     sys::die_with_parent();
     sys::umask(0o022);
-    // High, where it does not take a number that a case expects to be free; nothing else of the test program's is
-    // left open but the standard streams.
+    // The report has a high number, so that the low numbers that a case expects are free. Of the test program's other descriptors, only the
+    // standard streams stay open.
     sys::close_all(3, report_to as u32 - 1);
     sys::close_all(report_to as u32 + 1, u32::MAX);
     let report_to = move_up(report_to);

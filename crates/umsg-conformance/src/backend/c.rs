@@ -1,7 +1,7 @@
 //! The C library: `libumsg.so` and its functions `umsg_mq_*`, looked up by `dlsym`.
 //!
-//! Its handles are pointers, and the cases use small numbers, so this file keeps a table of handles. As after a `dup`, several numbers may
-//! stand for one handle, which is closed with the last number. Everything else is the library's.
+//! Its handles are pointers, and the cases use small numbers, so this file keeps a table of handles. As after a `dup`, several numbers may stand
+//! for one handle, which is closed with the last number. All else is done by the library.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -47,8 +47,8 @@ macro_rules! functions {
                 Ok(Functions {
                     $($name: {
                         let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
-                        // SAFETY: the library promises the declaration that its header has for this name; a handle, which is a pointer, is a number
-                        // here. The library is never unloaded.
+                        // SAFETY: the library's function of this name has the declaration in the library's header, except that a handle is a
+                        // pointer there and a number of the same size here. The library is never unloaded.
                         unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
                     },)*
                 })
@@ -73,7 +73,7 @@ functions! {
     umsg_mq_status: unsafe extern "C" fn(Handle, *mut StatusOfC, size_t) -> c_int,
 }
 
-/// The number of the first handle: the first free descriptor of a process with the three standard ones.
+/// The number of the first handle: the first free descriptor of a process that has the three standard ones open.
 const FIRST: usize = 3;
 
 type Handles = Vec<Option<Arc<Handle>>>;
@@ -88,10 +88,10 @@ pub struct C {
 }
 
 impl C {
-    /// The library of this directory, with its queues in `directory`.
+    /// Loads the library of this directory. Its queues are in `directory`.
     ///
     /// # Errors
-    /// The loader's message, or why the directory is no namespace.
+    /// The loader's message, or the reason why the directory is no namespace.
     pub fn new(library: &Path, directory: &Path) -> Result<C, String> {
         Ok(C {
             functions: Functions::of(&Library::load(library)?)?,

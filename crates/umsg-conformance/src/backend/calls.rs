@@ -1,4 +1,5 @@
-//! The kernel and the drop-in: the same C functions, from glibc or by `dlsym` from the library.
+//! The backends of the kernel and of the drop-in. Both have the same C functions: the kernel's come from glibc, the drop-in's by `dlsym` from its
+//! library.
 
 use std::ffi::{CStr, c_int};
 use std::mem::{self, MaybeUninit};
@@ -40,10 +41,10 @@ impl Called {
         }
     }
 
-    /// The drop-in's, each taken by `dlsym`, with its queues in `directory`.
+    /// Returns the drop-in's functions, each found by `dlsym`. Its queues are in `directory`.
     ///
     /// # Errors
-    /// The loader's message, when the library can't be loaded; or why the directory is no namespace.
+    /// The loader's message if the library can't be loaded, or the reason why the directory is no namespace.
     pub fn dropin(library: &Path, directory: &Path) -> Result<Called, String> {
         let calls = Calls::of_library(library)?;
         let preload = Some(Preload::new(library, directory)?);
@@ -57,7 +58,7 @@ impl Called {
     /// Returns the functions that this program is linked to, in a process that was started with the drop-in preloaded.
     ///
     /// # Errors
-    /// Why the directory is no namespace.
+    /// The reason why the directory is no namespace.
     pub fn preloaded(library: &Path, directory: &Path) -> Result<Called, String> {
         let preload = Some(Preload::new(library, directory)?);
         Ok(Called {

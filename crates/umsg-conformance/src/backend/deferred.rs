@@ -54,7 +54,7 @@ pub(crate) fn handle_deferred(
     let functions = &HANDLERS[signal as usize];
     functions.defer.store(defer as usize, Ordering::Release);
     functions.handler.store(handler as usize, Ordering::Release);
-    // SAFETY: the kernel gives a handler that is installed with SA_SIGINFO two more arguments, and those of `enter`.
+    // SAFETY: because the handler is installed with SA_SIGINFO, the kernel passes the two further arguments that `enter` has.
     let entrance =
         unsafe { std::mem::transmute::<*const (), extern "C" fn(i32)>(enter as *const ()) };
     let flags = flags | libc::SA_SIGINFO;

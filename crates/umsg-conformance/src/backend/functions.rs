@@ -1,4 +1,4 @@
-//! The C functions that a backend calls: those that this program is linked to, or a library's.
+//! The C functions that a backend calls. They are the functions that this program is linked to, or the functions of a library.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem;
@@ -22,7 +22,7 @@ macro_rules! calls {
                 Calls { $($name: libc::$name,)* }
             }
 
-            /// The symbols of a library and of its dependencies, as a program that preloads the library sees them.
+            /// Finds the functions in a library and in its dependencies, as a program that preloads the library does.
             ///
             /// # Errors
             /// The loader's message.
@@ -31,8 +31,7 @@ macro_rules! calls {
                 Ok(Calls {
                     $($name: {
                         let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
-                        // SAFETY: the library promises the C declaration of the function by this name, and it is
-                        // never unloaded.
+                        // SAFETY: the library's function of this name has this C declaration, and the library is never unloaded.
                         unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
                     },)*
                 })

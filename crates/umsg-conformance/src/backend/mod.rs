@@ -1,4 +1,4 @@
-//! The compared interface: one trait at the level of the C calls, and its implementations.
+//! The interface that the backends share: one trait at the level of the C calls, and its implementations.
 //!
 //! Names and descriptors are those of C (bytes and small numbers), and a failure is an errno. So the results of the kernel, the drop-in and
 //! the native API can be compared directly.
@@ -30,7 +30,7 @@ use crate::errno::Errno;
 use crate::site::Site;
 use crate::sys::{Credentials, User};
 
-/// A message queue descriptor: a real one for the kernel and the drop-in, a number of the backend's own otherwise.
+/// A message queue descriptor: for the kernel and the drop-in a real one, for other backends a number that the backend chose.
 pub type Fd = i32;
 
 /// The reason why a backend gave no result.
@@ -145,7 +145,7 @@ pub trait Basics: Send + Sync {
     /// Returns the name for messages.
     fn label(&self) -> &'static str;
 
-    /// Every process that uses the backend calls this first, and no other process: it may change the environment.
+    /// Prepares a process, and may change its environment. Each process that uses the backend calls this first; no other process does.
     fn enter(&self) {}
 
     /// The caller holds the result during a fork, so that the child finds the backend's table in a consistent state.
@@ -153,7 +153,7 @@ pub trait Basics: Send + Sync {
         None
     }
 
-    /// Becomes another user, for good. Needs root.
+    /// Makes this process a process of another user, for good. Needs root.
     ///
     /// # Errors
     /// The errors of `setgroups`, `setresgid` and `setresuid`.
@@ -161,7 +161,7 @@ pub trait Basics: Send + Sync {
         user.assume(&Credentials::OF_LIBC)
     }
 
-    /// Becomes another user, except for the real and the saved ids.
+    /// Makes another user the effective user of this process. The real and the saved ids stay as they are.
     ///
     /// # Errors
     /// The errors of `setresgid` and `setresuid`.
@@ -211,7 +211,7 @@ pub trait Backend: Basics {
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()>;
     /// Owner, group and mode of the queue.
     fn ownership(&self, fd: Fd) -> Answer<Ownership>;
-    /// `dup`; for a backend without descriptors a second handle that shares everything with the first.
+    /// `dup`. A backend without descriptors makes a second handle that shares everything with the first.
     fn dup(&self, fd: Fd) -> Answer<Fd>;
 
     /// `mq_receive` with a null pointer for the priority.
@@ -294,7 +294,8 @@ pub trait Backend: Basics {
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `select` that does not wait, on the descriptors below a number, in the readable and in the writable ones: how many are ready.
+    /// `select` without a wait, on the descriptors below this number. `sets` are the descriptors to be read and those to be written. Returns how
+    /// many are ready.
     fn select(&self, below: Fd, sets: [&mut libc::fd_set; 2]) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
@@ -313,8 +314,8 @@ pub trait Backend: Basics {
             None => Err(Failure::Unsupported("its limits can't be set for one test")),
         }
     }
-    /// Sets the most messages and the longest messages of queues that are created, where that can be done for this
-    /// process or namespace alone; the kernel's limits are taken as they are.
+    /// Sets the most messages and the longest messages of new queues, if the backend can do so for this process or namespace alone. The kernel's
+    /// limits stay as they are.
     fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
         self.namespace().map_or(Ok(()), |namespace| {
             set_limits(namespace, |limits| {
@@ -352,13 +353,13 @@ pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
     /// The site of its cases.
     type Site;
 
-    /// Makes a backend. `directory` is the namespace of those that have one.
+    /// Makes a backend. `directory` is the namespace, for backends that have one.
     ///
     /// # Errors
     /// The obstacle, as a sentence.
     fn make(kind: &Kind<Self>, directory: &Path) -> Result<Box<Self::Backend>, String>;
 
-    /// A place for a case, in the process that runs it. `helper` is a program that uses queues after an exec.
+    /// Returns a place for a case, in the process that runs the case. `helper` is a program that uses queues after an exec.
     fn site(kind: &Kind<Self>, backend: Box<Self::Backend>, helper: &Path) -> Self::Site;
 
     /// Removes a queue from the kernel that a case has given notice of.
@@ -404,7 +405,7 @@ pub enum Kind<F: Family = Posix> {
     Kernel,
     /// The symbols of `libumsg_preload.so`, loaded from here.
     Dropin(PathBuf),
-    /// The drop-in, loaded before all other libraries and called by the plain C names, as a program under `umsg run` does.
+    /// The drop-in, loaded before all other libraries and called by the plain C names, as in a program under `umsg run`.
     Preloaded(PathBuf),
     /// The native API.
     Native,
@@ -432,7 +433,7 @@ impl<F: Family> Kind<F> {
         }
     }
 
-    /// Makes the backend. `directory` is the namespace of those that have one.
+    /// Makes the backend. `directory` is the namespace, for backends that have one.
     ///
     /// # Errors
     /// The obstacle, as a sentence.

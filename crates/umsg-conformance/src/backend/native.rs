@@ -23,7 +23,7 @@ use super::{
 use crate::errno::Errno;
 use crate::sys;
 
-/// The number of the first handle: where the descriptors of a process begin that has the three standard ones.
+/// The number of the first handle: the first free descriptor of a process that has the three standard ones open.
 const FIRST: usize = 3;
 
 /// The state that several handles share after a `dup` or a fork.
@@ -54,10 +54,10 @@ enum Until {
 }
 
 impl Native {
-    /// The library, with its queues in `directory`.
+    /// Makes a backend whose queues are in `directory`.
     ///
     /// # Errors
-    /// Why the directory is no namespace.
+    /// The reason why the directory is no namespace.
     pub fn new(directory: &Path) -> Result<Native, String> {
         let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
         Ok(Native {
@@ -206,7 +206,8 @@ impl Backend for Native {
     fn close(&self, fd: Fd) -> Answer<()> {
         let handle = self.handle(fd)?;
         self.handles()[fd as usize - FIRST] = None;
-        // A registration ends with the descriptor with which it was made; here that may be any descriptor of the queue.
+        // A registration ends when the descriptor that made it is closed. This backend does not know which one that was, so any descriptor of the
+        // queue ends it.
         withdraw_notification(handle.queue.identity());
         drop(handle);
         Ok(())

@@ -1,7 +1,7 @@
 //! Makes a call on a queue by the plain C names. Cases execute this program to see the state after an exec.
 //!
-//! `mq_probe attributes FD` prints how `mq_getattr` answers, `mq_probe receive FD` receives,
-//! `mq_probe send NAME TEXT` opens and sends.
+//! `mq_probe attributes FD` prints the answer of `mq_getattr`, `mq_probe receive FD` receives a message, and `mq_probe send NAME TEXT` opens a
+//! queue and sends a message.
 
 use std::ffi::CString;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! The precedence of errors if several apply: timespec, priority, descriptor, size, would block.
+//! The error that a call returns if several apply. The order of precedence is: timespec, priority, descriptor, size, would block.
 
 use crate::backend::Attributes;
 use crate::errno::Errno;

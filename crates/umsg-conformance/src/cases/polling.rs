@@ -66,7 +66,7 @@ fn poll_within(site: &Site, fd: i32, events: i16, milliseconds: i32) -> Result<i
     Ok(one[0].revents)
 }
 
-/// The ready events, by a poll that does not wait; a waiting poll returns the same if there are any.
+/// Returns the ready events, found by a poll that does not wait. If there are any, checks that a poll that waits returns the same events.
 fn ready(site: &Site, queue: Queue<'_>) -> i16 {
     let now = poll_within(site, queue.fd(), ALL, 0).expect("polling");
     if now != 0 {

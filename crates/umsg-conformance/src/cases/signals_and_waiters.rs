@@ -37,7 +37,8 @@ extern "C" fn count(_: i32) {
     HANDLED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A child that is blocked in a call, with a handler for SIGUSR1. It returns the result of the call and the number of runs of the handler.
+/// Starts a child that is blocked in a call and has a handler for SIGUSR1. The child returns the result of the call and the number of times that
+/// the handler ran.
 fn blocked_with_handler<'a, T: Carried>(
     site: &'a Site,
     flags: i32,
@@ -81,7 +82,7 @@ fn a_caught_signal_interrupts_a_timed_call(site: &Site) {
 
 fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
     const WAITERS: usize = 40;
-    // More busy threads than processors, so that a waiter that wakes up periodically is observed.
+    // There are more busy threads than processors, so that this test notices a waiter that wakes up periodically.
     let busy: Vec<_> = (0..4)
         .map(|_| {
             site.child(|| {

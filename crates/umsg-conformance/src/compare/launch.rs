@@ -61,7 +61,7 @@ impl<N: Clone, C: Copy> Assignment<N, C> {
 }
 
 impl Program {
-    /// Turns the calling process into the program, with this assignment. Sockets are in place already.
+    /// Turns the calling process into the program, with this assignment. The caller has put the sockets in place.
     pub fn become_it<F: Comparable>(&self, assignment: &Assignment<F::Names, F::Call>) -> ! {
         let mut file = sys::memory_file().expect("a file in memory");
         file.write_all(&serde_json::to_vec(assignment).expect("an assignment as JSON"))
@@ -81,10 +81,10 @@ impl Program {
     }
 }
 
-/// The program's part for the arguments [`WORKER`], the name of the family and two paths.
+/// Does the program's work when its arguments are [`WORKER`], the name of the family and two paths.
 ///
 /// # Errors
-/// A wrong preparation of the coordinator.
+/// The coordinator did not prepare the process as it should.
 pub fn work<F: Comparable>(library: &Path, directory: &Path) -> Result<(), String> {
     let mut text = Vec::new();
     File::from(sys::take(ASSIGNMENT))

@@ -93,7 +93,7 @@ struct Lockstep<'a, F: Comparable> {
     played: Played<F::Call>,
 }
 
-/// Plays a history. `memory` is shared with the workers: the words of each side. `patience` is the time in which one side must repeat a step
+/// Plays a history. `memory` has the words that each side shares with its workers. `patience` is the time within which one side must repeat a step
 /// of the other.
 pub fn play<F: Comparable>(
     setups: &[Setup<F>; 2],
@@ -237,11 +237,11 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(())
     }
 
-    /// Returns whether a restart of a blocked call by the kernel has no visible effect.
+    /// Returns whether the kernel may restart a blocked call without a visible effect.
     ///
-    /// After a handler with SA_RESTART, or a stop, the kernel restarts the call: it then waits behind all other processes, and reads
-    /// `O_NONBLOCK` again. So does the drop-in after a handler. After a stop, and without descriptors, umsg goes on waiting where it was.
-    /// That is not compared.
+    /// After a handler with SA_RESTART, or a stop, the kernel restarts the call: the call then waits behind all other processes, and reads
+    /// `O_NONBLOCK` again. The drop-in does the same after a handler. After a stop, or in a backend without descriptors, a caller of umsg keeps its
+    /// place among the waiters. This difference is not compared.
     fn may_be_restarted(&self, worker: usize) -> bool {
         let alone = self.blocked_in.iter().flatten().count() == 1;
         self.blocked_in[worker].is_some() && alone && !self.changed[worker]
@@ -321,7 +321,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(other)
     }
 
-    /// Expects the other side to block in a call in which the kernel blocks; tries for some time if the results of the call may be late.
+    /// Expects the other side to block in a call in which the kernel blocks. If the results of the call may come late, it tries for some time.
     fn settle_other(&self, worker: usize, number: usize) -> Result<Settled, Stop> {
         let may_come_late = matches!(
             self.steps[number].operation,
@@ -432,7 +432,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(())
     }
 
-    /// After a step: the other side has to let go the processes that the kernel let go, and no other process.
+    /// After a step, checks that the other side has ended the blocked calls that the kernel has ended, and no other blocked call.
     fn look_at_the_blocked(&mut self) -> Result<(), Stop> {
         for worker in 0..WORKERS {
             let Some(number) = self.blocked_in[worker] else {

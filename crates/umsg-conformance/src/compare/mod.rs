@@ -6,11 +6,11 @@
 //!        └───────socket──► w0 ─fork─► w1, w2, w3   (umsg)
 //! ```
 //!
-//! A history is a list of steps: a worker makes a call, forks, becomes another user, or is killed. The same worker of both sides does each
-//! step, and the answers are compared: return value, errno, bytes, and the other results of the call. For some sides, the numbers of new
-//! descriptors and identifiers are compared, too. A worker that sleeps in a call is *blocked*; then the same worker of the other side has
-//! to be blocked too, and a later step that unblocks one worker has to unblock the other. No thread waits for ever: what blocks is noticed
-//! by the state that `/proc` shows, and all workers are killed when the history ends.
+//! A history is a list of steps: a worker makes a call, forks, becomes another user, or is killed. The same worker of both sides does each step,
+//! and the coordinator compares the answers: return value, errno, bytes, and the other results of the call. For some sides, it also compares the
+//! numbers of new descriptors and identifiers. A worker that sleeps in a call is *blocked*. Then the same worker of the other side has to be
+//! blocked too, and a later step that unblocks one worker has to unblock the other. No thread waits for ever: the coordinator sees in `/proc` that
+//! a worker is blocked, and kills all workers when the history ends.
 //!
 //! The subject of a comparison is a [`Comparable`] family of calls: [`posix`] here, System V in [`crate::sysv::compare`]. It defines the
 //! calls, the generation of histories, and the answers that the kernel leaves to chance.
@@ -74,7 +74,7 @@ pub trait Histories<C> {
     /// Returns the next history, with about this number of steps.
     fn history(&mut self, length: usize) -> Vec<Step<C>>;
 
-    /// Returns a description of the steps so far that were left out because of the kernel's limits.
+    /// Returns a description of the steps that this history has left out so far because of the kernel's limits.
     fn unasked(&self) -> String;
 }
 
@@ -104,7 +104,7 @@ pub trait Comparable: Family {
     /// The names of one side: two sides in the kernel have different ones.
     fn names(side: char) -> Self::Names;
 
-    /// A namespace for the kernel's queues that is this comparison's own, if one is made for all histories.
+    /// Makes a private namespace for the kernel's queues, if this family uses one namespace for all histories.
     fn keep() -> Option<OwnedFd> {
         None
     }
@@ -127,7 +127,7 @@ pub trait Comparable: Family {
     /// The reason why these sides allow no history.
     fn histories(seed: u64, sides: &[Setup<Self>; 2]) -> Result<Self::Histories, String>;
 
-    /// Removes the remains of a history, in a process that uses the backend. `words` belong to the workers.
+    /// Removes what a history has left behind, in a process that uses the backend. `words` are the shared words of the workers.
     fn remove_queues(side: &Setup<Self>, words: &[AtomicU32]);
 
     /// The remains of queues in the directory of a namespace after that, in words.
@@ -138,8 +138,8 @@ pub trait Comparable: Family {
         false
     }
 
-    /// Returns whether the result of this call may come a little later on the other side. Then the call is repeated; its result includes
-    /// everything so far. `users`: the workers belong to several users.
+    /// Returns whether the result of this call may come a little later on the other side. Such a call is repeated until the results agree or the
+    /// time is up; a repeated result includes everything so far. `users` says whether the workers belong to several users.
     fn may_come_late(_call: Self::Call, _users: bool) -> bool {
         false
     }
@@ -149,7 +149,7 @@ pub trait Comparable: Family {
         0
     }
 
-    /// The workers to interrupt before a call, because the kernel does not define its effect on several blocked ones.
+    /// Returns the workers to interrupt before a call, because the kernel does not define the effect of the call on several blocked workers.
     fn unforeseeable_before(
         _call: Self::Call,
         _waiting: &[Waiting<Self::Call>],
@@ -158,7 +158,7 @@ pub trait Comparable: Family {
         Vec::new()
     }
 
-    /// The workers to interrupt after a call, because the kernel does not define the order in which they continue to wait.
+    /// Returns the workers to interrupt after a call, because the kernel does not define the order in which they continue to wait.
     fn unforeseeable_after(
         _call: Self::Call,
         _waiting: &[Waiting<Self::Call>],
@@ -417,10 +417,10 @@ impl<'a, F: Comparable> Comparison<'a, F> {
     }
 }
 
-/// Compares the kernel with something else.
+/// Compares the kernel with another side.
 ///
 /// # Errors
-/// The first difference, with a short history that shows it; or why nothing could be compared.
+/// The first difference, with a short history that shows it; or the reason why no history could be compared.
 pub fn run<F: Comparable>(config: &Config<'_, F>) -> Result<Summary, Failure> {
     let comparison = Comparison::new(config).map_err(Failure::Impossible)?;
     let mut histories =

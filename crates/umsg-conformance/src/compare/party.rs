@@ -30,7 +30,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// A party with its first process. `patience` is the time for an answer that the other side has given.
+    /// Starts a party with its first process. `patience` is the time to wait for an answer that the other side has already given.
     pub fn new(
         name: String,
         sockets: Vec<OwnedFd>,
@@ -165,7 +165,7 @@ impl Party {
         Ok(())
     }
 
-    /// Kills all processes, and waits for their ends. Only the first process is a child of this one.
+    /// Kills all processes, and waits until they have ended. Only the first process is a child of the calling process.
     pub fn end(&mut self) {
         let processes = self.living();
         for &process in &processes {

@@ -1,4 +1,4 @@
-//! The processes of a history: their beginnings, ends and disturbances, which do not depend on the family of calls.
+//! The processes of a history: how they begin, end and are disturbed. None of this depends on the family of calls.
 
 use super::operation::{Operation, Step, WORKERS};
 use super::random::Random;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// The time to continue truncating.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Removes all unnecessary steps. `differs` tells whether a history still shows a difference, and at which step.
+/// Removes all unnecessary steps. `differs` returns whether a history still shows a difference, and at which step.
 pub fn shrink<S: Copy>(steps: Vec<S>, mut differs: impl FnMut(&[S]) -> bool) -> Vec<S> {
     let until = Instant::now() + PATIENCE;
     let mut steps = steps;

@@ -18,7 +18,7 @@ use crate::sys::{self, Forked};
 pub struct Setup<F: Comparable> {
     /// The kind of the side.
     pub kind: Kind<F>,
-    /// The backend of the workers; or, if they are another program, the backend for the same queues in this process.
+    /// The backend of the workers. If the workers run another program, this is the backend of this process for the same queues.
     pub backend: Box<F::Backend>,
     /// The way in which the workers are started.
     pub launch: Launch,
@@ -81,8 +81,8 @@ impl<F: Comparable> DerefMut for Side<'_, F> {
 }
 
 impl<'a, F: Comparable> Side<'a, F> {
-    /// Starts the first worker. `words` is memory for one number a worker, and for the family's; `patience` is how long to
-    /// wait for an answer that the other side has given.
+    /// Starts the first worker. `words` has a word for each worker, and then the words of the family. `patience` is the time to wait for an answer
+    /// that the other side has already given.
     pub fn start(
         setup: &'a Setup<F>,
         steps: &[Step<F::Call>],

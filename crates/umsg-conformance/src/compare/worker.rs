@@ -9,7 +9,8 @@ use super::reply::{Outcome, Reply, plain, returned};
 use crate::backend::{Basics, Failure};
 use crate::sys::{self, Forked};
 
-/// The descriptor numbers of the workers' ends of the sockets: above the numbers that the histories open, and equal on both sides.
+/// The number of the first worker's end of its socket; the other workers' follow. The numbers are above those that histories open, and equal on
+/// both sides.
 pub const FIRST_SOCKET: RawFd = 200;
 
 /// The byte that fills a receive buffer before the call, to see how far it was written.
@@ -23,7 +24,7 @@ pub struct Shared<'a, F: Comparable> {
     pub names: &'a F::Names,
     /// The history.
     pub steps: &'a [Step<F::Call>],
-    /// For each worker the number of the step it has begun, counted from 1; and then the family's own words.
+    /// For each worker, the number of the last step that it has begun, counted from 1; then the words of the family.
     pub words: &'static [AtomicU32],
 }
 

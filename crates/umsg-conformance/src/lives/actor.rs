@@ -1,4 +1,4 @@
-//! A process of a history: it obeys commands until it ends, also as another program after an exec.
+//! A process of a history. It obeys commands until it ends. It also does so after an exec, as another program.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, RawFd};
@@ -29,7 +29,7 @@ pub const MEMORY: RawFd = 212;
 
 /// The number of processes that a history has at most.
 const MOST: usize = 200;
-/// The words of the memory: the step that each actor has begun, the System V identifiers, the processes there were.
+/// The number of words in the shared memory: for the step that each actor has begun, the System V identifiers, and the ids of all processes so far.
 pub const WORDS: usize = PROCESSES + NAMES + 1 + MOST;
 
 /// The place in the line of a queue's descriptor that names the registered process.
@@ -48,7 +48,7 @@ extern "C" fn nothing(_: i32) {}
 /// Obeys commands as the actor of this number.
 ///
 /// # Errors
-/// A missing preparation of the coordinator.
+/// The coordinator did not prepare the process as it should.
 pub fn act(number: &str) -> Result<(), String> {
     let number = number.parse().map_err(|_| "no number of an actor")?;
     // A new descriptor: an actor that runs another program needs the first one again.
@@ -268,7 +268,7 @@ impl Actor {
         }
     }
 
-    /// The identifier that the last msgget of any process returned for a key; -1, which no queue has, before the first one.
+    /// Returns the identifier that the last msgget of any process returned for a key. Before the first msgget it is -1, which no queue has.
     fn id(&self, key: usize) -> i32 {
         self.ids()[key].load(Ordering::Relaxed).cast_signed() - 1
     }

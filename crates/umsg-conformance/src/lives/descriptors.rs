@@ -1,7 +1,8 @@
-//! The descriptors of all processes of a history, as the answers show them, and the doorbells that the drop-in opens for them.
+//! Keeps track of the descriptors of all processes of a history, by the answers to their calls, and of the doorbells that the drop-in opens for
+//! them.
 //!
-//! A registration of epoll belongs to a number and an open file description. The drop-in registers a doorbell, of which each number of an
-//! *attachment* of a process has one from its first registration on. A fork copies attachments; a process that receives a
+//! A registration of epoll belongs to a number and an open file description. The drop-in registers a doorbell instead. Each number of an
+//! *attachment* of a process gets a doorbell with its first registration. A fork copies attachments; a process that receives a
 //! descriptor, or keeps it over exec, attaches anew. So two processes that share a description may have different doorbells. A
 //! registration is *lost* in the drop-in if its doorbell is closed while its description is open.
 
@@ -108,7 +109,7 @@ impl Descriptors {
         self.settle();
     }
 
-    /// A process is about to act, in the step of this number. A registration opens a doorbell, also one that is refused.
+    /// Notes that a process is about to act, in the step of this number. A registration opens a doorbell even if it is refused.
     pub fn before(&mut self, number: usize, process: usize, act: Act) {
         self.data = number as i64;
         if let Act::Control {
@@ -261,8 +262,8 @@ impl Descriptors {
         self.queues.get(&description).copied()
     }
 
-    /// Returns whether an act asks a queue for its registration for notification whose process has run another program since,
-    /// with the queue open.
+    /// Returns whether an act asks a queue about its registration for notification, and the registered process has run another program since then
+    /// while it kept the queue open.
     pub fn concerns_a_registration_kept_over_exec(&self, process: usize, act: Act) -> bool {
         let (Act::Notify { fd, .. } | Act::StatusLine { fd }) = act else {
             return false;
@@ -299,8 +300,8 @@ impl Descriptors {
             .retain(|one| open.contains(&one.member) && open.contains(&one.set));
     }
 
-    /// The registration that the kernel finds for an `epoll_ctl`, if the drop-in does not find it: its doorbell is another one than that of
-    /// the process.
+    /// Returns the registration that the kernel finds for an `epoll_ctl` and the drop-in does not, because it was made with another doorbell than
+    /// the process has.
     pub fn is_registered_by_another_doorbell(&self, process: usize, set: i32, fd: i32) -> bool {
         let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
             return false;
@@ -311,8 +312,8 @@ impl Descriptors {
         self.is_queue(member) && found.any(|one| own != Some(&one.bell))
     }
 
-    /// Returns whether a set has a registration of another number of the same description that another process made. The
-    /// doorbell of both is the same if it was opened before the fork.
+    /// Returns whether a set has a registration, made by another process, of another number of the same description. The two processes have the
+    /// same doorbell if it was opened before the fork.
     pub fn is_registered_by_another_number(&self, process: usize, set: i32, fd: i32) -> bool {
         let (Some(set), Some(member)) = (self.at(process, set), self.at(process, fd)) else {
             return false;

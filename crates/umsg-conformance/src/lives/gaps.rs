@@ -1,4 +1,4 @@
-//! The known gaps of `docs/protocols.md` section 11 that histories meet, each as a predicate over what has happened.
+//! Recognises the known gaps of `docs/protocols.md` section 11 that occur in histories. Each gap is a predicate over the events so far.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -64,7 +64,8 @@ impl Gap {
     }
 }
 
-/// The data and events that a set reports of all registrations but these: none if the call sleeps; `None` for an error.
+/// Returns the data and events that a set reports for all registrations except the lost ones. The list is empty if the call sleeps. Returns `None`
+/// for an error.
 fn told_beside(lost: &BTreeSet<i64>, reply: Option<&Reply>) -> Option<Vec<[i64; 2]>> {
     let Some(reply) = reply else {
         return Some(Vec::new());
@@ -82,7 +83,7 @@ fn is_overtaken(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     kernel.is_some_and(|kernel| succeeded(kernel.outcome)) && other.is_none()
 }
 
-/// Returns whether the drop-in shows no registration for notification where the kernel has one.
+/// Returns whether the kernel has a registration for notification and the drop-in shows none.
 fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let (Some(kernel), Some(other)) = (kernel, other) else {
         return false;
@@ -105,7 +106,7 @@ fn has_lost_its_registration(act: Act, kernel: Option<&Reply>, other: Option<&Re
     }
 }
 
-/// Returns whether the waiter for a set gets events on one side and sleeps on the other, or gets other events on each side.
+/// Returns whether a process that waits for a set gets events on one side and sleeps on the other, or gets different events on the two sides.
 fn is_another_waiters_event(kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
     let told = [kernel, other].map(|reply| told_beside(&BTreeSet::new(), reply));
     matches!(told, [Some(kernel), Some(other)] if kernel != other)
@@ -126,7 +127,8 @@ pub struct Ledger {
     begun_anew: [bool; PROCESSES],
     /// Queues on which several calls were blocked when the kernel restarted one of them after a stop.
     reordered: BTreeSet<Queue>,
-    /// Keys of System V queues on which several receivers were blocked when the kernel restarted one or all of them, and the reason.
+    /// Keys of System V queues on which several receivers were blocked when the kernel restarted one or all of their calls; and the gap that
+    /// explains the difference.
     reordered_keys: BTreeMap<usize, Gap>,
 }
 
@@ -241,8 +243,9 @@ impl Ledger {
         }
     }
 
-    /// Returns whether `epoll_ctl` differs in that the drop-in does not find a registration, or a set in the events of lost
-    /// registrations alone.
+    /// Returns whether the answers differ only because the drop-in's `epoll_ctl` does not find a registration or finds one of another number, or
+    /// because a set reports events of
+    /// lost registrations.
     fn is_of_another_doorbell(
         &self,
         process: usize,
@@ -279,8 +282,8 @@ impl Ledger {
         }
     }
 
-    /// Returns whether the drop-in's call is still blocked because the kernel has restarted this call, or another one on the queue: behind
-    /// the others, after reading O_NONBLOCK again.
+    /// Returns whether the drop-in's call is still blocked because the kernel has restarted this call, or another call on the queue. A restarted
+    /// call reads O_NONBLOCK again and then waits behind the others.
     fn was_restarted(&self, process: usize, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
         let refused = Some(Outcome::Failed(Errno::EAGAIN));
         let is_refused = kernel.map(|kernel| kernel.outcome) == refused && other.is_none();
@@ -398,7 +401,7 @@ mod tests {
         assert!(!explains(&registered, &a_rest));
     }
 
-    /// Returns whether a gap explains these answers to process 0, where process 1 is blocked in the same call.
+    /// Returns whether a gap explains these answers to process 0 while process 1 is blocked in the same call.
     fn explains(ledger: &Ledger, act: Act, kernel: Option<&Reply>, other: Option<&Reply>) -> bool {
         ledger.gap(0, act, kernel, other).is_some()
     }

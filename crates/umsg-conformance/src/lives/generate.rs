@@ -1,5 +1,4 @@
-//! Histories by chance. A rough model of each process's descriptors lets most calls reach a queue; a wrong guess only costs
-//! an EBADF.
+//! Generates random histories. Thanks to a rough model of each process's descriptors, most calls reach a queue; a wrong guess only causes an EBADF.
 
 use std::collections::BTreeMap;
 

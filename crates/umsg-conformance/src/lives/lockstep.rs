@@ -61,7 +61,7 @@ const LEEWAY: Leeway = Leeway {
     seconds: 0,
 };
 
-/// A process of the drop-in that gives no answer for this time sleeps, if a known gap allows it.
+/// If a known gap lets a process of the drop-in sleep, the process is taken to be asleep when it has not answered for this time.
 const ASLEEP: Duration = Duration::from_secs(2);
 
 /// Plays a history.
@@ -268,8 +268,8 @@ impl Lockstep {
         }
     }
 
-    /// The drop-in's answer to a call that the kernel has answered. Where a known gap explains that the drop-in's process sleeps,
-    /// a short wait shows that it does.
+    /// Returns the drop-in's answer to a call that the kernel has answered. If a known gap allows the drop-in's process to sleep, a short wait is
+    /// enough to find that it sleeps.
     fn answer_beside(&mut self, process: usize, act: Act, kernel: &Reply) -> Result<Reply, End> {
         let gap = self.ledger.gap(process, act, Some(kernel), None);
         let answer = match gap {

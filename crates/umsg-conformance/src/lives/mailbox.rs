@@ -63,7 +63,7 @@ pub fn send(socket: RawFd, fd: RawFd) -> Result<(), Errno> {
 pub fn receive(socket: RawFd) -> Result<RawFd, Errno> {
     let mut control = control(-1);
     with_message(&mut control, |message| {
-        // SAFETY: places for one byte and one control message with one descriptor, all alive during the call.
+        // SAFETY: `message` points to places for one byte and for one control message with one descriptor, all alive during the call.
         unsafe { libc::recvmsg(socket, message, libc::MSG_DONTWAIT) }
     })?;
     Ok(control.fd)

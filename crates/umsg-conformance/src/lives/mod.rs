@@ -1,4 +1,4 @@
-//! Processes that live, on the kernel and under the drop-in in lockstep.
+//! Histories of whole processes, on the kernel and under the drop-in in lockstep.
 //!
 //! The histories of [`crate::compare`] mainly make calls on queues. Here, processes fork from a process that uses queues, run another program that
 //! inherits descriptors, exit, and are killed. They also pass descriptors on, reuse numbers, share epoll sets, and end the blocked calls of each
@@ -10,9 +10,8 @@
 //!        └───────sockets──► p0 ─fork─► p1 ─exec─► p1   (drop-in, in a directory of the history)
 //! ```
 //!
-//! Each step is taken by the same process of both sides. A process that sleeps in a call is noticed by its state in `/proc`
-//! before the next step begins. A difference ends the history: it is a known gap (`gaps.rs`), or it is cut down to the
-//! steps that show it.
+//! The same process of both sides takes each step. Before the next step begins, the coordinator sees in `/proc` whether a process sleeps in a call.
+//! A difference ends the history. If it is no known gap (`gaps.rs`), the history is cut down to the steps that show the difference.
 
 mod act;
 mod actor;
@@ -92,7 +91,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The reason why a comparison came to no result; a difference is text, with a short history that shows it.
+/// The reason why a comparison ended early: a difference, as text with a short history that shows it, or an obstacle.
 pub type Failure = crate::compare::Failure<String>;
 
 fn differs(played: &Played) -> bool {
@@ -125,7 +124,7 @@ fn explain(config: &Config<'_>, steps: Vec<Step>, history: u64, first: Played) -
 /// Compares the kernel with the drop-in.
 ///
 /// # Errors
-/// The first difference, with a short history that shows it; or why nothing could be compared.
+/// The first difference, with a short history that shows it; or the reason why no history could be compared.
 pub fn run(config: &Config<'_>) -> Result<Summary, Failure> {
     let sides = [Queues::Kernel, config.queues.clone()];
     let mut generator = Generator::new(config.seed);

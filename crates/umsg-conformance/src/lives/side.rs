@@ -44,7 +44,7 @@ impl DerefMut for Side {
 }
 
 impl Side {
-    /// Starts the first process. `patience` is the time for an answer that the other side has given.
+    /// Starts the first process. `patience` is the time to wait for an answer that the other side has already given.
     pub fn start(program: &Path, queues: &Queues, patience: Duration) -> Result<Side, String> {
         let fail = |what: &str, why: &dyn std::fmt::Display| format!("{what}: {why}");
         let memory = sys::memory_file().map_err(|errno| fail("memory", &errno))?;

@@ -6,8 +6,8 @@ use crate::compare::Random;
 /// The largest number of messages of a post, which exceeds a receiver's room.
 const LONGEST: u64 = 3 * ENTRIES as u64;
 
-/// IORING_CQE_F_32 of linux/io_uring.h. Linux 6.18 takes this bit from the sender's flags for itself, and adds completions that no process
-/// posted. So flags can collide with control bits, which is impossible in umsg.
+/// IORING_CQE_F_32 of linux/io_uring.h. Linux 6.18 takes this bit in the sender's flags for its own, and then adds completions that no process
+/// posted. So a sender's flags can collide with control bits of the kernel. This can't happen in umsg.
 const TAKEN_FOR_CONTROL: u32 = 1 << 15;
 
 /// Returns this number of operations from a seed.

@@ -1,5 +1,5 @@
-//! Message rings compared with io_uring's: the same operations on an io_uring pair and on an umsg pair, one after the other, and the same
-//! answers.
+//! Compares message rings with io_uring's: the same operations on a pair of io_uring's rings and on a pair of umsg's, one after the other, must
+//! have the same answers.
 //!
 //! ```text
 //!   operations ──┬──► io_uring ── MSG_RING ──► io_uring        answers, and completions in order
@@ -8,17 +8,17 @@
 //!
 //! | operation | io_uring | umsg |
 //! |---|---|---|
-//! | post | a MSG_RING for each message, submitted together; what completes on the sender's ring | `try_send`, `try_send_batch` |
-//! | take | completions, those that overflowed too | `try_recv` |
+//! | post | a MSG_RING for each message, submitted together; the answers are the completions on the sender's ring | `try_send`, `try_send_batch` |
+//! | take | completions, including those that overflowed | `try_recv` |
 //! | wait for n | `io_uring_enter` for n completions, with a time-out | `wait` |
 //! | meet | the same, asleep, while another thread posts | the same |
 //! | enable | IORING_REGISTER_ENABLE_RINGS | `enable` |
 //! | close | the descriptor is closed | the ring is dropped |
 //!
-//! To post to a ring that is gone is EBADF for io_uring, where a descriptor names it, and EPIPE for umsg; it counts as the same.
-//! To wait on a ring that is disabled is EBADFD for io_uring; umsg waits until a process has enabled it and posted, which does not happen here.
-//! Everything else has to be the same number. io_uring waits for no more completions than its queue has room for, so no more
-//! are asked for.
+//! A post to a ring that is gone fails with EBADF in io_uring, because a descriptor names the ring, and with EPIPE in umsg; the two count as the
+//! same. A wait on a disabled ring fails with EBADFD in io_uring; in umsg, it lasts until a process has enabled the ring and posted, so histories
+//! leave it out. All other answers have to be the same number. io_uring waits for at most as many completions as its queue has room for, so
+//! histories ask for no more.
 
 mod generate;
 mod ours;
@@ -59,7 +59,7 @@ pub enum Operation {
     Take(usize),
     /// Waits a moment for this number of messages.
     Wait(usize),
-    /// Takes the present messages. Then sleeps until this number of messages has arrived, which are posted one by one, and takes them.
+    /// Takes the present messages. Then sleeps while another thread posts these messages one by one, and takes them when all have arrived.
     Meet(Vec<Completion>),
     /// Lets senders in.
     Enable,

@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 use std::time::Duration;
 
-/// A pipe, closed on exec: its reading end and its writing end.
+/// Makes a pipe that is closed on exec. Returns its reading end and its writing end.
 ///
 /// # Errors
 /// The errors of `pipe2`.
@@ -18,7 +18,7 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok(owned(ends))
 }
 
-/// A pair of connected sockets that keep records apart, closed on exec.
+/// Makes a pair of connected sockets that keep records apart and are closed on exec.
 ///
 /// # Errors
 /// The errors of `socketpair`.
@@ -30,7 +30,7 @@ pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     Ok(owned(ends))
 }
 
-/// Passes a descriptor through a socket: a second descriptor of the same file, closed on exec.
+/// Passes a descriptor through a socket. Returns the second descriptor of the same file, which is closed on exec.
 ///
 /// # Errors
 /// The errors of `socketpair`, `sendmsg` and `recvmsg`.
@@ -78,7 +78,8 @@ fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
 /// The errors of `write`.
 pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     loop {
-        // SAFETY: a live slice and its length. This is the system call itself, so that no library sees the descriptors of the tests.
+        // SAFETY: the pointer and the length are those of a live slice. This makes the system call itself, so that no library sees the descriptors
+        // of the tests.
         let written = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
         if written >= 0 {
             return Ok(());
@@ -90,7 +91,7 @@ pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads one record, or the present bytes. Returns the length; 0 at the end. Signals do not disturb the call.
+/// Reads one record, or the present bytes if the descriptor keeps no records. Returns the length, or 0 at the end. Signals do not disturb the call.
 ///
 /// # Errors
 /// The errors of `read`.
@@ -148,7 +149,7 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
     check(unsafe { libc::syscall(libc::SYS_dup3, fd.as_raw_fd(), number, 0) } as i32).map(drop)
 }
 
-/// A file in memory, closed on exec.
+/// Makes a file in memory that is closed on exec.
 ///
 /// # Errors
 /// The errors of `memfd_create`.
@@ -167,7 +168,7 @@ pub fn take(number: RawFd) -> OwnedFd {
 
 /// Closes every descriptor in a range.
 ///
-/// To be called at the very start of a child, when nothing uses them.
+/// A child calls this at its very start, when nothing uses the descriptors yet.
 pub fn close_all(first: u32, last: u32) {
     // SAFETY: see above.
     unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) };

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::ptr;
 use std::sync::atomic::AtomicU32;
 
-/// Memory that this process shares with the children that it forks: zeroes at first, never unmapped.
+/// Makes memory that this process shares with the children that it forks. It is zero at first and never unmapped.
 ///
 /// # Errors
 /// The errors of `mmap`.
@@ -13,7 +13,7 @@ pub fn shared_words(count: usize) -> Result<&'static [AtomicU32], Errno> {
     map_words(count, libc::MAP_SHARED | libc::MAP_ANONYMOUS, -1)
 }
 
-/// The memory of a file that is long enough, never unmapped.
+/// Maps the memory of a file that is long enough. It is never unmapped.
 ///
 /// # Errors
 /// The errors of `mmap`.
@@ -35,6 +35,6 @@ fn map_words(count: usize, flags: i32, fd: RawFd) -> Result<&'static [AtomicU32]
     if start == libc::MAP_FAILED {
         return Err(Errno::last());
     }
-    // SAFETY: within the file or anonymous, aligned to a page, never unmapped, and only ever used as atomics.
+    // SAFETY: the memory is anonymous or within the file, aligned to a page, never unmapped, and only used as atomics.
     Ok(unsafe { std::slice::from_raw_parts(start.cast(), count) })
 }

@@ -159,7 +159,7 @@ pub fn wait_until_gone(pid: Pid, patience: Duration) -> bool {
     true
 }
 
-/// Starts a thread of C: one that may be cancelled, and has nothing of Rust's to be dropped.
+/// Starts a thread of C. Such a thread may be cancelled, because it owns no values that Rust has to drop.
 ///
 /// # Errors
 /// The errors of `pthread_create`.
@@ -172,9 +172,10 @@ pub unsafe fn start_thread(
     argument: *mut c_void,
 ) -> Result<(), Errno> {
     type Function = extern "C" fn(*mut c_void) -> *mut c_void;
-    // SAFETY: the two differ in what may unwind through the function, and libc's own frames let it.
+    // SAFETY: the two types differ only in whether an unwinding may pass through the function, and libc's own frames let it pass.
     let function = unsafe { std::mem::transmute::<*const (), Function>(function as *const ()) };
-    // SAFETY: a place for the thread, default attributes, a function of the right type; the rest is the caller's.
+    // SAFETY: the call gets a place for the thread, default attributes and a function of the right type. The caller promises that the target of the
+    // argument lives long enough.
     match unsafe { libc::pthread_create(thread, ptr::null(), function, argument) } {
         0 => Ok(()),
         errno => Err(Errno(errno)),

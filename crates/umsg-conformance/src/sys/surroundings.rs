@@ -16,7 +16,7 @@ pub fn set_environment(name: &str, value: &Path) {
     unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
 }
 
-/// Moves this process into a private IPC namespace, whose queues end with it. `None` without permission.
+/// Moves this process into a private IPC namespace. Its queues end with the namespace. Returns `None` without permission.
 pub fn enter_private_ipc_namespace() -> Option<()> {
     // SAFETY: changes which IPC objects this process sees, nothing else.
     (unsafe { libc::unshare(libc::CLONE_NEWIPC) } == 0).then_some(())
@@ -87,7 +87,7 @@ pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }
 
-/// Limits the memory that the kernel's message queues of this user may take, for this process: RLIMIT_MSGQUEUE.
+/// Limits the memory that this user's message queues in the kernel may take, for calls of this process (RLIMIT_MSGQUEUE).
 ///
 /// # Errors
 /// The errors of `setrlimit`.

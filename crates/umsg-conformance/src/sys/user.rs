@@ -53,7 +53,7 @@ impl User {
         Ok(())
     }
 
-    /// Makes it the effective user and group of this process only.
+    /// Makes this user and its group the effective ones of this process. The real and the saved ids stay as they are.
     ///
     /// # Errors
     /// The errors of `setresgid` and `setresuid`.

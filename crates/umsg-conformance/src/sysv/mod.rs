@@ -1,10 +1,10 @@
 //! System V queues: the backends that answer their calls, the cases, and the comparison with the kernel.
 //!
-//! Built as for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
+//! This module is built like that for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
 //!
 //! The kernel's queues belong to an IPC namespace, not to a process. Each case and each history has a private one if permitted. Its queues
-//! end with the namespace, and no other process's queues are counted there. Otherwise it removes its queues, and what can't be asked then is
-//! skipped.
+//! end with the namespace, and no other process's queues are counted there. Without permission, it removes its queues itself, and skips the
+//! questions that need a private namespace.
 
 pub mod backend;
 pub mod cases;

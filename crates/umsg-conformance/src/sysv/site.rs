@@ -104,7 +104,7 @@ impl Site {
         }
     }
 
-    /// Skips the case if a bad address that is not null ends the process: a library accesses the memory itself.
+    /// Skips the case if a bad address that is not null would end the process. It does so in a library, which accesses the memory itself.
     pub fn need_checked_memory(&self) {
         if self.backend.is_library() {
             self.skip("only the kernel can tell that there is no memory at an address");
@@ -283,7 +283,7 @@ impl Queue<'_> {
         Ok(self.stat(IPC_STAT)?.1)
     }
 
-    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`, the identifier taken as the command requires.
+    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`. Passes the identifier or the index, as the command requires.
     pub fn stat(self, command: i32) -> Result<(i32, Status), Errno> {
         self.ask(|backend| backend.stat(self.id, command))
     }

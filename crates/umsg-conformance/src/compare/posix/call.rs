@@ -14,7 +14,7 @@ pub const SLOTS: usize = 6;
 /// The number of epoll sets that each worker remembers.
 pub const SETS: usize = 3;
 
-/// A place where a worker remembers a descriptor: the number stays there after a close, to be used wrongly.
+/// A place where a worker remembers a descriptor. The number stays there after a close, so that later calls use a closed descriptor.
 pub type Slot = usize;
 
 /// The time at which a send or receive gives up waiting.

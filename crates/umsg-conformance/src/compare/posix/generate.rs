@@ -21,7 +21,8 @@ pub struct Bounds {
     pub max_messages: i64,
     /// The longest message, in bytes.
     pub max_message_size: i64,
-    /// The maximum number of bytes of queues in a history: below RLIMIT_MSGQUEUE, because other processes need a part of it.
+    /// The most bytes that the queues of a history take. It is below RLIMIT_MSGQUEUE, because other processes of the user need a part of that
+    /// limit.
     pub budget: i64,
     /// True if a history can have processes of several users.
     pub users: bool,
@@ -170,8 +171,8 @@ impl Generator {
         if character.polling > 0 && character.users {
             character.users = is_odd;
             character.open_to_all = is_odd;
-            // A set shows another user's operations a little later. An answer of a set consumes edges, so epoll_wait is not repeated. Calls of poll
-            // and select are repeated.
+            // A set shows another user's operations a little later. Calls of poll and select are repeated until then, but epoll_wait can't be
+            // repeated, because its answer consumes edges.
             character.sets &= !is_odd;
         }
     }

@@ -348,7 +348,7 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// The answer of a call that does not wait: a notification that comes a little later may interrupt it all the same.
+/// Returns the answer of a call that does not wait. A late notification may interrupt even such a call, so the call is repeated.
 fn uninterrupted<T>(mut call: impl FnMut() -> Answer<T>) -> Answer<T> {
     loop {
         match call() {

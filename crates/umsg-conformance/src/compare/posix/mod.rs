@@ -1,20 +1,21 @@
-//! POSIX queues, as they are compared.
+//! The comparison of POSIX queues.
 //!
-//! One behaviour of the kernel is not compared: a blocked call that restarts after a handler with SA_RESTART or a stop waits behind all
-//! other processes, and reads `O_NONBLOCK` again. umsg keeps its place.
+//! One behaviour of the kernel is not compared: if a handler with SA_RESTART or a stop makes the kernel restart a blocked call, the call then waits
+//! behind all other processes, and reads `O_NONBLOCK` again. In umsg, the caller keeps its place.
 //!
-//! In addition to the calls of queues, histories have calls that watch them: poll and select, epoll sets whose members come, go and change,
-//! level- and edge-triggered, once and exclusively, and are asked after every call of their process or now and then (which members are told
-//! first is not compared); registrations for notifications, and what their handlers were told. Of those some is not asked:
+//! In addition to the calls of queues, histories watch the queues in three ways: by poll and select, by epoll sets, and by registrations for
+//! notification. The members of a set come, go and change; they are level- or edge-triggered, once or exclusive. A set is asked after every call of
+//! its process, or now and then; the order of the reported members is not compared. For registrations, the comparison includes what their handlers
+//! were told. Histories leave out some combinations:
 //!
-//! - a queue that two processes share since a fork is registered in a set only if it was registered before (`watch.rs`);
-//! - where there are sets and several users, all processes may open every queue: a process may have inherited one that its mode denies
-//!   it can't tell those that watch it;
-//! - no call blocks in histories with notifications and several users: the signal to another user's process is raised by a
-//!   thread of that process, a little later, and may interrupt what that does next;
-//! - no thread is started for a notification (SIGEV_THREAD): the cases ask for those.
+//! - a queue that two processes share since a fork is registered in a set only if it was registered in a set before the fork (`watch.rs`);
+//! - in histories with sets and several users, all processes may open every queue: a process that has inherited a queue, but whose user may not
+//!   open it, can't notify the processes that watch the queue;
+//! - no call blocks in histories with notifications and several users: a thread of the notified process raises the signal a little later, and the
+//!   signal may interrupt the next call of the process;
+//! - no notification starts a thread (SIGEV_THREAD): the cases test such notifications.
 //!
-//! Where a queue is wished for that the kernel has no room for, a smaller one is taken and the wish is counted.
+//! If the kernel has no room for the queue that a history wants, the history creates a smaller queue and counts the wish.
 
 mod call;
 mod generate;
@@ -45,8 +46,7 @@ const DEEPEST: i64 = 200;
 /// The time to wait for an event that must happen.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A place for the kernel's queues that is this comparison's own, with limits as high as they can be set there; if it can
-/// be made.
+/// Makes a private namespace for the kernel's queues, and sets its limits as high as possible. Returns none if the system does not permit it.
 fn keep() -> Option<OwnedFd> {
     let (reading, writing) = sys::pipe().ok()?;
     match sys::fork().ok()? {
@@ -79,7 +79,7 @@ fn kernel_limit(name: &str) -> i64 {
     text.trim().parse().unwrap_or(10)
 }
 
-/// The names of possible queues, and then impossible names. `side` distinguishes two sides that both use the kernel.
+/// Returns the names of queues, followed by invalid names, and the number of the former. `side` distinguishes two sides that both use the kernel.
 fn names(side: char) -> (Vec<CString>, usize) {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let start = format!(

@@ -61,7 +61,7 @@ pub fn begin(backend: &dyn Backend) {
     }
 }
 
-/// All signals so far, as numbers: signal, code, value, the sender and its user. `who` gives each process its name.
+/// Returns all signals so far as numbers: signal, code, value, the sender and its user. `who` turns a process id into the number of the process.
 pub fn told(who: impl Fn(i32) -> i64) -> Vec<i64> {
     let count = COUNT.load(Ordering::Acquire);
     let notices = NOTICES.iter().take(count);

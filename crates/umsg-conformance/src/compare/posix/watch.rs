@@ -1,8 +1,9 @@
 //! The epoll sets of a worker.
 //!
-//! A registration belongs to an open file, and a fork gives two processes the same open files. The drop-in registers a doorbell for the
-//! queue, which is opened by the first registration: processes that shared the queue before that have a doorbell each. So a shared queue is
-//! registered only in processes that share its doorbell, too. Only the process that made a set changes its members.
+//! A registration belongs to an open file, and a fork gives two processes the same open files. The drop-in registers a doorbell in place of the
+//! queue, and opens the doorbell at the first registration. So processes that have shared the queue since before that registration have one
+//! doorbell each. Therefore a history registers a shared queue only in processes that share its doorbell, too. Only the process that made a set
+//! changes its members.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ struct Description {
     registered: bool,
 }
 
-/// A set that a worker remembers: the number stays there after it was closed, to be used wrongly.
+/// A set that a worker remembers. The number stays there after the set was closed, so that later calls use a closed set.
 #[derive(Clone, Copy)]
 struct Remembered {
     set: Set,
@@ -155,8 +156,8 @@ impl Watch {
             .collect())
     }
 
-    /// Adds the events of the watched sets to the answer of a call. A call that another process's call may have ended runs in parallel with
-    /// that process, and does not use the sets that both have.
+    /// Adds the events of the watched sets to the answer of a call. If a call of another process may have ended this call, the two processes run in
+    /// parallel; then the sets that both have are left out.
     pub fn add_to(&self, mut reply: Reply, may_block: bool) -> Reply {
         for at in 0..SETS {
             let Remembered {

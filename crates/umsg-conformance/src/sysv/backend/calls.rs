@@ -41,7 +41,7 @@ macro_rules! functions {
                 }
             }
 
-            /// The symbols of a library, or of its dependencies, as a program sees them that preloads it.
+            /// Finds the functions in a library and in its dependencies, as a program that preloads the library does.
             ///
             /// # Errors
             /// The loader's message.
@@ -50,8 +50,7 @@ macro_rules! functions {
                 Ok(Functions {
                     $($name: {
                         let symbol = library.symbol(concat!(stringify!($name), "\0"))?;
-                        // SAFETY: the library promises the C declaration of the function by this name, and it is
-                        // never unloaded.
+                        // SAFETY: the library's function of this name has this C declaration, and the library is never unloaded.
                         unsafe { mem::transmute::<*mut c_void, $signature>(symbol) }
                     },)*
                     $($other: {
@@ -64,7 +63,7 @@ macro_rules! functions {
                 })
             }
 
-            /// The calls of the C library under its own names; signals and threads are libc's.
+            /// Returns the functions of the C library under its own names. The functions for signals and threads are those of libc.
             ///
             /// # Errors
             /// The loader's message.
@@ -111,7 +110,7 @@ pub enum Place {
     Null,
     /// An address where nothing is.
     Nowhere,
-    /// The last eight bytes of the memory that ends there: room for the type of a message and for no text.
+    /// The last eight bytes of a mapping. They have room for the type of a message and for no text.
     TypeOnly,
     /// Eight mapped pages.
     Good,
@@ -129,8 +128,8 @@ impl Place {
             Place::TypeOnly | Place::Good => {
                 let protection = libc::PROT_READ | libc::PROT_WRITE;
                 let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-                // SAFETY: a new mapping at an address of the kernel's choice disturbs no other; it is left to the end of the
-                // process, which a case has to itself.
+                // SAFETY: a new mapping at an address that the kernel chooses disturbs no other mapping. It stays until the end of the process,
+                // which runs only this case.
                 let start =
                     unsafe { libc::mmap(ptr::null_mut(), 2 * PAGE, protection, flags, -1, 0) };
                 assert_ne!(start, libc::MAP_FAILED, "memory");
@@ -245,10 +244,10 @@ impl Called {
         }
     }
 
-    /// The drop-in's, each taken by `dlsym`, with its queues in `directory`.
+    /// Returns the drop-in's functions, each found by `dlsym`. Its queues are in `directory`.
     ///
     /// # Errors
-    /// The loader's message, when the library can't be loaded; or why the directory is no namespace.
+    /// The loader's message if the library can't be loaded, or the reason why the directory is no namespace.
     pub fn dropin(library: &Path, directory: &Path) -> Result<Called, String> {
         Ok(Called {
             label: "drop-in",
@@ -260,7 +259,7 @@ impl Called {
     /// Returns the functions that this program is linked to, in a process that was started with the drop-in preloaded.
     ///
     /// # Errors
-    /// Why the directory is no namespace.
+    /// The reason why the directory is no namespace.
     pub fn preloaded(directory: &Path) -> Result<Called, String> {
         Ok(Called {
             label: "preloaded drop-in",
@@ -269,10 +268,10 @@ impl Called {
         })
     }
 
-    /// The calls of the C library of this directory, with its queues in `directory`.
+    /// Returns the functions of the C library of this directory. Its queues are in `directory`.
     ///
     /// # Errors
-    /// The loader's message, or why the directory is no namespace.
+    /// The loader's message, or the reason why the directory is no namespace.
     pub fn c(library: &Path, directory: &Path) -> Result<Called, String> {
         Ok(Called {
             label: "C library",

@@ -132,7 +132,7 @@ pub trait Backend: Basics {
     /// `msgget`.
     ///
     /// # Errors
-    /// The errors of the call, here and below.
+    /// The errors of `msgget`. Each method below has the errors of its call.
     fn get(&self, key: i32, flags: i32) -> Answer<Id>;
 
     /// `msgsnd`.
@@ -141,7 +141,7 @@ pub trait Backend: Basics {
     /// `msgrcv`: the number of bytes, and the message's type.
     fn receive(&self, id: Id, text: &mut [u8], mtype: i64, flags: i32) -> Answer<(usize, i64)>;
 
-    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`: the return value and the structure.
+    /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`. Returns the return value and the structure.
     fn stat(&self, id: Id, command: i32) -> Answer<(i32, Status)>;
 
     /// `msgctl` with `IPC_SET`.
@@ -154,7 +154,7 @@ pub trait Backend: Basics {
     fn info(&self, command: i32) -> Answer<(i32, Info)>;
 
     /// Returns whether the backend is a library in the process, which accesses memory itself and maps queues with the rights of
-    /// its process. Then a user without access to a queue sees no counts of it, and a bad address is no EFAULT.
+    /// its process. Then a user without access to a queue sees no counts of it, and a bad address causes a signal instead of EFAULT.
     fn is_library(&self) -> bool {
         false
     }
@@ -166,7 +166,7 @@ pub trait Backend: Basics {
         ))
     }
 
-    /// Sets how many queues there can be, where that can be done for this process or namespace alone.
+    /// Sets the maximum number of queues, if the backend can do so for this process or namespace alone.
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         Err(Failure::Unsupported("its limits can't be set for one test"))
     }

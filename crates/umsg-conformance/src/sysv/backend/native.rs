@@ -1,4 +1,4 @@
-//! The library, by the numbers and flags of C: `umsg::sysv::raw`, on which the drop-in and the C library are built.
+//! The native API with the numbers and flags of C: `umsg::sysv::raw`, on which the drop-in and the C library are built.
 
 use std::path::Path;
 
@@ -17,10 +17,10 @@ pub struct Native {
 }
 
 impl Native {
-    /// The library, with its queues in `directory`.
+    /// Makes a backend whose queues are in `directory`.
     ///
     /// # Errors
-    /// Why the directory is no namespace, or can't be made like the kernel's.
+    /// The reason why the directory is no namespace, or can't be made like the kernel's.
     pub fn new(directory: &Path) -> Result<Native, String> {
         Ok(Native {
             namespace: like_the_kernel(directory)?,
@@ -28,7 +28,7 @@ impl Native {
     }
 }
 
-/// A namespace in which no process may have larger queues without privilege, as in the kernel.
+/// Returns a namespace in which a process needs privilege for larger queues, as in the kernel.
 pub(super) fn like_the_kernel(directory: &Path) -> Result<Namespace, String> {
     let namespace = Namespace::at(directory).map_err(|error| error.to_string())?;
     let most = namespace.limits().map_err(|error| error.to_string())?;

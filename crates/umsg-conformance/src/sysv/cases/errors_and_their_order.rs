@@ -144,7 +144,7 @@ fn a_send_of_a_text_that_is_not_there_is_efault(site: &Site) {
     assert_eq!(send(queue.id(), 8), Err(Errno::EFAULT));
 }
 
-/// Receives to an address that can't take the first of two messages, and returns the fate of both.
+/// Receives the first of two messages to an address that can't take it. Checks that this message is lost and the second one stays.
 fn receive_in_vain(site: &Site, place: Place) {
     site.need_checked_memory();
     let functions = site.functions();

@@ -142,7 +142,7 @@ static ANSWERS: AtomicI32 = AtomicI32::new(-1);
 static SITE: AtomicPtr<Site> = AtomicPtr::new(ptr::null_mut());
 
 extern "C" fn send_from_handler(_: i32) {
-    // SAFETY: set by the case below before it installs this handler, and there until the process ends.
+    // SAFETY: the case below sets the address before it installs this handler, and the site lives until the process ends.
     let site = unsafe { &*SITE.load(Ordering::Relaxed) };
     let queue = site.at(ANSWERS.load(Ordering::Relaxed));
     let _ = queue.send(77, "handled");
@@ -249,7 +249,7 @@ extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Makes a thread call, and cancels the thread before the call or while it waits. Returns whether the thread was cancelled.
+/// Lets a thread make a call, and cancels the thread before the call or while the thread waits. Returns whether the thread was cancelled.
 fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
     site.need_cancellation_points();
     let doomed_thread = Doomed {

@@ -1,4 +1,4 @@
-//! Asks for the message that a receive takes: 0, a type, the lowest up to a type, all but a type.
+//! The message that a receive takes for each kind of wish: any type, one type, the lowest up to a type, all except a type.
 
 use libc::{IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
 

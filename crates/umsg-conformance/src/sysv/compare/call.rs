@@ -110,7 +110,7 @@ impl compare::Call for Call {
         }
     }
 
-    // A sender without room is not woken by it, and learns that it may no longer send when it begins again.
+    // The call does not wake a sender that waits for room. The sender learns that it may no longer send when it begins again.
     fn changes_the_waiting(self) -> bool {
         matches!(self, Call::Set { .. })
     }

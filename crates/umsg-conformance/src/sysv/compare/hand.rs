@@ -141,8 +141,7 @@ impl<'a> Hand<'a> {
         &persons[person as usize * (1 + MOST) + at]
     }
 
-    /// Returns whether the caller may change the queue in the kernel, and not in a directory, because the queue's file is
-    /// another's.
+    /// Returns whether the caller may change the queue in the kernel but not in a directory, because the queue's file belongs to another user.
     fn needs_the_file(&self, id: Id) -> bool {
         let Some(at) = find(self.known(), id as u32).filter(|_| !sys::is_root()) else {
             return false;
@@ -249,7 +248,7 @@ impl<'a> Hand<'a> {
         ]
     }
 
-    /// Returns the number of the process, counted from 1; 0 if it is none, -1 if it is a stranger.
+    /// Returns the number of the process, counted from 1; 0 if the id is 0, and -1 for a process outside of the history.
     fn process(&self, pid: Pid) -> i64 {
         match pid {
             0 => 0,

@@ -1,16 +1,16 @@
-//! System V queues, as they are compared.
+//! The comparison of System V queues.
 //!
-//! Identifiers are those of a namespace that is new for each history, and so have to be the same on both sides, as have
-//! the totals. Where the kernel's can't be had, identifiers and process ids count by the order in which they were met, and
-//! totals are not asked for.
+//! Each history has a new namespace, so the identifiers and the totals have to be the same on both sides. If the kernel gives no new namespace,
+//! identifiers and process ids are numbered in the order in which they first occur, and histories do not ask for totals.
 //!
 //! Two things differ by design, because queues are files: a user without any access to a queue can't map its memory, and so sees no counts
-//! of it. So only root asks for totals and for the status of an index, if the difference would show. The new owner can change a queue that root has
-//! given away, as it can change the queue's file. The creator can no longer change it, except root: such a creator does not try.
+//! of it. So if the difference would show, only root asks for totals and for the status of an index. When root has given a queue to a new owner,
+//! the new owner can change the queue, because it can change the queue's file. The old creator no longer can, unless it is root; so in histories,
+//! such a creator does not try.
 //!
-//! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again, and those that keep waiting do so in
-//! the order in which they happened to run; and of several senders that find room at once, each may be first. So other waiting calls are
-//! interrupted before that step or after it.
+//! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again, and those that have to wait on do so in the
+//! order in which they happened to run. If several senders find room at once, each of them may be first. So the comparison interrupts the other
+//! waiting calls before or after such a step.
 
 mod call;
 mod generate;
@@ -135,7 +135,8 @@ impl Comparable for SystemV {
 
     fn remove_queues(side: &Setup<SystemV>, words: &[AtomicU32]) {
         if side.names.alone && !side.kind.needs_directory() {
-            // The queues were removed with their namespace. In this process, their identifiers belong to other processes' queues.
+            // The kernel removed the queues with their namespace. In the namespace of this process, their identifiers may be those of other
+            // processes' queues.
             return;
         }
         for id in hand::identifiers(words) {
