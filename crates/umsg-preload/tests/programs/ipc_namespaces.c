@@ -47,18 +47,30 @@ CASE(a_new_namespace_has_queues_of_its_own) {
     EXPECT(mq_close(queue) == 0 && mq_close(other) == 0);
 }
 
+/* The number of System V queues, by each of its two sources. */
+static int queues(void) {
+    struct msginfo info;
+    int highest = msgctl(0, MSG_INFO, (struct msqid_ds *)&info), lines = -1, byte;
+    FILE *table = fopen("/proc/sysvipc/msg", "r");
+    EXPECT(highest >= 0 && table);
+    while ((byte = fgetc(table)) != EOF) lines += byte == '\n';
+    EXPECT(fclose(table) == 0 && lines == info.msgpool);
+    return lines;
+}
+
 CASE(a_process_comes_back_to_the_queues_of_a_namespace) {
     enter();
     int first = own();
     EXPECT(mq_close(create(O_RDWR, 2)) == 0);
     int id = id_of(IPC_CREAT);
+    EXPECT(queues() == 1 && queues() == 1);
     enter();
     int second = own();
-    EXPECT(!exists(name()) && msgget(KEY + 1, IPC_CREAT | 0600) >= 0);
+    EXPECT(queues() == 0 && !exists(name()) && msgget(KEY + 1, IPC_CREAT | 0600) >= 0);
     EXPECT(setns(first, CLONE_NEWIPC) == 0 && exists(name()) && id_of(0) == id);
     EXPECT_ERRNO(msgget(KEY + 1, 0), ENOENT);
     EXPECT(setns(second, 0) == 0 && !exists(name()) && msgget(KEY + 1, 0) >= 0);
-    EXPECT(setns(first, CLONE_NEWIPC) == 0 && exists(name()));
+    EXPECT(queues() == 1 && setns(first, CLONE_NEWIPC) == 0 && exists(name()) && queues() == 1);
     EXPECT_ERRNO(setns(-1, CLONE_NEWIPC), EBADF);
     EXPECT(exists(name()));
 }
