@@ -10,7 +10,7 @@ use crate::commands::{
     bench_queue::BenchQueue, close::Close, completions::Completions, create::Create,
     doctor::Doctor, dump::Dump, gc::Gc, limits::Limits, load::Load, ls::Ls, man::Man,
     metrics::Metrics, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm, run::Run, send::Send,
-    setup::Setup, stat::Stat, watch::Watch, who::Who,
+    setup::Setup, stat::Stat, trace::Trace, watch::Watch, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -68,6 +68,7 @@ pub enum Command {
     #[command(alias = "restore")]
     Load(Load),
     Watch(Watch),
+    Trace(Trace),
     Metrics(Metrics),
     BenchQueue(BenchQueue),
     Limits(Limits),
@@ -115,7 +116,7 @@ pub struct Nowhere {
 }
 
 /// Accepts and hides --as-owner, which `run` and `setup` refuse with advice.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Debug, Default)]
 pub struct OwnIdentity {
     #[arg(id = "as_owner", long = "as-owner", hide = true)]
     _as_owner: bool,

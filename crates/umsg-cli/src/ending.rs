@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::ptr;
-use std::sync::atomic::AtomicI32;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -111,6 +111,41 @@ impl Ending {
     fn take_signal(&self) -> bool {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         rustix::io::read(&self.signals, &mut record).is_ok()
+    }
+}
+
+/// The last signal that [`note`] has noted; 0 for none.
+static NOTED: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn note_signal(signal: libc::c_int) {
+    // Relaxed: the number is the whole message.
+    NOTED.store(signal, Ordering::Relaxed);
+}
+
+/// Notes these signals from now on, instead of ending the command. They interrupt waits. Those that the caller ignores stay ignored.
+pub fn note(signals: &[libc::c_int]) {
+    let handler = note_signal as extern "C" fn(libc::c_int);
+    for &signal in signals.iter().filter(|&&signal| !is_ignored(signal)) {
+        // SAFETY: all zeros are a valid sigaction without flags; the handler makes one store.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as libc::sighandler_t;
+            libc::sigaction(signal, &raw const action, ptr::null_mut());
+        }
+    }
+}
+
+/// Returns the signal that was noted last, once.
+pub fn noted() -> Option<libc::c_int> {
+    // Relaxed: as above.
+    Some(NOTED.swap(0, Ordering::Relaxed)).filter(|&signal| signal != 0)
+}
+
+/// Ignores these signals from now on.
+pub fn ignore(signals: &[libc::c_int]) {
+    for &signal in signals {
+        // SAFETY: an ignored signal runs no code.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
 }
 

@@ -41,6 +41,8 @@ pub enum Failure {
     Reported(Code),
     /// The program that reads the output ended early. This counts as success.
     ReaderGone,
+    /// The program that the command has run ended with this code, which becomes the command's.
+    Exited(u8),
 }
 
 pub type Result<T = (), E = Failure> = std::result::Result<T, E>;
@@ -70,7 +72,7 @@ impl Failure {
     pub fn code(&self) -> Option<Code> {
         match self {
             Failure::Because { code, .. } | Failure::Reported(code) => Some(*code),
-            Failure::ReaderGone => None,
+            Failure::ReaderGone | Failure::Exited(_) => None,
         }
     }
 
@@ -99,7 +101,7 @@ impl Failure {
     pub fn line(&self) -> String {
         match self {
             Failure::Because { line, .. } => line.clone(),
-            Failure::Reported(_) | Failure::ReaderGone => String::new(),
+            Failure::Reported(_) | Failure::ReaderGone | Failure::Exited(_) => String::new(),
         }
     }
 
@@ -112,6 +114,7 @@ impl Failure {
             }
             Failure::Reported(code) => *code,
             Failure::ReaderGone => return ExitCode::SUCCESS,
+            Failure::Exited(code) => return ExitCode::from(*code),
         };
         ExitCode::from(code as u8)
     }

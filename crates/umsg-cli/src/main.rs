@@ -15,6 +15,7 @@
 //! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`]; for a stopped owner of a lock, [`held_up`] |
 //! | whether a program can be intercepted, and how | [`program`], [`preload`] |
+//! | the memory of another process | [`remote`] |
 #![deny(unsafe_code)]
 
 mod address;
@@ -50,6 +51,11 @@ mod place;
 mod preload;
 mod program;
 mod progress;
+#[allow(
+    unsafe_code,
+    reason = "calls of libc read and write the memory of another process"
+)]
+mod remote;
 mod rights;
 #[allow(
     unsafe_code,

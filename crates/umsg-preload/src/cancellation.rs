@@ -13,9 +13,9 @@
 //!
 //! | blocking call | pthread_cancel |
 //! |---|---|
-//! | `tested` := `CALLS`; pthread_testcancel | mark the thread (libc) |
-//! | note that it is blocked | `CALLS` += 1 |
-//! | is `CALLS` different from `tested`? then begin again | is the thread noted as blocked? then end its call |
+//! | `tested` := [`calls`]; pthread_testcancel | mark the thread (libc) |
+//! | note that it is blocked | [`calls`] += 1 |
+//! | is [`calls`] different from `tested`? then begin again | is the thread noted as blocked? then end its call |
 //!
 //! The thread that comes second sees the step of the other thread (all accesses are SeqCst), so no thread sleeps through its cancellation.
 //!
@@ -32,17 +32,21 @@ use libc::pthread_t;
 use umsg::signals::Caller;
 use umsg_shm::reclaim::notes;
 
+use crate::trace::REQUEST;
 use crate::{errno, next};
 
-/// The number of times that a thread of this process was cancelled, or enabled cancellation at any instruction.
-pub(crate) static CALLS: AtomicU32 = AtomicU32::new(0);
+/// The number of times that a thread of this process was cancelled, or enabled cancellation at any instruction. The assembly reads it together
+/// with the request for records of calls.
+fn calls() -> &'static AtomicU32 {
+    &REQUEST.cancellations
+}
 
 /// A Rust function behind a [`cancellation_point`] returns this value to request another call after a check for cancellation. A function
 /// that returns an errno on failure returns this value instead of the errno.
 pub(crate) const BEGIN_AGAIN: c_int = -2;
 
 thread_local! {
-    /// The value of `CALLS` before the thread last checked whether it is cancelled.
+    /// The value of [`calls`] before the thread last checked whether it is cancelled.
     static TESTED: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -55,7 +59,7 @@ unsafe extern "C" {
 pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
     // SAFETY: the caller's promises to libc's pthread_cancel are passed on.
     let outcome = unsafe { next::pthread_cancel(thread) };
-    CALLS.fetch_add(1, Ordering::SeqCst);
+    calls().fetch_add(1, Ordering::SeqCst);
     match notes::record_of(thread).map_or(0, notes::Record::blocked) {
         0 => {}
         // SAFETY: the caller names a thread that has not been joined.
@@ -103,7 +107,7 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
         "jmp rax",
         ".cfi_endproc",
         deferred = const DEFERRED,
-        calls = sym CALLS,
+        calls = sym REQUEST,
         set_type = sym SET_TYPE,
         find = sym find_set_type,
     )
@@ -145,7 +149,7 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
         "br x16",
         ".cfi_endproc",
         deferred = const DEFERRED,
-        calls = sym CALLS,
+        calls = sym REQUEST,
         set_type = sym SET_TYPE,
         find = sym find_set_type,
     )
@@ -164,7 +168,7 @@ extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
 }
 
 /// Waits for the signal by which libc ends a thread at any instruction. The signal may be pending when the thread sets the other type. A system
-/// call makes the kernel deliver it. If the signal is sent later, `CALLS` shows that.
+/// call makes the kernel deliver it. If the signal is sent later, [`calls`] shows that.
 pub(crate) extern "C" fn await_signal() {
     rustix::thread::sched_yield();
 }
@@ -178,8 +182,8 @@ pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Resul
     let me = Caller::current();
     let mut ended = me.take_end();
     let outer = record.note_blocked(me.address());
-    let calls = CALLS.load(Ordering::SeqCst);
-    let outcome = if TESTED.replace(calls) == calls {
+    let now = calls().load(Ordering::SeqCst);
+    let outcome = if TESTED.replace(now) == now {
         call()
     } else {
         Err(BEGIN_AGAIN)
@@ -223,13 +227,16 @@ pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
 /// them a floating point number. The exported function calls a Rust function with the same arguments. If there is no fifth argument, it passes 0
 /// (no time-out).
 macro_rules! cancellation_point {
-    ($(#[$doc:meta])* $name:ident => $function:ident(0)) => {
-        $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function "xor r8d, r8d", "mov x4, xzr" }
+    ($(#[$doc:meta])* $name:ident => $function:ident(0), $traced:ident) => {
+        $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function $traced "xor r8d, r8d", "mov x4, xzr" }
+    };
+    ($(#[$doc:meta])* $name:ident => $function:ident, $traced:ident) => {
+        $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function $traced "", "" }
     };
     ($(#[$doc:meta])* $name:ident => $function:ident) => {
-        $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function "", "" }
+        $crate::cancellation::cancellation_point! { @ $(#[$doc])* $name $function $function "", "" }
     };
-    (@ $(#[$doc:meta])* $name:ident $function:ident $x86_64:literal, $aarch64:literal) => {
+    (@ $(#[$doc:meta])* $name:ident $function:ident $traced:ident $x86_64:literal, $aarch64:literal) => {
         $(#[$doc])*
         #[cfg(target_arch = "x86_64")]
         #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -249,7 +256,7 @@ macro_rules! cancellation_point {
                 ".cfi_adjust_cfa_offset 8",
                 "push r8",
                 ".cfi_adjust_cfa_offset 8",
-                "cmp dword ptr [rip + {calls}], 0",
+                "cmp qword ptr [rip + {calls}], 0",
                 "jne 3f",
                 "call {function}",
                 "cmp eax, {again}",
@@ -281,7 +288,7 @@ macro_rules! cancellation_point {
                 "mov rdx, [rsp + 48]",
                 "mov rsi, [rsp + 56]",
                 "mov rdi, [rsp + 64]",
-                "call {function}",
+                "call {traced}",
                 "mov [rsp + 8], rax",
                 "mov edi, [rsp]",
                 "cmp edi, {deferred}",
@@ -295,7 +302,7 @@ macro_rules! cancellation_point {
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_endproc",
-                calls = sym $crate::cancellation::CALLS,
+                calls = sym $crate::trace::REQUEST,
                 again = const $crate::cancellation::BEGIN_AGAIN,
                 deferred = const $crate::cancellation::DEFERRED,
                 type_setter = sym $crate::cancellation::SET_TYPE,
@@ -303,6 +310,7 @@ macro_rules! cancellation_point {
                 test = sym $crate::cancellation::pthread_testcancel,
                 set_type = sym $crate::cancellation::pthread_setcanceltype,
                 function = sym $function,
+                traced = sym $traced,
             )
         }
 
@@ -323,8 +331,8 @@ macro_rules! cancellation_point {
                 "str x4, [sp, 48]",
                 "str x5, [sp, 72]",
                 "adrp x16, {calls}",
-                "ldr w16, [x16, :lo12:{calls}]",
-                "cbnz w16, 3f",
+                "ldr x16, [x16, :lo12:{calls}]",
+                "cbnz x16, 3f",
                 "bl {function}",
                 "cmp w0, {again}",
                 "b.eq 3f",
@@ -352,7 +360,7 @@ macro_rules! cancellation_point {
                 "ldr x4, [sp, 48]",
                 "ldp x2, x3, [sp, 32]",
                 "ldp x0, x1, [sp, 16]",
-                "bl {function}",
+                "bl {traced}",
                 "str x0, [sp, 64]",
                 "ldr w0, [sp, 56]",
                 "cmp w0, {deferred}",
@@ -368,7 +376,7 @@ macro_rules! cancellation_point {
                 ".cfi_restore x30",
                 "ret",
                 ".cfi_endproc",
-                calls = sym $crate::cancellation::CALLS,
+                calls = sym $crate::trace::REQUEST,
                 again = const $crate::cancellation::BEGIN_AGAIN,
                 deferred = const $crate::cancellation::DEFERRED,
                 type_setter = sym $crate::cancellation::SET_TYPE,
@@ -376,6 +384,7 @@ macro_rules! cancellation_point {
                 test = sym $crate::cancellation::pthread_testcancel,
                 set_type = sym $crate::cancellation::pthread_setcanceltype,
                 function = sym $function,
+                traced = sym $traced,
             )
         }
     };

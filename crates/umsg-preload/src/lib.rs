@@ -20,6 +20,7 @@
 //! | /dev/mqueue; another IPC namespace | `mqueue`; `home` |
 //! | handlers that use queues; the dispositions that the program has asked for | `signals`; `wanted` |
 //! | ending threads that are blocked | `cancellation` |
+//! | records of calls for `umsg trace` | `trace` |
 //! | memory that is not from the program's malloc | `memory` |
 //!
 //! Exported names have no symbol version. The dynamic linker resolves references of any version to such a name in a preloaded library. So
@@ -59,6 +60,7 @@ mod signals;
 mod start;
 mod table;
 mod timeout;
+mod trace;
 mod unwinder;
 mod vacated;
 mod waiting;

@@ -44,6 +44,7 @@ extern "C" fn start() {
         }
     }
     umsg_shm::reclaim::notes::start();
+    crate::trace::start();
     crate::process::start();
     DONE.store(true, Ordering::Relaxed);
 }

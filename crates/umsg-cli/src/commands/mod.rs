@@ -32,11 +32,12 @@ pub mod setup;
 pub mod stat;
 mod stat_ring;
 mod stat_sysv;
+pub mod trace;
 pub mod watch;
 pub mod who;
 
 use crate::cli::{Cli, Command};
-use crate::failure::Result;
+use crate::failure::{Failure, Result};
 
 pub fn perform(cli: &Cli) -> Result {
     match &cli.command {
@@ -56,6 +57,10 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Dump(dump) => dump.perform(cli),
         Command::Load(load) => load.perform(cli),
         Command::Watch(watch) => watch.perform(cli),
+        Command::Trace(trace) => match trace.perform(cli)? {
+            0 => Ok(()),
+            code => Err(Failure::Exited(code)),
+        },
         Command::BenchQueue(bench) => bench.perform(cli),
         Command::Metrics(metrics) => metrics.perform(cli),
         Command::Limits(limits) => limits.perform(cli),

@@ -1,8 +1,10 @@
 //! `umsg run`.
 
 use std::ffi::OsString;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
@@ -105,7 +107,24 @@ enum IpcNamespaces {
 }
 
 impl Run {
+    /// A program without options.
+    pub fn plain(program: &[OsString]) -> Run {
+        Run {
+            wait: None,
+            force: false,
+            _own_identity: OwnIdentity::default(),
+            program: program.to_vec(),
+        }
+    }
+
     pub fn perform(&self, cli: &Cli) -> Result {
+        let (mut command, path) = self.prepare(cli)?;
+        // `exec` returns only on failure.
+        Err(self.not_executed(command.exec(), path))
+    }
+
+    /// Returns the program, ready to run on umsg's queues, and its path.
+    pub fn prepare(&self, cli: &Cli) -> Result<(Command, PathBuf)> {
         let (name, arguments) = self.program.split_first().ok_or(Failure::new(
             Code::Usage,
             "no program is named; use umsg run -- PROGRAM",
@@ -147,9 +166,12 @@ impl Run {
             }
         }
         inherited::restore_on_exec(&mut command);
-        // `exec` returns only on failure.
-        let error = command.exec();
-        Err(self.failure(&Kind::NotExecuted(error).of(path)))
+        Ok((command, path))
+    }
+
+    /// The failure of an execution.
+    pub fn not_executed(&self, error: io::Error, path: PathBuf) -> Failure {
+        self.failure(&Kind::NotExecuted(error).of(path))
     }
 
     /// Returns the value of the option, or else that of the variable. Fails on an invalid value of the variable, which the drop-in would ignore.

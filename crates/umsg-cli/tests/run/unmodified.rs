@@ -99,7 +99,7 @@ fn a_program_waits_in_the_mode_given_to_umsg_run() {
     let library = drop_in();
     let cpu_time = |how: &str| -> u64 {
         let run = ["run", "--wait", how, "--", program.to_str().unwrap()];
-        let outcome = finish(site.command(&run).env("UMSG_PRELOAD", &library), b"");
+        let outcome = finish(site.command(&run).env("UMSG_PRELOAD", library), b"");
         outcome.text().parse().unwrap()
     };
     // A spinner uses all CPU time that it gets in that second; a sleeper wakes up ten times.
@@ -116,7 +116,7 @@ fn the_options_choose_whose_queues_dev_mqueue_and_ipc_namespaces_have() {
         let arguments = [&["run"], options, &["--", "sh", "-c", line]].concat();
         let mut command = site.command(&arguments);
         command
-            .env("UMSG_PRELOAD", &library)
+            .env("UMSG_PRELOAD", library)
             .env("UMSG", env!("CARGO_BIN_EXE_umsg"));
         finish(&mut command, b"").text().to_owned()
     };

@@ -7,7 +7,9 @@
 use std::ffi::{c_int, c_uint};
 
 use umsg_shm::sys::reserved_descriptors;
+use umsg_trace::Function;
 
+use crate::trace::{self, Copied, Described};
 use crate::{arrivals, errno, fd, kept, kernel, next, ours, process, table};
 
 /// Closes a descriptor, which may be a queue's.
@@ -57,13 +59,24 @@ unsafe fn close_known(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
         // SAFETY: by this function's contract.
         return unsafe { close(fd) };
     }
-    ours::withdraw_notification(fd);
-    let word = table::take(fd);
-    // SAFETY: by this function's contract.
-    let outcome = unsafe { close(fd) };
-    word.into_iter().for_each(kept::release);
-    drop_if_readopted(fd);
-    outcome
+    let name = trace::name(fd);
+    trace::recorded(
+        || {
+            ours::withdraw_notification(fd);
+            let word = table::take(fd);
+            // SAFETY: by this function's contract.
+            let outcome = unsafe { close(fd) };
+            word.into_iter().for_each(kept::release);
+            drop_if_readopted(fd);
+            outcome
+        },
+        Function::MqClose,
+        |_| Described {
+            arguments: [fd.into(), 0, 0, 0, 0],
+            queue: name,
+            data: Copied::default(),
+        },
+    )
 }
 
 /// A call in another thread may have found that the number is open, and may have entered it again before it was closed.

@@ -4,22 +4,58 @@ use std::ffi::{c_int, c_long};
 
 use libc::mq_attr;
 use rustix::fs::OFlags;
+use umsg_trace::Function;
 
 use crate::table::{self, Held};
+use crate::trace::{self, Copied, Described, Target};
 use crate::{errno, fd, next, ours, pointer};
 
 /// Reads a queue's attributes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
     // SAFETY: the caller's promises to libc's mq_getattr are passed on.
-    unsafe { exchange(fd, std::ptr::null(), out) }.unwrap_or_else(errno::fail)
+    let exchange = || unsafe { exchange(fd, std::ptr::null(), out) };
+    trace::recorded(
+        || exchange().unwrap_or_else(errno::fail),
+        Function::MqGetattr,
+        |result| {
+            let mut arguments = [fd.into(), 0, 0, 0, 0];
+            if result == 0 && !out.is_null() {
+                // SAFETY: the call has written it.
+                let now = unsafe { out.read_unaligned() };
+                let numbers = [now.mq_flags, now.mq_maxmsg, now.mq_msgsize, now.mq_curmsgs];
+                arguments[1..].copy_from_slice(&numbers.map(i64::from));
+            }
+            Described {
+                arguments,
+                queue: Target::Descriptor(fd),
+                data: Copied::default(),
+            }
+        },
+    )
 }
 
 /// Sets O_NONBLOCK, the only attribute that can be set, and returns the previous attributes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
     // SAFETY: the caller's promises to libc's mq_setattr are passed on.
-    unsafe { exchange(fd, new, old) }.unwrap_or_else(errno::fail)
+    let exchange = || unsafe { exchange(fd, new, old) };
+    trace::recorded(
+        || exchange().unwrap_or_else(errno::fail),
+        Function::MqSetattr,
+        |_| {
+            let flags = match pointer::is_bad(new) {
+                true => 0,
+                // SAFETY: the call has read it.
+                false => unsafe { (&raw const (*new).mq_flags).read_unaligned() },
+            };
+            Described {
+                arguments: [fd.into(), flags, 0, 0, 0],
+                queue: Target::Descriptor(fd),
+                data: Copied::default(),
+            }
+        },
+    )
 }
 
 /// # Safety

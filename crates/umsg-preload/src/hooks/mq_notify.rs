@@ -8,13 +8,41 @@ use std::ffi::c_int;
 use libc::sigevent;
 use umsg::posix::{Notify, sigevent::wanted, withdraw_notification};
 use umsg_shm::sys::stack::uncancelled;
+use umsg_trace::Function;
 
 use crate::table::{self, Held};
+use crate::trace::{self, Copied, Described, Target};
 use crate::{debug, errno, next, ours, pointer};
 
 /// Registers the process, or with NULL takes its registration back.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
+    trace::recorded(
+        // SAFETY: the caller's promises to libc's mq_notify are handed on.
+        || unsafe { notify(fd, event) },
+        Function::MqNotify,
+        |_| {
+            let [how, signal] = match pointer::is_bad(event) {
+                true => [-1, 0],
+                // SAFETY: the call has read it.
+                false => unsafe {
+                    let how = (&raw const (*event).sigev_notify).read_unaligned();
+                    let signal = (&raw const (*event).sigev_signo).read_unaligned();
+                    [how, signal]
+                },
+            };
+            Described {
+                arguments: [fd.into(), how.into(), signal.into(), 0, 0],
+                queue: Target::Descriptor(fd),
+                data: Copied::default(),
+            }
+        },
+    )
+}
+
+/// # Safety
+/// As for libc's mq_notify.
+unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
     // As for a send, the table's word is enough.
     let held = match table::hold(fd) {
         Some(held) => Ok(Some(held)),

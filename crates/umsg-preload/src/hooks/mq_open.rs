@@ -9,12 +9,14 @@ use rustix::fs::{Mode, OFlags};
 use umsg::posix::{FileState, OpenError, OpenOptions, Queue};
 use umsg::{Namespace, NamespaceError};
 use umsg_shm::sys::stack::{roomy, uncancelled};
+use umsg_trace::Function;
 
 use super::close;
 use crate::attachments::{self, Attached};
 use crate::blocking::Forks;
 use crate::names::{Room, Slashed};
 use crate::table::ACCESS_MODE;
+use crate::trace::{self, Copied, Described, Target};
 use crate::{debug, errno, fd, home, kept, kernel, names, pointer, process, table, vacated};
 
 /// Opens a queue, or creates it. `mode` and `attributes` count only with O_CREAT.
@@ -26,14 +28,13 @@ pub unsafe extern "C" fn mq_open(
     attributes: *const mq_attr,
 ) -> mqd_t {
     // SAFETY: the caller makes the promises of libc's mq_open. Without O_CREAT, the last two arguments are not read.
-    let opened = unsafe {
+    unsafe {
         if flags & libc::O_CREAT == 0 {
-            open(name, flags, 0, std::ptr::null())
+            recorded_open(name, flags, 0, std::ptr::null())
         } else {
-            open(name, flags, mode, attributes)
+            recorded_open(name, flags, mode, attributes)
         }
-    };
-    opened.unwrap_or_else(errno::fail)
+    }
 }
 
 /// A program that is compiled with _FORTIFY_SOURCE calls this function where its source calls mq_open with two arguments.
@@ -43,7 +44,35 @@ pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t
         fortify_fail();
     }
     // SAFETY: the caller's promises to libc's function are passed on.
-    unsafe { open(name, flags, 0, std::ptr::null()) }.unwrap_or_else(errno::fail)
+    unsafe { recorded_open(name, flags, 0, std::ptr::null()) }
+}
+
+/// # Safety
+/// As for [`open`].
+#[inline(always)]
+unsafe fn recorded_open(
+    name: *const c_char,
+    flags: c_int,
+    mode: mode_t,
+    attributes: *const mq_attr,
+) -> mqd_t {
+    trace::recorded(
+        // SAFETY: by this function's contract.
+        || unsafe { open(name, flags, mode, attributes) }.unwrap_or_else(errno::fail),
+        Function::MqOpen,
+        |_| {
+            // SAFETY: by this function's contract: the call has read them, unless a check refused their address.
+            let limits = unsafe { read_attributes(attributes) }.unwrap_or(None);
+            let [is_given, most, longest] =
+                limits.map_or([0; 3], |limits| [1, limits.mq_maxmsg, limits.mq_msgsize]);
+            Described {
+                arguments: [flags.into(), mode.into(), is_given, most, longest],
+                // SAFETY: as above.
+                queue: unsafe { Target::named(name) },
+                data: Copied::default(),
+            }
+        },
+    )
 }
 
 /// glibc ends such a program in the same way.

@@ -7,20 +7,22 @@ use std::time::SystemTime;
 
 use libc::{size_t, ssize_t, timespec};
 use umsg::posix::{ReceiveError, Received};
+use umsg_trace::Function;
 
 use super::mq_wait;
 use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
+use crate::trace::{self, Copied, Described, Target};
 use crate::{adopt, errno, next, pointer, timeout};
 
 cancellation_point! {
     /// Receives a message; blocks while the queue is empty, unless the descriptor has O_NONBLOCK.
-    mq_receive => receive(0)
+    mq_receive => receive(0), traced_receive
 }
 
 cancellation_point! {
     /// Receives a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
-    mq_timedreceive => receive
+    mq_timedreceive => receive, traced_receive
 }
 
 pub(super) unsafe extern "C" fn receive(
@@ -39,6 +41,47 @@ pub(super) unsafe extern "C" fn receive(
     };
     // SAFETY: the caller's promises to libc's mq_timedreceive are passed on.
     cancellation::answer(unsafe { call.run() })
+}
+
+/// [`receive`], with a record if there is a request.
+///
+/// # Safety
+/// As for libc's mq_timedreceive.
+unsafe extern "C" fn traced_receive(
+    fd: c_int,
+    buffer: *mut c_char,
+    len: size_t,
+    priority: *mut c_uint,
+    timeout: *const timespec,
+) -> ssize_t {
+    let function = match timeout.is_null() {
+        true => Function::MqReceive,
+        false => Function::MqTimedReceive,
+    };
+    trace::recorded(
+        // SAFETY: the caller's promises are passed on.
+        || unsafe { receive(fd, buffer, len, priority, timeout) },
+        function,
+        |result| {
+            // SAFETY: the call has read the time-out, unless it is refused.
+            let [seconds, nanoseconds] = unsafe { trace::limit(timeout) };
+            let came = result >= 0;
+            let priority = match came && !priority.is_null() {
+                // SAFETY: the call has written it.
+                true => unsafe { priority.read_unaligned() }.into(),
+                false => -1,
+            };
+            Described {
+                arguments: [fd.into(), len as i64, priority, seconds, nanoseconds],
+                queue: Target::Descriptor(fd),
+                data: match came {
+                    // SAFETY: the call has written so many bytes.
+                    true => unsafe { Copied::of(buffer, result as usize) },
+                    false => Copied::default(),
+                },
+            }
+        },
+    )
 }
 
 struct Call {

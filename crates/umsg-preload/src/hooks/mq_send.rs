@@ -7,10 +7,12 @@ use std::time::SystemTime;
 
 use libc::{size_t, timespec};
 use umsg::posix::SendError;
+use umsg_trace::Function;
 
 use super::mq_wait;
 use crate::cancellation::{self, cancellation_point};
 use crate::table::{self, Held};
+use crate::trace::{self, Copied, Described, Target};
 use crate::{adopt, errno, next, pointer, timeout};
 
 /// Priorities are below this.
@@ -18,12 +20,12 @@ const MQ_PRIO_MAX: c_uint = 32_768;
 
 cancellation_point! {
     /// Sends a message; blocks while the queue is full, unless the descriptor has O_NONBLOCK.
-    mq_send => send(0)
+    mq_send => send(0), traced_send
 }
 
 cancellation_point! {
     /// Sends a message; blocks until `timeout` at most, a time of CLOCK_REALTIME.
-    mq_timedsend => send
+    mq_timedsend => send, traced_send
 }
 
 pub(super) unsafe extern "C" fn send(
@@ -42,6 +44,41 @@ pub(super) unsafe extern "C" fn send(
     };
     // SAFETY: the caller's promises to libc's mq_timedsend are passed on.
     cancellation::answer(unsafe { call.run() })
+}
+
+/// [`send`], with a record if there is a request.
+///
+/// # Safety
+/// As for libc's mq_timedsend.
+unsafe extern "C" fn traced_send(
+    fd: c_int,
+    message: *const c_char,
+    len: size_t,
+    priority: c_uint,
+    timeout: *const timespec,
+) -> c_int {
+    let function = match timeout.is_null() {
+        true => Function::MqSend,
+        false => Function::MqTimedSend,
+    };
+    trace::recorded(
+        // SAFETY: the caller's promises are passed on.
+        || unsafe { send(fd, message, len, priority, timeout) },
+        function,
+        |result| {
+            // SAFETY: the call has read the time-out, unless it is refused.
+            let [seconds, nanoseconds] = unsafe { trace::limit(timeout) };
+            Described {
+                arguments: [fd.into(), len as i64, priority.into(), seconds, nanoseconds],
+                queue: Target::Descriptor(fd),
+                data: match result {
+                    // SAFETY: the call has sent these bytes.
+                    0 => unsafe { Copied::of(message, len) },
+                    _ => Copied::default(),
+                },
+            }
+        },
+    )
 }
 
 struct Call {

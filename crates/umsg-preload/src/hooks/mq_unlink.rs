@@ -6,16 +6,26 @@ use std::os::unix::ffi::OsStrExt;
 use umsg_shm::sys::stack::roomy;
 
 use umsg::Namespace;
+use umsg_trace::Function;
 
 use crate::names::{Room, Slashed};
+use crate::trace::{self, Described, Target};
 use crate::{debug, errno, home, kept, names, vacated};
 
 /// Removes a name. The queue lives on until its last descriptor is closed.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
     // SAFETY: the caller promises a C string, as to libc's function.
-    let name = unsafe { names::bytes(name) };
-    unlink(name).unwrap_or_else(errno::fail)
+    let bytes = unsafe { names::bytes(name) };
+    trace::recorded(
+        || unlink(bytes).unwrap_or_else(errno::fail),
+        Function::MqUnlink,
+        |_| Described {
+            // SAFETY: as above.
+            queue: unsafe { Target::named(name) },
+            ..Described::default()
+        },
+    )
 }
 
 /// mq_unlink as a system call by number: the name has no slash.

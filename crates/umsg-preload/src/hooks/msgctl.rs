@@ -9,7 +9,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::msqid_ds;
 use umsg::sysv::{Change, raw};
 use umsg_shm::sys::stack::roomy;
+use umsg_trace::Function;
 
+use crate::trace::{self, Copied, Described, Target};
 use crate::{errno, home, pointer, signals};
 
 /// Inspects, changes and removes System V queues.
@@ -17,8 +19,16 @@ use crate::{errno, home, pointer, signals};
 pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) -> c_int {
     home::notice_child();
     signals::announce();
-    // SAFETY: the caller's promises to libc's msgctl are passed on.
-    unsafe { control(id, command, data) }.unwrap_or_else(errno::fail)
+    trace::recorded(
+        // SAFETY: the caller's promises to libc's msgctl are passed on.
+        || unsafe { control(id, command, data) }.unwrap_or_else(errno::fail),
+        Function::Msgctl,
+        |_| Described {
+            arguments: [id.into(), command.into(), 0, 0, 0],
+            queue: Target::SystemV(id),
+            data: Copied::default(),
+        },
+    )
 }
 
 /// # Safety

@@ -6,12 +6,27 @@ use libc::key_t;
 use umsg::NamespaceError;
 use umsg::sysv::{OpenError, raw};
 use umsg_shm::sys::stack::roomy;
+use umsg_trace::Function;
 
+use crate::trace::{self, Copied, Described, Target};
 use crate::{debug, errno, home, signals};
 
 /// Returns the identifier of a key's System V queue. Creates the queue if the flags request that.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn msgget(key: key_t, flags: c_int) -> c_int {
+    trace::recorded(
+        || get(key, flags),
+        Function::Msgget,
+        |result| Described {
+            arguments: [key.into(), flags.into(), 0, 0, 0],
+            queue: Target::SystemV(result as c_int),
+            data: Copied::default(),
+        },
+    )
+}
+
+#[inline(always)]
+fn get(key: key_t, flags: c_int) -> c_int {
     home::notice_child();
     if let Some(id) = raw::known(key, flags) {
         return id;

@@ -8,13 +8,15 @@ use std::ffi::{c_int, c_long, c_void};
 use libc::{size_t, ssize_t};
 use umsg::sysv::raw::{self, Used, Which};
 use umsg::sysv::{Received, Until};
+use umsg_trace::Function;
 
 use crate::cancellation::{self, cancellation_point};
+use crate::trace::{self, Copied, Described, Target};
 use crate::{pointer, signals};
 
 cancellation_point! {
     /// Receives a message from a System V queue. Blocks while there is no wanted message, if the flags do not have IPC_NOWAIT.
-    msgrcv => receive
+    msgrcv => receive, traced_receive
 }
 
 pub(super) unsafe extern "C" fn receive(
@@ -33,6 +35,40 @@ pub(super) unsafe extern "C" fn receive(
     };
     // SAFETY: the caller's promises to libc's msgrcv are passed on.
     cancellation::answer(unsafe { call.run() })
+}
+
+/// [`receive`], with a record if there is a request.
+///
+/// # Safety
+/// As for libc's msgrcv.
+unsafe extern "C" fn traced_receive(
+    id: c_int,
+    message: *mut c_void,
+    len: size_t,
+    wanted: c_long,
+    flags: c_int,
+) -> ssize_t {
+    trace::recorded(
+        // SAFETY: the caller's promises are passed on.
+        || unsafe { receive(id, message, len, wanted, flags) },
+        Function::Msgrcv,
+        |result| {
+            let message = message.cast::<c_long>();
+            let (mtype, data) = match result >= 0 {
+                // SAFETY: the call has written this type and so many bytes.
+                true => unsafe {
+                    let text = Copied::of(message.add(1).cast(), result as usize);
+                    (message.read_unaligned(), text)
+                },
+                false => (0, Copied::default()),
+            };
+            Described {
+                arguments: [id.into(), len as i64, wanted, flags.into(), mtype],
+                queue: Target::SystemV(id),
+                data,
+            }
+        },
+    )
 }
 
 struct Call {

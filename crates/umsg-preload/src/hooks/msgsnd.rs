@@ -8,13 +8,15 @@ use std::ffi::{c_int, c_long, c_void};
 use libc::size_t;
 use umsg::sysv::Until;
 use umsg::sysv::raw::{self, Used};
+use umsg_trace::Function;
 
 use crate::cancellation::{self, cancellation_point};
+use crate::trace::{self, Copied, Described, Target};
 use crate::{pointer, signals};
 
 cancellation_point! {
     /// Sends a message to a System V queue; blocks while there is no room, if the flags do not have IPC_NOWAIT.
-    msgsnd => send
+    msgsnd => send, traced_send
 }
 
 pub(super) unsafe extern "C" fn send(
@@ -31,6 +33,39 @@ pub(super) unsafe extern "C" fn send(
     };
     // SAFETY: the caller's promises to libc's msgsnd are passed on.
     cancellation::answer(unsafe { call.run() })
+}
+
+/// [`send`], with a record if there is a request.
+///
+/// # Safety
+/// As for libc's msgsnd.
+unsafe extern "C" fn traced_send(
+    id: c_int,
+    message: *const c_void,
+    len: size_t,
+    flags: c_int,
+) -> c_int {
+    trace::recorded(
+        // SAFETY: the caller's promises are passed on.
+        || unsafe { send(id, message, len, flags) },
+        Function::Msgsnd,
+        |result| {
+            let message = message.cast::<c_long>();
+            let (mtype, data) = match result {
+                // SAFETY: the call has sent this type and these bytes.
+                0 => unsafe {
+                    let text = Copied::of(message.add(1).cast(), len);
+                    (message.read_unaligned(), text)
+                },
+                _ => (0, Copied::default()),
+            };
+            Described {
+                arguments: [id.into(), mtype, len as i64, flags.into(), 0],
+                queue: Target::SystemV(id),
+                data,
+            }
+        },
+    )
 }
 
 struct Call {

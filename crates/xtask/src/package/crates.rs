@@ -8,7 +8,7 @@ use crate::steps::Steps;
 use crate::workspace::Workspace;
 
 /// The published crates; each needs only earlier ones.
-pub const CRATES: [&str; 4] = ["umsg-shm", "umsg", "umsg-preload", "umsg-cli"];
+pub const CRATES: [&str; 5] = ["umsg-shm", "umsg", "umsg-trace", "umsg-preload", "umsg-cli"];
 
 /// Packs the crates. Unless `quick`, compiles them from the packed files.
 pub fn make(

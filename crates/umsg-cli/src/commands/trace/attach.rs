@@ -1,0 +1,175 @@
+//! Finds the request for records in the memory of a process, and writes it.
+
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSymbol};
+use rustix::process::Pid;
+use umsg_trace::Request;
+use umsg_trace::request::SYMBOL;
+
+use crate::failure::{Code, Failure, Result};
+use crate::remote;
+
+/// A process that sends records to this command.
+pub struct Attached {
+    pid: Pid,
+    /// The address of its [`Request`].
+    request: u64,
+    turn: u32,
+}
+
+impl Attached {
+    /// Asks a process for records to a ring.
+    pub fn to(pid: Pid, place: &[u8]) -> Result<Attached> {
+        let attached = Attached {
+            pid,
+            request: find(pid)?,
+            // Another value than that of an earlier command.
+            turn: std::process::id(),
+        };
+        let running = attached.word(Request::TURN)?;
+        if running != 0 && is_a_trace(running) {
+            let line = format_args!(
+                "process {pid} is already traced by process {running}; end that one first"
+            );
+            return Err(Failure::new(Code::Failed, line));
+        }
+        let mut path = place.to_vec();
+        path.push(0);
+        attached.write(Request::REFUSED, &0_u32.to_ne_bytes())?;
+        attached.write(Request::PLACE, &path)?;
+        attached.write(Request::TURN, &attached.turn.to_ne_bytes())?;
+        Ok(attached)
+    }
+
+    /// Fails if the process has given up.
+    pub fn check(&self) -> Result {
+        if self.word(Request::TURN)? == self.turn {
+            return Ok(());
+        }
+        let errno = self.word(Request::REFUSED)?;
+        let reason = io::Error::from_raw_os_error(errno.cast_signed());
+        let line = format_args!(
+            "process {} can't send records: {reason}; choose a directory that it can use with --dir",
+            self.pid
+        );
+        Err(Failure::new(Code::Failed, line))
+    }
+
+    /// Ends the records, unless the process is gone or another command has asked.
+    pub fn release(&self) {
+        if self.word(Request::TURN).is_ok_and(|turn| turn == self.turn) {
+            let _ = self.write(Request::TURN, &0_u32.to_ne_bytes());
+        }
+    }
+
+    fn word(&self, offset: usize) -> Result<u32> {
+        let mut bytes = [0; 4];
+        remote::read(self.pid, self.request + offset as u64, &mut bytes)
+            .map_err(|error| unreachable_memory(self.pid, &error))?;
+        Ok(u32::from_ne_bytes(bytes))
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result {
+        remote::write(self.pid, self.request + offset as u64, bytes)
+            .map_err(|error| unreachable_memory(self.pid, &error))
+    }
+}
+
+/// Returns whether a number is that of a living `umsg trace`. A killed one leaves its number.
+fn is_a_trace(pid: u32) -> bool {
+    let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    words.split(|&byte| byte == 0).any(|word| word == b"trace")
+}
+
+/// Returns the address of the request.
+fn find(pid: Pid) -> Result<u64> {
+    let maps =
+        fs::read(format!("/proc/{pid}/maps")).map_err(|error| unreachable_memory(pid, &error))?;
+    let libraries = maps.split(|&byte| byte == b'\n').filter_map(mapped);
+    for (start, path) in libraries {
+        let is_ours = path.file_name().is_some_and(|name| {
+            let name = name.as_bytes();
+            name.starts_with(b"libumsg_preload") && !name.ends_with(b" (deleted)")
+        });
+        if !is_ours {
+            continue;
+        }
+        let Some(symbol) = symbol_of(pid, &path) else {
+            continue;
+        };
+        let mut address = [0; 8];
+        remote::read(pid, start + symbol, &mut address)
+            .map_err(|error| unreachable_memory(pid, &error))?;
+        return Ok(u64::from_ne_bytes(address));
+    }
+    let line = format_args!(
+        "process {pid} does not use the drop-in library of this version; start its program with `umsg run` or `umsg trace`"
+    );
+    Err(Failure::new(Code::Failed, line))
+}
+
+/// The first address and the file of a line of /proc/PID/maps, if the line has the beginning of a file.
+fn mapped(line: &[u8]) -> Option<(u64, PathBuf)> {
+    let mut words = line.splitn(6, |&byte| byte == b' ');
+    let addresses = std::str::from_utf8(words.next()?).ok()?;
+    let offset = words.nth(1)?;
+    let path = words.nth(2)?.trim_ascii_start();
+    let start = u64::from_str_radix(addresses.split_once('-')?.0, 16).ok()?;
+    let is_beginning = offset.iter().all(|&byte| byte == b'0');
+    let path = PathBuf::from(std::ffi::OsStr::from_bytes(path));
+    (is_beginning && path.is_absolute()).then_some((start, path))
+}
+
+/// Returns the address of the symbol in the library's file, as the process sees the file.
+fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
+    let seen = Path::new("/proc")
+        .join(pid.to_string())
+        .join("root")
+        .join(path.strip_prefix("/").ok()?);
+    let bytes = fs::read(seen).ok()?;
+    let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
+    let mut symbols = file.dynamic_symbols();
+    let symbol = symbols.find(|symbol| symbol.name() == Ok(SYMBOL))?;
+    Some(symbol.address())
+}
+
+fn unreachable_memory(pid: Pid, error: &io::Error) -> Failure {
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => {
+            "only root, or with kernel.yama.ptrace_scope 0 also its user, may trace it: see ptrace(2)"
+        }
+        Some(libc::ESRCH | libc::ENOENT) => "the process has ended",
+        Some(libc::EFAULT) => "the process has executed another program",
+        _ => "the memory of the process can't be read",
+    };
+    Failure::new(
+        Code::Failed,
+        format_args!("process {pid}: {error}; {advice}"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_maps_is_taken_if_it_has_the_beginning_of_a_file() {
+        let line =
+            b"7f0000001000-7f0000002000 r--p 00000000 fe:00 42   /usr/lib/umsg/libumsg_preload.so";
+        let path = PathBuf::from("/usr/lib/umsg/libumsg_preload.so");
+        assert_eq!(mapped(line), Some((0x7f00_0000_1000, path)));
+        for other in [
+            &b"7f0000001000-7f0000002000 r-xp 00001000 fe:00 42   /usr/lib/x.so"[..],
+            b"7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0    [stack]",
+            b"7ffd00000000-7ffd00021000 rw-p 00000000 00:00 0 ",
+            b"",
+        ] {
+            assert_eq!(mapped(other), None);
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! `umsg trace`.
+//!
+//! | what | where |
+//! |---|---|
+//! | the process that is traced: a program that the command starts, or one that runs | [`subject`] |
+//! | finding the request for records in a process that runs | [`attach`] |
+//! | which calls are shown | [`filter`] |
+//! | the forms of a call: a line, JSON | [`line`], [`symbols`] |
+//! | the table at the end | [`summary`] |
+
+mod attach;
+mod filter;
+mod line;
+mod subject;
+mod summary;
+mod symbols;
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+use umsg::Namespace;
+use umsg::ring::{self, Options, ReceiveError, Ring};
+use umsg_trace::Record;
+use umsg_trace::record::LONGEST;
+
+use crate::cli::Cli;
+use crate::failure::{Code, Failure, Result, say};
+use crate::output::{Format, json};
+use filter::Filter;
+use subject::Subject;
+use summary::Summary;
+
+/// The records that the ring holds before calls of the program wait for this command.
+const ENTRIES: u32 = 4096;
+/// The beginning of the ring's name; the process id of the command follows.
+const PREFIX: &str = "/umsg-trace-";
+/// The interval at which the command checks whether the process has ended.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Show the calls of a program on message queues
+///
+/// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). It shows each call of mq_open, mq_close (also
+/// by close), mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends:
+///
+///   12:30:15.250161 [4711] mq_send(3</jobs>, "hello", 5, 0) = 0 <0.000000310> depth 1
+///
+/// The line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments, the result, the duration in seconds, the
+/// number of messages in the queue after the call, and "slept" if the thread gave up its processor to wait. At most 32 bytes of a message are shown.
+///
+/// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the process, the process
+/// waits for it, so that no call is missed. If this command ends or is killed, the process goes on without records.
+///
+/// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it traces one
+/// process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C.
+///
+/// Calls by syscall(2) and calls on other functions, such as poll, are not shown. A process that sends from a signal handler may interrupt its own memory
+/// allocation: its first record allocates memory.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",
+    after_help = "\
+Examples:
+  umsg trace -- ./server --port 80
+  umsg trace --failed --pid 4711
+  umsg trace --calls mq_send,mq_receive --slower-than 1ms -- ./server
+  umsg trace --summary --output calls.txt -- ./server
+  umsg trace --json --output calls.jsonl -- ./server
+
+Exit codes:
+  that of the program (128 and its number for a signal), or with --pid
+  0    the process has ended, or the user ended the command
+  1    failed; one line on standard error says why and what to do
+  2    the command line is wrong
+  and with PROGRAM 120, 125, 126 and 127 as for umsg run"
+)]
+pub struct Trace {
+    /// Trace this process, which runs under `umsg run`
+    #[arg(long, short, value_name = "PID", conflicts_with = "program")]
+    pid: Option<u32>,
+    #[command(flatten)]
+    filter: Filter,
+    /// Print no lines but a table of the calls at the end
+    #[arg(long, short = 'c')]
+    summary: bool,
+    /// Write to this file instead of standard error
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    #[command(flatten)]
+    format: Format,
+    /// The program and its arguments; the command looks up a name without a slash in PATH
+    #[arg(
+        trailing_var_arg = true,
+        value_name = "PROGRAM",
+        required_unless_present = "pid"
+    )]
+    program: Vec<OsString>,
+}
+
+impl Trace {
+    /// Returns the exit code.
+    pub fn perform(&self, cli: &Cli) -> Result<u8> {
+        let out = Output::open(self.output.as_ref())?;
+        let namespace = subject::namespace(cli, self.pid)?;
+        let mut ring = Channel::make(&namespace, self.pid)?;
+        let subject = match self.pid {
+            Some(pid) => Subject::attach(pid, &ring.place)?,
+            None => Subject::start(cli, &self.program, &ring.place)?,
+        };
+        let mut tracing = Tracing {
+            options: self,
+            out,
+            summary: Summary::default(),
+        };
+        let watched = tracing.watch(&mut ring.ring, &subject);
+        let ended = subject.end();
+        tracing.drain(&mut ring.ring)?;
+        tracing.finish()?;
+        watched?;
+        ended
+    }
+}
+
+/// The ring through which records come. Its name is removed with it.
+struct Channel {
+    ring: Ring,
+    /// The path that the traced process gets.
+    place: Vec<u8>,
+}
+
+impl Channel {
+    fn make(namespace: &Namespace, pid: Option<u32>) -> Result<Channel> {
+        use std::os::unix::ffi::OsStrExt;
+        let name = format!("{PREFIX}{}", std::process::id());
+        let mut place = namespace.path().as_os_str().as_bytes().to_vec();
+        place.extend(name.as_bytes());
+        if place.len() >= umsg_trace::request::PLACE {
+            let line = "the path of the namespace is too long for a traced process; choose a shorter one with --dir";
+            return Err(Failure::new(Code::NotPrepared, line));
+        }
+        remove_abandoned(namespace);
+        let mode = match pid.is_some_and(subject::is_of_another_user) {
+            true => 0o666,
+            false => 0o600,
+        };
+        let mut options = Options::new();
+        options.entries(ENTRIES).longest(LONGEST as u32).mode(mode);
+        let ring = options
+            .create_in(namespace, &name)
+            .map_err(|error| Failure::of("the ring for records", error).coded(Code::NotPrepared))?;
+        Ok(Channel { ring, place })
+    }
+}
+
+/// Removes the rings of commands that were killed.
+fn remove_abandoned(namespace: &Namespace) {
+    for ring in ring::list(namespace).unwrap_or_default() {
+        if ring.name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
+            // Refused for a ring whose owner lives.
+            let _ = ring::unlink_in(namespace, &ring.name);
+        }
+    }
+}
+
+/// Standard error or a file, with the name that errors give it.
+struct Output {
+    to: BufWriter<Box<dyn Write>>,
+    name: String,
+}
+
+impl Output {
+    fn open(path: Option<&PathBuf>) -> Result<Output> {
+        let (to, name): (Box<dyn Write>, _) = match path {
+            None => (Box::new(io::stderr()), "standard error".to_owned()),
+            Some(path) => {
+                let name = path.display().to_string();
+                let failed = |error: io::Error| {
+                    let line = format_args!("{name}: {error}; choose another file with --output");
+                    Failure::new(Code::NotPrepared, line)
+                };
+                (Box::new(File::create(path).map_err(failed)?), name)
+            }
+        };
+        let to = BufWriter::new(to);
+        Ok(Output { to, name })
+    }
+
+    /// A reader that has ended ends the command, as for standard output.
+    fn failed(&self, error: &io::Error) -> Failure {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Failure::ReaderGone,
+            _ => Failure::new(Code::Failed, format_args!("{}: {error}", self.name)),
+        }
+    }
+}
+
+struct Tracing<'a> {
+    options: &'a Trace,
+    out: Output,
+    summary: Summary,
+}
+
+impl Tracing<'_> {
+    /// Shows records until the process has ended or refuses to send any.
+    fn watch(&mut self, ring: &mut Ring, subject: &Subject) -> Result {
+        while !subject.is_over()? {
+            match ring.receive_timeout(PAUSE) {
+                Ok(message) => {
+                    let bytes = message.payload.to_vec();
+                    self.show(&bytes)?;
+                    self.drain(ring)?;
+                }
+                Err(ReceiveError::TimedOut | ReceiveError::Interrupted) => {}
+                Err(error) => {
+                    let line = format_args!("the ring for records: {error}");
+                    return Err(Failure::new(Code::Failed, line));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows the records that are there.
+    fn drain(&mut self, ring: &mut Ring) -> Result {
+        while let Ok(message) = ring.try_receive() {
+            let bytes = message.payload.to_vec();
+            self.show(&bytes)?;
+        }
+        self.out.to.flush().map_err(|error| self.out.failed(&error))
+    }
+
+    fn show(&mut self, bytes: &[u8]) -> Result {
+        // Another process can write to the ring: what is no record is passed over.
+        let Some(call) = Record::read(bytes).and_then(line::Call::of) else {
+            return Ok(());
+        };
+        if !self.options.filter.wants(&call) {
+            return Ok(());
+        }
+        if self.options.summary {
+            self.summary.count(&call);
+            return Ok(());
+        }
+        let written = match self.options.format.json {
+            true => json::print(&mut self.out.to, &line::Json::of(&call)),
+            false => writeln!(self.out.to, "{}", line::Text(&call)),
+        };
+        written.map_err(|error| self.out.failed(&error))
+    }
+
+    fn finish(&mut self) -> Result {
+        let printed = match self.options.summary {
+            true => self
+                .summary
+                .print(&mut self.out.to, self.options.format.json),
+            false => Ok(()),
+        };
+        printed
+            .and_then(|()| self.out.to.flush())
+            .map_err(|error| self.out.failed(&error))
+    }
+}
+
+/// Says that the command is attached, so that its user knows how to end it.
+fn tell_attached(pid: u32) {
+    say(format_args!(
+        "process {pid} is traced; end this with Ctrl-C"
+    ));
+}

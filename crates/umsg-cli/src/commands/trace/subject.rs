@@ -1,0 +1,147 @@
+//! The process that is traced.
+
+use std::ffi::OsString;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::Child;
+use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::process::{Pid, PidfdFlags, Signal};
+use umsg::Namespace;
+use umsg_trace::request::VARIABLE;
+
+use super::attach::Attached;
+use crate::cli::Cli;
+use crate::commands::run::Run;
+use crate::ending;
+use crate::failure::{Code, Failure, Result};
+use crate::place;
+
+/// The time within which a process ends that has given up its memory.
+const TO_END: Duration = Duration::from_secs(1);
+
+/// A program that the command has started, or a process that ran before.
+pub enum Subject {
+    Started(Mutex<Child>),
+    Attached { process: Attached, pidfd: OwnedFd },
+}
+
+/// The namespace of the ring: that of `--dir`, else the one that a running process was told.
+pub fn namespace(cli: &Cli, pid: Option<u32>) -> Result<Namespace> {
+    let told = pid.filter(|_| cli.dir.is_none()).and_then(directory_of);
+    let opened = match told {
+        Some(directory) => Namespace::existing(directory).map_err(Failure::from),
+        None => place::namespace(cli),
+    };
+    match pid {
+        Some(_) => opened,
+        None => opened.map_err(|failure| failure.coded(Code::NotPrepared)),
+    }
+}
+
+/// The value of UMSG_DIR with which a process was started.
+fn directory_of(pid: u32) -> Option<OsString> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut variables = environment.split(|&byte| byte == 0);
+    let value = variables.find_map(|variable| variable.strip_prefix(b"UMSG_DIR="))?;
+    Some(OsString::from_vec(value.to_vec()))
+}
+
+/// Returns whether a process belongs to a user other than this command's.
+pub fn is_of_another_user(pid: u32) -> bool {
+    let own = rustix::process::geteuid().as_raw();
+    std::fs::metadata(format!("/proc/{pid}")).is_ok_and(|process| process.uid() != own)
+}
+
+impl Subject {
+    /// Starts a program that sends records from its first call on.
+    pub fn start(cli: &Cli, program: &[OsString], place: &[u8]) -> Result<Subject> {
+        let run = Run::plain(program);
+        let (mut command, path) = run.prepare(cli)?;
+        command.env(VARIABLE, std::ffi::OsStr::from_bytes(place));
+        let child = command
+            .spawn()
+            .map_err(|error| run.not_executed(error, path))?;
+        // The terminal sends these to the program, too, which decides.
+        ending::ignore(&[libc::SIGINT, libc::SIGQUIT]);
+        ending::note(&[libc::SIGTERM, libc::SIGHUP]);
+        Ok(Subject::Started(Mutex::new(child)))
+    }
+
+    /// Asks a running process for records.
+    pub fn attach(pid: u32, place: &[u8]) -> Result<Subject> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or_else(|| no_process(pid))?;
+        let pidfd = rustix::process::pidfd_open(number, PidfdFlags::empty())
+            .map_err(|_| no_process(pid))?;
+        ending::note(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]);
+        let process = Attached::to(number, place)?;
+        super::tell_attached(pid);
+        Ok(Subject::Attached { process, pidfd })
+    }
+
+    /// Returns whether the process has ended, or the user has ended the command. Fails if the process refuses to send records.
+    pub fn is_over(&self) -> Result<bool> {
+        let signal = ending::noted();
+        match self {
+            Subject::Started(child) => {
+                let mut child = child.lock().unwrap_or_else(|held| held.into_inner());
+                let ended = child.try_wait().is_ok_and(|status| status.is_some());
+                if let Some(signal) = signal.filter(|_| !ended) {
+                    pass_on(&child, signal);
+                }
+                Ok(ended)
+            }
+            Subject::Attached { process, pidfd } => {
+                let [ended] = ending::wait_for([pidfd.as_fd()], Some(Duration::ZERO));
+                if ended || signal.is_some() {
+                    return Ok(true);
+                }
+                let checked = process.check();
+                // A process that is ending has no memory any more.
+                if checked.is_err() && ending::wait_for([pidfd.as_fd()], Some(TO_END))[0] {
+                    return Ok(true);
+                }
+                checked.map(|()| false)
+            }
+        }
+    }
+
+    /// Ends the records. Returns the exit code.
+    pub fn end(self) -> Result<u8> {
+        match self {
+            Subject::Started(child) => {
+                let mut child = child.into_inner().unwrap_or_else(|held| held.into_inner());
+                let status = child.wait().map_err(|error| {
+                    Failure::new(
+                        Code::Failed,
+                        format_args!("waiting for the program: {error}"),
+                    )
+                })?;
+                let code = status.code().or(status.signal().map(|signal| 128 + signal));
+                Ok(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+            }
+            Subject::Attached { process, .. } => {
+                process.release();
+                Ok(0)
+            }
+        }
+    }
+}
+
+fn no_process(pid: u32) -> Failure {
+    let line =
+        format_args!("there is no process {pid}; `umsg who` lists processes that use queues");
+    Failure::new(Code::Failed, line)
+}
+
+fn pass_on(child: &Child, signal: i32) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
+        // It may have just ended.
+        let _ = rustix::process::kill_process(pid, signal);
+    }
+}

@@ -1,0 +1,306 @@
+//! Records of calls for `umsg trace`: each call of a traced function is a message to the ring that the command has made.
+//!
+//! The functions that send and receive look at [`REQUEST`] together with the word of [`crate::cancellation`], so that a program without
+//! records pays nothing for it. The others read one word.
+//!
+//! A record is sent after its call, with signals masked and on the library's stack ([`roomy`]). If the ring is full, the call waits, so that no
+//! record is lost. If the command has died, or the ring can't be opened, the process gives up the request. A call that is begun again, after a
+//! handler or a check for cancellation, is recorded when it ends. A child of vfork records nothing, as it runs on its parent's memory.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::time::{Instant, SystemTime};
+
+use libc::{ssize_t, timespec};
+use umsg::Namespace;
+use umsg::ring::{Post, RingError, SendError, Sender, Until};
+use umsg::sysv::raw;
+use umsg_shm::sys::stack::roomy;
+use umsg_trace::record::{DATA, LONGEST, UNKNOWN};
+use umsg_trace::request::{PLACE, VARIABLE};
+use umsg_trace::{Function, Numbers, Record, Request};
+
+use crate::cancellation::BEGIN_AGAIN;
+use crate::{errno, pointer, process, table};
+
+/// The request, and in its first word the cancellations of this process.
+pub(crate) static REQUEST: Request = Request::new();
+
+/// Where `umsg trace --pid` finds the request. The symbol is [`umsg_trace::request::SYMBOL`].
+#[cfg_attr(not(test), unsafe(no_mangle))]
+#[used]
+#[allow(non_upper_case_globals, reason = "a symbol of C")]
+pub static umsg_trace_request_1: &Request = &REQUEST;
+
+/// Reads the request of the environment. Called by the constructor, where `malloc` may not have begun.
+pub(crate) fn start() {
+    let mut name = [0; 16];
+    name[..VARIABLE.len()].copy_from_slice(VARIABLE.as_bytes());
+    // SAFETY: the name ends with a zero byte; the value is a C string that stays while the process has one thread.
+    unsafe {
+        let place = libc::getenv(name.as_ptr().cast());
+        if !place.is_null() {
+            REQUEST.ask(CStr::from_ptr(place).to_bytes());
+        }
+    }
+}
+
+/// The description of a call, apart from its times and result.
+#[derive(Default)]
+pub(crate) struct Described {
+    pub(crate) arguments: [i64; 5],
+    pub(crate) queue: Target,
+    /// The first bytes of the message that was moved.
+    pub(crate) data: Copied,
+}
+
+/// The queue of a call.
+#[allow(clippy::large_enum_variant, reason = "a call has one, on its stack")]
+#[derive(Default)]
+pub(crate) enum Target {
+    #[default]
+    None,
+    Descriptor(c_int),
+    Name(Copied<256>),
+    SystemV(c_int),
+}
+
+/// Bytes that may be gone when the record is sent.
+pub(crate) struct Copied<const N: usize = DATA> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Default for Copied<N> {
+    fn default() -> Self {
+        Copied {
+            bytes: [0; N],
+            len: 0,
+        }
+    }
+}
+
+impl<const N: usize> Copied<N> {
+    /// Copies the first bytes.
+    ///
+    /// # Safety
+    /// `len` bytes are readable at the address.
+    pub(crate) unsafe fn of(from: *const c_char, len: usize) -> Self {
+        let (mut bytes, len) = ([0; N], len.min(N));
+        // SAFETY: by this function's contract; another array.
+        unsafe { ptr::copy_nonoverlapping(from.cast(), bytes.as_mut_ptr(), len) };
+        Copied { bytes, len }
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Target {
+    /// The name that a call has got.
+    ///
+    /// # Safety
+    /// A C string, or an address that a pointer check refuses.
+    pub(crate) unsafe fn named(name: *const c_char) -> Target {
+        if pointer::is_bad(name) {
+            return Target::None;
+        }
+        // SAFETY: by this function's contract.
+        let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+        // SAFETY: a slice's bytes are readable.
+        Target::Name(unsafe { Copied::of(bytes.as_ptr().cast(), bytes.len()) })
+    }
+}
+
+/// The seconds and nanoseconds of a time-out that the call has read; (-1, -1) for none.
+///
+/// # Safety
+/// NULL, or a timespec, or an address that a pointer check refuses.
+pub(crate) unsafe fn limit(timeout: *const timespec) -> [i64; 2] {
+    if pointer::is_bad(timeout) {
+        return [-1, -1];
+    }
+    // SAFETY: by this function's contract.
+    let time = unsafe { timeout.read_unaligned() };
+    [time.tv_sec, time.tv_nsec]
+}
+
+/// The name of a descriptor's queue, if there is a request: a close forgets it.
+pub(crate) fn name(fd: c_int) -> Target {
+    let held = REQUEST.turn().and_then(|_| table::hold(fd));
+    held.map_or(Target::None, |held| {
+        // SAFETY: a slice's bytes are readable.
+        Target::Name(unsafe { Copied::of(held.name.as_ptr().cast(), held.name.len()) })
+    })
+}
+
+/// The result of a function of libc.
+pub(crate) trait Outcome: Copy {
+    fn number(self) -> i64;
+}
+
+impl Outcome for c_int {
+    fn number(self) -> i64 {
+        self.into()
+    }
+}
+
+impl Outcome for ssize_t {
+    fn number(self) -> i64 {
+        self as i64
+    }
+}
+
+/// Makes a call, and sends its record if there is a request. `describe` gets the result, which is -1 if the call failed.
+#[inline(always)]
+pub(crate) fn recorded<T: Outcome>(
+    call: impl FnOnce() -> T,
+    function: Function,
+    describe: impl FnOnce(i64) -> Described,
+) -> T {
+    match REQUEST.turn() {
+        None => call(),
+        Some(turn) => record(turn, call, function, describe),
+    }
+}
+
+#[cold]
+fn record<T: Outcome>(
+    turn: u32,
+    call: impl FnOnce() -> T,
+    function: Function,
+    describe: impl FnOnce(i64) -> Described,
+) -> T {
+    let sleeps = sleeps();
+    let began = SystemTime::now();
+    let clock = Instant::now();
+    let outcome = call();
+    let took = clock.elapsed();
+    let result = outcome.number();
+    if result == i64::from(BEGIN_AGAIN) || !process::owns_table() {
+        return outcome;
+    }
+    let errno = errno::get();
+    let described = describe(result);
+    let numbers = Numbers {
+        began: began
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos() as u64),
+        took: took.as_nanos() as u64,
+        result,
+        arguments: described.arguments,
+        pid: rustix::process::getpid().as_raw_nonzero().get() as u32,
+        tid: rustix::thread::gettid().as_raw_nonzero().get() as u32,
+        errno: if result == -1 { errno } else { 0 },
+        depth: UNKNOWN,
+        slept: self::sleeps().wrapping_sub(sleeps),
+        function: function as u8,
+        ..Numbers::default()
+    };
+    roomy(|| send(turn, numbers, &described));
+    errno::set(errno);
+    outcome
+}
+
+/// The times that this thread gave up its processor to wait.
+fn sleeps() -> u32 {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the structure is live, and zeroes are numbers.
+    unsafe {
+        libc::getrusage(libc::RUSAGE_THREAD, usage.as_mut_ptr());
+        usage.assume_init().ru_nvcsw as u32
+    }
+}
+
+/// The ring of a turn, as this process has opened it.
+struct Opened {
+    turn: u32,
+    pid: u32,
+    sender: Sender,
+}
+
+/// The ring that was opened last. One that is replaced stays in memory: another thread may be sending.
+static OPENED: AtomicPtr<Opened> = AtomicPtr::new(ptr::null_mut());
+
+fn send(turn: u32, mut numbers: Numbers, described: &Described) {
+    let Some(sender) = opened(turn, numbers.pid) else {
+        return;
+    };
+    let held;
+    let name = match &described.queue {
+        Target::None => &[],
+        Target::Name(name) => name.bytes(),
+        Target::SystemV(id) => {
+            numbers.depth = depth_of_sysv(*id);
+            &[]
+        }
+        Target::Descriptor(fd) => {
+            held = table::hold(*fd);
+            if let Some(held) = &held {
+                numbers.depth = held.queue.attributes().messages as u32;
+            }
+            held.as_ref().map_or(&[][..], |held| &held.name)
+        }
+    };
+    let mut buffer = [0; LONGEST];
+    let record = Record {
+        numbers,
+        name,
+        data: described.data.bytes(),
+    };
+    let bytes = record.write(&mut buffer);
+    match sender.send_long(&Post::new(numbers.began), bytes, Until::Forever) {
+        Ok(()) => {}
+        Err(error) => give_up(turn, &error),
+    }
+}
+
+fn depth_of_sysv(id: c_int) -> u32 {
+    let depth = || raw::find(id).ok()?.glance().ok();
+    depth().map_or(UNKNOWN, |seen| seen.entry.messages as u32)
+}
+
+fn give_up(turn: u32, error: &SendError) {
+    REQUEST.refuse(turn, error.errno());
+}
+
+/// The ring, opened by the first call of a turn in each process.
+fn opened(turn: u32, pid: u32) -> Option<&'static Sender> {
+    // Acquire: the ring is there.
+    let last = OPENED.load(Ordering::Acquire);
+    // SAFETY: null, or a box that is never freed.
+    if let Some(opened) = unsafe { last.as_ref() }
+        && opened.turn == turn
+        && opened.pid == pid
+    {
+        return Some(&opened.sender);
+    }
+    let sender = match open() {
+        Ok(sender) => sender,
+        Err(error) => {
+            REQUEST.refuse(turn, error.errno());
+            return None;
+        }
+    };
+    let opened = Box::leak(Box::new(Opened { turn, pid, sender }));
+    // Release: pairs with the load above.
+    OPENED.store(opened, Ordering::Release);
+    Some(&opened.sender)
+}
+
+fn open() -> Result<Sender, RingError> {
+    let place = REQUEST.place();
+    debug_assert!(place.len() < PLACE);
+    let path = Path::new(OsStr::from_bytes(&place));
+    let (directory, name) = (path.parent(), path.file_name());
+    let directory = directory.unwrap_or(Path::new("/"));
+    let namespace = Namespace::existing(directory).map_err(umsg::posix::OpenError::from)?;
+    let mut slashed = vec![b'/'];
+    slashed.extend(name.unwrap_or_default().as_bytes());
+    Sender::open_in(&namespace, OsStr::from_bytes(&slashed))
+}

@@ -1,0 +1,17 @@
+//! What the drop-in tells `umsg trace` about the calls of a program: a record a call, through a ring.
+//!
+//! | what | where |
+//! |---|---|
+//! | the request for records, in the memory of the traced process | [`request`] |
+//! | a record | [`record`] |
+//! | the functions, and the meaning of their arguments in a record | [`function`] |
+//!
+//! The command trusts no record: a record of any bytes is read without a panic, or is none.
+
+pub mod function;
+pub mod record;
+pub mod request;
+
+pub use function::Function;
+pub use record::{Numbers, Record};
+pub use request::Request;

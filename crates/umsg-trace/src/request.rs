@@ -1,0 +1,118 @@
+//! The request for records, in the memory of the traced process. `umsg trace --pid` writes it from outside, as a debugger would.
+
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
+
+/// The symbol of the drop-in that has the address of its [`Request`]. Another layout gets another name.
+pub const SYMBOL: &str = "umsg_trace_request_1";
+
+/// The environment variable that asks for records from the start of a program: the path of a ring, as in [`Request::place`].
+pub const VARIABLE: &str = "UMSG_TRACE";
+
+/// The longest path, with the zero byte behind it.
+pub const PLACE: usize = 512;
+
+/// The words of a process that `umsg trace` writes.
+#[derive(Debug)]
+#[repr(C, align(8))]
+pub struct Request {
+    /// The drop-in's own: the threads that were cancelled. It lies beside [`turn`](Self::turn), so that a call reads both at once.
+    pub cancellations: AtomicU32,
+    /// 0: no records. Any other value asks for records; a new value asks anew. The process stores 0 if it can't send records.
+    pub turn: AtomicU32,
+    /// The errno for which the process has given up.
+    pub refused: AtomicU32,
+    /// The calls that the process could not record.
+    pub lost: AtomicU32,
+    /// The path of the ring, up to a zero byte: the directory of a namespace, a slash, and the ring's name.
+    pub place: [AtomicU8; PLACE],
+}
+
+/// The offsets of the words that are written and read from outside.
+impl Request {
+    /// Of [`turn`](Self::turn).
+    pub const TURN: usize = std::mem::offset_of!(Request, turn);
+    /// Of [`refused`](Self::refused).
+    pub const REFUSED: usize = std::mem::offset_of!(Request, refused);
+    /// Of [`place`](Self::place).
+    pub const PLACE: usize = std::mem::offset_of!(Request, place);
+}
+
+impl Request {
+    /// Makes a request for nothing.
+    pub const fn new() -> Request {
+        Request {
+            cancellations: AtomicU32::new(0),
+            turn: AtomicU32::new(0),
+            refused: AtomicU32::new(0),
+            lost: AtomicU32::new(0),
+            place: [const { AtomicU8::new(0) }; PLACE],
+        }
+    }
+
+    /// Asks this process for records. A path that is too long asks for none.
+    pub fn ask(&self, place: &[u8]) {
+        if place.len() >= PLACE {
+            return;
+        }
+        for (to, &byte) in self.place.iter().zip(place) {
+            to.store(byte, Ordering::Relaxed);
+        }
+        // Release: who sees the turn sees the path.
+        self.turn.store(1, Ordering::Release);
+    }
+
+    /// Returns the turn, if records are asked for.
+    pub fn turn(&self) -> Option<u32> {
+        // Acquire: the path is there.
+        match self.turn.load(Ordering::Acquire) {
+            0 => None,
+            turn => Some(turn),
+        }
+    }
+
+    /// Gives up a turn, unless another one has begun.
+    pub fn refuse(&self, turn: u32, errno: i32) {
+        self.refused.store(errno.cast_unsigned(), Ordering::Relaxed);
+        let _ = self
+            .turn
+            .compare_exchange(turn, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
+    /// Returns the path of the ring.
+    pub fn place(&self) -> Vec<u8> {
+        let bytes = self.place.iter().map(|byte| byte.load(Ordering::Relaxed));
+        bytes.take_while(|&byte| byte != 0).collect()
+    }
+}
+
+impl Default for Request {
+    fn default() -> Request {
+        Request::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_has_its_path_until_the_process_gives_it_up() {
+        let request = Request::new();
+        assert_eq!(request.turn(), None);
+        request.ask(b"/dev/shm/umsg-0/trace-1");
+        assert_eq!(request.place(), b"/dev/shm/umsg-0/trace-1");
+        let turn = request.turn().unwrap();
+        request.turn.store(turn + 1, Ordering::Relaxed);
+        request.refuse(turn, 13);
+        assert_eq!(request.turn(), Some(turn + 1));
+        request.refuse(turn + 1, 13);
+        assert_eq!(request.turn(), None);
+    }
+
+    #[test]
+    fn a_path_without_room_asks_for_nothing() {
+        let request = Request::new();
+        request.ask(&[b'x'; PLACE]);
+        assert_eq!(request.turn(), None);
+    }
+}
