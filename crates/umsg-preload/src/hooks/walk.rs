@@ -8,8 +8,8 @@ use std::ffi::{CStr, c_char, c_int, c_void};
 
 use umsg_shm::sys::stack::roomy;
 
-use crate::mqueue::{PATH, Place, at};
 use crate::errno;
+use crate::mqueue::{PATH, Place, at};
 
 /// The function of a program that gets an entry.
 type Visit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Level) -> c_int;
