@@ -111,6 +111,8 @@ impl Run {
     pub fn plain(program: &[OsString]) -> Run {
         Run {
             wait: None,
+            dev_mqueue: None,
+            ipc_namespaces: None,
             force: false,
             _own_identity: OwnIdentity::default(),
             program: program.to_vec(),
