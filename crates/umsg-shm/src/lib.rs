@@ -40,6 +40,7 @@ compile_error!(
 
 #[cfg(any(loom, feature = "crash-points"))]
 pub mod account;
+pub mod announcements;
 pub mod arena;
 #[allow(
     unsafe_code,

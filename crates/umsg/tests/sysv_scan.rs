@@ -418,6 +418,7 @@ fn sums_are_kept_until_the_counts_of_a_queue_change() {
 fn the_sums_are_right_after_a_process_is_killed_that_was_about_to_change_a_queue() {
     let points = [
         ("MSG_UNCOUNTED", 0),
+        ("MSG_NUMBERED", 0),
         ("MSG_ANNOUNCED", 0),
         ("MSG_FILLED", 0),
         ("MSG_SENT", 1),

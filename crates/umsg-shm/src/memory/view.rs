@@ -1,9 +1,9 @@
 //! The first page of a file, mapped to be read again and again without a system call.
 
+use crate::announcements::Announcements;
 use crate::fault::AttachError;
 use crate::sync::{AtomicU32, Ordering};
 use crate::sys::map::{Mapping, PAGE};
-use crate::sysv_engine::Announcements;
 use rustix::fd::BorrowedFd;
 
 /// The place of the announcements in a namespace's page, in bytes.

@@ -1,5 +1,6 @@
 //! The segment of a System V queue of a few messages, in vectors.
 
+use crate::announcements::Announcements;
 use crate::arena::ArenaRoots;
 use crate::arena::ArenaStore;
 use crate::fault::Fault;
@@ -8,7 +9,6 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
-use crate::sysv_engine::Announcements;
 use crate::sysv_engine::order::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::sysv_engine::segment::{Cell, Fixed, Generation, LIVE, Layout, WaiterRecord};
 use crate::waiters::{Links, NODES, Node};

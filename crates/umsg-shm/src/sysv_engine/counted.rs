@@ -1,7 +1,7 @@
 //! Counts that a process keeps: the sums over all queues of a namespace (MSG_INFO).
 //!
 //! A process that adds up the counts of all queues marks the lock of each queue as *counted* ([`crate::lock`]). A namespace has a number, which grows
-//! before the counts of a marked queue change, and a log of the last queues for which it grew ([`Announcements`]). So a process knows without a look
+//! before the counts of a marked queue change, and a log of the last queues for which it grew ([`crate::announcements`]). So a process knows without a look
 //! at the queues whether its sums still hold, and which queues to read again:
 //!
 //! | a process that sends or receives | a process that adds up |
@@ -30,68 +30,8 @@ use super::Engine;
 use crate::crash::crash_point;
 use crate::lock::Lock;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
 use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
-
-/// The number of queues that the log holds.
-const LOGGED: usize = if cfg!(loom) { 2 } else { 64 };
-
-/// The changes of counts that the processes of a namespace have announced.
-#[repr(C)]
-#[derive(Default)]
-pub struct Announcements {
-    /// It may overflow.
-    number: AtomicU32,
-    _unused: AtomicU32,
-    log: Log,
-}
-
-/// An entry for each of the last numbers, at the number modulo the length: the number above 32 bits, and below them the index of the queue.
-#[repr(C)]
-struct Log([AtomicU64; LOGGED]);
-
-impl Default for Log {
-    fn default() -> Log {
-        Log(std::array::from_fn(|_| AtomicU64::default()))
-    }
-}
-
-impl Log {
-    fn at(&self, number: u32) -> &AtomicU64 {
-        &self.0[number as usize % LOGGED]
-    }
-}
-
-impl Announcements {
-    /// Returns the number. A process that adds up loads it before it reads a queue.
-    #[must_use]
-    pub fn number(&self) -> u32 {
-        self.number.load(Ordering::Acquire)
-    }
-
-    /// Announces that the counts of the queue with this index may change from now on.
-    pub fn announce(&self, index: u32) {
-        // AcqRel: a process that adds up and sees the number sees that the mark is gone.
-        let number = self.number.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
-        crash_point!(MSG_NUMBERED);
-        let entry = u64::from(number) << 32 | u64::from(index);
-        // Release: as above, for a process that reads the entry before it reads the number again.
-        self.log.at(number).store(entry, Ordering::Release);
-    }
-
-    /// Calls `each` with the index of each queue that was announced after a number, up to another one. Returns false if the log does not show
-    /// all of them.
-    pub fn between(&self, then: u32, now: u32, mut each: impl FnMut(u32) -> bool) -> bool {
-        let count = now.wrapping_sub(then);
-        count as usize <= LOGGED
-            && (1..=count).all(|ahead| {
-                let number = then.wrapping_add(ahead);
-                let entry = self.log.at(number).load(Ordering::Acquire);
-                (entry >> 32) as u32 == number && each(entry as u32)
-            })
-    }
-}
 
 impl Engine {
     /// Announces that the counts of the queue may change from now on.

@@ -55,7 +55,6 @@ mod watch;
 
 pub use crate::lock::tokens::ReceiverHeld;
 pub use batch::{Batch, Sink};
-pub use counted::Announcements;
 #[cfg_attr(loom, allow(unused_imports, reason = "for the model"))]
 pub(crate) use counted::read_counts;
 pub use inspect::{Counts, Seen};

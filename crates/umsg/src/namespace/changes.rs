@@ -29,10 +29,10 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{self, FileType, Mode, OFlags};
 use rustix::io::{self, Errno};
 use rustix::path::Arg;
+use umsg_shm::announcements::Announcements;
 use umsg_shm::memory::{ANNOUNCEMENTS, View};
 use umsg_shm::sys::clock;
 use umsg_shm::sys::stack::roomy;
-use umsg_shm::sysv_engine::Announcements;
 
 use super::directory::Directory;
 use super::queues::SYSV;

@@ -27,9 +27,9 @@ use super::permission::Caller;
 use super::registry::{Behind, behind};
 use crate::namespace::{self, Files, Limits, Namespace, Stamp, Watch};
 use std::sync::Mutex;
+use umsg_shm::announcements::Announcements;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, cut};
-use umsg_shm::sysv_engine::Announcements;
 use umsg_shm::sysv_engine::segment::HeaderView;
 
 /// The number of headers that a process maps.

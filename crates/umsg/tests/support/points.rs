@@ -21,6 +21,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("posix/", &[Posix]),
     ("sysv/", &[Sysv]),
     ("sysv_engine/", &[Sysv]),
+    ("announcements.rs", &[Sysv]),
     ("ring/", &[Ring]),
     ("posix_engine/wake_word.rs", &[Ring]),
     ("posix_engine/delay.rs", &[Posix]),
