@@ -28,18 +28,18 @@ pub enum Extent {
 }
 
 /// The steps of the default, with the seconds that each takes on two cores, from an empty target directory.
-const DEFAULT: [(&str, u64); 3] = [(BUILD, 130), (INSTALL, 2), (TESTS, 170)];
+const DEFAULT: [(&str, u64); 3] = [(BUILD, 110), (INSTALL, 2), (TESTS, 160)];
 /// The steps of the whole. The models run beside others.
 const FULL: [(&str, u64); 9] = [
     (BUILD_RELEASE, 120),
-    (BUILD, 100),
+    (BUILD, 130),
     (INSTALL, 2),
-    (TESTS, 330),
-    (soak::BUILD, 45),
-    ("soak, posix", 40),
+    (TESTS, 350),
+    (soak::BUILD, 30),
+    ("soak, posix", 35),
     (MODELS, 0),
     (MIRI, 10),
-    (TIMES, 60),
+    (TIMES, 40),
 ];
 
 /// Parts of the names of tests that the default leaves to `--full`: a stranger's attacks, each value at each boundary, each refused call, and
