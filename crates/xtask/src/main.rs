@@ -51,7 +51,11 @@ struct Cli {
 #[derive(Subcommand)]
 enum Task {
     /// Build, and run programs that know nothing of umsg: first on the kernel's queues, then on umsg's
-    Demo,
+    Demo {
+        /// One round of each measurement: less certain figures, in a third of the time
+        #[arg(long)]
+        quick: bool,
+    },
     /// Run the tests of all crates and a short comparison with the kernel, in a few minutes
     Test {
         /// Also run the models, the soak, Miri and the whole comparison, in a release build: half an hour
@@ -221,7 +225,7 @@ fn main() -> ExitCode {
 fn run(task: &Task) -> Result<()> {
     let workspace = Workspace::find()?;
     match task {
-        Task::Demo => demo::run(&workspace),
+        Task::Demo { quick } => demo::run(&workspace, *quick),
         Task::Test { full: false } => test::run(&workspace, test::Extent::Default),
         Task::Test { full: true } => test::run(&workspace, test::Extent::Full),
         Task::Compare { ops, lives } => test::compare(&workspace, *ops, *lives),

@@ -23,15 +23,15 @@ use crate::workspace::Workspace;
 
 use stage::Stage;
 
-/// Builds everything and shows it.
-pub fn run(workspace: &Workspace) -> Result<()> {
+/// Builds everything and shows it; `quick`: in one round of each measurement.
+pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     interrupt::install();
     let mut build = workspace.build_release();
     println!("Building: {}", shell::line(&build));
     if !interrupt::run(&mut build)?.success() {
         return Err(Failure::new("the build failed"));
     }
-    let stage = Stage::new(workspace)?;
+    let stage = Stage::new(workspace, quick)?;
     rate::show(&stage)?;
     pmqtest::show(&stage)?;
     python::show(&stage)?;

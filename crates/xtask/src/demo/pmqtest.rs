@@ -30,12 +30,13 @@ pub fn show(stage: &Stage) -> Result<()> {
         );
         return Ok(());
     }
+    let rounds = stage.rounds(ROUNDS);
     println!(
         "It sends a message a millisecond and takes the time until the sleeping receiver has it: what it measures is the\n\
-         scheduler's wake-up, no rate, so about the same is to be expected. {ROUNDS} rounds on each in turn, medians."
+         scheduler's wake-up, no rate, so about the same is to be expected. {rounds} rounds on each in turn, medians."
     );
     let sides = alternate(
-        ROUNDS,
+        rounds,
         || Latency::of(&answer(&mut namespace.on_kernel(&program, &ARGUMENTS))?),
         || Latency::of(&answer(&mut namespace.on_umsg(&program, &ARGUMENTS))?),
     )?;

@@ -23,7 +23,7 @@ pub fn show(stage: &Stage) -> Result<()> {
     let namespace = stage.namespace()?;
     println!("Sends and receives 64 bytes in one process; most of the time is Python's own.");
     let sides = alternate(
-        ROUNDS,
+        stage.rounds(ROUNDS),
         || rate(&answer(&mut namespace.on_kernel(&interpreter, &arguments))?),
         || rate(&answer(&mut namespace.on_umsg(&interpreter, &arguments))?),
     )?;

@@ -16,13 +16,14 @@ const DEEPER: &str = "1024";
 pub fn show(stage: &Stage) -> Result<()> {
     let program = stage.compile("rate", include_str!("rate.c"))?;
     let namespace = stage.namespace()?;
+    let rounds = stage.rounds(ROUNDS);
     println!("\n== 1. A C program, from one process to another ==");
     println!(
         "rate.c: 64-byte messages through mq_send and mq_receive, compiled just now by cc without anything of umsg.\n\
-         A queue of {DEPTH} messages, as deep as the kernel allows anybody; {ROUNDS} rounds of {SECONDS} s on each in turn, medians."
+         A queue of {DEPTH} messages, as deep as the kernel allows anybody; {rounds} rounds of {SECONDS} s on each in turn, medians."
     );
     let sides = alternate(
-        ROUNDS,
+        rounds,
         || {
             Round::of(&answer(
                 &mut namespace.on_kernel(&program, &[DEPTH, SECONDS]),
@@ -34,7 +35,7 @@ pub fn show(stage: &Stage) -> Result<()> {
             )?)
         },
     )?;
-    let deeper = (0..3)
+    let deeper = (0..stage.rounds(3))
         .map(|_| {
             Round::of(&answer(
                 &mut namespace.on_umsg(&program, &[DEEPER, SECONDS]),

@@ -22,18 +22,24 @@ pub struct Stage {
     /// All processes may look into it: an unprivileged user runs programs from here.
     directory: TempDir,
     pub root: bool,
+    /// One round of each measurement.
+    quick: bool,
 }
 
 impl Stage {
     /// Copies the programs to a place from which an unprivileged user can run them. The checkout may belong to another user.
-    pub fn new(workspace: &Workspace) -> Result<Self> {
+    pub fn new(workspace: &Workspace, quick: bool) -> Result<Self> {
         let root = geteuid().is_root();
         let directory = tempfile::Builder::new()
             .prefix("umsg-demo-")
             .permissions(Permissions::from_mode(0o755))
             .tempdir_in(Self::place(workspace, root))
             .context("a directory for the demo's programs")?;
-        let stage = Self { directory, root };
+        let stage = Self {
+            directory,
+            root,
+            quick,
+        };
         for file in ["umsg", "libumsg_preload.so"] {
             let built = workspace.release(file);
             fs::copy(&built, stage.program(file)).context(built.display())?;
@@ -49,6 +55,11 @@ impl Stage {
             true => std::env::temp_dir(),
             false => workspace.target.clone(),
         }
+    }
+
+    /// The rounds of a measurement that usually has so many.
+    pub fn rounds(&self, usual: usize) -> usize {
+        if self.quick { 1 } else { usual }
     }
 
     /// A program of ours.

@@ -45,6 +45,9 @@ pub struct Options {
     /// Check the text alone: run no commands, and build no book
     #[arg(long, conflicts_with = "pages")]
     text: bool,
+    /// Run the commands on the release build, in the place of one without optimisation
+    #[arg(long, conflicts_with = "text")]
+    release: bool,
     /// Run the commands of these pages only, by parts of their names; check nothing else
     pages: Vec<String>,
 }
@@ -60,7 +63,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         println!("{} documents read", pages.len());
     }
     if !options.text {
-        wrong.extend(run_commands(workspace, &pages, &options.pages)?);
+        wrong.extend(run_commands(workspace, &pages, options)?);
     }
     if !options.text && options.pages.is_empty() {
         wrong.extend(book::build(workspace)?);
@@ -84,12 +87,13 @@ fn is_run(page: &Page) -> bool {
     is_guide(page) || page.path == Path::new(README)
 }
 
-fn run_commands(workspace: &Workspace, pages: &[Page], names: &[String]) -> Result<Vec<String>> {
+fn run_commands(workspace: &Workspace, pages: &[Page], options: &Options) -> Result<Vec<String>> {
+    let names = &options.pages;
     let is_meant = |page: &&Page| {
         let path = page.path.to_string_lossy();
         is_run(page) && (names.is_empty() || names.iter().any(|name| path.contains(&**name)))
     };
-    let room = Room::furnish(workspace)?;
+    let room = Room::furnish(workspace, options.release)?;
     let mut wrong = vec![];
     for page in pages.iter().filter(is_meant) {
         wrong.extend(room.run(page)?);

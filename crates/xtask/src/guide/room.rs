@@ -39,10 +39,14 @@ pub struct Room {
 }
 
 impl Room {
-    /// Builds and installs umsg, without optimisation.
-    pub fn furnish(workspace: &Workspace) -> Result<Room> {
-        let build = ["build", "--quiet", "-p", "umsg-cli", "-p", "umsg-preload"];
-        let mut build = workspace.cargo(&build);
+    /// Builds and installs umsg: the release build, or one of what the commands need, without optimisation.
+    pub fn furnish(workspace: &Workspace, release: bool) -> Result<Room> {
+        let parts = ["-p", "umsg-cli", "-p", "umsg-preload", "-p", "umsg-c"];
+        let usual = [&["build", "--quiet"], &parts[..]].concat();
+        let (mut build, profile) = match release {
+            true => (workspace.build_release(), "release"),
+            false => (workspace.cargo(&usual), "debug"),
+        };
         if !interrupt::run(&mut build)?.success() {
             return Err(Failure::new(format!("{} failed", shell::line(&build))));
         }
@@ -56,9 +60,9 @@ impl Room {
             directory,
             has_posix_ipc: python.is_some(),
         };
-        c::install(workspace, &room.path(""), false)?;
+        c::install_built(workspace, &room.path(""), release)?;
         for (file, place) in [("umsg", "bin"), ("libumsg_preload.so", "lib")] {
-            let from = workspace.target.join("debug").join(file);
+            let from = workspace.target.join(profile).join(file);
             make_directory(&room.path(place))?;
             fs::copy(&from, room.path(place).join(file)).context(from.display())?;
         }
