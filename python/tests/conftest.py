@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -19,7 +20,10 @@ def namespace(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     path = tempfile.mkdtemp(prefix="umsg-python-", dir="/dev/shm")
     monkeypatch.setenv("UMSG_DIR", path)
     yield path
-    shutil.rmtree(path)
+    # A queue to which nothing refers any more may be removed by the garbage collection meanwhile.
+    while os.path.exists(path):
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(path)
 
 
 @pytest.fixture
