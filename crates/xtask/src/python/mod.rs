@@ -60,8 +60,16 @@ pub struct Options {
     #[arg(long)]
     full: bool,
     /// Build the wheels for other systems in the place of one for this machine, for glibc 2.17 or later and for musl, and run the tests there
-    #[arg(long, conflicts_with_all = ["quick", "bare", "full", "bench"])]
-    wheels: bool,
+    #[arg(
+        long,
+        value_name = "SYSTEM",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "all",
+        value_parser = ["all", "glibc", "musl", "aarch64"],
+        conflicts_with_all = ["quick", "bare", "full", "bench"]
+    )]
+    wheels: Option<String>,
     /// Also compare the times of a send and a receive with those of other packages
     #[arg(long)]
     bench: bool,
@@ -88,8 +96,8 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     let files = package.directory.join("files");
     empty(&files)?;
     let source = sdist::make(&package, &environment, &files, &mut steps)?;
-    if options.wheels {
-        make_wheels(&package, &environment, &source, &files, &mut steps)?;
+    if let Some(which) = &options.wheels {
+        make_wheels(&package, &environment, (&source, &files), which, &mut steps)?;
         print_sizes(&files)?;
         return steps.finish();
     }
@@ -141,25 +149,33 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     steps.finish()
 }
 
-/// Builds the wheels for other systems, and tests each.
+/// Builds the wheels for other systems, all or one, and tests each.
 fn make_wheels(
     package: &Package,
     environment: &Environment,
-    source: &Path,
-    files: &Path,
+    (source, files): (&Path, &Path),
+    which: &str,
     steps: &mut Steps,
 ) -> Result<()> {
     let outside = Files::collect(package, environment, steps)?;
     let make = |system: &System, steps: &mut Steps| {
         system.make(package, environment, source, files, steps)
     };
+    let is_wanted = |name: &str| which == "all" || which == name;
     let [glibc, musl, aarch64] = &SYSTEMS;
-    let wheel = make(glibc, steps)?;
-    outside.test_old_debian(package, &wheel, steps)?;
-    let wheel = make(musl, steps)?;
-    outside.test_alpine(package, &wheel, steps)?;
-    let wheel = make(aarch64, steps)?;
-    outside.test_aarch64(package, &wheel)
+    if is_wanted("glibc") {
+        let wheel = make(glibc, steps)?;
+        outside.test_old_debian(package, &wheel, steps)?;
+    }
+    if is_wanted("musl") {
+        let wheel = make(musl, steps)?;
+        outside.test_alpine(package, &wheel, steps)?;
+    }
+    if is_wanted("aarch64") {
+        let wheel = make(aarch64, steps)?;
+        outside.test_aarch64(package, &wheel)?;
+    }
+    Ok(())
 }
 
 /// The build of the command and the drop-in, and its command. Both are those of the Debian packages, which are built once for both.

@@ -80,6 +80,7 @@ impl Files {
         install.arg(directory.join("site")).args(TOOLS);
         steps.need("tools of the tests", &mut install)?;
         for (from, to) in [
+            ("README.md", ""),
             ("python/tests", "python"),
             ("python/examples", "python"),
             ("python/pyproject.toml", "python"),
