@@ -16,7 +16,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any
+from typing import Any, Literal
 
 import umsg
 
@@ -29,11 +29,12 @@ Echo = Coroutine[Any, Any, None]
 
 
 class OfQueues:
-    """Two POSIX queues, one for each direction."""
+    """Two POSIX queues, one for each direction. With "blocking" no task looks for its answer before it waits."""
 
-    def __init__(self) -> None:
-        self.there = umsg.Queue("/there", create=True, max_messages=10, message_size=64)
-        self.back = umsg.Queue("/back", create=True, max_messages=10, message_size=64)
+    def __init__(self, waiting: Literal["adaptive", "blocking"] = "adaptive") -> None:
+        there, back = f"/there-{waiting}", f"/back-{waiting}"
+        self.there = umsg.Queue(there, create=True, max_messages=10, message_size=64, waiting=waiting)
+        self.back = umsg.Queue(back, create=True, max_messages=10, message_size=64, waiting=waiting)
 
     async def echo(self) -> None:
         async for message in self.there:
@@ -133,6 +134,7 @@ class OfStreams:
 
 CANDIDATES: dict[str, Callable[[], Any]] = {
     "umsg": OfQueues,
+    "umsg, blocking": lambda: OfQueues("blocking"),
     "umsg, System V": OfSystemV,
     "socket pair": OfSocket,
     "streams": OfStreams,
