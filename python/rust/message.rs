@@ -51,6 +51,7 @@ pub fn first<K, E>(
 }
 
 unsafe extern "C" {
+    /// The stable interface leaves it out. It is documented, and the same in all versions since 3.0.
     fn _PyBytes_Resize(bytes: *mut *mut PyObject, size: ffi::Py_ssize_t) -> c_int;
 }
 
