@@ -5,11 +5,10 @@ use crate::failure::{Failure, Result};
 use crate::interrupt;
 
 const ROUNDS: usize = 20;
-/// The most that the import may take, in microseconds.
+/// The largest median, in microseconds. A quiet machine needs 2,000.
 const MOST: u64 = 10_000;
 
-/// Measures the import in new processes, and prints the median. Fails if each takes more than 10 ms: on a busy machine, the least is what the import
-/// itself needs.
+/// Measures the import in new processes, and prints the median. Fails if the median is more than 10 ms.
 pub fn check(environment: &Environment) -> Result<()> {
     println!("\n==> time of import umsg");
     let mut times = Vec::new();
@@ -23,10 +22,10 @@ pub fn check(environment: &Environment) -> Result<()> {
     times.sort_unstable();
     let (least, median) = (times[0], times[ROUNDS / 2]);
     println!("median {median} µs, least {least} µs, {ROUNDS} processes");
-    match least <= MOST {
+    match median <= MOST {
         true => Ok(()),
         false => Err(Failure::new(format!(
-            "import umsg takes {least} µs at least, more than {MOST}"
+            "the median of import umsg is {median} µs, more than {MOST}"
         ))),
     }
 }
