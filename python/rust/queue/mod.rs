@@ -181,6 +181,18 @@ impl Queue {
         notify::notify(self, py, notification)
     }
 
+    /// Sends two objects with the buffer protocol as one message. `umsg.numpy` needs it.
+    #[pyo3(signature = (head, body, priority=None, timeout=None, /))]
+    fn _send_joined(
+        &self,
+        head: &Bound<'_, PyAny>,
+        body: &Bound<'_, PyAny>,
+        priority: Option<&Bound<'_, PyAny>>,
+        timeout: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        lease::send_joined(self, (head, body), (priority, timeout))
+    }
+
     /// Withdraws the registration of the process, and closes the handle, as mq_close(3) does.
     fn _close_descriptor(&self, py: Python<'_>) -> PyResult<()> {
         notify::withdraw_at_close(self, py)?;

@@ -59,6 +59,16 @@ def _described(header: bytes) -> tuple[tuple[int, ...], bool, numpy.dtype[Any]]:
     return described
 
 
+@lru_cache(256)
+def _has_bytes(dtype: numpy.dtype[Any]) -> bool:
+    """Returns whether arrays of this type have the buffer protocol: those of times have not."""
+    try:
+        numpy.empty(0, dtype).data  # noqa: B018
+    except (ValueError, BufferError):
+        return False
+    return True
+
+
 def _shape(shape: _Shape) -> tuple[int, ...]:
     return (shape,) if isinstance(shape, int) else tuple(shape)
 
@@ -213,7 +223,12 @@ def send(queue: Queue, array: Any, priority: int | None = None, timeout: Any = N
     [[0, 2], [3, 5]]
     """
     source = numpy.asanyarray(array)
-    with _reserve(queue, source.shape, source.dtype, source.flags.fnc, priority, timeout) as room:
+    shape, dtype, flags = source.shape, source.dtype, source.flags
+    is_fortran = flags.fnc
+    if (is_fortran or flags.c_contiguous) and _has_bytes(dtype):
+        queue._send_joined(_header(shape, dtype, is_fortran), source.T if is_fortran else source, priority, timeout)
+        return
+    with _reserve(queue, shape, dtype, is_fortran, priority, timeout) as room:
         room.array[...] = source
 
 
