@@ -14,7 +14,7 @@
 //! | waits that have become pointless | [`lookout`] |
 //! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`]; for a stopped owner of a lock, [`held_up`] |
-//! | whether a program can be intercepted, and how | [`program`], [`preload`] |
+//! | whether a program can be intercepted, and how | [`program`], [`preload`]; static programs and raw system calls, [`supervisor`] |
 //! | the memory of another process | [`remote`] |
 #![deny(unsafe_code)]
 
@@ -62,6 +62,7 @@ mod rights;
     reason = "a section of the file (.init_array) names a function that runs before main"
 )]
 mod streams;
+mod supervisor;
 mod users;
 mod values;
 mod waiting;

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// The directories of tests, below the workspace.
-const PLACES: [&str; 24] = [
+const PLACES: [&str; 25] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",
     "crates/umsg/tests/consent",
@@ -32,6 +32,7 @@ const PLACES: [&str; 24] = [
     "crates/umsg-preload/tests",
     "crates/umsg-cli/tests",
     "crates/umsg-cli/tests/run",
+    "crates/umsg-cli/tests/supervised",
     "crates/umsg-cli/tests/sysv",
     "crates/umsg-conformance/tests",
     "crates/umsg-conformance/src/cases",

@@ -14,10 +14,33 @@ use crate::failure::{Code, Failure, Result};
 use crate::output::text;
 use crate::program::{self, Fault, Kind};
 use crate::waiting::Wait;
-use crate::{inherited, place, preload};
+use crate::{inherited, place, preload, supervisor};
 
 /// The variable that tells the drop-in how to wait.
 const WAIT: &str = "UMSG_WAIT";
+/// The variable of `--raw-syscalls`.
+const RAW: &str = "UMSG_RAW_SYSCALLS";
+
+/// The programs for which a supervisor answers system calls.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raw {
+    /// Supervise a statically linked program; leave other programs to the drop-in
+    Auto,
+    /// Supervise every program, and all programs that it starts
+    On,
+    /// Supervise no program; refuse a statically linked one
+    Off,
+}
+
+impl Raw {
+    fn name(self) -> &'static str {
+        match self {
+            Raw::Auto => "auto",
+            Raw::On => "on",
+            Raw::Off => "off",
+        }
+    }
+}
 
 /// The variable that leaves /dev/mqueue to the kernel.
 const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
@@ -29,8 +52,14 @@ const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 /// starts.
 ///
 /// The system starts some programs without the drop-in; they would silently use the kernel's queues. The command refuses these
-/// programs: statically linked programs, set-user-ID programs, programs with file capabilities, and programs for another
-/// architecture or C library. For a script, the command checks the interpreter.
+/// programs: set-user-ID programs, programs with file capabilities, and programs for another architecture or C library. For a
+/// script, the command checks the interpreter.
+///
+/// No library can be loaded into a statically linked program. The command starts a supervisor for such a program: a process
+/// that gets each system call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves
+/// all programs that the program starts, and ends after the last of them. With --raw-syscalls=on, it serves a dynamic program,
+/// too, and answers system calls that the program makes by its own instructions. Without CAP_SYS_ADMIN, a supervised program
+/// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC
 /// namespace has the queues of a directory inside the namespace's directory. The last process of that IPC namespace removes the directory.
@@ -46,6 +75,7 @@ Examples:
   umsg run -- ./server --port 80
   umsg run --wait spinning -- pmqtest -Sp99
   umsg run --dir /dev/shm/test -- python3 worker.py
+  umsg run --raw-syscalls=on -- ./server
 
 Exit codes:
   that of the program, or
@@ -61,6 +91,8 @@ Environment:
                 and ../lib/umsg/musl, and takes the first one that was built
                 for the program's C library
   UMSG_WAIT     how the program waits, unless --wait is given
+  UMSG_RAW_SYSCALLS
+                which programs are supervised, unless --raw-syscalls is given
   UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
   UMSG_DEV_MQUEUE
                 off: /dev/mqueue is the kernel's, unless --dev-mqueue is given
@@ -80,6 +112,9 @@ pub struct Run {
     /// the directory [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
     #[arg(long, value_enum, value_name = "follow|share")]
     ipc_namespaces: Option<IpcNamespaces>,
+    /// The programs whose system calls a supervisor answers [default: $UMSG_RAW_SYSCALLS, else auto]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    raw_syscalls: Option<Raw>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
@@ -107,10 +142,11 @@ enum IpcNamespaces {
 }
 
 impl Run {
-    /// A program without options.
+    /// A program without options, into which the drop-in must be loaded.
     pub fn plain(program: &[OsString]) -> Run {
         Run {
             wait: None,
+            raw_syscalls: Some(Raw::Off),
             dev_mqueue: None,
             ipc_namespaces: None,
             force: false,
@@ -133,16 +169,17 @@ impl Run {
         ))?;
         let not_prepared = |failure: Failure| failure.coded(Code::NotPrepared);
         let wait = self.wait()?;
+        let raw = self.raw()?;
         let namespace = place::namespace(cli).map_err(not_prepared)?;
         let libraries = preload::find().map_err(not_prepared)?;
         let path = program::find(name).map_err(|fault| self.failure(&fault))?;
         let library = libraries.suited_to(program::libc(&path));
-        program::check(&path, &library.elf).or_else(|fault| {
-            match self.force && fault.kind.is_harmless() {
-                true => Ok(()),
-                false => Err(self.failure(&fault)),
-            }
-        })?;
+        let is_supervised = match program::check(&path, &library.elf) {
+            Ok(()) => raw == Raw::On,
+            Err(fault) if fault.kind.is_supervisable() && raw != Raw::Off => true,
+            Err(fault) if self.force && fault.kind.is_harmless() => raw == Raw::On,
+            Err(fault) => return Err(self.failure(&fault)),
+        };
         let mut command = Command::new(&path);
         command.arg0(name).args(arguments);
         command.env("LD_PRELOAD", library.appended());
@@ -167,6 +204,10 @@ impl Run {
                 command.env(name, value);
             }
         }
+        if is_supervised {
+            supervisor::begin(namespace.path())
+                .map_err(|fault| Failure::new(Code::NotPrepared, fault))?;
+        }
         inherited::restore_on_exec(&mut command);
         Ok((command, path))
     }
@@ -178,17 +219,18 @@ impl Run {
 
     /// Returns the value of the option, or else that of the variable. Fails on an invalid value of the variable, which the drop-in would ignore.
     fn wait(&self) -> Result<Option<Wait>> {
-        let variable = std::env::var_os(WAIT).unwrap_or_default();
-        if self.wait.is_some() || variable.is_empty() {
-            return Ok(self.wait);
+        let choices = "adaptive, blocking or spinning";
+        match self.wait {
+            Some(wait) => Ok(Some(wait)),
+            None => chosen(WAIT, Wait::name, choices),
         }
-        let known = Wait::value_variants().iter().copied();
-        let found = known.into_iter().find(|wait| variable == wait.name());
-        let line = format!(
-            "{WAIT} is {}: choose adaptive, blocking or spinning, or unset it",
-            text::on_one_line(variable.as_bytes())
-        );
-        found.map(Some).ok_or(Failure::new(Code::NotPrepared, line))
+    }
+
+    fn raw(&self) -> Result<Raw> {
+        match self.raw_syscalls {
+            Some(raw) => Ok(raw),
+            None => Ok(chosen(RAW, Raw::name, "auto, on or off")?.unwrap_or(Raw::Auto)),
+        }
     }
 
     fn failure(&self, Fault { file, kind }: &Fault) -> Failure {
@@ -206,4 +248,23 @@ impl Run {
         };
         Failure::new(kind.code(), format_args!("{name}: {prevented}{who} {kind}"))
     }
+}
+
+/// Returns the value of a variable. None if it is unset or empty.
+fn chosen<T: ValueEnum + Copy>(
+    variable: &str,
+    name: fn(T) -> &'static str,
+    choices: &str,
+) -> Result<Option<T>> {
+    let value = std::env::var_os(variable).unwrap_or_default();
+    if value.is_empty() {
+        return Ok(None);
+    }
+    let mut known = T::value_variants().iter().copied();
+    let line = format!(
+        "{variable} is {}: choose {choices}, or unset it",
+        text::on_one_line(value.as_bytes())
+    );
+    let found = known.find(|known| value == name(*known));
+    found.map(Some).ok_or(Failure::new(Code::NotPrepared, line))
 }

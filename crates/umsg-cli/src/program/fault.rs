@@ -53,6 +53,11 @@ impl Kind {
         }
     }
 
+    /// Returns whether a supervisor can answer the program's calls in place of the library.
+    pub fn is_supervisable(&self) -> bool {
+        matches!(self, Kind::Static)
+    }
+
     /// Returns whether the program would run without the library.
     pub fn is_harmless(&self) -> bool {
         self.code() == Code::NotInterceptable
@@ -74,7 +79,7 @@ impl fmt::Display for Kind {
             Kind::NotExecuted(error) => write!(f, "can't be executed: {error}"),
             Kind::Static => write!(
                 f,
-                "is statically linked, so no library can be preloaded; link it dynamically"
+                "is statically linked, so no library can be preloaded; use --raw-syscalls=auto, or link it dynamically"
             ),
             Kind::Privileged(privilege) => write!(
                 f,

@@ -55,12 +55,15 @@ fn check_elf(program: &Path, library: &Elf) -> Result<(), Fault> {
     let Ok(Some(elf)) = elf::read(program) else {
         return Ok(());
     };
-    check_loadable(&elf, library)
-        .and_then(|()| match privilege::gained_by(program) {
+    let checked = match check_loadable(&elf, library) {
+        // A supervised program gains no privilege either.
+        loadable @ (Ok(()) | Err(Kind::Static)) => match privilege::gained_by(program) {
             Some(privilege) => Err(Kind::Privileged(privilege)),
-            None => Ok(()),
-        })
-        .map_err(|kind| kind.of(program))
+            None => loadable,
+        },
+        other => other,
+    };
+    checked.map_err(|kind| kind.of(program))
 }
 
 /// Returns whether the dynamic linker of the program can load the library.

@@ -3,28 +3,32 @@
 use super::*;
 
 #[test]
-fn a_static_program_is_refused_unless_forced() {
+fn a_static_program_without_a_supervisor_is_refused_unless_forced() {
     let stage = Stage::new();
     let source = "#include <stdio.h>\nint main(void) { puts(\"started\"); }";
     let Some(program) = stage.workshop.try_compile("static", source, &["-static"]) else {
         return;
     };
-    let outcome = stage.run_file(&program);
+    let unsupervised = |program: &Path, option: &[&str]| {
+        let words = ["--raw-syscalls=off", "--", program.to_str().unwrap()];
+        stage.run(&[option, &words].concat())
+    };
+    let outcome = unsupervised(&program, &[]);
     outcome.fails(
         120,
         &[
             "can't be intercepted: it is statically linked",
-            "; link it dynamically",
+            ", or link it dynamically",
         ],
     );
     assert!(outcome.output.is_empty());
-    let forced = stage.run(&["--force", "--", program.to_str().unwrap()]);
+    let forced = unsupervised(&program, &["--force"]);
     assert_eq!(forced.text(), "started\n");
     if let Some(pie) = stage
         .workshop
         .try_compile("static-pie", source, &["-static-pie"])
     {
-        stage.run_file(&pie).fails(120, &["statically linked"]);
+        unsupervised(&pie, &[]).fails(120, &["statically linked"]);
     }
 }
 
@@ -129,11 +133,13 @@ fn a_script_stands_or_falls_with_its_interpreter() {
         .workshop
         .script("bad", &format!("#!{interpreter} -x\n"));
     let expected = format!("can't be intercepted: {interpreter} is statically linked");
-    stage.run_file(&script).fails(120, &[&expected]);
+    let unsupervised =
+        |script: &Path| stage.run(&["--raw-syscalls=off", "--", script.to_str().unwrap()]);
+    unsupervised(&script).fails(120, &[&expected]);
     let script = stage
         .workshop
         .script("env", &format!("#!/usr/bin/env {interpreter}\n"));
-    stage.run_file(&script).fails(120, &[&expected]);
+    unsupervised(&script).fails(120, &[&expected]);
 }
 
 #[test]

@@ -185,7 +185,13 @@ impl Site {
 }
 
 fn clean(command: &mut Command) -> &mut Command {
-    for variable in ["UMSG_PRELOAD", "UMSG_WAIT", "UMSG_DEBUG", "LD_PRELOAD"] {
+    for variable in [
+        "UMSG_PRELOAD",
+        "UMSG_RAW_SYSCALLS",
+        "UMSG_WAIT",
+        "UMSG_DEBUG",
+        "LD_PRELOAD",
+    ] {
         command.env_remove(variable);
     }
     command

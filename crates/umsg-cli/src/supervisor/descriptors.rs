@@ -1,0 +1,215 @@
+//! The descriptors of the supervised programs that lead to queues.
+//!
+//! The supervisor keeps a descriptor for each open file description, so that a comparison by kcmp(2) tells whether a program's number still
+//! leads to it. Programs close descriptors without telling the supervisor: [`Descriptors::sweep`] finds them.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use libc::pid_t;
+use rustix::fs::{FileType, Mode, OFlags};
+use umsg::SegmentError;
+use umsg::posix::{OpenError, Queue, name_of_file, withdraw_notification};
+
+use super::memory;
+
+/// A queue, as one open file description leads to it.
+pub struct Opened {
+    pub file: OwnedFd,
+    pub queue: Arc<Queue>,
+    /// In bytes.
+    pub message_size: usize,
+    access: OFlags,
+    /// The file is the FIFO by which the queue is polled, in place of the queue's own file.
+    pub is_pollable: bool,
+}
+
+impl Opened {
+    pub fn new(file: OwnedFd, queue: Arc<Queue>) -> Result<Opened, i32> {
+        let flags = rustix::fs::fcntl_getfl(&file).map_err(rustix::io::Errno::raw_os_error)?;
+        Ok(Opened {
+            access: flags & OFlags::RWMODE,
+            message_size: queue.attributes().message_size,
+            file,
+            queue,
+            is_pollable: false,
+        })
+    }
+
+    /// Opens the FIFO of the queue, which the kernel shows to pollers.
+    pub fn pollable(&self) -> std::io::Result<Opened> {
+        let fifo = self.queue.pollable()?.as_raw_fd();
+        let flags = rustix::fs::fcntl_getfl(&self.file)? & OFlags::NONBLOCK;
+        let flags = flags | OFlags::RDWR | OFlags::CLOEXEC;
+        let path = format!("/proc/self/fd/{fifo}");
+        Ok(Opened {
+            file: rustix::fs::open(path, flags, Mode::empty())?,
+            queue: Arc::clone(&self.queue),
+            message_size: self.message_size,
+            access: self.access,
+            is_pollable: true,
+        })
+    }
+
+    /// The same by another open file description of the FIFO.
+    fn over(&self, file: OwnedFd) -> Opened {
+        Opened {
+            file,
+            queue: Arc::clone(&self.queue),
+            message_size: self.message_size,
+            access: self.access,
+            is_pollable: true,
+        }
+    }
+
+    pub fn can_read(&self) -> bool {
+        self.access != OFlags::WRONLY
+    }
+
+    pub fn can_write(&self) -> bool {
+        self.access != OFlags::RDONLY
+    }
+
+    /// The description is the program's, too: the program may change the flag by fcntl(2).
+    pub fn is_nonblocking(&self) -> bool {
+        rustix::fs::fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+    }
+}
+
+/// The process that is registered with a queue, and its descriptor.
+struct Registered {
+    process: pid_t,
+    opened: Arc<Opened>,
+    number: RawFd,
+}
+
+#[derive(Default)]
+pub struct Descriptors {
+    /// By thread and number.
+    known: HashMap<(pid_t, RawFd), Arc<Opened>>,
+    /// By the identity of the queue.
+    registered: HashMap<(u64, u64), Registered>,
+    /// What programs poll, by the identity of the FIFO. A forked child may use its descriptor for the first time long after all others are closed.
+    polled: HashMap<(u64, u64), Arc<Opened>>,
+}
+
+fn identity(file: impl AsFd) -> Result<(u64, u64), i32> {
+    let stat = rustix::fs::fstat(file).map_err(|_| libc::EBADF)?;
+    Ok((stat.st_dev, stat.st_ino))
+}
+
+impl Descriptors {
+    /// Returns the queue to which a thread's descriptor leads. `Ok(None)`: the kernel answers the call.
+    pub fn find(&mut self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
+        if let Some(known) = self.known.get(&(thread, number))
+            && memory::is_same_file(thread, number, known.file.as_fd())
+        {
+            return Ok(Some(Arc::clone(known)));
+        }
+        self.find_slow(thread, number)
+    }
+
+    #[cold]
+    fn find_slow(&mut self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
+        self.known.remove(&(thread, number));
+        let status = memory::status(thread).ok_or(libc::EBADF)?;
+        let file = memory::copy_descriptor(status.process, number)?;
+        let Some(found) = self.identify(file)? else {
+            return Ok(None);
+        };
+        self.note(thread, number, &found);
+        Ok(Some(found))
+    }
+
+    fn identify(&self, file: OwnedFd) -> Result<Option<Arc<Opened>>, i32> {
+        let me = std::process::id().cast_signed();
+        let same =
+            |known: &&Arc<Opened>| memory::is_same_file(me, file.as_raw_fd(), known.file.as_fd());
+        if let Some(known) = self.known.values().find(same) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let stat = rustix::fs::fstat(&file).map_err(|_| libc::EBADF)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => {}
+            FileType::Fifo => {
+                let polled = self.polled.get(&(stat.st_dev, stat.st_ino));
+                return Ok(polled.map(|polled| Arc::new(polled.over(file))));
+            }
+            _ => return Ok(None),
+        }
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let Ok(path) = rustix::fs::readlink(path, Vec::new()) else {
+            return Ok(None);
+        };
+        let path = path.as_bytes();
+        let path = path.strip_suffix(b" (deleted)").unwrap_or(path);
+        if name_of_file(Path::new(OsStr::from_bytes(path))).is_none() {
+            return Ok(None);
+        }
+        match Queue::from_fd(file.as_fd()) {
+            Ok(queue) => Opened::new(file, Arc::new(queue)).map(|opened| Some(Arc::new(opened))),
+            Err(
+                OpenError::NotFound
+                | OpenError::Segment(SegmentError::NotAQueue(_) | SegmentError::System { .. }),
+            ) => Ok(None),
+            Err(error) => Err(error.errno()),
+        }
+    }
+
+    /// Returns whether any thread has a queue under one of these numbers.
+    pub fn may_know(&self, numbers: &[RawFd]) -> bool {
+        let mut known = self.known.keys();
+        !numbers.is_empty() && known.any(|(_, number)| numbers.contains(number))
+    }
+
+    pub fn note(&mut self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
+        self.known.insert((thread, number), Arc::clone(opened));
+    }
+
+    /// Notes that a descriptor leads to the FIFO of its queue now.
+    pub fn note_pollable(&mut self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
+        if let Ok(identity) = identity(&opened.file) {
+            self.polled.insert(identity, Arc::clone(opened));
+        }
+        self.note(thread, number, opened);
+    }
+
+    pub fn note_registration(&mut self, process: pid_t, number: RawFd, opened: Arc<Opened>) {
+        let registered = Registered {
+            process,
+            opened,
+            number,
+        };
+        let identity = registered.opened.queue.identity();
+        self.registered.insert(identity, registered);
+    }
+
+    /// Withdraws the registration of a process with a queue, if it has one.
+    pub fn withdraw(&mut self, process: pid_t, queue: &Queue) {
+        let identity = queue.identity();
+        let is_theirs = |registered: &Registered| registered.process == process;
+        if self.registered.get(&identity).is_some_and(is_theirs) {
+            self.registered.remove(&identity);
+            withdraw_notification(identity);
+        }
+    }
+
+    /// Gives up what programs have closed, and what belonged to threads that have ended.
+    pub fn sweep(&mut self) {
+        self.known.retain(|(thread, number), opened| {
+            memory::is_same_file(*thread, *number, opened.file.as_fd())
+        });
+        self.registered.retain(|identity, registered| {
+            let file = registered.opened.file.as_fd();
+            let stays = memory::is_same_file(registered.process, registered.number, file);
+            if !stays {
+                withdraw_notification(*identity);
+            }
+            stays
+        });
+    }
+}

@@ -1,0 +1,133 @@
+//! The descriptor through which the kernel hands over system calls. Source: seccomp_unotify(2).
+
+use std::ffi::c_void;
+use std::io;
+use std::mem;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+/// A system call of a thread that waits for its answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    id: u64,
+    /// The thread.
+    pub thread: libc::pid_t,
+    pub number: libc::c_long,
+    pub arguments: [u64; 6],
+}
+
+/// The thread does not wait any more: it has died.
+#[derive(Debug)]
+pub struct Gone;
+
+/// The answer to a system call: a value, or an errno.
+pub type Answer = Result<i64, i32>;
+
+#[derive(Debug)]
+pub struct Listener(OwnedFd);
+
+impl Listener {
+    pub fn new(descriptor: OwnedFd) -> Listener {
+        Listener(descriptor)
+    }
+
+    /// Waits for a call.
+    pub fn receive(&self) -> io::Result<Call> {
+        // SAFETY: numbers, for which zero is a value; the kernel demands zeroes.
+        let mut found: libc::seccomp_notif = unsafe { mem::zeroed() };
+        self.control(libc::SECCOMP_IOCTL_NOTIF_RECV, (&raw mut found).cast())?;
+        Ok(Call {
+            id: found.id,
+            thread: found.pid.cast_signed(),
+            number: found.data.nr.into(),
+            arguments: found.data.args,
+        })
+    }
+
+    /// Returns whether the thread still waits for the answer. So its memory was that of the call.
+    pub fn waits(&self, call: &Call) -> bool {
+        let mut id = call.id;
+        self.control(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, (&raw mut id).cast())
+            .is_ok()
+    }
+
+    /// Ends a call.
+    pub fn answer(&self, call: &Call, answer: Answer) -> Result<(), Gone> {
+        let (val, error) = match answer {
+            Ok(value) => (value, 0),
+            Err(errno) => (0, -errno),
+        };
+        self.send(call, val, error, 0)
+    }
+
+    /// Has the kernel perform a call. An error means that the thread has died.
+    pub fn pass(&self, call: &Call) {
+        let _ = self.send(call, 0, 0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32);
+    }
+
+    fn send(&self, call: &Call, val: i64, error: i32, flags: u32) -> Result<(), Gone> {
+        let mut response = libc::seccomp_notif_resp {
+            id: call.id,
+            val,
+            error,
+            flags,
+        };
+        self.control(libc::SECCOMP_IOCTL_NOTIF_SEND, (&raw mut response).cast())
+            .map(drop)
+            .map_err(|_| Gone)
+    }
+
+    /// Ends a call by a new descriptor of the process, which is closed at exec and is the call's value. An error is the errno of the call.
+    pub fn give(&self, call: &Call, file: BorrowedFd<'_>) -> Result<Result<RawFd, i32>, Gone> {
+        let mut gift = libc::seccomp_notif_addfd {
+            id: call.id,
+            flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
+            srcfd: file.as_raw_fd().cast_unsigned(),
+            newfd: 0,
+            newfd_flags: libc::O_CLOEXEC.cast_unsigned(),
+        };
+        match self.control(libc::SECCOMP_IOCTL_NOTIF_ADDFD, (&raw mut gift).cast()) {
+            Ok(number) => Ok(Ok(number)),
+            Err(error) => match error.raw_os_error() {
+                Some(libc::ENOENT) => Err(Gone),
+                errno => {
+                    let errno = errno.unwrap_or(libc::EMFILE);
+                    self.answer(call, Err(errno)).map(|()| Err(errno))
+                }
+            },
+        }
+    }
+
+    /// Replaces a descriptor of the process by another file, during a call.
+    pub fn replace(
+        &self,
+        call: &Call,
+        number: RawFd,
+        file: BorrowedFd<'_>,
+        closes_at_exec: bool,
+    ) -> io::Result<()> {
+        let flags = if closes_at_exec { libc::O_CLOEXEC } else { 0 };
+        let mut gift = libc::seccomp_notif_addfd {
+            id: call.id,
+            flags: libc::SECCOMP_ADDFD_FLAG_SETFD as u32,
+            srcfd: file.as_raw_fd().cast_unsigned(),
+            newfd: number.cast_unsigned(),
+            newfd_flags: flags.cast_unsigned(),
+        };
+        self.control(libc::SECCOMP_IOCTL_NOTIF_ADDFD, (&raw mut gift).cast())
+            .map(drop)
+    }
+
+    fn control(&self, request: libc::Ioctl, argument: *mut c_void) -> io::Result<i32> {
+        // SAFETY: each caller passes the structure of its request, which lives during the call.
+        match unsafe { libc::ioctl(self.0.as_raw_fd(), request, argument) } {
+            -1 => Err(io::Error::last_os_error()),
+            value => Ok(value),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

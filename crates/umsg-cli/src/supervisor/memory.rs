@@ -1,0 +1,324 @@
+//! The memory, the descriptors and the user of a thread that waits for the answer to a system call.
+//!
+//! The number of a thread may name another one as soon as the thread has died. So each caller asks afterwards whether the thread still waits
+//! ([`Listener::waits`](super::listener::Listener::waits)), before the result has an effect.
+
+use std::fs;
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use libc::{iovec, pid_t};
+
+/// The longest piece of a string that is read at once: no piece crosses a page.
+const PAGE: u64 = 4096;
+
+fn piece(address: u64, length: usize) -> iovec {
+    iovec {
+        iov_base: std::ptr::without_provenance_mut(address as usize),
+        iov_len: length,
+    }
+}
+
+/// A structure of numbers that a program passes. Every pattern of bits is a value.
+///
+/// # Safety
+/// Every pattern of bits is a value of the type.
+pub unsafe trait Plain: Copy {}
+
+// SAFETY: numbers.
+unsafe impl Plain for i64 {}
+// SAFETY: numbers.
+unsafe impl Plain for libc::timespec {}
+// SAFETY: numbers.
+unsafe impl Plain for libc::mq_attr {}
+// SAFETY: numbers.
+unsafe impl Plain for libc::msqid_ds {}
+// SAFETY: numbers.
+unsafe impl Plain for libc::msginfo {}
+
+/// The members of `struct sigevent` that the kernel reads.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub value: u64,
+    pub signal: i32,
+    pub notify: i32,
+}
+// SAFETY: numbers.
+unsafe impl Plain for Event {}
+
+/// Reads a structure at an address of the thread's process.
+pub fn read<T: Plain>(thread: pid_t, address: u64) -> Result<T, i32> {
+    let mut value = MaybeUninit::<T>::zeroed();
+    let own = iovec {
+        iov_base: value.as_mut_ptr().cast(),
+        iov_len: size_of::<T>(),
+    };
+    transfer(
+        libc::SYS_process_vm_readv,
+        thread,
+        &[own],
+        &[piece(address, size_of::<T>())],
+    )?;
+    // SAFETY: by the trait's contract.
+    Ok(unsafe { value.assume_init() })
+}
+
+/// Reads as many bytes as the buffer has.
+pub fn read_bytes(thread: pid_t, address: u64, buffer: &mut [u8]) -> Result<(), i32> {
+    if buffer.is_empty() {
+        return Ok(());
+    }
+    let own = iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    transfer(
+        libc::SYS_process_vm_readv,
+        thread,
+        &[own],
+        &[piece(address, buffer.len())],
+    )
+}
+
+/// Reads a C string without its NUL. Longer strings than `most` are ENAMETOOLONG.
+pub fn read_string(thread: pid_t, address: u64, most: usize) -> Result<Vec<u8>, i32> {
+    let mut string = Vec::new();
+    let mut at = address;
+    while string.len() <= most {
+        let mut room = vec![0; (PAGE - at % PAGE) as usize];
+        read_bytes(thread, at, &mut room)?;
+        at = at.checked_add(room.len() as u64).ok_or(libc::EFAULT)?;
+        if let Some(end) = room.iter().position(|&byte| byte == 0) {
+            string.extend_from_slice(&room[..end]);
+            break;
+        }
+        string.append(&mut room);
+    }
+    match string.len() <= most {
+        true => Ok(string),
+        false => Err(libc::ENAMETOOLONG),
+    }
+}
+
+/// Writes a structure.
+pub fn write<T: Plain>(thread: pid_t, address: u64, value: &T) -> Result<(), i32> {
+    write_parts(
+        thread,
+        &[(std::ptr::from_ref(value).cast(), size_of::<T>(), address)],
+    )
+}
+
+/// Writes pieces of this process's memory, each to its address. Pieces without bytes are skipped.
+pub fn write_parts(thread: pid_t, parts: &[(*const u8, usize, u64)]) -> Result<(), i32> {
+    let parts: Vec<_> = parts.iter().filter(|(_, length, _)| *length > 0).collect();
+    let own: Vec<iovec> = parts
+        .iter()
+        .map(|(from, length, _)| iovec {
+            iov_base: from.cast_mut().cast(),
+            iov_len: *length,
+        })
+        .collect();
+    let theirs: Vec<iovec> = parts
+        .iter()
+        .map(|(_, length, to)| piece(*to, *length))
+        .collect();
+    match own.is_empty() {
+        true => Ok(()),
+        false => transfer(libc::SYS_process_vm_writev, thread, &own, &theirs),
+    }
+}
+
+/// Copies all bytes of the pieces, or fails. A part of a copy is EFAULT.
+fn transfer(
+    number: libc::c_long,
+    thread: pid_t,
+    own: &[iovec],
+    theirs: &[iovec],
+) -> Result<(), i32> {
+    // SAFETY: the pieces of this process are memory of the callers: writable for a read, readable for a write. The kernel checks the others.
+    let copied = unsafe {
+        libc::syscall(
+            number,
+            thread,
+            own.as_ptr(),
+            own.len(),
+            theirs.as_ptr(),
+            theirs.len(),
+            0_usize,
+        )
+    };
+    let wanted: usize = own.iter().map(|piece| piece.iov_len).sum();
+    match usize::try_from(copied) {
+        Ok(copied) if copied == wanted => Ok(()),
+        Ok(_) => Err(libc::EFAULT),
+        Err(_) => Err(io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EFAULT)),
+    }
+}
+
+/// Returns whether a descriptor of the thread leads to the same open file description as one of this process.
+pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
+    const KCMP_FILE: i32 = 0;
+    // SAFETY: numbers.
+    let order = unsafe {
+        libc::syscall(
+            libc::SYS_kcmp,
+            libc::getpid(),
+            thread,
+            KCMP_FILE,
+            own.as_raw_fd() as usize,
+            theirs as usize,
+        )
+    };
+    order == 0
+}
+
+/// Returns a descriptor of this process for the open file description of a process's descriptor.
+pub fn copy_descriptor(process: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
+    let own = |result: libc::c_long| match result {
+        // SAFETY: a new descriptor, which has no other owner.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as RawFd) }),
+        _ => Err(io::Error::last_os_error()
+            .raw_os_error()
+            .unwrap_or(libc::EBADF)),
+    };
+    // SAFETY: numbers.
+    let process = own(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })?;
+    // SAFETY: numbers.
+    own(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
+}
+
+/// Returns whether a descriptor of the thread is closed at exec.
+pub fn closes_at_exec(thread: pid_t, number: RawFd) -> bool {
+    let info = fs::read_to_string(format!("/proc/{thread}/fdinfo/{number}")).unwrap_or_default();
+    let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
+    flags.is_none_or(|flags| flags & libc::O_CLOEXEC != 0)
+}
+
+/// Returns whether there is a thread of this number.
+pub fn lives(thread: pid_t) -> bool {
+    fs::exists(format!("/proc/{thread}")).unwrap_or(true)
+}
+
+/// The state of a thread's process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    pub process: pid_t,
+    /// Effective.
+    pub user: u32,
+    /// Effective.
+    pub group: u32,
+    pub umask: u32,
+}
+
+/// Reads /proc.
+pub fn status(thread: pid_t) -> Option<Status> {
+    let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let line = |name| text.lines().find_map(|line| line.strip_prefix(name));
+    let effective = |name| line(name)?.split_ascii_whitespace().nth(1)?.parse().ok();
+    Some(Status {
+        process: line("Tgid:")?.trim().parse().ok()?,
+        user: effective("Uid:")?,
+        group: effective("Gid:")?,
+        umask: u32::from_str_radix(line("Umask:")?.trim(), 8).ok()?,
+    })
+}
+
+/// A signal that a thread does not mask, and that waits for the end of its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Signal {
+    None,
+    /// The thread itself will take it.
+    OfThread,
+    /// This thread or another one of its process will take it.
+    OfProcess,
+}
+
+/// Reads /proc. The kernel queues no signal that the process ignores.
+pub fn signal(thread: pid_t) -> Signal {
+    let text = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+    let line = |name| text.lines().find_map(|line| line.strip_prefix(name));
+    let set = |name| u64::from_str_radix(line(name).unwrap_or("0").trim(), 16).unwrap_or(0);
+    let open = !set("SigBlk:");
+    let is_alone = line("Threads:").is_some_and(|count| count.trim() == "1");
+    match (set("SigPnd:") & open, set("ShdPnd:") & open) {
+        (0, 0) => Signal::None,
+        (0, _) if !is_alone => Signal::OfProcess,
+        _ => Signal::OfThread,
+    }
+}
+
+/// Queues a signal as the kernel does for a message: with SI_MESGQ, the value, and the sender.
+pub fn tell(process: pid_t, signal: i32, value: u64, sender: (u32, u32)) {
+    /// The members of `siginfo_t` that a queue fills, on 64-bit machines.
+    #[repr(C)]
+    struct Info {
+        signal: i32,
+        errno: i32,
+        code: i32,
+        padding: i32,
+        sender: i32,
+        user: u32,
+        value: u64,
+        rest: [u64; 12],
+    }
+    const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
+    let info = Info {
+        signal,
+        errno: 0,
+        code: libc::SI_MESGQ,
+        padding: 0,
+        sender: sender.0.cast_signed(),
+        user: sender.1,
+        value,
+        rest: [0; 12],
+    };
+    // SAFETY: a structure of the size that the kernel reads. A process that is gone gets no signal.
+    unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, process, signal, &raw const info) };
+}
+
+/// Attributes of zeroes: the kernel leaves the reserved ones zero.
+pub fn no_attributes() -> libc::mq_attr {
+    // SAFETY: numbers, for which zero is a value.
+    unsafe { mem::zeroed() }
+}
+
+/// A description of zeroes.
+pub fn no_description() -> libc::msqid_ds {
+    // SAFETY: numbers, for which zero is a value.
+    unsafe { mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_and_written_and_a_bad_address_is_efault() {
+        let me = std::process::id().cast_signed();
+        let mut place = 7_i64;
+        let address = (&raw mut place).addr() as u64;
+        assert_eq!(read::<i64>(me, address), Ok(7));
+        assert_eq!(write(me, address, &9_i64), Ok(()));
+        assert_eq!(std::hint::black_box(place), 9);
+        assert_eq!(read::<i64>(me, 8), Err(libc::EFAULT));
+        assert_eq!(write(me, 8, &9_i64), Err(libc::EFAULT));
+        let name = c"a name";
+        let address = name.as_ptr().addr() as u64;
+        assert_eq!(read_string(me, address, 6), Ok(b"a name".to_vec()));
+        assert_eq!(read_string(me, address, 5), Err(libc::ENAMETOOLONG));
+    }
+
+    #[test]
+    fn the_status_of_this_thread_is_that_of_its_process() {
+        // SAFETY: takes no arguments.
+        let thread = unsafe { libc::gettid() };
+        let status = status(thread).unwrap();
+        assert_eq!(status.process, std::process::id().cast_signed());
+        assert_eq!(status.user, rustix::process::geteuid().as_raw());
+    }
+}

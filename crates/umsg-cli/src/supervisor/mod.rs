@@ -1,0 +1,42 @@
+//! Programs that no library can be loaded into, and system calls that a program makes by its own instructions.
+//!
+//! `umsg run` installs a filter ([`filter`]) and replaces itself with the program. A process that it has started before, the supervisor, gets each
+//! call on queues from the kernel, and answers it from umsg. The filter applies to all that the program starts, so one supervisor serves a tree of
+//! processes. Children into which the drop-in is loaded make no such calls.
+//!
+//! | what | where |
+//! |---|---|
+//! | which calls reach the supervisor | [`filter`] |
+//! | the descriptor by which the kernel hands them over | [`listener`] |
+//! | the memory, the user and the descriptors of their threads | [`memory`] |
+//! | descriptor → queue | [`descriptors`] |
+//! | the loop that takes calls, interrupted calls | [`serve`] |
+//! | the calls | [`posix`], [`sysv`], [`polls`] |
+//! | threads for calls that block | [`workers`] |
+//!
+//! docs/protocols.md, "The supervisor", describes the steps and the deaths.
+
+mod descriptors;
+#[allow(unsafe_code, reason = "a filter is installed by a system call")]
+mod filter;
+#[allow(unsafe_code, reason = "the kernel hands calls over by ioctl(2)")]
+mod listener;
+#[allow(unsafe_code, reason = "system calls on another process's memory")]
+mod memory;
+mod polls;
+mod posix;
+mod serve;
+#[allow(unsafe_code, reason = "a process forks, and makes a system call")]
+mod start;
+mod sysv;
+mod workers;
+
+pub use start::begin;
+
+/// An argument that mq_getsetattr(2) does not have: `umsg run` asks by it whether a supervisor answers.
+const PROBE: u64 = 0x0067_736d_755f_6e75;
+
+/// Returns whether the user wants to know why calls failed.
+fn explains() -> bool {
+    std::env::var_os("UMSG_DEBUG").is_some_and(|value| value == "1")
+}

@@ -1,0 +1,93 @@
+//! Calls that wait for descriptors.
+//!
+//! A program has the descriptor of a queue's file, which poll(2) reports as ready at any time. Before the first call that waits for it, the
+//! supervisor replaces the descriptor by that of the queue's FIFO. The kernel then performs the call.
+
+use std::os::fd::{AsFd, RawFd};
+use std::sync::Arc;
+
+use super::listener::Call;
+use super::memory;
+use super::serve::Server;
+
+/// The most descriptors that a call is searched for.
+const MOST: u64 = 65_536;
+
+impl Server {
+    /// Prepares the descriptors of a call that the kernel performs afterwards.
+    pub fn prepare_poll(&self, call: &Call) {
+        // A call that can't be read fails in the kernel.
+        let Ok(numbers) = numbers(call) else { return };
+        if !self.state().descriptors.may_know(&numbers) {
+            return;
+        }
+        for number in numbers {
+            self.make_pollable(call, number);
+        }
+    }
+
+    fn make_pollable(&self, call: &Call, number: RawFd) {
+        let mut state = self.state();
+        let Ok(Some(opened)) = state.descriptors.find(call.thread, number) else {
+            return;
+        };
+        if opened.is_pollable {
+            return;
+        }
+        let closes = memory::closes_at_exec(call.thread, number);
+        let made = opened.pollable().and_then(|pollable| {
+            self.listener
+                .replace(call, number, pollable.file.as_fd(), closes)?;
+            Ok(Arc::new(pollable))
+        });
+        match made {
+            Ok(pollable) => state
+                .descriptors
+                .note_pollable(call.thread, number, &pollable),
+            Err(error) => {
+                drop(state);
+                self.explain("poll", &error);
+            }
+        }
+    }
+}
+
+/// The descriptors that a call waits for.
+fn numbers(call: &Call) -> Result<Vec<RawFd>, i32> {
+    let [first, second, third, fourth, ..] = call.arguments;
+    match call.number {
+        libc::SYS_epoll_ctl if second as i32 != libc::EPOLL_CTL_DEL => Ok(vec![third as RawFd]),
+        libc::SYS_epoll_ctl => Ok(vec![]),
+        libc::SYS_ppoll => of_array(call, first, second),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_poll => of_array(call, first, second),
+        _ => of_sets(call, first, [second, third, fourth]),
+    }
+}
+
+/// An array of `struct pollfd`.
+fn of_array(call: &Call, address: u64, count: u64) -> Result<Vec<RawFd>, i32> {
+    const LEN: usize = size_of::<libc::pollfd>();
+    let mut array = vec![0; count.min(MOST) as usize * LEN];
+    memory::read_bytes(call.thread, address, &mut array)?;
+    let number = |entry: &[u8]| RawFd::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
+    Ok(array.chunks_exact(LEN).map(number).collect())
+}
+
+/// Sets of bits, in which the kernel reads whole words.
+fn of_sets(call: &Call, count: u64, sets: [u64; 3]) -> Result<Vec<RawFd>, i32> {
+    let count = u64::from(call_count(count)).min(MOST) as usize;
+    let mut numbers = vec![];
+    for address in sets.into_iter().filter(|address| *address != 0) {
+        let mut set = vec![0; count.div_ceil(64) * 8];
+        memory::read_bytes(call.thread, address, &mut set)?;
+        let is_in = |number: &usize| set[number / 8] & 1 << (number % 8) != 0;
+        numbers.extend((0..count).filter(is_in).map(|number| number as RawFd));
+    }
+    Ok(numbers)
+}
+
+/// The argument is an int, of which a negative value is an error.
+fn call_count(argument: u64) -> u32 {
+    u32::try_from(argument as i32).unwrap_or(0)
+}

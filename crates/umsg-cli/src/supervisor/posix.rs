@@ -1,0 +1,360 @@
+//! Calls on POSIX queues, in the kernel's order of errors. Source: ipc/mqueue.c.
+
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use libc::{mq_attr, timespec};
+use rustix::fs::{Mode, OFlags};
+use umsg::posix::{Lease, Notify, OpenError, OpenOptions, ReceiveError, SendError};
+use umsg::{Namespace, NamespaceError};
+
+use super::descriptors::Opened;
+use super::listener::{Call, Gone};
+use super::memory::{self, Event};
+use super::serve::{Outcome, Server, Wait};
+
+/// Priorities are below this.
+const MQ_PRIO_MAX: u64 = 32_768;
+/// The longest path that the kernel copies in, without its NUL.
+const PATH_MAX: usize = 4095;
+const NAME_MAX: usize = 255;
+const ACCESS_MODE: i32 = libc::O_WRONLY | libc::O_RDWR;
+
+/// Reads a name, which has no slash, and returns it with one.
+fn name(call: &Call, address: u64) -> Result<Vec<u8>, i32> {
+    let bare = memory::read_string(call.thread, address, PATH_MAX)?;
+    match bare.as_slice() {
+        b"" => Err(libc::ENOENT),
+        b"." | b".." => Err(libc::EACCES),
+        _ if bare.contains(&b'/') => Err(libc::EACCES),
+        _ if bare.len() > NAME_MAX => Err(libc::ENAMETOOLONG),
+        _ => Ok([b"/", bare.as_slice()].concat()),
+    }
+}
+
+/// Reads a structure, unless its address is NULL.
+fn optional<T: memory::Plain>(call: &Call, address: u64) -> Result<Option<T>, i32> {
+    match address {
+        0 => Ok(None),
+        address => memory::read(call.thread, address).map(Some),
+    }
+}
+
+/// Reads a time-out: `None` is no limit.
+fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
+    let Some(time) = optional::<timespec>(call, address)? else {
+        return Ok(None);
+    };
+    match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
+        (Ok(seconds), Ok(nanoseconds @ 0..1_000_000_000)) => {
+            // A time beyond the range of the type is no limit.
+            Ok(UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)))
+        }
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// The time until a deadline, and a slice at most; and whether the deadline comes first.
+fn limit(slice: Duration, deadline: Option<SystemTime>) -> (Duration, bool) {
+    let left = deadline.map(|time| time.duration_since(SystemTime::now()).unwrap_or_default());
+    match left.filter(|left| *left <= slice) {
+        Some(left) => (left, true),
+        None => (slice, false),
+    }
+}
+
+/// Opens a queue's file again, without the flags that its opening has needed: F_GETFL shows them. A file that can't be opened keeps them.
+fn plain(file: OwnedFd) -> OwnedFd {
+    let Ok(flags) = rustix::fs::fcntl_getfl(&file) else {
+        return file;
+    };
+    let flags = flags & (OFlags::RWMODE | OFlags::NONBLOCK) | OFlags::CLOEXEC;
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, flags, Mode::empty()).unwrap_or(file)
+}
+
+fn errno_of(error: &OpenError, creates: bool) -> i32 {
+    match error {
+        OpenError::Namespace(NamespaceError::NoQueuesDirectory { .. }) if creates => libc::EACCES,
+        other => other.errno(),
+    }
+}
+
+fn namespace() -> Result<&'static Namespace, i32> {
+    Namespace::of_this_process().map_err(|error| error.errno())
+}
+
+impl Server {
+    pub fn mq_open(&self, call: &Call) -> Result<Outcome, i32> {
+        let [name_at, flags, mode, attributes, ..] = call.arguments;
+        let flags = flags as i32;
+        let attributes: Option<mq_attr> = optional(call, attributes)?;
+        let name = name(call, name_at)?;
+        let status = self.status_like_own(call)?;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        let access = flags & ACCESS_MODE;
+        if access == ACCESS_MODE || flags & (libc::O_PATH | libc::O_DIRECT) != 0 {
+            return Err(libc::EINVAL);
+        }
+        let creates = flags & libc::O_CREAT != 0;
+        let mut options = OpenOptions::new();
+        options
+            .read(access != libc::O_WRONLY)
+            .write(access != libc::O_RDONLY)
+            .create(creates)
+            .exclusive(flags & libc::O_EXCL != 0)
+            .mode(mode as u32 & 0o7777 & !status.umask)
+            .namespace(namespace()?);
+        if let Some(attributes) = attributes.filter(|_| creates) {
+            // A value that is no count becomes a count that no queue can have.
+            options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
+            options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
+        }
+        let name = OsStr::from_bytes(&name);
+        let (queue, file) = options
+            .open_with_descriptor(name, flags & libc::O_NONBLOCK != 0)
+            .map_err(|error| {
+                self.explain("mq_open", &error);
+                errno_of(&error, creates)
+            })?;
+        let opened = Arc::new(Opened::new(plain(file), Arc::new(queue))?);
+        // Otherwise the process has no descriptor left, or has died. A queue that was created stays, as the kernel's does.
+        if let Ok(Ok(number)) = self.listener.give(call, opened.file.as_fd()) {
+            self.state().descriptors.note(call.thread, number, &opened);
+        }
+        Ok(Outcome::Answered)
+    }
+
+    pub fn mq_unlink(&self, call: &Call) -> Result<Outcome, i32> {
+        let name = name(call, call.arguments[0])?;
+        self.status_like_own(call)?;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        umsg::posix::unlink_in(namespace()?, OsStr::from_bytes(&name)).map_err(|error| {
+            self.explain("mq_unlink", &error);
+            error.errno()
+        })?;
+        Ok(Outcome::Value(0))
+    }
+
+    pub fn mq_timedsend(&self, call: &Call) -> Result<Outcome, i32> {
+        let [number, message, length, priority, timeout, _] = call.arguments;
+        let deadline = deadline(call, timeout)?;
+        if priority & 0xffff_ffff >= MQ_PRIO_MAX {
+            return Err(libc::EINVAL);
+        }
+        let Some(opened) = self.queue(call, number)? else {
+            return Ok(Outcome::Pass);
+        };
+        if !opened.can_write() {
+            return Err(libc::EBADF);
+        }
+        if length > opened.message_size as u64 {
+            return Err(libc::EMSGSIZE);
+        }
+        let mut bytes = vec![0; length as usize];
+        memory::read_bytes(call.thread, message, &mut bytes)?;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        let priority = priority as u32;
+        match opened.queue.try_send(&bytes, priority) {
+            Ok(()) => Ok(Outcome::Value(0)),
+            Err(SendError::Full) if opened.is_nonblocking() => Err(libc::EAGAIN),
+            Err(SendError::Full) => {
+                self.wait(call, move |server, wait| {
+                    server.wait_to_send(wait, &opened, &bytes, priority, deadline);
+                })?;
+                Ok(Outcome::Answered)
+            }
+            Err(error) => Err(error.errno()),
+        }
+    }
+
+    fn wait_to_send(
+        &self,
+        mut wait: Wait,
+        opened: &Opened,
+        bytes: &[u8],
+        priority: u32,
+        deadline: Option<SystemTime>,
+    ) {
+        let answer = loop {
+            if !self.listener.waits(&wait.call) {
+                return;
+            }
+            let (time, is_last) = limit(wait.slice, deadline);
+            match opened.queue.send_timeout(bytes, priority, time) {
+                Ok(()) => break Ok(0),
+                Err(SendError::TimedOut) if !is_last => {}
+                Err(error) => break Err(error.errno()),
+            }
+            if let Some(errno) = wait.interruption() {
+                break Err(errno);
+            }
+        };
+        // An error means that the thread has died.
+        let _ = self.listener.answer(&wait.call, answer);
+    }
+
+    pub fn mq_timedreceive(&self, call: &Call) -> Result<Outcome, i32> {
+        let [number, _, length, _, timeout, _] = call.arguments;
+        let deadline = deadline(call, timeout)?;
+        let Some(opened) = self.queue(call, number)? else {
+            return Ok(Outcome::Pass);
+        };
+        if !opened.can_read() {
+            return Err(libc::EBADF);
+        }
+        if length < opened.message_size as u64 {
+            return Err(libc::EMSGSIZE);
+        }
+        let refusal = match opened.queue.try_receive_lease() {
+            Ok(lease) => {
+                let _ = self.deliver(call, lease);
+                return Ok(Outcome::Answered);
+            }
+            Err(refusal) => refusal,
+        };
+        match refusal {
+            ReceiveError::Empty if opened.is_nonblocking() => Err(libc::EAGAIN),
+            ReceiveError::Empty => {
+                self.wait(call, move |server, wait| {
+                    server.wait_to_receive(wait, &opened, deadline);
+                })?;
+                Ok(Outcome::Answered)
+            }
+            error => Err(error.errno()),
+        }
+    }
+
+    fn wait_to_receive(&self, mut wait: Wait, opened: &Opened, deadline: Option<SystemTime>) {
+        let errno = loop {
+            if !self.listener.waits(&wait.call) {
+                return;
+            }
+            let (time, is_last) = limit(wait.slice, deadline);
+            match opened.queue.receive_lease_timeout(time) {
+                Ok(lease) => {
+                    let _ = self.deliver(&wait.call, lease);
+                    return;
+                }
+                Err(ReceiveError::TimedOut) if !is_last => {}
+                Err(error) => break error.errno(),
+            }
+            if let Some(errno) = wait.interruption() {
+                break errno;
+            }
+        };
+        let _ = self.listener.answer(&wait.call, Err(errno));
+    }
+
+    /// Copies a message to the program, and removes it from the queue as soon as the kernel has accepted the answer. Otherwise the message goes
+    /// back. A message that can't be copied is lost, as in the kernel.
+    fn deliver(&self, call: &Call, lease: Lease<'_>) -> Result<(), Gone> {
+        let [_, buffer, _, priority_at, ..] = call.arguments;
+        if !self.listener.waits(call) {
+            return Err(Gone);
+        }
+        let (length, priority) = (lease.len(), lease.priority());
+        let priority_length = if priority_at == 0 {
+            0
+        } else {
+            size_of::<u32>()
+        };
+        let copied = memory::write_parts(
+            call.thread,
+            &[
+                (lease.as_ptr(), length, buffer),
+                ((&raw const priority).cast(), priority_length, priority_at),
+            ],
+        );
+        let answer = copied.map(|()| length as i64);
+        self.listener.answer(call, answer)?;
+        // The lease has no time limit. An error means a damaged queue, which the next call reports.
+        let _ = lease.acknowledge();
+        Ok(())
+    }
+
+    pub fn mq_getsetattr(&self, call: &Call) -> Result<Outcome, i32> {
+        let [number, new, old, ..] = call.arguments;
+        let new: Option<mq_attr> = optional(call, new)?;
+        let wanted = match new.map(|new| u32::try_from(new.mq_flags)) {
+            None => None,
+            Some(Ok(flags)) => Some(OFlags::from_bits_retain(flags)),
+            Some(Err(_)) => return Err(libc::EINVAL),
+        };
+        if wanted.is_some_and(|wanted| !OFlags::NONBLOCK.contains(wanted)) {
+            return Err(libc::EINVAL);
+        }
+        let Some(opened) = self.queue(call, number)? else {
+            return Ok(Outcome::Pass);
+        };
+        let errno = rustix::io::Errno::raw_os_error;
+        let flags = rustix::fs::fcntl_getfl(&opened.file).map_err(errno)?;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        if let Some(wanted) = wanted {
+            let all = (flags - OFlags::NONBLOCK) | wanted;
+            rustix::fs::fcntl_setfl(&opened.file, all).map_err(errno)?;
+        }
+        if old != 0 {
+            let now = opened.queue.attributes();
+            let mut attributes = memory::no_attributes();
+            attributes.mq_flags = (flags & OFlags::NONBLOCK).bits().into();
+            attributes.mq_maxmsg = now.max_messages as libc::c_long;
+            attributes.mq_msgsize = now.message_size as libc::c_long;
+            attributes.mq_curmsgs = now.messages as libc::c_long;
+            memory::write(call.thread, old, &attributes)?;
+        }
+        Ok(Outcome::Value(0))
+    }
+
+    pub fn mq_notify(&self, call: &Call) -> Result<Outcome, i32> {
+        let [number, event, ..] = call.arguments;
+        let event: Option<Event> = optional(call, event)?;
+        let Some(opened) = self.queue(call, number)? else {
+            return Ok(Outcome::Pass);
+        };
+        let process = memory::status(call.thread).ok_or(libc::EBADF)?.process;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        let mut state = self.state();
+        let Some(Event {
+            value,
+            signal,
+            notify,
+        }) = event
+        else {
+            state.descriptors.withdraw(process, &opened.queue);
+            return Ok(Outcome::Value(0));
+        };
+        let how = match notify {
+            libc::SIGEV_NONE => Notify::Nothing,
+            libc::SIGEV_SIGNAL if (0..=64).contains(&signal) => {
+                Notify::Quick(Box::new(move |by| {
+                    memory::tell(process, signal, value, (by.pid, by.uid));
+                }))
+            }
+            // The kernel sends the event of SIGEV_THREAD to a socket of the C library, which a process can't.
+            _ => return Err(libc::EINVAL),
+        };
+        let registered = opened.queue.register(how);
+        registered.map_err(|error| error.errno())?;
+        let number = number as RawFd;
+        state.descriptors.note_registration(process, number, opened);
+        Ok(Outcome::Value(0))
+    }
+
+    fn queue(&self, call: &Call, number: u64) -> Result<Option<Arc<Opened>>, i32> {
+        self.state().descriptors.find(call.thread, number as RawFd)
+    }
+}

@@ -1,0 +1,238 @@
+//! The start of a supervisor, by the process that is about to become the program.
+
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+};
+
+use super::{PROBE, explains, filter, serve};
+
+/// The reason why a program can't be supervised.
+#[derive(Debug)]
+pub enum Fault {
+    /// The supervisor of another namespace.
+    OtherNamespace,
+    /// A supervisor that is not umsg's: a process has one at most.
+    OtherSupervisor,
+    /// A step of the start.
+    Step(&'static str, io::Error),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::OtherNamespace => f.write_str(
+                "this process is supervised for another namespace; use the same directory, or start the program outside of the other umsg run",
+            ),
+            Fault::OtherSupervisor => f.write_str(
+                "this process is supervised by another program (seccomp); start umsg run outside of it",
+            ),
+            Fault::Step(step, error) => write!(
+                f,
+                "the supervisor can't start: {step}: {error}; link the program dynamically, or allow seccomp(2)"
+            ),
+        }
+    }
+}
+
+fn step<E: Into<io::Error>>(name: &'static str) -> impl Fn(E) -> Fault {
+    move |error| Fault::Step(name, error.into())
+}
+
+/// Starts a supervisor, and has the kernel pass it the calls on queues of this process and of all that it starts. If this process is
+/// supervised for the same namespace already, nothing is left to do. The caller has one thread.
+pub fn begin(namespace: &Path) -> Result<(), Fault> {
+    let metadata = namespace.metadata().map_err(step("stat"))?;
+    let identity = (metadata.dev(), metadata.ino());
+    match probe(identity) {
+        Some(1) => return Ok(()),
+        Some(_) => return Err(Fault::OtherNamespace),
+        None => {}
+    }
+    let (own, supervisors) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )
+    .map_err(step("socketpair"))?;
+    let supervisor = start(namespace, identity, supervisors)?;
+    // Where Yama limits the access to memory, it lets the supervisor read that of this process. Its children can't inherit this.
+    // SAFETY: a number. A kernel without Yama refuses the call, and has no such limit.
+    unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
+    let listener = filter::install().map_err(|error| match error.raw_os_error() {
+        Some(libc::EBUSY) => Fault::OtherSupervisor,
+        _ => Fault::Step("seccomp", error),
+    })?;
+    send(&own, &listener).map_err(step("sendmsg"))?;
+    // Closed by the supervisor's death.
+    let mut ready = [0];
+    match rustix::io::read(&own, &mut ready) {
+        Ok(1) => Ok(()),
+        _ => Err(Fault::Step("read", io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+/// Returns the answer of the supervisor of this process, if it has one. Calls mq_getsetattr(2) with a bad descriptor and further arguments, by the
+/// instruction: the drop-in may be loaded, and would answer libc's function.
+fn probe((device, inode): (u64, u64)) -> Option<i64> {
+    let result: i64;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the call reads and writes no memory; the instruction changes rax, rcx and r11.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") libc::SYS_mq_getsetattr => result,
+            in("rdi") -1_i64, in("rsi") 0_u64, in("rdx") 0_u64, in("r10") PROBE, in("r8") device, in("r9") inode,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: the call reads and writes no memory; the instruction changes x0.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            in("x8") libc::SYS_mq_getsetattr,
+            inlateout("x0") -1_i64 => result,
+            in("x1") 0_u64, in("x2") 0_u64, in("x3") PROBE, in("x4") device, in("x5") inode,
+            options(nostack),
+        );
+    }
+    (result > 0).then_some(result)
+}
+
+/// Starts the process, as no child of this one: the program would find an unknown child. Returns its process id.
+fn start(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> Result<libc::pid_t, Fault> {
+    let (pid, pids) =
+        rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(step("pipe"))?;
+    // SAFETY: the caller has one thread, so that the child may do all that this process may.
+    match unsafe { libc::fork() } {
+        -1 => return Err(Fault::Step("fork", io::Error::last_os_error())),
+        0 => {
+            // SAFETY: as above.
+            match unsafe { libc::fork() } {
+                -1 => exit(1),
+                0 => {
+                    let me = std::process::id().to_ne_bytes();
+                    drop(pid);
+                    if rustix::io::write(&pids, &me).is_ok() {
+                        drop(pids);
+                        let _ = become_supervisor(namespace, identity, socket);
+                    }
+                    exit(1)
+                }
+                _ => exit(0),
+            }
+        }
+        child => {
+            drop((socket, pids));
+            // SAFETY: a child of this process; its status is of no interest.
+            while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == -1
+                && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
+            {}
+        }
+    }
+    let mut number = [0; 4];
+    match rustix::io::read(&pid, &mut number) {
+        Ok(4) => Ok(libc::pid_t::from_ne_bytes(number)),
+        _ => Err(Fault::Step("fork", io::ErrorKind::UnexpectedEof.into())),
+    }
+}
+
+/// Ends a child without the handlers and buffers that it has from its parent.
+fn exit(status: i32) -> ! {
+    // SAFETY: a number.
+    unsafe { libc::_exit(status) }
+}
+
+/// Leaves the session, streams, descriptors and directory of the program, takes over the calls and answers them. Returns only if it fails.
+fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> io::Result<()> {
+    rustix::process::setsid()?;
+    let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::stdio::dup2_stdin(&nothing)?;
+    rustix::stdio::dup2_stdout(&nothing)?;
+    if !explains() {
+        rustix::stdio::dup2_stderr(&nothing)?;
+    }
+    drop(nothing);
+    close_all_but(&socket)?;
+    raise_limit();
+    rustix::process::chdir("/")?;
+    rustix::process::umask(Mode::empty());
+    let (name, value) = umsg::ipc::shared();
+    // SAFETY: this process has one thread.
+    unsafe {
+        std::env::set_var("UMSG_DIR", namespace);
+        // The directory, whatever IPC namespace this process is in.
+        std::env::set_var(name, value);
+    }
+    rustix::thread::set_name(c"umsg-supervisor")?;
+    let listener = receive(&socket)?;
+    rustix::io::write(&socket, &[1])?;
+    drop(socket);
+    serve::serve(listener, identity)
+}
+
+/// The supervisor has descriptors for all programs.
+fn raise_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let most = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // With the limit that it has, the supervisor serves fewer queues.
+    let _ = setrlimit(Resource::Nofile, most);
+}
+
+/// Closes the descriptors that the program inherits: the supervisor would keep them open.
+fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
+    let number = kept.as_raw_fd().cast_unsigned();
+    for (first, last) in [(3, number.saturating_sub(1)), (number + 1, u32::MAX)] {
+        // SAFETY: descriptors of objects that this process does not use any more. It never returns to their owners.
+        if first <= last && unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+fn send(socket: &OwnedFd, listener: &OwnedFd) -> rustix::io::Result<()> {
+    let descriptors = [listener.as_fd()];
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut room);
+    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
+    sendmsg(
+        socket,
+        &[IoSlice::new(&[1])],
+        &mut ancillary,
+        SendFlags::NOSIGNAL,
+    )
+    .map(drop)
+}
+
+fn receive(socket: &OwnedFd) -> io::Result<OwnedFd> {
+    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut room);
+    let mut byte = [0];
+    recvmsg(
+        socket,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let found = ancillary.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    found.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}

@@ -1,0 +1,218 @@
+//! Calls on System V queues, in the kernel's order of errors. Source: ipc/msg.c.
+
+use umsg::NamespaceError;
+use umsg::sysv::raw::{self, Which};
+use umsg::sysv::{Change, Lease, OpenError, ReceiveError, Until, Want};
+
+use super::listener::{Call, Gone};
+use super::memory;
+use super::serve::{Outcome, Server, Wait};
+
+impl Server {
+    pub fn msgget(&self, call: &Call) -> Result<Outcome, i32> {
+        let [key, flags, ..] = call.arguments.map(|argument| argument as i32);
+        self.status_like_own(call)?;
+        let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
+        let id = raw::get(key, flags).map_err(|error| {
+            self.explain("msgget", &error);
+            match error {
+                OpenError::Namespace(NamespaceError::NoQueuesDirectory { .. }) if creates => {
+                    libc::EACCES
+                }
+                other => other.errno(),
+            }
+        })?;
+        Ok(Outcome::Value(id.into()))
+    }
+
+    pub fn msgsnd(&self, call: &Call) -> Result<Outcome, i32> {
+        let [id, message, length, flags, ..] = call.arguments;
+        let (id, flags) = (id as i32, flags as i32);
+        let mtype = memory::read::<i64>(call.thread, message)?;
+        self.status_like_own(call)?;
+        let length = usize::try_from(length).map_err(|_| libc::EINVAL)?;
+        let queue = raw::find_to_send(id, mtype, length)?;
+        let mut text = vec![0; length];
+        memory::read_bytes(call.thread, message.wrapping_add(8), &mut text)?;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        match queue.try_send(mtype, &text) {
+            Ok(()) => Ok(Outcome::Value(0)),
+            Err(libc::EAGAIN) if flags & libc::IPC_NOWAIT == 0 => {
+                self.wait(call, move |server, wait| {
+                    server.wait_for_room(wait, id, mtype, &text);
+                })?;
+                Ok(Outcome::Answered)
+            }
+            Err(errno) => Err(errno),
+        }
+    }
+
+    fn wait_for_room(&self, mut wait: Wait, id: i32, mtype: i64, text: &[u8]) {
+        let answer = loop {
+            if !self.listener.waits(&wait.call) {
+                return;
+            }
+            let until = Until::After(wait.slice);
+            match raw::find(id).and_then(|queue| queue.send(mtype, text, until)) {
+                Ok(()) => break Ok(0),
+                Err(libc::ETIMEDOUT) => {}
+                Err(libc::EINVAL) => break Err(libc::EIDRM),
+                Err(errno) => break Err(errno),
+            }
+            if let Some(errno) = wait.interruption() {
+                break Err(errno);
+            }
+        };
+        raw::reap();
+        // An error means that the thread has died.
+        let _ = self.listener.answer(&wait.call, answer);
+    }
+
+    pub fn msgrcv(&self, call: &Call) -> Result<Outcome, i32> {
+        let [id, _, length, mtype, flags, _] = call.arguments;
+        let (id, flags) = (id as i32, flags as i32);
+        if length > i64::MAX as u64 || id < 0 {
+            return Err(libc::EINVAL);
+        }
+        let which = Which::of(mtype.cast_signed(), flags)?;
+        self.status_like_own(call)?;
+        let (want, truncate) = match which {
+            Which::Want(want, truncate) => (want, truncate),
+            Which::Copy(..) => return self.copy(call, id, which),
+        };
+        let queue = raw::find(id)?;
+        let refusal = match queue.try_receive_lease(want) {
+            Ok(lease) => {
+                let _ = self.hand_over(call, lease, truncate);
+                return Ok(Outcome::Answered);
+            }
+            Err(refusal) => refusal,
+        };
+        match refusal {
+            ReceiveError::NoMessage | ReceiveError::Closed if flags & libc::IPC_NOWAIT != 0 => {
+                Err(libc::ENOMSG)
+            }
+            ReceiveError::NoMessage | ReceiveError::Closed => {
+                self.wait(call, move |server, wait| {
+                    server.wait_for_message(wait, id, want, truncate);
+                })?;
+                Ok(Outcome::Answered)
+            }
+            ReceiveError::Removed => Err(libc::EINVAL),
+            error => Err(error.errno()),
+        }
+    }
+
+    fn wait_for_message(&self, mut wait: Wait, id: i32, want: Want, truncate: bool) {
+        let errno = loop {
+            if !self.listener.waits(&wait.call) {
+                return;
+            }
+            let queue = match raw::find(id) {
+                Ok(queue) => queue,
+                Err(libc::EINVAL) => break libc::EIDRM,
+                Err(errno) => break errno,
+            };
+            match queue.receive_lease_until(want, Until::After(wait.slice)) {
+                Ok(lease) => {
+                    let _ = self.hand_over(&wait.call, lease, truncate);
+                    return;
+                }
+                Err(ReceiveError::TimedOut) => {}
+                // msgrcv(2) knows no end of a queue.
+                Err(ReceiveError::Closed) => std::thread::sleep(wait.slice),
+                Err(error) => break error.errno(),
+            }
+            if let Some(errno) = wait.interruption() {
+                break errno;
+            }
+        };
+        raw::reap();
+        let _ = self.listener.answer(&wait.call, Err(errno));
+    }
+
+    /// Copies a message to the program, and removes it from the queue as soon as the kernel has accepted the answer. Otherwise the message goes
+    /// back. A message that can't be copied is lost, as in the kernel.
+    fn hand_over(&self, call: &Call, lease: Lease<'_>, truncate: bool) -> Result<(), Gone> {
+        let [_, buffer, room, ..] = call.arguments;
+        if !self.listener.waits(call) {
+            return Err(Gone);
+        }
+        let length = (lease.len() as u64).min(room) as usize;
+        if length < lease.len() && !truncate {
+            // The message is back before the program makes its next call.
+            drop(lease);
+            return self.listener.answer(call, Err(libc::E2BIG));
+        }
+        let mtype = lease.mtype();
+        let copied = memory::write_parts(
+            call.thread,
+            &[
+                ((&raw const mtype).cast(), size_of::<i64>(), buffer),
+                (lease.as_ptr(), length, buffer.wrapping_add(8)),
+            ],
+        );
+        self.listener.answer(call, copied.map(|()| length as i64))?;
+        // The lease has no time limit. An error means a damaged queue, which the next call reports.
+        let _ = lease.acknowledge();
+        Ok(())
+    }
+
+    /// MSG_COPY: the message stays.
+    fn copy(&self, call: &Call, id: i32, which: Which) -> Result<Outcome, i32> {
+        let [_, buffer, room, ..] = call.arguments;
+        let queue = raw::find(id)?;
+        let mut text = vec![0; (room as usize).min(queue.msgmax())];
+        let received = queue.try_receive(&mut text, which)?;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        memory::write_parts(
+            call.thread,
+            &[
+                ((&raw const received.mtype).cast(), size_of::<i64>(), buffer),
+                (text.as_ptr(), received.len, buffer.wrapping_add(8)),
+            ],
+        )?;
+        Ok(Outcome::Value(received.len as i64))
+    }
+
+    pub fn msgctl(&self, call: &Call) -> Result<Outcome, i32> {
+        let [id, command, data, ..] = call.arguments;
+        let (id, command) = (id as i32, command as i32);
+        if id < 0 || command < 0 {
+            return Err(libc::EINVAL);
+        }
+        self.status_like_own(call)?;
+        match command {
+            libc::IPC_RMID => {
+                if self.listener.waits(call) {
+                    raw::msgctl_remove(id)?;
+                }
+                Ok(Outcome::Value(0))
+            }
+            libc::IPC_SET => {
+                let wanted = memory::read(call.thread, data)?;
+                if self.listener.waits(call) {
+                    raw::msgctl_set(id, &Change::of(&wanted))?;
+                }
+                Ok(Outcome::Value(0))
+            }
+            libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
+                let (answer, entry) = raw::msgctl_stat(id, command)?;
+                let mut filled = memory::no_description();
+                entry.fill(&mut filled);
+                memory::write(call.thread, data, &filled)?;
+                Ok(Outcome::Value(answer.into()))
+            }
+            libc::IPC_INFO | libc::MSG_INFO => {
+                let info = raw::msgctl_info(command)?;
+                memory::write(call.thread, data, &info.in_c())?;
+                Ok(Outcome::Value(info.highest_index.into()))
+            }
+            _ => Err(libc::EINVAL),
+        }
+    }
+}

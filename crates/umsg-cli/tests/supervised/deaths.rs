@@ -1,0 +1,181 @@
+//! The death of the supervisor, and of supervised programs.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, ChildStdout};
+use std::time::{Duration, Instant};
+
+use super::support::compiler::Workshop;
+use super::support::patients::Killed;
+use super::support::{Site, start};
+use super::{command, stream};
+
+/// Returns the supervisor of a site's programs.
+fn supervisor(site: &Site) -> Option<i32> {
+    let environment = format!("UMSG_DIR={}", site.path().display());
+    let is_it = |process: &Path| {
+        let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
+        let variables = std::fs::read(process.join("environ")).unwrap_or_default();
+        let mut variables = variables.split(|&byte| byte == 0);
+        name == "umsg-supervisor\n" && variables.any(|variable| variable == environment.as_bytes())
+    };
+    let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let found = processes.find(|process| is_it(&process.path()))?;
+    found.file_name().to_str()?.parse().ok()
+}
+
+fn kill(process: i32) {
+    // SAFETY: numbers; a process that this test has started.
+    assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
+}
+
+fn lines(child: &mut Child) -> impl Iterator<Item = String> + use<> {
+    let output: ChildStdout = child.stdout.take().unwrap();
+    BufReader::new(output).lines().map(Result::unwrap)
+}
+
+fn wait_for_queue(site: &Site) {
+    let start = Instant::now();
+    while !site.path().join("mq/stream").exists() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the program opens no queue"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn await_none(site: &Site) {
+    let start = Instant::now();
+    while supervisor(site).is_some() {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the supervisor stays"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn the_supervisor_ends_with_the_last_program() {
+    let (site, workshop) = (Site::new(), Workshop::new());
+    let program = stream(&workshop, "static", &["-static"]);
+    let mut child = Killed(start(&mut command(&site, &[], &program, &["receive"])));
+    wait_for_queue(&site);
+    assert!(supervisor(&site).is_some());
+    child.0.kill().unwrap();
+    await_none(&site);
+}
+
+/// A sender counts a message that the call has reported as sent; a receiver one that the call has reported as received. The sender may have sent one
+/// message more, whose call failed; and the receiver may get the last one again.
+#[test]
+fn no_message_is_lost_if_the_supervisor_is_killed() {
+    let workshop = Workshop::new();
+    let program = stream(&workshop, "static", &["-static"]);
+    for round in 0..4 {
+        let site = Site::new();
+        let mut sender = Killed(start(&mut command(
+            &site,
+            &[],
+            &program,
+            &["send", "1000000"],
+        )));
+        let mut sent = lines(&mut sender.0);
+        assert_eq!(sent.next().unwrap(), "0");
+        let of_sender = supervisor(&site).unwrap();
+        let mut receiver = Killed(start(&mut command(&site, &[], &program, &["receive"])));
+        let mut received = lines(&mut receiver.0);
+        let number = |text: String| text.parse::<u32>().unwrap();
+        let first = received.by_ref().take(200 + round * 37);
+        let mut seen: Vec<u32> = first.map(number).collect();
+        kill(of_sender);
+        let mut sent: Vec<String> = sent.collect();
+        assert_eq!(sent.pop().unwrap(), "error ENOSYS");
+        let last = number(sent.pop().unwrap());
+        while *seen.last().unwrap() < last {
+            seen.push(number(received.next().unwrap()));
+        }
+        // The receiver has a supervisor of its own.
+        kill(supervisor(&site).unwrap());
+        let rest: Vec<String> = received.collect();
+        assert_eq!(rest.last().unwrap(), "error ENOSYS");
+        assert_eq!(seen, (0..seen.len() as u32).collect::<Vec<_>>());
+        assert!(
+            seen.len() as u32 <= last + 2,
+            "at most one more than was reported"
+        );
+    }
+}
+
+#[test]
+fn a_message_that_is_received_while_the_supervisor_is_killed_comes_again_or_was_reported() {
+    let workshop = Workshop::new();
+    let program = stream(&workshop, "static", &["-static"]);
+    for round in 0..4 {
+        let site = Site::new();
+        site.umsg(&[
+            "create",
+            "/stream",
+            "--max-messages",
+            "2000",
+            "--message-size",
+            "16",
+        ])
+        .text();
+        let numbers: String = (0..2000).map(|number| format!("{number}\n")).collect();
+        assert_eq!(
+            site.umsg_with_input(&["send", "/stream", "--lines"], numbers.as_bytes())
+                .code,
+            Some(0)
+        );
+        let mut receiver = Killed(start(&mut command(&site, &[], &program, &["receive"])));
+        let mut received = lines(&mut receiver.0);
+        let mut seen: Vec<u32> = received
+            .by_ref()
+            .take(20 + round * 31)
+            .map(|text| text.parse().unwrap())
+            .collect();
+        kill(supervisor(&site).unwrap());
+        seen.extend(received.filter_map(|text| text.parse::<u32>().ok()));
+        let rest = site.umsg(&["recv", "/stream", "--all", "--nonblocking"]);
+        let first_left = rest
+            .text()
+            .lines()
+            .next()
+            .map(|text| text.parse::<u32>().unwrap());
+        let next = seen.len() as u32;
+        assert_eq!(seen, (0..next).collect::<Vec<_>>());
+        // The last message is received again if the supervisor died between the answer and the acknowledgement.
+        assert!(
+            first_left.is_none_or(|left| left == next || left + 1 == next),
+            "{first_left:?} after {next}"
+        );
+        assert_eq!(
+            rest.text().lines().count() as u32,
+            2000 - first_left.unwrap_or(2000)
+        );
+    }
+}
+
+#[test]
+fn a_killed_receiver_takes_no_message() {
+    let (site, workshop) = (Site::new(), Workshop::new());
+    let program = stream(&workshop, "static", &["-static"]);
+    let mut child = Killed(start(&mut command(&site, &[], &program, &["receive"])));
+    wait_for_queue(&site);
+    let status = || site.umsg(&["stat", "/stream", "--json"]).json();
+    let start = Instant::now();
+    while status()["blocked_receivers"] != 1 {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the receiver does not wait"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    site.umsg(&["send", "/stream", "kept"]).text();
+    await_none(&site);
+    assert_eq!(site.umsg(&["recv", "/stream"]).text().trim(), "kept");
+}

@@ -1,0 +1,7 @@
+package main
+
+const (
+	callOpen    = 240
+	callSend    = 242
+	callReceive = 243
+)

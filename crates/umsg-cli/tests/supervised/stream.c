@@ -1,0 +1,161 @@
+/* `stream send N`: sends the numbers from 0 on, and prints each one that was sent. `stream receive`: prints each number that it receives. Both end at the
+ * first error, and print its name. `stream trap`: the program's own handler of SIGSYS and own filter. `stream storm N`, `stream storm-sysv N`: N messages
+ * from a child to its parent, which signals interrupt all the time. `stream list`, `stream remove`: as ipcs(1) and ipcrm(1) do. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <mqueue.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/msg.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+static mqd_t open_queue(void) {
+    struct mq_attr attributes = {.mq_maxmsg = 10, .mq_msgsize = 16};
+    mqd_t queue = mq_open("/stream", O_RDWR | O_CREAT, 0600, &attributes);
+    if (queue == -1) {
+        perror("mq_open");
+        exit(1);
+    }
+    return queue;
+}
+
+static void end(void) {
+    printf("error %s\n", errno == ENOSYS ? "ENOSYS" : strerror(errno));
+    exit(0);
+}
+
+static volatile sig_atomic_t trapped;
+
+static void on_sigsys(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)context;
+    trapped = info->si_code == 1 ? info->si_syscall : -1;
+}
+
+/* A filter of the program's own traps getpriority. */
+static int trap(void) {
+    struct sigaction action = {.sa_sigaction = on_sigsys, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSYS, &action, NULL);
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getpriority, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRAP),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = {4, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 1;
+    syscall(SYS_getpriority, 0, 0);
+    if (trapped != SYS_getpriority) return 2;
+    mqd_t queue = open_queue();
+    char text[16];
+    if (mq_send(queue, "own", 3, 0) || mq_receive(queue, text, 16, NULL) != 3) return 3;
+    if (kill(getpid(), SIGSYS) || trapped != -1) return 4;
+    if (mq_unlink("/stream")) return 5;
+    puts("trapped");
+    return 0;
+}
+
+static void ignore(int signal) { (void)signal; }
+
+/* From now on a signal each 100 microseconds. Calls on POSIX queues go on after it, those on System V queues fail with EINTR. */
+static void storm(void) {
+    struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};
+    sigaction(SIGALRM, &action, NULL);
+    struct itimerval each = {{0, 100}, {0, 100}};
+    setitimer(ITIMER_REAL, &each, NULL);
+}
+
+static int weather(long most) {
+    mqd_t queue = open_queue();
+    if (fork() == 0) {
+        storm();
+        for (long i = 0; i < most; i++)
+            if (mq_send(queue, (char *)&i, sizeof i, 0)) _exit(1);
+        _exit(0);
+    }
+    storm();
+    char text[16];
+    for (long i = 0; i < most; i++) {
+        long found = -1;
+        if (mq_receive(queue, text, sizeof text, NULL) != sizeof found) end();
+        memcpy(&found, text, sizeof found);
+        if (found != i) return printf("%ld in place of %ld\n", found, i), 1;
+    }
+    mq_unlink("/stream");
+    puts("complete");
+    return 0;
+}
+
+struct numbered {
+    long type, number;
+    char rest[2000];
+};
+
+static int weather_sysv(long most) {
+    int id = msgget(IPC_PRIVATE, 0600);
+    struct numbered message = {.type = 1};
+    if (fork() == 0) {
+        storm();
+        for (; message.number < most; message.number++)
+            while (msgsnd(id, &message, sizeof message - sizeof(long), 0))
+                if (errno != EINTR) _exit(1);
+        _exit(0);
+    }
+    storm();
+    for (long i = 0; i < most; i++) {
+        while (msgrcv(id, &message, sizeof message - sizeof(long), 0, 0) < 0)
+            if (errno != EINTR) end();
+        if (message.number != i) return printf("%ld in place of %ld\n", message.number, i), 1;
+    }
+    msgctl(id, IPC_RMID, NULL);
+    puts("complete");
+    return 0;
+}
+
+/* Shows all System V queues, or removes them. */
+static int for_all(int removes) {
+    struct msginfo all;
+    int highest = msgctl(0, MSG_INFO, (struct msqid_ds *)&all);
+    for (int index = 0; index <= highest; index++) {
+        struct msqid_ds queue;
+        int id = msgctl(index, MSG_STAT, &queue);
+        if (id < 0) continue;
+        if (removes && msgctl(id, IPC_RMID, NULL)) return 1;
+        if (!removes)
+            printf("%#x: %lu message, %lu bytes\n", queue.msg_perm.__key, (unsigned long)queue.msg_qnum,
+                   (unsigned long)queue.__msg_cbytes);
+    }
+    return highest < 0;
+}
+
+int main(int count, char **words) {
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    const char *what = count > 1 ? words[1] : "";
+    if (!strcmp(what, "trap")) return trap();
+    if (!strcmp(what, "list") || !strcmp(what, "remove")) return for_all(!strcmp(what, "remove"));
+    if (!strcmp(what, "storm")) return weather(atol(words[2]));
+    if (!strcmp(what, "storm-sysv")) return weather_sysv(atol(words[2]));
+    mqd_t queue = open_queue();
+    char text[16];
+    if (!strcmp(what, "send")) {
+        for (long i = 0, most = atol(words[2]); i < most; i++) {
+            int length = snprintf(text, sizeof text, "%ld", i);
+            if (mq_send(queue, text, length, 0)) end();
+            puts(text);
+        }
+        return 0;
+    }
+    for (;;) {
+        ssize_t length = mq_receive(queue, text, sizeof text, NULL);
+        if (length < 0) end();
+        printf("%.*s\n", (int)length, text);
+    }
+}
