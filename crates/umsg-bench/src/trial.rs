@@ -3,6 +3,7 @@
 //! ```text
 //!  worker ──exec──▶ umsg-bench trial kernel ...                      mq_open(3) of libc
 //!         ──exec──▶ umsg-bench trial dropin ...   with LD_PRELOAD    mq_open(3) of the drop-in
+//!         ──exec──▶ umsg run ... umsg-bench trial supervised ...     mq_open(3) of libc, whose system calls a supervisor answers
 //! ```
 //!
 //! A trial measures one case and writes its figures to standard output, as a JSON array. A failed trial writes the reason to
@@ -30,6 +31,8 @@ const DEADLINE: Duration = Duration::from_secs(30);
 pub enum System {
     Kernel,
     Dropin,
+    /// As a static program, or a program that makes system calls by its own instructions, meets umsg.
+    Supervised,
 }
 
 /// A trial, as the command line of its process states it.
@@ -73,7 +76,10 @@ pub fn run(
     case: &str,
     budget: Duration,
 ) -> Result<Vec<f64>, Failure> {
-    let mut command = Command::new(std::env::current_exe()?);
+    let mut command = match system {
+        System::Supervised => supervised(plan)?,
+        System::Kernel | System::Dropin => Command::new(std::env::current_exe()?),
+    };
     let name = system.to_possible_value();
     command.arg("trial");
     command.args(name.as_ref().map(|name| name.get_name()));
@@ -105,6 +111,22 @@ pub fn run(
         .map_err(|error| Failure::new(format!("the figures of the trial are unreadable: {error}")))
 }
 
+/// This program on a supervisor of `umsg run`, and without the drop-in.
+fn supervised(plan: &Plan) -> Result<Command, Failure> {
+    let own = std::env::current_exe()?;
+    let umsg = own.with_file_name("umsg");
+    if !umsg.exists() {
+        let reason = "umsg is not beside this program: build the whole workspace";
+        return Err(Failure::new(reason));
+    }
+    let mut command = Command::new(umsg);
+    command.args(["run", "--raw-syscalls=on", "--", "env", "-u", "LD_PRELOAD"]);
+    command.arg(own);
+    let dropin = plan.dropin.as_ref().map_err(Clone::clone)?;
+    command.env("UMSG_PRELOAD", dropin);
+    Ok(command)
+}
+
 impl Trial {
     /// Measures the case in the calling process and writes its figures.
     pub fn answer(&self) -> Result<(), Failure> {
@@ -115,6 +137,7 @@ impl Trial {
         match self.system {
             System::Kernel => leave_ipc_namespace(),
             System::Dropin => require_dropin()?,
+            System::Supervised => {}
         }
         machine::pin_to(&self.cpus[..1])?;
         let setting = Setting {

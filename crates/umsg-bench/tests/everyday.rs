@@ -20,7 +20,12 @@ fn each_row_has_a_figure_of_the_kernel_and_of_the_drop_in() {
     let figures: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = figures["rows"].as_array().unwrap();
     assert!(rows.len() >= 24, "{output:?}");
+    let command = std::path::Path::new(env!("CARGO_BIN_EXE_umsg-bench")).with_file_name("umsg");
     for row in rows {
+        // A supervisor is a process of the command, which may not be built.
+        if row["row"].as_str().unwrap().ends_with("static or raw") && !command.exists() {
+            continue;
+        }
         let both = ["umsg", "kernel"].map(|side| row[side].as_f64().unwrap_or(0.0));
         assert!(both.iter().all(|&time| time > 0.0), "{row}");
     }

@@ -122,6 +122,14 @@ pub fn open_and_use(setting: &Setting) -> Figure {
     time
 }
 
+pub fn send_and_receive(setting: &Setting) -> Figure {
+    let named = Named::create(NAME)?;
+    repeat(setting, || {
+        named.queue().send(&MESSAGE)?;
+        named.queue().receive().map(drop)
+    })
+}
+
 pub fn open_missing(setting: &Setting) -> Figure {
     repeat(setting, || {
         let opened = Queue::open(NAME, 0).map_err(|_| Errno::last());

@@ -1,5 +1,5 @@
 //! Everyday operations: the calls of a program around its messages. Each row calls the C functions in a separate process, in turn on the
-//! kernel and under the drop-in.
+//! kernel and under the drop-in, or under a supervisor.
 
 mod cases;
 mod stress;
@@ -23,6 +23,8 @@ struct Case {
     goal: Option<f64>,
     /// True if `cargo xtask bench-check` compares the row.
     guarded: bool,
+    /// The umsg side.
+    system: System,
     /// Measures one figure, in the unit.
     measure: fn(&Setting) -> Result<f64, Failure>,
 }
@@ -39,6 +41,7 @@ const fn case(
         better: Better::Less,
         goal: Some(goal),
         guarded: false,
+        system: System::Dropin,
         measure,
     }
 }
@@ -47,6 +50,13 @@ impl Case {
     const fn guarded(self) -> Self {
         Self {
             guarded: true,
+            ..self
+        }
+    }
+
+    const fn supervised(self) -> Self {
+        Self {
+            system: System::Supervised,
             ..self
         }
     }
@@ -165,6 +175,13 @@ const CASES: &[Case] = &[
         0.5,
         cases::listing_beside_many,
     ),
+    case(
+        "mq_send + mq_receive, static or raw",
+        0.1,
+        cases::send_and_receive,
+    )
+    .supervised(),
+    case("msgsnd + msgrcv, static or raw", 0.1, cases::get_and_use).supervised(),
     case("stress-ng --msg 2", 2.0, stress::sysv).rate(),
     case(
         "stress-ng --mq 2 --mq-size 1, idle machine",
@@ -206,7 +223,7 @@ fn row(plan: &Plan, case: &Case) -> Option<Row> {
     for round in 0..rounds {
         plan.progress_of(&format!("{SUITE}: {name}"), round, rounds);
         let measure = |system| trial::run(plan, system, Suite::Everyday, name, budget);
-        umsg.round(|| measure(System::Dropin));
+        umsg.round(|| measure(case.system));
         kernel.round(|| measure(System::Kernel));
     }
     if let (Some(failure), Some(_)) = (&umsg.failure, &kernel.failure) {
