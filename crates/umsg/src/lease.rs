@@ -162,6 +162,12 @@ impl<'q, Q: Leasable> Lease<'q, Q> {
         Q::sent(self.handle.sent_at)
     }
 
+    /// Returns the stored time of the send, in nanoseconds on the clock of the queue: the same at each lease of the message.
+    #[doc(hidden)]
+    pub fn stamp(&self) -> u64 {
+        self.handle.sent_at
+    }
+
     /// Returns the address of the message. The address is valid as long as the lease.
     ///
     /// ```

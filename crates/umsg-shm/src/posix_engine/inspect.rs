@@ -211,6 +211,31 @@ impl Engine {
         })
     }
 
+    /// Returns the numbers of all messages of the store, and of those that a lease, a delay or a move holds, all at one instant. Messages of the ring
+    /// have no numbers yet.
+    #[cfg(not(loom))]
+    pub fn numbers(&self, me: &Thread) -> Result<Vec<u64>, Refused> {
+        let deadline = Deadline::after(PATIENCE);
+        let mut slots = Vec::with_capacity(self.counts().messages as usize);
+        self.with_receiver_lock(me, deadline, |receiving, _| {
+            self.find_in_store(receiving, 0, usize::MAX, &mut slots)?;
+            for record in Leases::of(self.segment()).iter() {
+                let (_, record) = record?;
+                let holds = !matches!(
+                    leases::State::of(record),
+                    leases::State::Free | leases::State::Reserved | leases::State::Arrived
+                );
+                if holds {
+                    slots.push(record.slot.get());
+                }
+            }
+            let number = |slot: &u32| Ok(self.segment().cell(*slot)?.sequence());
+            let numbers: Result<Vec<u64>, Fault> = slots.iter().map(number).collect();
+            Ok(numbers?)
+        })
+        .map_err(|refused| refused.by(deadline))
+    }
+
     fn peek_and(
         &self,
         me: &Thread,

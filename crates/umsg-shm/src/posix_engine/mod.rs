@@ -65,7 +65,7 @@ pub use segment::notice::armed;
 )]
 pub use segment::{CLOSED, DISABLED, ENABLED};
 pub use tag::marked;
-pub use transfer::{DeadLetter, Departure, Origin};
+pub use transfer::{Arrival, DeadLetter, Departure, Origin};
 pub use wake_word::Notifier;
 
 use self::policy::Selection;

@@ -77,6 +77,16 @@ impl Origin {
     }
 }
 
+/// A message that comes from elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival<'a> {
+    pub origin: Origin,
+    /// The history of a dead letter.
+    pub history: Option<&'a History>,
+    /// The time of the first send on the machine's clock. None for now.
+    pub sent_at: Option<u64>,
+}
+
 /// A message that this process moves to another queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
@@ -298,35 +308,42 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends the message in the reserved slot, with a history, and leaves a record of its arrival. Returns false if the reservation has ended.
+    /// Sends the message in the reserved slot, and leaves a record of its arrival. Returns the number that no other message of the queue has. None if
+    /// the reservation has ended.
     pub fn arrive(
         &self,
         me: &Thread,
         room: &LeaseHandle,
         key: usize,
-        (origin, history): (Origin, &History),
+        arrival: &Arrival<'_>,
         deadline: Deadline,
-    ) -> Result<bool, Refused> {
+    ) -> Result<Option<u64>, Refused> {
         self.prepare_commit(me, key, deadline)?;
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
             self.begin_to_send(receiving, me, wakes)?;
             let Some(record) = self.reserved(room)? else {
-                return Ok(false);
+                return Ok(None);
             };
             let (slot, len) = (record.slot.get(), room.len);
             let cell = self.segment().cell(slot)?;
             self.describe(me, cell, len, key);
-            cell.restore(history.pid, cell.sent_at(), 0);
-            let found = self.in_hand(receiving, slot)?;
-            self.set_history(receiving, &found, history);
+            let sent_at = arrival.sent_at.unwrap_or(cell.sent_at());
+            if let Some(history) = arrival.history {
+                cell.restore(history.pid, sent_at, 0);
+                let found = self.in_hand(receiving, slot)?;
+                self.set_history(receiving, &found, history);
+            } else {
+                cell.restore(me.pid(), sent_at, 0);
+            }
             // The messages in the ring were sent before.
             self.drain(receiving)?;
             self.foretell_doorbell(receiving, 1, 0);
-            origin.note(record);
+            arrival.origin.note(record);
             crash_point!(ARRIVE_WRITTEN);
             leases::set(record, State::Arrived);
             crash_point!(ARRIVE_NOTED);
             self.mark_stored(receiving, cell);
+            let number = cell.sequence();
             crash_point!(ARRIVE_MARKED);
             Priorities::of(self.segment()).push_back(receiving, key, slot)?;
             self.count_stored(receiving, len as u64, 1);
@@ -337,7 +354,7 @@ impl Engine {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
             self.publish_counts(receiving);
-            Ok(true)
+            Ok(Some(number))
         })
     }
 

@@ -238,7 +238,7 @@ pub fn shown_nanoseconds(at: u64) -> u64 {
 
 /// Converts a time of CLOCK_REALTIME, in nanoseconds since 1970, to the machine's clock. A time before the start of the machine is negative,
 /// in two's complement; [`age`] and [`shown`] accept it.
-pub(crate) fn at_shown(nanoseconds: u64) -> u64 {
+pub fn at_shown(nanoseconds: u64) -> u64 {
     nanoseconds.wrapping_sub(realtime_ahead())
 }
 

@@ -18,6 +18,8 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness;
 use crate::sys::thread::Thread;
+#[cfg(not(loom))]
+use crate::sysv_engine::order::TypeIndexStore;
 use crate::sysv_engine::order::Want;
 use crate::waiters;
 
@@ -134,6 +136,17 @@ impl Engine {
         self.end_lease(me, handle, |receiving, record, wakes| {
             self.return_lease(receiving, handle.index, record, wakes)
         })
+    }
+
+    /// Returns the number of a leased message, which no other message of the queue has. None if the lease has ended.
+    #[cfg(not(loom))]
+    pub fn lease_number(&self, me: &Thread, handle: &LeaseHandle) -> Result<Option<u64>, Refused> {
+        let mut number = None;
+        self.end_lease(me, handle, |_, record, _| {
+            number = Some(self.segment().place(record.slot.get())?.sequence());
+            Ok(())
+        })?;
+        Ok(number)
     }
 
     /// Limits a lease in time: it ends when the monotonic clock reaches `until`, in nanoseconds; 0 for no limit. Returns false

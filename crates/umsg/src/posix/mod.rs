@@ -55,6 +55,7 @@ mod lease;
 mod notify;
 mod open;
 mod options;
+mod origin;
 mod peek;
 mod pollable;
 mod producer;
@@ -95,6 +96,7 @@ pub use notify::{Awaited, Notify, Registered, Registration};
 #[doc(hidden)]
 pub use notify::{has_notifications, withdraw_notification, withdraw_notification_at_close};
 pub use options::OpenOptions;
+pub use origin::Origin;
 pub use peek::Peeked;
 pub use producer::Producer;
 pub use queue::Queue;

@@ -330,7 +330,7 @@ impl Reservation<'_> {
         })
     }
 
-    fn commit_with(
+    pub(super) fn commit_with(
         mut self,
         priority: u32,
         commit: impl FnOnce(&Engine, &LeaseHandle, usize, usize) -> Result<bool, Refused>,

@@ -5,7 +5,7 @@ use crate::error::SendError;
 use std::time::Duration;
 use umsg_shm::leases::InPlace;
 use umsg_shm::posix_engine::segment::History;
-use umsg_shm::posix_engine::{Engine, LeaseHandle, Origin, Refused};
+use umsg_shm::posix_engine::{Arrival, Engine, LeaseHandle, Origin, Refused};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::random::mix;
 use umsg_shm::sys::thread;
@@ -44,13 +44,18 @@ pub(super) fn send_copy(
         .and_then(|place| {
             InPlace::new(place, data.len()).write_at(0, &data);
             let by = Deadline::after(patience);
-            engine.arrive(me, &room, handle.key, (origin, history), by)
+            let arrival = Arrival {
+                origin,
+                history: Some(history),
+                sent_at: None,
+            };
+            engine.arrive(me, &room, handle.key, &arrival, by)
         });
     match sent {
-        Ok(true) => Ok(()),
+        Ok(Some(_)) => Ok(()),
         // A step behind the arrival failed.
         _ if engine.has_arrived(me, origin, Deadline::after(patience)) == Ok(true) => Ok(()),
-        Ok(false) => Err(SendError::Full),
+        Ok(None) => Err(SendError::Full),
         Err(refused) => {
             let _ = engine.cancel(me, &room, Deadline::after(LONGEST));
             Err(refusal(refused))

@@ -3,7 +3,7 @@
 use super::error::ReceiveError;
 use super::queue::Queue;
 use super::receive::Heeds;
-use crate::error::Fault;
+use crate::error::{Fault, LeaseError, QueueError};
 use crate::lease::{Holder, Leasable};
 use crate::until::{Until, realtime};
 use std::sync::Arc;
@@ -206,6 +206,37 @@ impl Lease<'_> {
     /// ```
     pub fn mtype(&self) -> i64 {
         self.handle.key
+    }
+
+    /// Returns a number that no other message of the queue has. The message keeps the number when it returns to the queue.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// use umsg::sysv::Want;
+    ///
+    /// queue.send(5, b"job")?;
+    /// let job = queue.receive_lease(Want::Any)?;
+    /// let id = job.message_id()?;
+    /// job.give_back()?;
+    /// assert_eq!(queue.receive_lease(Want::Any)?.message_id()?, id);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`LeaseError::Ended`] if the lease has ended, and the other errors of [`acknowledge`](Self::acknowledge).
+    pub fn message_id(&self) -> Result<u64, LeaseError> {
+        let engine = &self.queue.engine;
+        match engine.lease_number(thread::current(), &self.handle) {
+            Ok(Some(number)) => Ok(number),
+            Err(Refused::Fault(Fault::OwnedByCaller)) => Err(QueueError::WouldDeadlock.into()),
+            Ok(None) => Err(LeaseError::Ended),
+            Err(_) => {
+                engine.note_damage();
+                Err(QueueError::Damaged.into())
+            }
+        }
     }
 }
 

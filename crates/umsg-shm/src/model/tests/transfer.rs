@@ -18,8 +18,8 @@ use crate::model::crash::step;
 use crate::model::segment::Segment;
 use crate::model::thread::{self, Thread};
 use crate::model::world::{self, Death};
-use crate::posix_engine::segment::{History, Policy};
-use crate::posix_engine::{Departure, Engine, Origin};
+use crate::posix_engine::segment::Policy;
+use crate::posix_engine::{Arrival, Departure, Engine, Origin};
 use crate::sys::clock::Deadline;
 
 /// The numbers of the two queues.
@@ -163,11 +163,16 @@ fn send(from: &Queue, to: &Queue, me: &Thread, departure: &Departure, origin: Or
     other
         .copy_in(other.cell(room.slot).unwrap(), &bytes)
         .unwrap();
-    let history: History = departure.history;
+    let arrival = Arrival {
+        origin,
+        history: Some(&departure.history),
+        sent_at: None,
+    };
     let key = departure.handle.key;
     to.engine()
-        .arrive(me, &room, key, (origin, &history), by)
+        .arrive(me, &room, key, &arrival, by)
         .unwrap()
+        .is_some()
 }
 
 /// The points of a move, in order.
