@@ -55,6 +55,9 @@ enum Task {
         /// One round of each measurement: less certain figures, in a third of the time
         #[arg(long)]
         quick: bool,
+        /// Show the bridge instead: two machines, a cluster of three servers of NATS, and deaths
+        #[arg(long, conflicts_with = "quick")]
+        bridge: bool,
     },
     /// Run the tests of all crates and a short comparison with the kernel, in a few minutes
     Test {
@@ -225,7 +228,8 @@ fn main() -> ExitCode {
 fn run(task: &Task) -> Result<()> {
     let workspace = Workspace::find()?;
     match task {
-        Task::Demo { quick } => demo::run(&workspace, *quick),
+        Task::Demo { bridge: true, .. } => demo::bridge(&workspace),
+        Task::Demo { quick, .. } => demo::run(&workspace, *quick),
         Task::Test { full: false } => test::run(&workspace, test::Extent::Default),
         Task::Test { full: true } => test::run(&workspace, test::Extent::Full),
         Task::Compare { ops, lives } => test::compare(&workspace, *ops, *lives),

@@ -28,6 +28,7 @@ const PLACES: [&str; 25] = [
     "crates/umsg-shm/src/posix_engine",
     "crates/umsg-shm/src/sysv_engine",
     "crates/umsg-shm/src/threads/engines",
+    "crates/umsg-bridge/tests",
     "crates/umsg-c/tests",
     "crates/umsg-preload/tests",
     "crates/umsg-cli/tests",

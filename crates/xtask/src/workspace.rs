@@ -55,7 +55,15 @@ impl Workspace {
 
     /// Builds all that a user installs, and the tools that measure and compare.
     pub fn build_release(&self) -> Command {
-        self.cargo(&["build", "--release", "--workspace", "--exclude", "xtask"])
+        self.cargo(&[
+            "build",
+            "--release",
+            "--workspace",
+            "--exclude",
+            "xtask",
+            "--exclude",
+            "umsg-bridge",
+        ])
     }
 
     /// Builds the peer that is a separate workspace, into a directory next to the release build, where umsg-bench finds it.

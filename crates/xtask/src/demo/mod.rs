@@ -23,6 +23,21 @@ use crate::workspace::Workspace;
 
 use stage::Stage;
 
+/// Builds the bridge and shows it: an example of its crate.
+pub fn bridge(workspace: &Workspace) -> Result<()> {
+    interrupt::install();
+    let mut build = workspace.cargo(&["build", "-p", "umsg-bridge", "--bins", "--example", "demo"]);
+    println!("Building: {}", shell::line(&build));
+    if !interrupt::run(&mut build)?.success() {
+        return Err(Failure::new("the build failed"));
+    }
+    let program = workspace.target.join("debug/examples/demo");
+    match interrupt::run(&mut workspace.command(program))?.success() {
+        true => Ok(()),
+        false => Err(Failure::new("the demo of the bridge failed")),
+    }
+}
+
 /// Builds everything and shows it; `quick`: in one round of each measurement.
 pub fn run(workspace: &Workspace, quick: bool) -> Result<()> {
     interrupt::install();

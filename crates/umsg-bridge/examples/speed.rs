@@ -1,0 +1,350 @@
+//! The speed of the bridge beside that of its client, async-nats, with the same server, window and messages.
+//!
+//! `UMSG_TEST_NATS=/usr/sbin/nats-server cargo run --release -p umsg-bridge --example speed [MESSAGES] [ROUNDS]`
+//!
+//! Each round measures the client and the bridge in turn. The figures are medians. The streams are in the server's memory.
+
+use async_nats::jetstream::consumer::pull;
+use async_nats::jetstream::message::PublishMessage;
+use async_nats::jetstream::{self, Context, stream};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::future::IntoFuture;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use umsg::Namespace;
+use umsg::posix::{OpenOptions, Queue};
+
+const WINDOW: usize = 512;
+const BYTES: usize = 64;
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+/// A process that ends with the guard.
+struct Guard(Child);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn main() -> Outcome<()> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
+    let messages = numbers.next().transpose()?.unwrap_or(100_000);
+    let rounds = numbers.next().transpose()?.unwrap_or(5);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    let bench = Bench::new(messages)?;
+    let mut figures: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+    for round in 0..rounds {
+        let mut note = |name, figure| figures.entry(name).or_default().push(figure);
+        let (client, bridge) = runtime.block_on(bench.export(round))?;
+        note("1 publish, async-nats, messages/s", client);
+        note("2 export, bridge, messages/s", bridge);
+        let (client, bridge) = runtime.block_on(bench.import(round))?;
+        note("3 consume, async-nats, messages/s", client);
+        note("4 import, bridge, messages/s", bridge);
+        let (client, bridge) = runtime.block_on(bench.latency(round))?;
+        note("5 publish to consume, async-nats, us", client);
+        note("6 local to local over two bridges, us", bridge);
+        let (alone, beside) = bench.senders(round)?;
+        note("7 one paced send, without a bridge, ns", alone);
+        note("8 one paced send, beside an export, ns", beside);
+    }
+    for (name, mut values) in figures {
+        values.sort_by(f64::total_cmp);
+        let median = values[values.len() / 2];
+        println!(
+            "{name:45} {median:12.0}   (of {rounds}: {:.0} to {:.0})",
+            values[0],
+            values[values.len() - 1]
+        );
+    }
+    Ok(())
+}
+
+struct Bench {
+    messages: u64,
+    url: String,
+    home: tempfile::TempDir,
+    namespace: Namespace,
+    _server: Guard,
+}
+
+impl Bench {
+    fn new(messages: u64) -> Outcome<Bench> {
+        let program = std::env::var_os("UMSG_TEST_NATS").unwrap_or("nats-server".into());
+        let home = tempfile::tempdir_in("/dev/shm")?;
+        let port = std::net::TcpListener::bind(("127.0.0.1", 0))?
+            .local_addr()?
+            .port();
+        let mut server = Command::new(program);
+        server
+            .args(["-a", "127.0.0.1", "-js", "-p", &port.to_string(), "-sd"])
+            .arg(home.path().join("js"));
+        server.stdout(Stdio::null()).stderr(Stdio::null());
+        let server = Guard(
+            server
+                .spawn()
+                .map_err(|error| format!("nats-server: {error}; set UMSG_TEST_NATS to it"))?,
+        );
+        while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        let directory = home.path().join("queues");
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+            .create(&directory)?;
+        Ok(Bench {
+            messages,
+            url: format!("nats://127.0.0.1:{port}"),
+            namespace: Namespace::at(directory)?,
+            home,
+            _server: server,
+        })
+    }
+
+    fn queue(&self, name: &str) -> Outcome<Queue> {
+        let _ = umsg::posix::unlink_in(&self.namespace, name);
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .namespace(&self.namespace);
+        options
+            .max_messages(self.messages as u32)
+            .message_size(BYTES as u32);
+        Ok(options.open(name)?)
+    }
+
+    fn fill(&self, queue: &Queue) -> Outcome<()> {
+        for n in 0..self.messages {
+            let mut message = [0; BYTES];
+            message[..8].copy_from_slice(&n.to_le_bytes());
+            queue.send(&message, 0)?;
+        }
+        Ok(())
+    }
+
+    fn bridge(&self, arguments: &[&str]) -> Outcome<Guard> {
+        // target/PROFILE/examples/speed
+        let own = std::env::current_exe()?;
+        let program: PathBuf = own
+            .ancestors()
+            .nth(2)
+            .unwrap_or(Path::new("/"))
+            .join("umsg-bridge");
+        let mut bridge = Command::new(&program);
+        bridge
+            .args(arguments)
+            .args(["--server", &self.url])
+            .env("UMSG_DIR", self.namespace.path());
+        let log = std::fs::File::create(self.home.path().join("log"))?;
+        bridge.stderr(log).stdin(Stdio::null());
+        let started = bridge
+            .spawn()
+            .map_err(|error| format!("{}: {error}", program.display()))?;
+        Ok(Guard(started))
+    }
+
+    async fn stream(&self, name: &str) -> Outcome<Context> {
+        let context = jetstream::ContextBuilder::new()
+            .max_ack_inflight(2 * WINDOW)
+            .build(async_nats::connect(&self.url).await?);
+        context
+            .create_stream(stream::Config {
+                name: name.to_owned(),
+                subjects: vec![name.to_lowercase()],
+                storage: stream::StorageType::Memory,
+                ..stream::Config::default()
+            })
+            .await?;
+        Ok(context)
+    }
+
+    /// Publishes with the headers of the bridge that JetStream needs, and a window of unacknowledged messages.
+    async fn publish(&self, context: &Context, subject: &str) -> Outcome<f64> {
+        let begin = Instant::now();
+        let mut acks = FuturesUnordered::new();
+        for n in 0..self.messages {
+            while acks.len() >= WINDOW {
+                let _: jetstream::publish::PublishAck =
+                    acks.next().await.ok_or("an acknowledgement")??;
+            }
+            let message = PublishMessage::build()
+                .payload(vec![7; BYTES].into())
+                .message_id(format!("{subject}-{n}"));
+            acks.push(
+                context
+                    .send_publish(subject.to_owned(), message)
+                    .await?
+                    .into_future(),
+            );
+        }
+        while let Some(ack) = acks.next().await {
+            ack?;
+        }
+        Ok(self.messages as f64 / begin.elapsed().as_secs_f64())
+    }
+
+    async fn export(&self, round: u64) -> Outcome<(f64, f64)> {
+        let context = self.stream(&format!("A{round}")).await?;
+        let client = self.publish(&context, &format!("a{round}")).await?;
+        context.delete_stream(format!("A{round}")).await?;
+        let (name, subject) = (format!("B{round}"), format!("b{round}"));
+        self.stream(&name).await?;
+        let queue = self.queue("/out")?;
+        self.fill(&queue)?;
+        let _bridge =
+            self.bridge(&["--export", "/out", "--stream", &name, "--subject", &subject])?;
+        let rate = self
+            .rate(|| {
+                self.messages
+                    - queue.attributes().messages as u64
+                    - queue.attributes().leased as u64
+            })
+            .await?;
+        context.delete_stream(name).await?;
+        Ok((client, rate))
+    }
+
+    /// Measures from the first hundredth of the messages to the last one: the start of the process does not count.
+    async fn rate(&self, done: impl Fn() -> u64) -> Outcome<f64> {
+        let first = self.messages / 100;
+        while done() < first {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+        let (begin, already) = (Instant::now(), done());
+        while done() < self.messages {
+            tokio::time::sleep(Duration::from_micros(200)).await;
+        }
+        Ok((self.messages - already) as f64 / begin.elapsed().as_secs_f64())
+    }
+
+    async fn import(&self, round: u64) -> Outcome<(f64, f64)> {
+        let name = format!("C{round}");
+        let context = self.stream(&name).await?;
+        self.publish(&context, &name.to_lowercase()).await?;
+        let stream = context.get_stream(&name).await?;
+        let consumer = stream
+            .create_consumer(pull::Config {
+                durable_name: Some("client".to_owned()),
+                max_ack_pending: 16 * WINDOW as i64,
+                ..pull::Config::default()
+            })
+            .await?;
+        let begin = Instant::now();
+        let mut seen = 0;
+        while seen < self.messages {
+            let mut batch = consumer
+                .batch()
+                .max_messages(WINDOW)
+                .expires(Duration::from_secs(2))
+                .messages()
+                .await?;
+            while let Some(message) = batch.next().await {
+                message
+                    .map_err(|error| error.to_string())?
+                    .ack()
+                    .await
+                    .map_err(|error| error.to_string())?;
+                seen += 1;
+            }
+        }
+        let client = self.messages as f64 / begin.elapsed().as_secs_f64();
+        let queue = self.queue("/in")?;
+        let _bridge = self.bridge(&["--import", "/in", "--stream", &name])?;
+        let rate = self.rate(|| queue.attributes().messages as u64).await?;
+        context.delete_stream(name).await?;
+        Ok((client, rate))
+    }
+
+    async fn latency(&self, round: u64) -> Outcome<(f64, f64)> {
+        let (name, subject) = (format!("D{round}"), format!("d{round}"));
+        let context = self.stream(&name).await?;
+        let stream = context.get_stream(&name).await?;
+        let config = pull::Config {
+            durable_name: Some("client".to_owned()),
+            ..pull::Config::default()
+        };
+        let consumer = stream.create_consumer(config).await?;
+        let mut messages = consumer.messages().await?;
+        let mut client = Vec::new();
+        for _ in 0..300 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            let begin = Instant::now();
+            context
+                .publish(subject.clone(), vec![7; BYTES].into())
+                .await?;
+            let message = messages.next().await.ok_or("a message")??;
+            message.ack().await.map_err(|error| error.to_string())?;
+            client.push(begin.elapsed().as_secs_f64() * 1e6);
+        }
+        let (out, into) = (self.queue("/out")?, self.queue("/in")?);
+        let _export = self.bridge(&[
+            "--name",
+            "a",
+            "--export",
+            "/out",
+            "--stream",
+            &name,
+            "--subject",
+            &subject,
+        ])?;
+        let _import = self.bridge(&["--name", "b", "--import", "/in", "--stream", &name])?;
+        for _ in 0..client.len() {
+            into.receive_vec_timeout(Duration::from_secs(10))?;
+        }
+        let mut bridge = Vec::new();
+        for _ in 0..300 {
+            std::thread::sleep(Duration::from_millis(2));
+            let begin = Instant::now();
+            out.send(&[7; BYTES], 0)?;
+            into.receive_vec_timeout(Duration::from_secs(10))?;
+            bridge.push(begin.elapsed().as_secs_f64() * 1e6);
+        }
+        context.delete_stream(name).await?;
+        Ok((median(client), median(bridge)))
+    }
+
+    /// The time of a send at 2,000 messages a second, with a receiver that takes them at once: none, or a bridge.
+    fn senders(&self, round: u64) -> Outcome<(f64, f64)> {
+        let times = |queue: &Queue, drain: bool| -> Outcome<f64> {
+            let mut times = Vec::new();
+            for _ in 0..2000 {
+                std::thread::sleep(Duration::from_micros(450));
+                let begin = Instant::now();
+                queue.send(&[7; BYTES], 0)?;
+                times.push(begin.elapsed().as_nanos() as f64);
+                if drain {
+                    queue.try_receive_vec()?;
+                }
+            }
+            Ok(median(times))
+        };
+        let alone = times(&self.queue("/alone")?, true)?;
+        let name = format!("E{round}");
+        let queue = self.queue("/out")?;
+        let _bridge = self.bridge(&[
+            "--export",
+            "/out",
+            "--stream",
+            &name,
+            "--subject",
+            &name.to_lowercase(),
+            "--create-stream",
+        ])?;
+        std::thread::sleep(Duration::from_millis(300));
+        Ok((alone, times(&queue, false)?))
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}

@@ -1,0 +1,142 @@
+//! `umsg bridge check`: what the bridges would do, in words.
+
+use crate::config::{Bridge, Config, Delivery, Direction, End, OnReject, SubjectBy};
+use crate::local::Exporter;
+use crate::{connect, stream};
+use std::fmt::Write as _;
+use std::time::Duration;
+use umsg::Namespace;
+
+/// Describes the bridges of a configuration.
+#[must_use]
+pub fn describe(config: &Config) -> String {
+    let mut text = format!("Servers: {}.\n", config.server.url.join(", "));
+    for bridge in config.one_way() {
+        // Writing to a string can't fail.
+        let _ = writeln!(text, "\n{}: {}", bridge.name, words(&bridge));
+    }
+    text
+}
+
+fn words(bridge: &Bridge) -> String {
+    let mut text = match bridge.direction {
+        Direction::Export => export(bridge),
+        _ => import(bridge),
+    };
+    let waits = match bridge.direction {
+        Direction::Export => "stays in the queue and is tried again every 30 s",
+        _ => "stays in the stream and is delivered again after 30 s",
+    };
+    text += &match (bridge.on_reject, &bridge.dead_letter) {
+        (OnReject::DeadLetter, Some(name)) => {
+            format!(" A message that can't be placed goes to {name}.")
+        }
+        _ => format!(" A message that can't be placed {waits}."),
+    };
+    text
+}
+
+fn export(bridge: &Bridge) -> String {
+    let subject = bridge.subject.as_deref().unwrap_or_default();
+    let subject = match bridge.subject_by {
+        SubjectBy::Nothing => subject.to_owned(),
+        SubjectBy::Priority => format!("{subject}.p.PRIORITY"),
+        SubjectBy::Type => format!("{subject}.t.TYPE"),
+    };
+    let take = match bridge.queue {
+        End::Ring(_) | End::Kernel(_) => format!(
+            "takes messages from {} into the queue /bridge.{}.spool, and leases them there",
+            bridge.queue, bridge.name
+        ),
+        _ => format!("leases messages of {}", bridge.queue),
+    };
+    let mut text = format!(
+        "{take}, publishes them to the subject {subject} of the stream {}, up to {} at once, and acknowledges each when JetStream has acknowledged it.",
+        bridge.stream, bridge.window
+    );
+    if let End::Kernel(_) = bridge.queue {
+        text += " If the bridge is killed between the two queues, one message is lost.";
+    }
+    text
+}
+
+fn import(bridge: &Bridge) -> String {
+    let filter = bridge.subject.as_deref().unwrap_or("all subjects");
+    let gets = match bridge.delivery {
+        Delivery::Share => "one machine gets each message",
+        Delivery::Mirror => "every machine gets each message",
+    };
+    let acknowledges = match bridge.is_durable() {
+        true => "when a local receiver has acknowledged it",
+        false => "when it is in the queue",
+    };
+    let once = match bridge.queue {
+        End::Posix(_) => format!(
+            "Redeliveries are recognised within {} sequences of the stream, also if the bridge is killed.",
+            bridge.dedupe
+        ),
+        _ => format!(
+            "Redeliveries are recognised within {} sequences of the stream; a kill of the bridge may repeat one message.",
+            bridge.dedupe
+        ),
+    };
+    format!(
+        "pulls messages of the stream {} ({filter}) with the consumer {}, so that {gets}; places them in {} and acknowledges each {acknowledges}. {once}",
+        bridge.stream,
+        bridge.consumer_name("HOST"),
+        bridge.queue
+    )
+}
+
+/// Tries what the bridges need: secrets, the server, streams, and queues. Returns the sentences about all that is missing.
+///
+/// # Errors
+/// A sentence: the settings of the server can't be used.
+pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<String>, String> {
+    let mut faults = Vec::new();
+    let mut link = connect::connect(&config.server, "umsg-bridge check").await?;
+    if tokio::time::timeout(Duration::from_secs(5), link.wait())
+        .await
+        .is_err()
+    {
+        let urls = config.server.url.join(", ");
+        let why = format!("server: `url` {urls}: there is no connection within 5 s");
+        faults.push(stream::with_refusal(why, &link));
+    }
+    let is_connected = faults.is_empty();
+    for bridge in config.one_way() {
+        let fault = |why: String| format!("bridge {:?}: {why}", bridge.name);
+        // A check makes nothing.
+        let bridge = Bridge {
+            create_queue: None,
+            ..bridge.clone()
+        };
+        let makes_queue = config
+            .bridges
+            .iter()
+            .any(|one| one.create_queue.is_some() && bridge.name.starts_with(&one.name));
+        if !makes_queue && !matches!(bridge.queue, End::Ring(_) | End::Kernel(_)) {
+            faults.extend(Exporter::open(namespace, &bridge).err().map(fault));
+        }
+        let timeout = config.server.timeout.0;
+        let context = stream::context(
+            &link,
+            config.server.domain.as_deref(),
+            timeout,
+            bridge.window,
+        );
+        let without = Bridge {
+            create_stream: None,
+            ..bridge.clone()
+        };
+        if is_connected && bridge.create_stream.is_none() {
+            faults.extend(
+                stream::find(&context, &without, &link)
+                    .await
+                    .err()
+                    .map(fault),
+            );
+        }
+    }
+    Ok(faults)
+}

@@ -1,0 +1,360 @@
+//! The command line of `umsg bridge`.
+
+use crate::config::{
+    Bridge, Config, Delivery, Direction, End, NewQueue, NewStream, OnReject, Server, SubjectBy,
+};
+use crate::status::{self, State};
+use crate::{check, log, supervise};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use umsg::Namespace;
+
+/// Carry messages between local queues and NATS JetStream
+///
+/// An export leases messages of a local queue, publishes them to a stream, and acknowledges each message when JetStream has acknowledged it. An
+/// import pulls messages of a stream, places them in a local queue, and acknowledges them then. If a part of the path is killed, no message is
+/// lost, and repeated messages are recognised.
+///
+/// The bridges are declared in a file (--config), or one bridge by flags. Secrets are in files or in the environment, never on the command line.
+/// SIGHUP reads the file again; SIGTERM ends the bridges in order.
+#[derive(Parser, Debug)]
+#[command(
+    name = "umsg-bridge",
+    bin_name = "umsg bridge",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+Examples:
+  umsg bridge --export /orders --stream ORDERS --subject orders
+  umsg bridge --import /orders --stream ORDERS --server nats://hub:4222
+  umsg bridge check --config /etc/umsg/bridge.toml
+  umsg bridge status
+
+Exit codes:
+  0  the bridges have ended in order, or the check found no fault
+  1  the check found faults, or a bridge does not run
+  2  the command line or the configuration is wrong"
+)]
+pub struct Cli {
+    /// The directory that holds the queues
+    #[arg(
+        long,
+        global = true,
+        value_name = "DIR",
+        env = "UMSG_DIR",
+        hide_env_values = true
+    )]
+    dir: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Run the bridges; the default
+    Run(Run),
+    /// Check the configuration, and say in words what the bridges would do
+    Check(Check),
+    /// Show the state of the bridges of this namespace
+    Status(Status),
+}
+
+/// The form of log lines.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    /// `key=value`
+    Text,
+    /// JSON
+    Json,
+}
+
+#[derive(Args, Debug)]
+struct Run {
+    #[command(flatten)]
+    declared: Declared,
+    /// The form of log lines on standard error
+    #[arg(long, value_enum, default_value = "text", value_name = "FORM")]
+    log: Form,
+}
+
+#[derive(Args, Debug)]
+struct Check {
+    #[command(flatten)]
+    declared: Declared,
+    /// Check the file only, without servers and queues
+    #[arg(long)]
+    offline: bool,
+}
+
+#[derive(Args, Debug)]
+struct Status {
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    /// The state directory of the configuration, if it names one
+    #[arg(long, value_name = "DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+/// The file, or the flags of one bridge.
+#[derive(Args, Debug)]
+struct Declared {
+    /// The file that declares the bridges
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["export", "import", "stream", "subject", "server"])]
+    config: Option<PathBuf>,
+    /// The queue whose messages go to the stream
+    #[arg(long, value_name = "QUEUE", conflicts_with = "import")]
+    export: Option<End>,
+    /// The queue that gets the messages of the stream
+    #[arg(long, value_name = "QUEUE")]
+    import: Option<End>,
+    /// The stream
+    #[arg(long, value_name = "STREAM")]
+    stream: Option<String>,
+    /// The subject of an export, or the filter of an import
+    #[arg(long, value_name = "SUBJECT")]
+    subject: Option<String>,
+    /// A server's URL; may be repeated
+    #[arg(long, value_name = "URL")]
+    server: Vec<String>,
+    /// The name of the bridge in logs and metrics
+    #[arg(long, value_name = "NAME", default_value = "bridge")]
+    name: String,
+    /// A credentials file, with a JWT and a seed
+    #[arg(long, value_name = "FILE")]
+    credentials_file: Option<PathBuf>,
+    /// The certificates of authorities
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// Add the priority (.p.N) or the type (.t.N) to the subject
+    #[arg(long, value_name = "priority|type", value_parser = ["priority", "type"])]
+    subject_by: Option<String>,
+    /// Every machine gets all messages of the stream, instead of one machine each message
+    #[arg(long)]
+    mirror: bool,
+    /// The most unacknowledged messages
+    #[arg(long, value_name = "MESSAGES", default_value_t = 512)]
+    window: usize,
+    /// Make the stream if it is missing
+    #[arg(long)]
+    create_stream: bool,
+    /// Make the queue if it is missing
+    #[arg(long)]
+    create_queue: bool,
+    /// The queue for messages that can't be placed
+    #[arg(long, value_name = "QUEUE")]
+    dead_letter: Option<String>,
+}
+
+impl Declared {
+    fn read(&self) -> Result<Config, String> {
+        match &self.config {
+            Some(path) => {
+                let text = std::fs::read_to_string(path);
+                let text = text.map_err(|error| format!("{}: {error}", path.display()))?;
+                Config::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+            }
+            None => self.flags(),
+        }
+    }
+
+    fn flags(&self) -> Result<Config, String> {
+        let (direction, queue) = match (&self.export, &self.import) {
+            (Some(queue), _) => (Direction::Export, queue.clone()),
+            (None, Some(queue)) => (Direction::Import, queue.clone()),
+            (None, None) => {
+                return Err(
+                    "name a file with --config, or a queue with --export or --import".to_owned(),
+                );
+            }
+        };
+        let Some(stream) = self.stream.clone() else {
+            return Err("name the stream with --stream".to_owned());
+        };
+        let mut server = Server::default();
+        if !self.server.is_empty() {
+            server.url.clone_from(&self.server);
+        }
+        server.credentials_file.clone_from(&self.credentials_file);
+        server.ca_file.clone_from(&self.ca_file);
+        let bridge = Bridge {
+            subject: self.subject.clone(),
+            subject_by: match self.subject_by.as_deref() {
+                Some("priority") => SubjectBy::Priority,
+                Some(_) => SubjectBy::Type,
+                None => SubjectBy::Nothing,
+            },
+            window: self.window,
+            dead_letter: self.dead_letter.clone(),
+            on_reject: match self.dead_letter {
+                Some(_) => OnReject::DeadLetter,
+                None => OnReject::Wait,
+            },
+            delivery: match self.mirror {
+                true => Delivery::Mirror,
+                false => Delivery::Share,
+            },
+            create_stream: self.create_stream.then(NewStream::default),
+            create_queue: self.create_queue.then(NewQueue::default),
+            ..Bridge::new(&self.name, direction, (queue, &stream))
+        };
+        let config = Config {
+            server,
+            state_dir: None,
+            bridges: vec![bridge],
+        };
+        config.checked()
+    }
+}
+
+/// The exit code of a wrong command line or configuration.
+const USAGE: u8 = 2;
+
+/// Runs the program.
+#[must_use]
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        None => run(&cli, &cli.run),
+        Some(Command::Run(arguments)) => run(&cli, arguments),
+        Some(Command::Check(arguments)) => check(&cli, arguments),
+        Some(Command::Status(arguments)) => show(&cli, arguments),
+    };
+    outcome.unwrap_or_else(|error| {
+        eprintln!("umsg bridge: {error}");
+        ExitCode::from(USAGE)
+    })
+}
+
+fn namespace(cli: &Cli) -> Result<Namespace, String> {
+    let found = match &cli.dir {
+        Some(dir) => Namespace::at(dir),
+        None => Namespace::resolve(),
+    };
+    found.map_err(|error| error.to_string())
+}
+
+fn run(cli: &Cli, arguments: &Run) -> Result<ExitCode, String> {
+    if let Form::Json = arguments.log {
+        log::use_json();
+    }
+    // Without this handler, a truncated queue file ends the bridge by SIGBUS.
+    let _ = umsg::signals::catch_truncation();
+    supervise::run(&namespace(cli)?, &|| arguments.declared.read())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn check(cli: &Cli, arguments: &Check) -> Result<ExitCode, String> {
+    let config = arguments.declared.read()?;
+    print(&check::describe(&config))?;
+    if arguments.offline {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let namespace = namespace(cli)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let faults = runtime.block_on(check::try_out(&config, &namespace))?;
+    for fault in &faults {
+        eprintln!("umsg bridge: {fault}");
+    }
+    Ok(match faults.is_empty() {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+fn show(cli: &Cli, arguments: &Status) -> Result<ExitCode, String> {
+    let directory = status::default_directory(arguments.state_dir.as_deref(), &namespace(cli)?);
+    let states = status::read(&directory);
+    match arguments.json {
+        true => {
+            let text = serde_json::to_string_pretty(&states).map_err(|error| error.to_string())?;
+            print(&format!("{text}\n"))?;
+        }
+        false => print(&table(&states))?,
+    }
+    let runs = |state: &State| state.is_fresh() && state.error.is_empty();
+    Ok(match states.iter().all(runs) {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
+    })
+}
+
+fn table(states: &[State]) -> String {
+    let mut rows = vec![
+        [
+            "NAME",
+            "FROM",
+            "TO",
+            "MESSAGES",
+            "REPEATED",
+            "IN FLIGHT",
+            "WAITING",
+            "STATE",
+        ]
+        .map(str::to_owned),
+    ];
+    for state in states {
+        let (from, to) = match &*state.direction {
+            "export" => (&state.queue, &state.stream),
+            _ => (&state.stream, &state.queue),
+        };
+        let words = match (state.is_fresh(), state.error.is_empty()) {
+            (false, _) => format!("does not run (process {})", state.pid),
+            (true, true) => state.state.clone(),
+            (true, false) => format!("{}: {}", state.state, state.error),
+        };
+        let numbers = [
+            state.messages,
+            state.duplicates,
+            state.in_flight,
+            state.backlog,
+        ]
+        .map(|n| n.to_string());
+        let [messages, repeated, flying, waiting] = numbers;
+        rows.push([
+            state.name.clone(),
+            from.clone(),
+            to.clone(),
+            messages,
+            repeated,
+            flying,
+            waiting,
+            words,
+        ]);
+    }
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..8).map(width).collect();
+    let mut text = String::new();
+    for row in &rows {
+        for (column, cell) in row.iter().enumerate() {
+            text += &match column {
+                7 => format!("{cell}\n"),
+                3..7 => format!("{cell:>width$}  ", width = widths[column]),
+                _ => format!("{cell:<width$}  ", width = widths[column]),
+            };
+        }
+    }
+    text
+}
+
+/// Prints text. A reader that has gone is no error.
+fn print(text: &str) -> Result<(), String> {
+    match std::io::stdout().lock().write_all(text.as_bytes()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            Err(format!("standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
+}

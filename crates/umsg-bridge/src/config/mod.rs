@@ -1,0 +1,406 @@
+//! The declaration of bridges: a TOML file, or the flags of one bridge.
+//!
+//! ```
+//! let text = r#"
+//!     [server]
+//!     url = "tls://nats.example.net"
+//!     credentials_file = "/etc/umsg/bridge.creds"
+//!
+//!     [[bridge]]
+//!     name = "orders"
+//!     direction = "export"
+//!     queue = "/orders"
+//!     stream = "ORDERS"
+//!     subject = "orders"
+//! "#;
+//! let config = umsg_bridge::config::Config::parse(text).unwrap();
+//! assert_eq!(config.bridges[0].window, 512);
+//! ```
+
+mod end;
+mod rules;
+mod values;
+
+pub use end::End;
+pub use values::{Pause, Size};
+
+use serde::Deserialize;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything that one process bridges.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Config {
+    /// The servers, and the way to sign in.
+    #[serde(default)]
+    pub server: Server,
+    /// The directory of windows and states. The default is `bridge.UID` in the namespace.
+    pub state_dir: Option<PathBuf>,
+    /// The bridges.
+    #[serde(default, rename = "bridge")]
+    pub bridges: Vec<Bridge>,
+}
+
+/// The servers, and the way to sign in. Secrets are in files or in the environment, never here.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Server {
+    /// One URL, or the URLs of a cluster: `nats://host:4222`, `tls://host:4222`.
+    #[serde(deserialize_with = "values::one_or_more")]
+    pub url: Vec<String>,
+    /// A file of `nsc`, with a JWT and a seed.
+    pub credentials_file: Option<PathBuf>,
+    /// A file with the seed of an nkey (`SU...`).
+    pub nkey_file: Option<PathBuf>,
+    /// A file with a token, or the variable of the environment that has it.
+    pub token_file: Option<PathBuf>,
+    /// See `token_file`.
+    pub token_env: Option<String>,
+    /// The user of a password.
+    pub user: Option<String>,
+    /// A file with the password, or the variable of the environment that has it.
+    pub password_file: Option<PathBuf>,
+    /// See `password_file`.
+    pub password_env: Option<String>,
+    /// Requires TLS. A URL `tls://` does, too.
+    pub tls: bool,
+    /// The certificates of authorities, beside the system's.
+    pub ca_file: Option<PathBuf>,
+    /// The certificate of this client, and its key.
+    pub certificate_file: Option<PathBuf>,
+    /// See `certificate_file`.
+    pub key_file: Option<PathBuf>,
+    /// The JetStream domain, for a leaf node.
+    pub domain: Option<String>,
+    /// The time that a publish or a request waits for its answer.
+    pub timeout: Pause,
+}
+
+impl Default for Server {
+    fn default() -> Server {
+        Server {
+            url: vec!["nats://127.0.0.1:4222".to_owned()],
+            credentials_file: None,
+            nkey_file: None,
+            token_file: None,
+            token_env: None,
+            user: None,
+            password_file: None,
+            password_env: None,
+            tls: false,
+            ca_file: None,
+            certificate_file: None,
+            key_file: None,
+            domain: None,
+            timeout: Pause(Duration::from_secs(5)),
+        }
+    }
+}
+
+/// Where messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Direction {
+    /// From the queue to the stream.
+    Export,
+    /// From the stream to the queue.
+    Import,
+    /// From the queue `inbox` to the stream, and from there to `queue`. A message stays in the stream until a receiver has acknowledged it.
+    Durable,
+}
+
+/// What a message that can't be placed does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OnReject {
+    /// It stays where it is, and is tried again.
+    #[default]
+    Wait,
+    /// It goes to the queue `dead_letter`.
+    DeadLetter,
+}
+
+/// The last words of the subject of an export.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SubjectBy {
+    /// None.
+    #[default]
+    Nothing,
+    /// `.p.PRIORITY`, of a POSIX queue.
+    Priority,
+    /// `.t.TYPE`, of a System V queue.
+    Type,
+}
+
+/// Which machines get a message of an import.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Delivery {
+    /// One of all machines with a bridge of this name.
+    #[default]
+    Share,
+    /// Every machine.
+    Mirror,
+}
+
+/// A declared bridge.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bridge {
+    /// The name in logs, states and metrics; letters, digits, `-` and `_`.
+    pub name: String,
+    /// Where messages go.
+    pub direction: Direction,
+    /// The local end: `/orders`, `key:0x1234`, `id:5`, `ring:/jobs`, `kernel:/orders`.
+    pub queue: End,
+    /// Durable: the queue to which programs send.
+    pub inbox: Option<End>,
+    /// The stream.
+    pub stream: String,
+    /// Export: the subject of messages. Import: the filter, all subjects of the stream by default.
+    pub subject: Option<String>,
+    /// Export: what the subject ends with.
+    #[serde(default)]
+    pub subject_by: SubjectBy,
+    /// Export: the subject that `Umsg-Reply-To` names.
+    pub reply_to: Option<String>,
+    /// The first line of local messages is a subject, see [`envelope`](crate::envelope).
+    #[serde(default)]
+    pub envelope: bool,
+    /// The most unacknowledged messages: publishes of an export, deliveries of an import.
+    #[serde(default = "values::window")]
+    pub window: usize,
+    /// What a message that can't be placed does.
+    #[serde(default)]
+    pub on_reject: OnReject,
+    /// The local POSIX queue for messages that can't be placed.
+    pub dead_letter: Option<String>,
+    /// Import: which machines get a message.
+    #[serde(default)]
+    pub delivery: Delivery,
+    /// Import: the durable consumer. The default is `umsg-NAME`, for `mirror` with the host's name.
+    pub consumer: Option<String>,
+    /// Import: the time after which the server delivers an unacknowledged message again.
+    #[serde(default = "values::ack_wait")]
+    pub ack_wait: Pause,
+    /// Import: the number of sequences in which redeliveries are recognised.
+    #[serde(default = "values::dedupe")]
+    pub dedupe: usize,
+    /// Makes the stream if it is missing.
+    pub create_stream: Option<NewStream>,
+    /// Makes the local queue if it is missing.
+    pub create_queue: Option<NewQueue>,
+}
+
+/// A stream that the bridge makes if it is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewStream {
+    /// The subjects. The default is the bridge's subject and those below it.
+    #[serde(default)]
+    pub subjects: Vec<String>,
+    /// `limits`, `work-queue` or `interest`.
+    #[serde(default)]
+    pub retention: Retention,
+    /// `file` or `memory`.
+    #[serde(default)]
+    pub storage: Storage,
+    /// The number of servers that have the messages.
+    #[serde(default = "values::one")]
+    pub replicas: usize,
+    /// The most messages.
+    pub max_messages: Option<i64>,
+    /// The most bytes.
+    pub max_bytes: Option<Size>,
+    /// The largest age.
+    pub max_age: Option<Pause>,
+    /// The time in which JetStream recognises repeated messages.
+    pub duplicate_window: Option<Pause>,
+}
+
+/// How long a stream keeps messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum Retention {
+    #[default]
+    Limits,
+    WorkQueue,
+    Interest,
+}
+
+/// Where a stream keeps messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+#[allow(missing_docs)]
+pub enum Storage {
+    #[default]
+    File,
+    Memory,
+}
+
+/// A queue that the bridge makes if it is missing.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewQueue {
+    /// The most messages; of a ring, its entries.
+    #[serde(default = "values::messages")]
+    pub max_messages: u32,
+    /// The longest message; of a ring, the longest payload.
+    #[serde(default = "values::message_size")]
+    pub message_size: Size,
+}
+
+impl Config {
+    /// Reads a configuration and checks it as a whole.
+    ///
+    /// # Errors
+    /// A sentence that names the line or the bridge, and the setting.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
+        rules::check(&config)?;
+        Ok(config)
+    }
+
+    /// Checks a configuration that was made of flags.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn checked(self) -> Result<Config, String> {
+        rules::check(&self)?;
+        Ok(self)
+    }
+
+    /// Returns the exports and imports: a durable queue is one of each.
+    #[must_use]
+    pub fn one_way(&self) -> Vec<Bridge> {
+        self.bridges.iter().flat_map(Bridge::one_way).collect()
+    }
+}
+
+impl Default for NewStream {
+    fn default() -> NewStream {
+        NewStream {
+            subjects: Vec::new(),
+            retention: Retention::default(),
+            storage: Storage::default(),
+            replicas: values::one(),
+            max_messages: None,
+            max_bytes: None,
+            max_age: None,
+            duplicate_window: None,
+        }
+    }
+}
+
+impl Default for NewQueue {
+    fn default() -> NewQueue {
+        NewQueue {
+            max_messages: values::messages(),
+            message_size: values::message_size(),
+        }
+    }
+}
+
+impl Bridge {
+    /// Declares a bridge with the defaults of the file.
+    #[must_use]
+    pub fn new(name: &str, direction: Direction, (queue, stream): (End, &str)) -> Bridge {
+        Bridge {
+            name: name.to_owned(),
+            direction,
+            queue,
+            inbox: None,
+            stream: stream.to_owned(),
+            subject: None,
+            subject_by: SubjectBy::default(),
+            reply_to: None,
+            envelope: false,
+            window: values::window(),
+            on_reject: OnReject::default(),
+            dead_letter: None,
+            delivery: Delivery::default(),
+            consumer: None,
+            ack_wait: values::ack_wait(),
+            dedupe: values::dedupe(),
+            create_stream: None,
+            create_queue: None,
+        }
+    }
+
+    /// Returns the parts of the bridge that have one direction.
+    #[must_use]
+    pub fn one_way(&self) -> Vec<Bridge> {
+        let Direction::Durable = self.direction else {
+            return vec![self.clone()];
+        };
+        let mut both = self.clone();
+        if let Some(stream) = &mut both.create_stream {
+            // A message leaves the stream when a local receiver has acknowledged it.
+            stream.retention = Retention::WorkQueue;
+            if let (true, Some(subject)) = (stream.subjects.is_empty(), &self.subject) {
+                stream.subjects = vec![subject.clone(), format!("{subject}.>")];
+            }
+        }
+        let mut export = both.clone();
+        export.name = format!("{}.in", self.name);
+        export.direction = Direction::Export;
+        export.queue = self.inbox.clone().unwrap_or_else(|| self.queue.clone());
+        let mut import = both;
+        import.name = format!("{}.out", self.name);
+        import.subject = None;
+        import.consumer = Some(self.consumer_name(""));
+        vec![export, import]
+    }
+
+    /// Returns the name of the durable consumer.
+    #[must_use]
+    pub fn consumer_name(&self, host: &str) -> String {
+        let fitting = |name: &str| name.replace(['.', '*', '>', ' ', '/', '\\'], "_");
+        match (&self.consumer, self.delivery) {
+            (Some(consumer), _) => consumer.clone(),
+            (None, Delivery::Share) => fitting(&format!("umsg-{}", self.name)),
+            (None, Delivery::Mirror) => fitting(&format!("umsg-{}-{host}", self.name)),
+        }
+    }
+
+    /// Returns whether messages stay in the stream until a local receiver has acknowledged them.
+    #[must_use]
+    pub fn is_durable(&self) -> bool {
+        self.direction == Direction::Durable
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str =
+        "[[bridge]]\nname='a'\ndirection='export'\nqueue='/q'\nstream='S'\nsubject='s'\n";
+
+    #[test]
+    fn an_unknown_setting_names_its_line() {
+        let error = Config::parse(&format!("{WHOLE}windows=3\n")).unwrap_err();
+        assert!(
+            error.contains("line 7") && error.contains("windows"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_durable_queue_is_an_export_and_an_import() {
+        let durable = WHOLE.replace("'export'", "'durable'\ninbox='/q.in'");
+        let parts = Config::parse(&durable).unwrap().one_way();
+        let names: Vec<_> = parts
+            .iter()
+            .map(|part| (&*part.name, part.queue.to_string()))
+            .collect();
+        assert_eq!(
+            names,
+            [("a.in", "/q.in".to_owned()), ("a.out", "/q".to_owned())]
+        );
+        assert_eq!(parts[1].consumer_name("host"), "umsg-a");
+    }
+}

@@ -1,0 +1,283 @@
+//! The rules that settings have to keep together.
+
+use super::{Bridge, Config, Direction, End, OnReject, Server, SubjectBy};
+
+/// Checks a configuration.
+///
+/// # Errors
+/// The first rule that is broken, with the bridge and the setting.
+pub fn check(config: &Config) -> Result<(), String> {
+    check_server(&config.server)?;
+    if config.bridges.is_empty() {
+        return Err("no bridge is declared: write a table [[bridge]]".to_owned());
+    }
+    for (n, bridge) in config.bridges.iter().enumerate() {
+        check_bridge(bridge).map_err(|why| format!("bridge {:?}: {why}", bridge.name))?;
+        if config.bridges[..n]
+            .iter()
+            .any(|other| other.name == bridge.name)
+        {
+            return Err(format!(
+                "two bridges have the name {:?}: each needs its own `name`",
+                bridge.name
+            ));
+        }
+    }
+    check_ends(config)
+}
+
+/// Two exports of one queue would share its messages; that is work sharing. Two imports into one queue are fine. A message must not go round.
+fn check_ends(config: &Config) -> Result<(), String> {
+    let parts = config.one_way();
+    for export in parts
+        .iter()
+        .filter(|part| part.direction == Direction::Export)
+    {
+        for import in parts
+            .iter()
+            .filter(|part| part.direction != Direction::Export)
+        {
+            let may_meet = match (&export.subject, &import.subject) {
+                (Some(subject), Some(filter)) => meets(subject, filter),
+                _ => true,
+            };
+            if export.queue == import.queue && export.stream == import.stream && may_meet {
+                return Err(format!(
+                    "{:?} and {:?} send messages of {} in a circle: use two queues, or a `subject` for each direction",
+                    export.name, import.name, export.queue
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether messages of an export's subject, or of one below it, pass an import's filter.
+fn meets(subject: &str, filter: &str) -> bool {
+    let mut words = subject.split('.');
+    for word in filter.split('.') {
+        match (word, words.next()) {
+            (">", _) => return true,
+            ("*", _) | (_, None) => {}
+            (word, Some(known)) if word == known => {}
+            _ => return false,
+        }
+    }
+    words.next().is_none()
+}
+
+fn check_server(server: &Server) -> Result<(), String> {
+    if server.url.is_empty() {
+        return Err(
+            "server: `url` is empty: name a server, as in \"nats://127.0.0.1:4222\"".to_owned(),
+        );
+    }
+    for url in &server.url {
+        // A URL with a password would be in logs and in the list of processes.
+        if url
+            .split_once("://")
+            .map_or(&**url, |(_, rest)| rest)
+            .contains('@')
+        {
+            return Err("server: `url` must not contain a user or a password: use `credentials_file`, `nkey_file`, `token_file`, or `user` with `password_file`".to_owned());
+        }
+        let scheme = url.split_once("://").map(|(scheme, _)| scheme);
+        if !matches!(scheme, None | Some("nats" | "tls")) {
+            return Err(format!("server: `url` {url:?}: use nats:// or tls://"));
+        }
+    }
+    let ways = [
+        ("credentials_file", server.credentials_file.is_some()),
+        ("nkey_file", server.nkey_file.is_some()),
+        ("token_file", server.token_file.is_some()),
+        ("token_env", server.token_env.is_some()),
+        ("user", server.user.is_some()),
+    ];
+    let used: Vec<_> = ways.iter().filter(|way| way.1).map(|way| way.0).collect();
+    if used.len() > 1 {
+        return Err(format!(
+            "server: `{}` and `{}` are two ways to sign in: use one",
+            used[0], used[1]
+        ));
+    }
+    let has_password = server.password_file.is_some() || server.password_env.is_some();
+    if server.user.is_some() != has_password {
+        return Err(
+            "server: `user` needs `password_file` or `password_env`, and they need `user`"
+                .to_owned(),
+        );
+    }
+    if server.certificate_file.is_some() != server.key_file.is_some() {
+        return Err("server: `certificate_file` and `key_file` need each other".to_owned());
+    }
+    Ok(())
+}
+
+fn check_bridge(bridge: &Bridge) -> Result<(), String> {
+    let is_word = |name: &str| {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+        !name.is_empty() && name.len() <= 64 && name.bytes().all(fits)
+    };
+    if !is_word(&bridge.name) {
+        return Err("`name` must have 1 to 64 letters, digits, - and _".to_owned());
+    }
+    if bridge.stream.is_empty() || bridge.stream.contains(['.', '*', '>', ' ', '/', '\\']) {
+        return Err(
+            "`stream` must be the name of a stream, without dots, spaces and wildcards".to_owned(),
+        );
+    }
+    if !(1..=65_536).contains(&bridge.window) {
+        return Err("`window` must be 1 to 65536 messages".to_owned());
+    }
+    if !(1..=1 << 24).contains(&bridge.dedupe) || bridge.dedupe < bridge.window {
+        return Err("`dedupe` must be 1 to 16777216 sequences, and at least `window`".to_owned());
+    }
+    if bridge.on_reject == OnReject::DeadLetter && bridge.dead_letter.is_none() {
+        return Err(
+            "`on_reject = \"dead-letter\"` needs `dead_letter`, the name of a queue".to_owned(),
+        );
+    }
+    if let Some(name) = &bridge.dead_letter {
+        let end = name.parse::<End>();
+        if !matches!(end, Ok(End::Posix(_))) || end.as_ref() == Ok(&bridge.queue) {
+            return Err(
+                "`dead_letter` must be another POSIX queue, as in \"/orders.failed\"".to_owned(),
+            );
+        }
+    }
+    check_direction(bridge)
+}
+
+fn check_direction(bridge: &Bridge) -> Result<(), String> {
+    let sends = bridge.direction != Direction::Import;
+    match (&bridge.subject, sends) {
+        (None, true) => return Err("an export needs `subject`".to_owned()),
+        (Some(subject), true) if subject.contains(['*', '>']) => {
+            return Err("`subject` of an export must not have wildcards".to_owned());
+        }
+        (Some(subject), _) if subject.split('.').any(str::is_empty) || subject.contains(' ') => {
+            return Err("`subject` must be words with dots between them".to_owned());
+        }
+        _ => {}
+    }
+    let is_only = |is_used: bool, wanted: bool, setting: &str, of: &str| match is_used && !wanted {
+        true => Err(format!("`{setting}` is a setting of {of}")),
+        false => Ok(()),
+    };
+    is_only(
+        bridge.subject_by != SubjectBy::Nothing,
+        sends,
+        "subject_by",
+        "exports",
+    )?;
+    is_only(bridge.reply_to.is_some(), sends, "reply_to", "exports")?;
+    is_only(
+        bridge.consumer.is_some(),
+        bridge.direction != Direction::Export,
+        "consumer",
+        "imports",
+    )?;
+    is_only(
+        bridge.inbox.is_some(),
+        bridge.is_durable(),
+        "inbox",
+        "durable queues",
+    )?;
+    if bridge.is_durable() {
+        let Some(End::Posix(inbox)) = &bridge.inbox else {
+            return Err(
+                "a durable queue needs `inbox`, the POSIX queue to which programs send".to_owned(),
+            );
+        };
+        match &bridge.queue {
+            End::Posix(queue) if queue != inbox => {}
+            _ => {
+                return Err(
+                    "`queue` of a durable queue must be a POSIX queue other than `inbox`"
+                        .to_owned(),
+                );
+            }
+        }
+    }
+    match bridge.subject_by {
+        SubjectBy::Type if !bridge.queue.is_sysv() => {
+            Err("`subject_by = \"type\"` needs a System V queue".to_owned())
+        }
+        SubjectBy::Priority if !matches!(bridge.queue, End::Posix(_) | End::Kernel(_)) => {
+            Err("`subject_by = \"priority\"` needs a POSIX queue".to_owned())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(server: &str, bridge: &str) -> String {
+        let text = format!("[server]\n{server}\n[[bridge]]\nname='a'\nstream='S'\n{bridge}\n");
+        Config::parse(&text).unwrap_err()
+    }
+
+    #[test]
+    fn a_refusal_names_the_setting() {
+        let export = "direction='export'\nqueue='/q'\nsubject='s'\n";
+        for (server, bridge, setting) in [
+            ("url='nats://u:p@h'", export, "`url`"),
+            ("url='http://h'", export, "`url`"),
+            ("url=[]", export, "`url`"),
+            ("user='u'", export, "`password_file`"),
+            ("nkey_file='a'\ntoken_env='b'", export, "`nkey_file`"),
+            ("key_file='a'", export, "`certificate_file`"),
+            ("", "direction='export'\nqueue='/q'", "`subject`"),
+            (
+                "",
+                "direction='export'\nqueue='/q'\nsubject='a.*'",
+                "`subject`",
+            ),
+            ("", &format!("{export}window=0"), "`window`"),
+            ("", &format!("{export}dedupe=5"), "`dedupe`"),
+            (
+                "",
+                &format!("{export}on_reject='dead-letter'"),
+                "`dead_letter`",
+            ),
+            ("", &format!("{export}dead_letter='/q'"), "`dead_letter`"),
+            ("", &format!("{export}subject_by='type'"), "`subject_by"),
+            ("", &format!("{export}consumer='c'"), "`consumer`"),
+            ("", &format!("{export}inbox='/i'"), "`inbox`"),
+            (
+                "",
+                "direction='durable'\nqueue='/q'\nsubject='s'",
+                "`inbox`",
+            ),
+            (
+                "",
+                "direction='import'\nqueue='/q'\nreply_to='s'",
+                "`reply_to`",
+            ),
+            ("", "direction='import'\nqueue='q'", "is no queue"),
+        ] {
+            let why = refusal(server, bridge);
+            assert!(why.contains(setting), "{setting}: {why}");
+            assert!(!why.contains("u:p"), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_circle_is_refused_and_two_subjects_are_none() {
+        let two = |filter: &str| {
+            Config::parse(&format!(
+                "[[bridge]]\nname='a'\nstream='S'\ndirection='export'\nqueue='/q'\nsubject='s.x'\n\
+                 [[bridge]]\nname='b'\nstream='S'\ndirection='import'\nqueue='/q'\n{filter}"
+            ))
+        };
+        assert!(two("").unwrap_err().contains("circle"));
+        for circle in ["s.>", "s.*", "s.x", "*.x", ">", "s.x.p.*"] {
+            assert!(two(&format!("subject='{circle}'")).is_err(), "{circle}");
+        }
+        for other in ["t.>", "s.y", "s"] {
+            assert!(two(&format!("subject='{other}'")).is_ok(), "{other}");
+        }
+    }
+}

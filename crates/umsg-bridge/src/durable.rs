@@ -1,0 +1,96 @@
+//! Messages of a durable queue that are in the queue and in the stream: each stays in the stream until a local receiver has acknowledged it.
+
+use async_nats::Subject;
+use async_nats::jetstream::message::Acker;
+use async_nats::jetstream::{Context, Message};
+use std::collections::{BTreeMap, HashSet};
+use std::time::{Duration, Instant};
+use umsg::posix;
+
+/// The messages that no local receiver has acknowledged, by their number in the queue.
+#[derive(Debug, Default)]
+pub struct Unconsumed {
+    /// By the number in the queue, and the sequence in the stream. The number 0: a bridge died before it noted the number.
+    messages: BTreeMap<(u64, u64), Copy>,
+}
+
+/// The copy of a message in the stream.
+#[derive(Debug)]
+struct Copy {
+    context: Context,
+    reply: Option<Subject>,
+    /// When the server last heard of the message.
+    told: Instant,
+    /// True if the last look did not find the message in the queue.
+    is_missing: bool,
+}
+
+impl Copy {
+    fn acker(&self) -> Acker {
+        Acker::new(self.context.clone(), self.reply.clone())
+    }
+}
+
+impl Unconsumed {
+    /// Adds a message that is in the queue. A redelivery replaces the way to acknowledge it.
+    pub fn add(&mut self, number: u64, sequence: u64, message: &Message) {
+        let copy = Copy {
+            context: message.context.clone(),
+            reply: message.reply.clone(),
+            told: Instant::now(),
+            is_missing: false,
+        };
+        self.messages.insert((number, sequence), copy);
+    }
+
+    /// The number of messages.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    /// True if there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Takes the messages that have left the queue: two looks in a row find them neither queued nor delayed nor leased. Between a hand-over to a
+    /// blocked receiver and its lease, a message is in no list.
+    ///
+    /// # Errors
+    /// The sentence of the library.
+    pub fn take_consumed(&mut self, queue: &posix::Queue) -> Result<Vec<Acker>, String> {
+        if self.messages.is_empty() {
+            return Ok(Vec::new());
+        }
+        let held = queue.message_ids().map_err(|error| error.to_string())?;
+        let held: HashSet<u64> = held.into_iter().collect();
+        let mut consumed = Vec::new();
+        self.messages.retain(|(number, _), copy| {
+            let is_missing = match number {
+                0 => held.is_empty(),
+                number => !held.contains(number),
+            };
+            let was_missing = std::mem::replace(&mut copy.is_missing, is_missing);
+            let is_consumed = was_missing && copy.is_missing;
+            if is_consumed {
+                consumed.push(copy.acker());
+            }
+            !is_consumed
+        });
+        Ok(consumed)
+    }
+
+    /// Returns the messages whose time at the server has to be prolonged.
+    pub fn take_due(&mut self, after: Duration) -> Vec<Acker> {
+        let mut due = Vec::new();
+        for copy in self.messages.values_mut() {
+            if copy.told.elapsed() > after {
+                copy.told = Instant::now();
+                due.push(copy.acker());
+            }
+        }
+        due
+    }
+}

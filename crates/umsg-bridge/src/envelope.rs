@@ -1,0 +1,72 @@
+//! Requests whose replies find their way back: the first line of a local message holds a subject.
+//!
+//! A queue has no place beside a message for the address of a reply. An import with `envelope` writes the reply's subject before the message; the
+//! worker copies the line to its reply; an export with `envelope` publishes the reply to that subject.
+
+use bytes::Bytes;
+
+/// Puts the subject of the reply before a message. An empty line: no reply is expected.
+#[must_use]
+pub fn wrap(reply_to: &str, message: &[u8]) -> Bytes {
+    let mut wrapped = Vec::with_capacity(reply_to.len() + 1 + message.len());
+    wrapped.extend_from_slice(reply_to.as_bytes());
+    wrapped.push(b'\n');
+    wrapped.extend_from_slice(message);
+    wrapped.into()
+}
+
+/// Takes the subject from a message. The subject must be `below` or a subject under it: a local process must not reach other subjects.
+///
+/// # Errors
+/// The sentence that says what is wrong with the envelope.
+pub fn unwrap(message: &Bytes, below: &str) -> Result<(String, Bytes), String> {
+    let end = message.iter().position(|byte| *byte == b'\n');
+    let line = end.and_then(|end| std::str::from_utf8(&message[..end]).ok());
+    let (Some(end), Some(subject)) = (end, line) else {
+        return Err("the message has no envelope: its first line must be a subject".to_owned());
+    };
+    let rest = subject.strip_prefix(below);
+    let is_below = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    let is_subject = subject
+        .split('.')
+        .all(|token| !token.is_empty() && !token.bytes().any(|byte| b"*> \t\r".contains(&byte)));
+    match is_below && is_subject {
+        true => Ok((subject.to_owned(), message.slice(end + 1..))),
+        false => Err(format!(
+            "the envelope's subject {subject:?} is not {below} or below it, see `subject`"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_subject_comes_back_with_the_message() {
+        let wrapped = wrap("replies.a", b"one\ntwo");
+        let (subject, message) = unwrap(&wrapped, "replies").unwrap();
+        assert_eq!((&*subject, &message[..]), ("replies.a", &b"one\ntwo"[..]));
+        assert_eq!(
+            unwrap(&wrap("replies", b""), "replies").unwrap().1,
+            Bytes::new()
+        );
+    }
+
+    #[test]
+    fn a_subject_elsewhere_is_refused() {
+        for bad in [
+            "other",
+            "repliesx",
+            "replies.*",
+            "replies.>",
+            "replies..a",
+            "",
+            "replies.a b",
+        ] {
+            assert!(unwrap(&wrap(bad, b"m"), "replies").is_err(), "{bad}");
+        }
+        assert!(unwrap(&Bytes::from_static(b"no line"), "replies").is_err());
+        assert!(unwrap(&Bytes::from_static(b"\xff\n"), "replies").is_err());
+    }
+}

@@ -1,0 +1,384 @@
+//! From the stream to the queue.
+//!
+//! ```text
+//!   pull ---> reserve, commit ---> note in the window ---> forget the arrival ---> ack
+//!                |
+//!                full: nothing is acknowledged, and nothing is pulled; after half of `ack_wait` the messages in hand go back to the stream
+//! ```
+//!
+//! A commit leaves a record in the queue with the same store. So a bridge that dies before the note finds the record at its next start, and the
+//! redelivery is recognised. The record ends when the window's file has the sequence.
+
+use crate::backoff::Backoff;
+use crate::config::{Bridge, Direction, OnReject};
+use crate::crash::{self, Point};
+use crate::export::REFUSED;
+use crate::headers;
+use crate::local::{Importer, Placing, Refusal};
+use crate::log::{self, Level};
+use crate::status::Board;
+use crate::stream;
+use crate::supervise::Scene;
+use crate::window::{self, Window};
+use crate::{durable::Unconsumed, envelope};
+use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::{AckKind, Message};
+use futures_util::StreamExt;
+use std::cell::RefCell;
+use std::time::{Duration, Instant};
+use umsg::posix;
+
+/// The time that a pull waits for messages at the server.
+const PULL: Duration = Duration::from_secs(2);
+/// The time in which messages that are on their way to a pull that ends arrive.
+const LATE: Duration = Duration::from_millis(50);
+
+/// The time between two looks at which messages of a durable queue have been consumed.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// Runs an import until the process stops it.
+///
+/// # Errors
+/// A sentence: the queue or the consumer is lost, and has to be opened again.
+pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
+    let mut importer = Importer::open(&scene.namespace, bridge)?;
+    let dead = match &bridge.dead_letter {
+        Some(name) => Some(crate::local::dead_letter(&scene.namespace, name)?),
+        None => None,
+    };
+    board.become_("waiting for the server", None);
+    scene.link.clone().wait().await;
+    let context = stream::context(
+        &scene.link,
+        scene.domain.as_deref(),
+        scene.timeout,
+        bridge.window,
+    );
+    let found = stream::find(&context, bridge, &scene.link).await?;
+    let capacity = importer
+        .posix()
+        .map_or(0, |queue| queue.attributes().max_messages);
+    let pending = match bridge.direction {
+        // Messages stay unacknowledged as long as they are in the queue.
+        Direction::Durable => capacity + 2 * bridge.window,
+        _ => bridge.window,
+    };
+    let consumer = stream::consumer(&found, bridge, (&scene.host, pending), &scene.link).await?;
+    let created = found.cached_info().created.unix_timestamp_nanos();
+    let consumer_name = bridge.consumer_name(&scene.host);
+    let origin = window::key(&[
+        bridge.stream.as_bytes(),
+        &created.to_le_bytes(),
+        consumer_name.as_bytes(),
+    ]);
+    importer.set_source(origin);
+    let key = window::key(&[&origin.to_le_bytes(), &importer.identity.to_le_bytes()]);
+    let path = scene.directory.join(format!("{}.window", bridge.name));
+    let window = Window::open(&path, key, bridge.dedupe);
+    let mut window = window.map_err(|error| format!("`state_dir` {}: {error}", path.display()))?;
+    recover(&importer, &mut window)?;
+    board.become_("running", None);
+    let work = Work {
+        unconsumed: bridge.is_durable().then(RefCell::default),
+        window: RefCell::new(window),
+        importer,
+        consumer,
+        dead,
+        bridge,
+        scene,
+        board,
+    };
+    work.go().await
+}
+
+/// Notes the messages that a bridge has placed and not noted before it died.
+fn recover(importer: &Importer, window: &mut Window) -> Result<(), String> {
+    for sequence in importer.arrivals()? {
+        if window.find(sequence).is_none() {
+            note(window, sequence, 0)?;
+        }
+        importer.forget(sequence)?;
+    }
+    Ok(())
+}
+
+fn note(window: &mut Window, sequence: u64, number: u64) -> Result<(), String> {
+    let noted = window.note(sequence, number);
+    noted.map_err(|error| format!("`state_dir`: the window can't be written: {error}"))
+}
+
+/// An import at work.
+struct Work<'a> {
+    importer: Importer,
+    window: RefCell<Window>,
+    /// The messages of a durable queue that no local receiver has acknowledged.
+    unconsumed: Option<RefCell<Unconsumed>>,
+    consumer: Consumer<pull::Config>,
+    dead: Option<posix::Queue>,
+    bridge: &'a Bridge,
+    scene: &'a Scene,
+    board: &'a Board,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Placed {
+    /// It is placed, or was before, or will never be.
+    Settled,
+    /// There was no room for a long time: it goes back to the stream.
+    NoRoom,
+}
+
+impl Work<'_> {
+    async fn go(&self) -> Result<(), String> {
+        let mut stop = self.scene.stop.clone();
+        tokio::select! {
+            ended = self.pull_for_ever() => ended,
+            ended = self.acknowledge_consumed() => ended,
+            _ = stop.wait_for(|stop| *stop) => Ok(()),
+        }
+    }
+
+    async fn pull_for_ever(&self) -> Result<(), String> {
+        let mut connected = self.scene.link.connected.clone();
+        let mut backoff = Backoff::default();
+        loop {
+            self.show(&connected.borrow_and_update());
+            if !self.importer.is_current(&self.scene.namespace, self.bridge) {
+                return Err(format!(
+                    "`queue` {}: the queue was removed or replaced",
+                    self.bridge.queue
+                ));
+            }
+            self.scene.link.clone().wait().await;
+            let pulled = tokio::select! {
+                pulled = self.pull() => pulled,
+                // The server has forgotten a pull of the last connection.
+                _ = connected.changed() => continue,
+            };
+            match pulled {
+                Ok(()) => {
+                    backoff.reset();
+                    self.board.become_("running", None);
+                }
+                Err(why) => {
+                    let why = stream::with_refusal(why, &self.scene.link);
+                    self.board
+                        .become_("waiting for the stream", Some(why.clone()));
+                    self.board.count(|state| state.retries += 1);
+                    tokio::time::sleep(backoff.pause()).await;
+                    self.check_consumer(why).await?;
+                }
+            }
+        }
+    }
+
+    /// The consumer or the stream may be gone.
+    async fn check_consumer(&self, why: String) -> Result<(), String> {
+        if !self.scene.link.connected.borrow().1 {
+            return Ok(());
+        }
+        let mut consumer = self.consumer.clone();
+        match consumer.info().await {
+            Ok(_) => Ok(()),
+            Err(_) => Err(why),
+        }
+    }
+
+    fn show(&self, (_, connected): &(u64, bool)) {
+        let connected = *connected;
+        self.board.count(|state| state.connected = connected);
+        if !connected {
+            self.board.become_("waiting for the server", None);
+        }
+    }
+
+    /// Pulls up to a window of messages, and places them.
+    async fn pull(&self) -> Result<(), String> {
+        let batch = self
+            .consumer
+            .batch()
+            .max_messages(self.bridge.window)
+            .expires(PULL);
+        let mut batch = batch
+            .messages()
+            .await
+            .map_err(|error| format!("`consumer`: {error}"))?;
+        while let Some(message) = batch.next().await {
+            let message = message.map_err(|error| format!("`consumer`: {error}"))?;
+            crash::reached(Point::IMPORT_PULLED);
+            if self.place(&message).await? == Placed::Settled {
+                continue;
+            }
+            // Other machines may have room.
+            give_back(&message).await;
+            while let Ok(Some(Ok(message))) = tokio::time::timeout(LATE, batch.next()).await {
+                give_back(&message).await;
+            }
+            return self.wait_for_room(message.payload.len()).await;
+        }
+        Ok(())
+    }
+
+    async fn place(&self, message: &Message) -> Result<Placed, String> {
+        let info = message
+            .info()
+            .map_err(|error| format!("`consumer`: {error}"))?;
+        let sequence = info.stream_sequence;
+        let pending = info.pending;
+        let known = self.window.borrow().find(sequence);
+        if let Some(number) = known {
+            self.board.count(|state| {
+                state.duplicates += 1;
+                state.backlog = pending;
+            });
+            self.end(message, sequence, number).await;
+            return Ok(Placed::Settled);
+        }
+        let mut placing = headers::placing(message.headers.as_ref(), message.payload.clone());
+        if self.bridge.envelope {
+            let reply_to = placing.reply_to.as_deref().unwrap_or_default();
+            placing.data = envelope::wrap(reply_to, &placing.data);
+        }
+        if placing.is_expired() {
+            return Ok(self.expire(message, &placing).await);
+        }
+        let began = Instant::now();
+        loop {
+            match self.importer.try_place(&placing, sequence) {
+                Ok(number) => {
+                    self.placed(sequence, number)?;
+                    let bytes = placing.data.len() as u64;
+                    self.board.count(|state| {
+                        state.messages += 1;
+                        state.bytes += bytes;
+                        state.backlog = pending;
+                    });
+                    self.end(message, sequence, number).await;
+                    return Ok(Placed::Settled);
+                }
+                Err(Refusal::Full) if began.elapsed() > self.bridge.ack_wait.0 / 2 => {
+                    return Ok(Placed::NoRoom);
+                }
+                Err(Refusal::Full) => self.importer.writable().await,
+                Err(Refusal::Message(why)) => {
+                    return Ok(self.reject(message, &placing, &why).await);
+                }
+                Err(Refusal::Queue(why)) => {
+                    return Err(format!("`queue` {}: {why}", self.bridge.queue));
+                }
+            }
+        }
+    }
+
+    fn placed(&self, sequence: u64, number: u64) -> Result<(), String> {
+        crash::reached(Point::IMPORT_PLACED);
+        note(&mut self.window.borrow_mut(), sequence, number)?;
+        crash::reached(Point::IMPORT_NOTED);
+        self.importer.forget(sequence)?;
+        crash::reached(Point::IMPORT_FORGOTTEN);
+        Ok(())
+    }
+
+    /// Acknowledges a message that is in the queue: at once, or when a local receiver has acknowledged it.
+    async fn end(&self, message: &Message, sequence: u64, number: u64) {
+        match &self.unconsumed {
+            Some(unconsumed) => unconsumed.borrow_mut().add(number, sequence, message),
+            None => acknowledge(message).await,
+        }
+    }
+
+    /// Acknowledges the messages of a durable queue that local receivers have acknowledged, for ever.
+    async fn acknowledge_consumed(&self) -> Result<(), String> {
+        let (Some(unconsumed), Some(queue)) = (&self.unconsumed, self.importer.posix()) else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::time::sleep(LOOK).await;
+            let consumed = unconsumed.borrow_mut().take_consumed(queue)?;
+            for acker in consumed {
+                let _ = acker.ack().await;
+            }
+            let prolonged = unconsumed.borrow_mut().take_due(self.bridge.ack_wait.0 / 3);
+            for acker in prolonged {
+                let _ = acker.ack_with(AckKind::Progress).await;
+            }
+            let waiting = unconsumed.borrow().len() as u64;
+            self.board.count(|state| state.in_flight = waiting);
+        }
+    }
+
+    async fn wait_for_room(&self, len: usize) -> Result<(), String> {
+        self.board.become_("the local queue is full", None);
+        while !self.importer.has_room(len) {
+            self.importer.writable().await;
+            self.board.refresh();
+            if !self.importer.is_current(&self.scene.namespace, self.bridge) {
+                return Err(format!(
+                    "`queue` {}: the queue was removed or replaced",
+                    self.bridge.queue
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    async fn expire(&self, message: &Message, placing: &Placing) -> Placed {
+        if let Some(dead) = &self.dead {
+            if dead
+                .try_send(&placing.data, placing.priority.min(32_767))
+                .is_err()
+            {
+                return Placed::NoRoom;
+            }
+            self.board.count(|state| state.dead_lettered += 1);
+        }
+        self.board.count(|state| state.expired += 1);
+        acknowledge(message).await;
+        Placed::Settled
+    }
+
+    /// Moves a message that the queue will never take to the dead-letter queue, or lets it wait in the stream.
+    async fn reject(&self, message: &Message, placing: &Placing, why: &str) -> Placed {
+        self.board.count(|state| state.rejected += 1);
+        log::event(
+            Level::Error,
+            &self.bridge.name,
+            "message rejected",
+            &[("error", &why)],
+        );
+        let dead = self
+            .dead
+            .as_ref()
+            .filter(|_| self.bridge.on_reject == OnReject::DeadLetter);
+        match dead.map(|dead| dead.try_send(&placing.data, placing.priority.min(32_767))) {
+            Some(Ok(())) => {
+                self.board.count(|state| state.dead_lettered += 1);
+                acknowledge(message).await;
+            }
+            refused => {
+                if let Some(Err(error)) = refused {
+                    let error = format!("`dead_letter`: {error}");
+                    log::event(
+                        Level::Error,
+                        &self.bridge.name,
+                        "the message waits",
+                        &[("error", &error)],
+                    );
+                }
+                let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;
+            }
+        }
+        Placed::Settled
+    }
+}
+
+async fn acknowledge(message: &Message) {
+    // An acknowledgement that is lost brings a redelivery, which the window recognises.
+    let _ = message.ack().await;
+    crash::reached(Point::IMPORT_ENDED);
+}
+
+async fn give_back(message: &Message) {
+    let _ = message.ack_with(AckKind::Nak(None)).await;
+}

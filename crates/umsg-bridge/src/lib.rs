@@ -1,0 +1,46 @@
+//! A bridge between umsg's queues and NATS JetStream: messages leave this machine, and come to it, with the semantics of the local queue.
+//!
+//! ```text
+//!   export:  queue --lease--> bridge --publish, Nats-Msg-Id--> JetStream
+//!                  <--acknowledge--   <--acknowledgement------
+//!
+//!   import:  JetStream --pull--> bridge --reserve, commit--> queue
+//!                      <--ack---
+//! ```
+//!
+//! A message is acknowledged on the side that it comes from only after the other side has it. A death of any part repeats a message at most; the
+//! repeated message is recognised:
+//!
+//! | direction | a repeated message is recognised by | window |
+//! |---|---|---|
+//! | export | JetStream, by `Nats-Msg-Id`: the queue's identity and the message's number ([`local`]) | the stream's `duplicate_window` |
+//! | import | the bridge, by the stream's sequence: the queue's record of the arrival, and the file of the last sequences ([`window`]) | `dedupe` sequences |
+//!
+//! | subject | where |
+//! |---|---|
+//! | the file and the flags that declare bridges | [`config`] |
+//! | the connection, and its secrets | [`connect`] |
+//! | the local ends: POSIX and System V queues, rings, the kernel's queues | [`local`] |
+//! | the two directions | [`export`], [`import`] |
+//! | several bridges in one process, and a new configuration | [`supervise`] |
+//! | what `umsg bridge status` and `umsg metrics` show | [`status`] |
+#![deny(unsafe_code)]
+
+pub mod backoff;
+pub mod check;
+pub mod cli;
+pub mod config;
+pub mod connect;
+pub mod crash;
+pub mod durable;
+pub mod envelope;
+pub mod export;
+pub mod headers;
+pub mod import;
+pub mod local;
+pub mod log;
+pub mod service;
+pub mod status;
+pub mod stream;
+pub mod supervise;
+pub mod window;

@@ -1,0 +1,263 @@
+//! Placing messages.
+
+use super::{Key, Placing, kernel, opened, polled, posix_identity, sysv_identity};
+use crate::config::{Bridge, End};
+use crate::crash::{self, Point};
+use nix::errno::Errno;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+use umsg::posix::{self, Origin, SendError};
+use umsg::ring::{self, INLINE, Post};
+use umsg::sysv::{self, SendError as SysvSendError};
+use umsg::{Namespace, posix::Until};
+
+/// The longest wait for room without another attempt: other changes of a queue than those that it reports make room, too.
+const LONGEST: Duration = Duration::from_secs(1);
+
+/// The reason why a message was not placed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is no room.
+    Full,
+    /// The queue will never take this message.
+    Message(String),
+    /// The queue takes no message now: it is removed, closed or corrupted.
+    Queue(String),
+}
+
+/// A queue that gets imported messages.
+#[derive(Debug)]
+pub struct Importer {
+    queue: Queue,
+    /// The identity of the queue among those of all machines.
+    pub identity: u64,
+    /// The number of the stream and the consumer in the queue's records of arrivals.
+    source: u64,
+}
+
+#[derive(Debug)]
+enum Queue {
+    Posix(Box<posix::Queue>, AsyncFd<OwnedFd>),
+    Sysv(Box<sysv::Queue>, AsyncFd<OwnedFd>),
+    Ring(ring::Sender),
+    Kernel(kernel::Queue),
+}
+
+impl Importer {
+    /// Opens the queue of an import.
+    ///
+    /// # Errors
+    /// A sentence that names the setting.
+    pub fn open(namespace: &Namespace, bridge: &Bridge) -> Result<Importer, String> {
+        let new = bridge.create_queue.as_ref();
+        let poll = |descriptor: std::io::Result<OwnedFd>| {
+            descriptor
+                .and_then(|descriptor| polled::register(descriptor, Interest::WRITABLE))
+                .map_err(|error| {
+                    format!(
+                        "`queue` {}: the queue can't be polled: {error}",
+                        bridge.queue
+                    )
+                })
+        };
+        let (queue, identity) = match &bridge.queue {
+            End::Posix(name) => {
+                let queue = opened::posix(namespace, (name, new))?;
+                let polled = poll(
+                    queue
+                        .pollable()
+                        .and_then(|polled| polled.try_clone_to_owned()),
+                )?;
+                let identity = posix_identity(&queue);
+                (Queue::Posix(Box::new(queue), polled), identity)
+            }
+            End::Key(_) | End::Id(_) => {
+                let queue = opened::sysv(namespace, bridge)?;
+                let polled = poll(
+                    queue
+                        .pollable()
+                        .and_then(|polled| polled.try_clone_to_owned()),
+                )?;
+                let identity = sysv_identity(&queue, namespace);
+                (Queue::Sysv(Box::new(queue), polled), identity)
+            }
+            End::Ring(name) => {
+                let sender = ring::Sender::open_in(namespace, name);
+                let sender =
+                    sender.map_err(|error| format!("`queue` {}: {error}", bridge.queue))?;
+                (Queue::Ring(sender), 0)
+            }
+            End::Kernel(name) => (
+                Queue::Kernel(kernel::Queue::open(name, new, Interest::WRITABLE)?),
+                0,
+            ),
+        };
+        Ok(Importer {
+            queue,
+            identity,
+            source: 0,
+        })
+    }
+
+    /// Sets the number of the stream and the consumer.
+    pub fn set_source(&mut self, source: u64) {
+        self.source = source & ((1 << 48) - 1);
+    }
+
+    fn origin(&self, sequence: u64) -> Origin {
+        Origin {
+            source: self.source,
+            number: sequence,
+        }
+    }
+
+    /// Places a message of the stream, if there is room. Returns the message's number in a POSIX queue.
+    ///
+    /// # Errors
+    /// See [`Refusal`].
+    pub fn try_place(&self, placing: &Placing, sequence: u64) -> Result<u64, Refusal> {
+        match &self.queue {
+            Queue::Posix(queue, _) => self.place_posix(queue, placing, sequence),
+            Queue::Sysv(queue, _) => match queue.try_send(placing.mtype, &placing.data) {
+                Ok(()) => Ok(0),
+                Err(SysvSendError::Full) => Err(Refusal::Full),
+                Err(error @ (SysvSendError::TooLong { .. } | SysvSendError::InvalidType)) => {
+                    Err(Refusal::Message(error.to_string()))
+                }
+                Err(error) => Err(Refusal::Queue(error.to_string())),
+            },
+            Queue::Ring(sender) => place_in_ring(sender, placing),
+            Queue::Kernel(queue) => match queue.try_send(&placing.data, placing.priority) {
+                Ok(()) => Ok(0),
+                Err(Errno::EAGAIN | Errno::EINTR) => Err(Refusal::Full),
+                Err(error @ (Errno::EMSGSIZE | Errno::EINVAL)) => {
+                    Err(Refusal::Message(error.to_string()))
+                }
+                Err(error) => Err(Refusal::Queue(error.to_string())),
+            },
+        }
+    }
+
+    fn place_posix(
+        &self,
+        queue: &posix::Queue,
+        placing: &Placing,
+        sequence: u64,
+    ) -> Result<u64, Refusal> {
+        let refusal = |error: SendError| match error {
+            SendError::Full => Refusal::Full,
+            SendError::TooLong { .. } | SendError::PriorityTooHigh => {
+                Refusal::Message(error.to_string())
+            }
+            error => Refusal::Queue(error.to_string()),
+        };
+        let mut room = queue.try_reserve(placing.data.len()).map_err(refusal)?;
+        crash::reached(Point::IMPORT_RESERVED);
+        room.write_at(0, &placing.data);
+        let origin = self.origin(sequence);
+        room.commit_from(placing.priority, origin, placing.sent)
+            .map_err(refusal)
+    }
+
+    /// Ends the queue's record of an arrival.
+    ///
+    /// # Errors
+    /// The sentence of the library.
+    pub fn forget(&self, sequence: u64) -> Result<(), String> {
+        match &self.queue {
+            Queue::Posix(queue, _) => {
+                let forgotten = queue.forget_arrival(self.origin(sequence));
+                forgotten.map_err(|error| error.to_string())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the sequences of messages that were placed by a bridge that died before it noted them.
+    ///
+    /// # Errors
+    /// The sentence of the library.
+    pub fn arrivals(&self) -> Result<Vec<u64>, String> {
+        match &self.queue {
+            Queue::Posix(queue, _) => queue
+                .arrivals(self.source)
+                .map_err(|error| error.to_string()),
+            _ => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns whether a message of this length has room now. Ends without reservations answer yes: the next attempt decides.
+    #[must_use]
+    pub fn has_room(&self, len: usize) -> bool {
+        match &self.queue {
+            Queue::Posix(queue, _) => !matches!(queue.try_reserve(len), Err(SendError::Full)),
+            _ => true,
+        }
+    }
+
+    /// Waits until there may be room.
+    pub async fn writable(&self) {
+        let (polled, is_writable): (_, &dyn Fn() -> bool) = match &self.queue {
+            Queue::Posix(queue, polled) => (polled, &|| queue.readiness().writable),
+            Queue::Sysv(queue, polled) => (polled, &|| queue.readiness().writable),
+            Queue::Kernel(queue) => {
+                let _ = tokio::time::timeout(LONGEST, queue.ready(Interest::WRITABLE)).await;
+                return;
+            }
+            // A ring tells its receiver about messages, and no sender about room.
+            Queue::Ring(_) => return tokio::time::sleep(Duration::from_millis(1)).await,
+        };
+        if let Ok(Ok(mut ready)) = tokio::time::timeout(LONGEST, polled.writable()).await {
+            if is_writable() {
+                // The room came after the attempt, or a process that holds the lock was stopped.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            } else {
+                ready.clear_ready();
+            }
+        }
+    }
+
+    /// Returns the POSIX queue.
+    #[must_use]
+    pub fn posix(&self) -> Option<&posix::Queue> {
+        match &self.queue {
+            Queue::Posix(queue, _) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the name still leads to this queue.
+    #[must_use]
+    pub fn is_current(&self, namespace: &Namespace, bridge: &Bridge) -> bool {
+        match (&self.queue, &bridge.queue) {
+            (Queue::Posix(queue, _), End::Posix(name)) => opened::posix(namespace, (name, None))
+                .is_ok_and(|now| now.serial() == queue.serial()),
+            (Queue::Sysv(queue, _), _) => !queue.is_removed(),
+            _ => true,
+        }
+    }
+}
+
+fn place_in_ring(sender: &ring::Sender, placing: &Placing) -> Result<u64, Refusal> {
+    let mut post = Post::new(0);
+    if let Some(Key::Ring {
+        user_data,
+        res,
+        flags,
+    }) = placing.ring
+    {
+        post = Post::new(user_data).res(res).flags(flags);
+    }
+    let sent = match placing.data.len() <= INLINE {
+        true => sender.try_send(&post.payload(&placing.data)),
+        false => sender.send_long(&post, &placing.data, Until::Now),
+    };
+    match sent {
+        Ok(()) => Ok(0),
+        Err(ring::SendError::Full | ring::SendError::Interrupted) => Err(Refusal::Full),
+        Err(error @ ring::SendError::TooLong { .. }) => Err(Refusal::Message(error.to_string())),
+        Err(error) => Err(Refusal::Queue(error.to_string())),
+    }
+}

@@ -1,0 +1,159 @@
+//! The local ends of bridges.
+//!
+//! | end | export | import |
+//! |---|---|---|
+//! | POSIX queue | leases | reserve and commit, with a record of the arrival: exactly once while the window holds |
+//! | System V queue | leases | a send; a death between it and the note in the window repeats one message |
+//! | ring | the bridge owns the ring; a spool queue keeps messages until they are exported | as System V |
+//! | queue of the kernel | received into a spool queue; a death between the two loses one message | as System V |
+//!
+//! The spool is the POSIX queue `/bridge.NAME.spool` of the namespace.
+
+mod exporter;
+mod importer;
+mod kernel;
+mod opened;
+mod polled;
+mod spool;
+
+pub use exporter::Exporter;
+pub use importer::{Importer, Refusal};
+pub use opened::dead_letter;
+pub use spool::Spool;
+
+use crate::window;
+use bytes::Bytes;
+use std::time::{Duration, SystemTime};
+use umsg::{Namespace, posix, sysv};
+
+/// What a queue sorts or finds a message by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// The priority of a POSIX queue.
+    Priority(u32),
+    /// The type of a System V queue.
+    Type(i64),
+    /// The fields of a message of a ring.
+    Ring {
+        /// The sender's value.
+        user_data: u64,
+        /// The sender's result.
+        res: i32,
+        /// The sender's flags.
+        flags: u32,
+    },
+}
+
+/// A message that was taken by lease, on its way to the stream.
+#[derive(Debug)]
+pub struct Taken {
+    /// The message.
+    pub data: Bytes,
+    /// Its priority or type.
+    pub key: Key,
+    /// The name that no other message has, on any machine.
+    pub id: String,
+    /// The time of the send.
+    pub sent: SystemTime,
+    /// The sender's process.
+    pub pid: u32,
+    held: Held,
+}
+
+#[derive(Debug)]
+enum Held {
+    /// Of a test.
+    Nothing,
+    Posix(posix::Lease<'static>),
+    Sysv(sysv::Lease<'static>),
+}
+
+impl Taken {
+    /// Makes a message without a lease.
+    #[must_use]
+    pub fn new(data: Bytes, key: Key, (id, sent, pid): (String, SystemTime, u32)) -> Taken {
+        Taken {
+            data,
+            key,
+            id,
+            sent,
+            pid,
+            held: Held::Nothing,
+        }
+    }
+
+    /// Ends the lease: the message leaves the queue.
+    ///
+    /// # Errors
+    /// The sentence of the library.
+    pub fn acknowledge(self) -> Result<(), String> {
+        match self.held {
+            Held::Nothing => Ok(()),
+            Held::Posix(lease) => lease.acknowledge().map_err(|error| error.to_string()),
+            Held::Sysv(lease) => lease.acknowledge().map_err(|error| error.to_string()),
+        }
+    }
+
+    /// Returns the message to the queue, for a later delivery. The messages behind it pass.
+    pub fn return_after(self, delay: Duration) {
+        // A lease that can't be returned so returns by its drop.
+        match self.held {
+            Held::Nothing => {}
+            Held::Posix(lease) => drop(lease.return_after(delay)),
+            Held::Sysv(lease) => drop(lease.return_after(delay)),
+        }
+    }
+}
+
+/// A message that came from the stream, for any local end.
+#[derive(Clone, Debug)]
+pub struct Placing {
+    /// The message.
+    pub data: Bytes,
+    /// The priority for a POSIX queue.
+    pub priority: u32,
+    /// The type for a System V queue.
+    pub mtype: i64,
+    /// The fields for a ring.
+    pub ring: Option<Key>,
+    /// The time of the first send.
+    pub sent: Option<SystemTime>,
+    /// The time to live in the source queue.
+    pub ttl: Option<Duration>,
+    /// The subject of the reply.
+    pub reply_to: Option<String>,
+}
+
+impl Placing {
+    /// Returns whether the time to live has ended on the way.
+    #[must_use]
+    pub fn is_expired(&self) -> bool {
+        let (Some(sent), Some(ttl)) = (self.sent, self.ttl) else {
+            return false;
+        };
+        sent.elapsed().is_ok_and(|age| age > ttl)
+    }
+}
+
+/// Returns a number for this start of this machine.
+fn boot() -> Vec<u8> {
+    std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Returns the identity of a POSIX queue among those of all machines.
+fn posix_identity(queue: &posix::Queue) -> u64 {
+    let (device, _) = queue.identity();
+    window::key(&[
+        &boot(),
+        &device.to_le_bytes(),
+        &queue.serial().to_le_bytes(),
+    ])
+}
+
+/// Returns the identity of a System V queue among those of all machines.
+fn sysv_identity(queue: &sysv::Queue, namespace: &Namespace) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let place = std::fs::metadata(namespace.path()).map_or([0, 0], |file| [file.dev(), file.ino()]);
+    let place = place.map(u64::to_le_bytes).concat();
+    window::key(&[&boot(), &place, &queue.id().to_le_bytes()])
+}

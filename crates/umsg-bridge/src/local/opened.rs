@@ -1,0 +1,62 @@
+//! Opening local queues, and making them if the configuration says so.
+
+use crate::config::{Bridge, End, NewQueue};
+use umsg::posix::{self, OpenError};
+use umsg::{Namespace, sysv};
+
+/// The sentence about a queue that is not there.
+fn missing(end: &End, why: &dyn std::fmt::Display) -> String {
+    format!("`queue` {end}: {why}. Make the queue, or write `create_queue`")
+}
+
+/// Opens a POSIX queue for both directions.
+///
+/// # Errors
+/// A sentence that names the setting.
+pub fn posix(
+    namespace: &Namespace,
+    (name, new): (&str, Option<&NewQueue>),
+) -> Result<posix::Queue, String> {
+    let mut options = posix::OpenOptions::new();
+    options.read(true).write(true).namespace(namespace);
+    if let Some(new) = new {
+        options.create(true).max_messages(new.max_messages);
+        options.message_size(u32::try_from(new.message_size.0).unwrap_or(u32::MAX));
+    }
+    options.open(name).map_err(|error| match error {
+        OpenError::NotFound => missing(&End::Posix(name.to_owned()), &error),
+        error => format!("`queue` {name}: {error}"),
+    })
+}
+
+/// Opens a System V queue.
+///
+/// # Errors
+/// A sentence that names the setting.
+pub fn sysv(namespace: &Namespace, bridge: &Bridge) -> Result<sysv::Queue, String> {
+    let mut options = sysv::OpenOptions::new();
+    options.namespace(namespace);
+    options.create(bridge.create_queue.is_some()).mode(0o600);
+    let opened = match bridge.queue {
+        End::Id(id) => options.open_id(id),
+        End::Key(key) => options.open(key),
+        _ => return Err(format!("`queue` {}: no System V queue", bridge.queue)),
+    };
+    opened.map_err(|error| missing(&bridge.queue, &error))
+}
+
+/// Opens the queue for messages that can't be placed. The bridge makes it if it is missing: each message must have a place.
+///
+/// # Errors
+/// A sentence that names the setting.
+pub fn dead_letter(namespace: &Namespace, name: &str) -> Result<posix::Queue, String> {
+    let mut options = posix::OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .namespace(namespace);
+    options.max_messages(65_536).message_size(16 << 20);
+    let opened = options.open(name);
+    opened.map_err(|error| format!("`dead_letter` {name}: {error}"))
+}

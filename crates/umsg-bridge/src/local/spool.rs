@@ -1,0 +1,189 @@
+//! Rings and queues of the kernel have no leases: their messages go to a POSIX queue of the namespace, from which they are exported.
+
+use super::kernel;
+use super::{Key, opened};
+use crate::config::{Bridge, End, NewQueue, Size};
+use crate::crash::{self, Point};
+use bytes::Bytes;
+use nix::errno::Errno;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::Interest;
+use umsg::Namespace;
+use umsg::posix::{self, Reservation, SendError, Until};
+use umsg::ring::{AsyncRing, Options};
+
+/// The length of the fields of a ring's message.
+const FIELDS: usize = 16;
+
+/// Opens the spool of a bridge.
+pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Queue, String> {
+    let source = bridge
+        .create_queue
+        .as_ref()
+        .map_or(8192, |new| new.message_size.0);
+    // A queue of the kernel that others made may have longer messages, up to the system's limit.
+    let longest = match &bridge.queue {
+        End::Kernel(name) => {
+            kernel::Queue::open(name, bridge.create_queue.as_ref(), Interest::READABLE)?
+                .message_size() as u64
+        }
+        _ => source,
+    };
+    let new = NewQueue {
+        max_messages: (4 * bridge.window).max(1024) as u32,
+        message_size: Size(longest + FIELDS as u64),
+    };
+    opened::posix(
+        namespace,
+        (&format!("/bridge.{}.spool", bridge.name), Some(&new)),
+    )
+}
+
+/// Puts the fields of a ring's message before its payload.
+fn frame(user_data: u64, res: i32, flags: u32) -> [u8; FIELDS] {
+    let mut fields = [0; FIELDS];
+    fields[..8].copy_from_slice(&user_data.to_le_bytes());
+    fields[8..12].copy_from_slice(&res.to_le_bytes());
+    fields[12..].copy_from_slice(&flags.to_le_bytes());
+    fields
+}
+
+/// Takes the fields from a message.
+pub(super) fn unframe(data: &Bytes) -> Option<(Key, Bytes)> {
+    let (user_data, rest) = data.split_first_chunk()?;
+    let (res, rest) = rest.split_first_chunk()?;
+    let (flags, _) = rest.split_first_chunk()?;
+    let key = Key::Ring {
+        user_data: u64::from_le_bytes(*user_data),
+        res: i32::from_le_bytes(*res),
+        flags: u32::from_le_bytes(*flags),
+    };
+    Some((key, data.slice(FIELDS..)))
+}
+
+/// The part of an export that fills the spool.
+#[derive(Debug)]
+pub struct Spool {
+    queue: Arc<posix::Queue>,
+    source: Source,
+    longest: usize,
+}
+
+#[derive(Debug)]
+enum Source {
+    Ring(Box<AsyncRing>),
+    Kernel(kernel::Queue),
+}
+
+impl Spool {
+    /// Opens the source of a spool. None for a queue that leases messages.
+    ///
+    /// # Errors
+    /// A sentence that names the setting.
+    pub fn open(namespace: &Namespace, bridge: &Bridge) -> Result<Option<Spool>, String> {
+        let refuse = |error: &dyn std::fmt::Display| format!("`queue` {}: {error}", bridge.queue);
+        let new = bridge.create_queue.as_ref();
+        let source = match &bridge.queue {
+            End::Ring(name) => {
+                let mut options = Options::new();
+                if let Some(new) = new {
+                    options.entries(new.max_messages);
+                    options.longest(u32::try_from(new.message_size.0).unwrap_or(u32::MAX));
+                } else {
+                    options.longest(8192);
+                }
+                let ring = options
+                    .create_in(namespace, name)
+                    .map_err(|error| refuse(&error))?;
+                Source::Ring(Box::new(
+                    AsyncRing::new(ring).map_err(|error| refuse(&error))?,
+                ))
+            }
+            End::Kernel(name) => {
+                Source::Kernel(kernel::Queue::open(name, new, Interest::READABLE)?)
+            }
+            _ => return Ok(None),
+        };
+        let queue = queue(namespace, bridge)?;
+        Ok(Some(Spool {
+            longest: queue.attributes().message_size,
+            queue: Arc::new(queue),
+            source,
+        }))
+    }
+
+    /// Moves messages to the spool, for ever.
+    ///
+    /// # Errors
+    /// The sentence of the library or the system: the source or the spool is lost.
+    pub async fn fill(&mut self) -> Result<(), String> {
+        loop {
+            // The room first: a message that has left its source must have a place.
+            let room = self.room().await?;
+            match &mut self.source {
+                Source::Ring(ring) => {
+                    let message = ring.receive().await.map_err(|error| error.to_string())?;
+                    crash::reached(Point::SPOOL_TAKEN);
+                    let fields = frame(message.user_data, message.res, message.flags);
+                    store(room, &[&fields, message.payload], 0)?;
+                }
+                Source::Kernel(source) => {
+                    let mut buffer = vec![0; source.message_size()];
+                    let (len, priority) = loop {
+                        match source.try_receive(&mut buffer) {
+                            Ok(received) => break received,
+                            Err(Errno::EAGAIN | Errno::EINTR) => {
+                                source.ready(Interest::READABLE).await
+                            }
+                            Err(error) => return Err(error.to_string()),
+                        }
+                    };
+                    crash::reached(Point::SPOOL_TAKEN);
+                    store(room, &[&buffer[..len]], priority)?;
+                }
+            }
+            crash::reached(Point::SPOOL_STORED);
+        }
+    }
+
+    async fn room(&self) -> Result<Reservation<'static>, String> {
+        loop {
+            match self.queue.reserve_owned(self.longest, Until::Now) {
+                Ok(room) => return Ok(room),
+                // The exporter makes room in this process, at each acknowledgement.
+                Err(SendError::Full) => tokio::time::sleep(Duration::from_millis(1)).await,
+                Err(error) => return Err(error.to_string()),
+            }
+        }
+    }
+}
+
+fn store(mut room: Reservation<'_>, parts: &[&[u8]], priority: u32) -> Result<(), String> {
+    let mut at = 0;
+    for part in parts {
+        room.write_at(at, part);
+        at += part.len();
+    }
+    room.truncate(at);
+    room.commit(priority).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_fields_of_a_ring_come_back() {
+        let mut data = frame(u64::MAX, -1, 3).to_vec();
+        data.extend_from_slice(b"payload");
+        let (key, rest) = unframe(&data.into()).unwrap();
+        let fields = Key::Ring {
+            user_data: u64::MAX,
+            res: -1,
+            flags: 3,
+        };
+        assert_eq!((key, &rest[..]), (fields, &b"payload"[..]));
+        assert_eq!(unframe(&Bytes::from_static(b"short")), None);
+    }
+}

@@ -1,0 +1,7 @@
+//! The program behind `umsg bridge`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    umsg_bridge::cli::main()
+}

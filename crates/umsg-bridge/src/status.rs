@@ -1,0 +1,202 @@
+//! The state of each bridge: a file of JSON in the state directory, which `umsg bridge status` and `umsg metrics` read.
+
+use serde::{Deserialize, Serialize};
+use std::cell::RefCell;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+use umsg::Namespace;
+
+/// The end of the name of a state's file.
+pub const ENDING: &str = ".state.json";
+
+/// The state of a bridge. Counts begin with the process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct State {
+    /// The bridge's name.
+    pub name: String,
+    /// `export` or `import`.
+    pub direction: String,
+    /// The local end.
+    pub queue: String,
+    /// The stream.
+    pub stream: String,
+    /// The process.
+    pub pid: u32,
+    /// The state in words: `running`, `waiting for the server`, `the local queue is full` ...
+    pub state: String,
+    /// The last error; empty if the bridge has recovered since.
+    pub error: String,
+    /// True while there is a connection.
+    pub connected: bool,
+    /// Messages that reached the other side.
+    pub messages: u64,
+    /// Bytes of these messages.
+    pub bytes: u64,
+    /// Repeated messages that were recognised: by JetStream for an export, by the window for an import.
+    pub duplicates: u64,
+    /// Attempts that were repeated.
+    pub retries: u64,
+    /// Messages that could not be placed, at each attempt.
+    pub rejected: u64,
+    /// Messages that went to the dead-letter queue.
+    pub dead_lettered: u64,
+    /// Messages whose time to live ended on the way.
+    pub expired: u64,
+    /// Messages that are on their way.
+    pub in_flight: u64,
+    /// Messages that wait at the source: in the local queue, or in the stream.
+    pub backlog: u64,
+    /// Milliseconds since 1970.
+    pub updated_ms: u64,
+}
+
+/// The state of a bridge and its file.
+#[derive(Clone, Debug)]
+pub struct Board(Rc<RefCell<Inner>>);
+
+#[derive(Debug)]
+struct Inner {
+    state: State,
+    path: PathBuf,
+    written: Option<Instant>,
+}
+
+/// The time between two writes without a change of state.
+const PERIOD: Duration = Duration::from_millis(500);
+
+impl Board {
+    /// Makes the state of a bridge that begins.
+    #[must_use]
+    pub fn new(state: State, directory: &Path) -> Board {
+        let path = directory.join(format!("{}{ENDING}", state.name));
+        Board(Rc::new(RefCell::new(Inner {
+            state,
+            path,
+            written: None,
+        })))
+    }
+
+    /// Changes counts.
+    pub fn count(&self, change: impl FnOnce(&mut State)) {
+        let mut inner = self.0.borrow_mut();
+        change(&mut inner.state);
+        inner.write_if_due();
+    }
+
+    /// Changes the state in words, and the error if there is one. Logs a change.
+    pub fn become_(&self, words: &str, error: Option<String>) {
+        let mut inner = self.0.borrow_mut();
+        let error = error.unwrap_or_default();
+        if inner.state.state == words && inner.state.error == error {
+            return inner.write_if_due();
+        }
+        let level = match error.is_empty() {
+            true => crate::log::Level::Info,
+            false => crate::log::Level::Error,
+        };
+        crate::log::event(level, &inner.state.name, words, &[("error", &error)]);
+        inner.state.state = words.to_owned();
+        inner.state.error = error;
+        inner.write();
+    }
+
+    /// Returns a copy of the state.
+    #[must_use]
+    pub fn get(&self) -> State {
+        self.0.borrow().state.clone()
+    }
+
+    /// Writes the state, if the last write is old.
+    pub fn refresh(&self) {
+        self.0.borrow_mut().write_if_due();
+    }
+}
+
+impl Inner {
+    fn write_if_due(&mut self) {
+        if self
+            .written
+            .is_none_or(|written| written.elapsed() >= PERIOD)
+        {
+            self.write();
+        }
+    }
+
+    /// A state that can't be written is missing in `umsg bridge status`; messages go on.
+    fn write(&mut self) {
+        self.written = Some(Instant::now());
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        self.state.updated_ms = now.as_millis() as u64;
+        let text = serde_json::to_vec(&self.state).unwrap_or_default();
+        let beside = self.path.with_extension("new");
+        let _ = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &self.path));
+    }
+}
+
+/// Returns the state directory of a configuration, and makes it.
+///
+/// # Errors
+/// The sentence that names the setting.
+pub fn directory(chosen: Option<&Path>, namespace: &Namespace) -> Result<PathBuf, String> {
+    let path = default_directory(chosen, namespace);
+    let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+        .create(&path);
+    match made {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(format!("`state_dir` {}: {error}", path.display()))
+        }
+        _ => own(&path),
+    }
+}
+
+/// Another user must not choose the contents of the windows.
+fn own(path: &Path) -> Result<PathBuf, String> {
+    use std::os::unix::fs::MetadataExt;
+    let refuse = |why: &str| Err(format!("`state_dir` {}: {why}", path.display()));
+    match std::fs::symlink_metadata(path) {
+        Ok(file) if !file.is_dir() => refuse("not a directory"),
+        Ok(file) if file.uid() != rustix::process::geteuid().as_raw() => {
+            refuse("the directory belongs to another user")
+        }
+        Ok(_) => Ok(path.to_owned()),
+        Err(error) => refuse(&error.to_string()),
+    }
+}
+
+/// Returns the state directory of a configuration.
+#[must_use]
+pub fn default_directory(chosen: Option<&Path>, namespace: &Namespace) -> PathBuf {
+    let own = || {
+        namespace
+            .path()
+            .join(format!("bridge.{}", rustix::process::geteuid().as_raw()))
+    };
+    chosen.map_or_else(own, Path::to_owned)
+}
+
+/// Reads all states of a directory, by name.
+#[must_use]
+pub fn read(directory: &Path) -> Vec<State> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut states: Vec<State> = entries
+        .filter(|entry| entry.file_name().to_string_lossy().ends_with(ENDING))
+        .filter_map(|entry| serde_json::from_slice(&std::fs::read(entry.path()).ok()?).ok())
+        .collect();
+    states.sort_by(|one, other| one.name.cmp(&other.name));
+    states
+}
+
+/// A state is fresh for this long: a bridge writes its state at least each second.
+const FRESH: Duration = Duration::from_secs(5);
+
+impl State {
+    /// Returns whether a process keeps this state up to date.
+    #[must_use]
+    pub fn is_fresh(&self) -> bool {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        now.saturating_sub(Duration::from_millis(self.updated_ms)) < FRESH
+    }
+}

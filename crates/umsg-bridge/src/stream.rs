@@ -1,0 +1,162 @@
+//! Streams and consumers: finding them, and making them if the configuration says so.
+
+use crate::config::{Bridge, Delivery, NewStream, Retention, Storage};
+use crate::connect::Link;
+use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
+use async_nats::jetstream::stream::{Config, Info, RetentionPolicy, StorageType, Stream};
+use async_nats::jetstream::{Context, ContextBuilder};
+use std::error::Error as _;
+use std::time::Duration;
+
+/// Makes the context of a bridge.
+#[must_use]
+pub fn context(link: &Link, domain: Option<&str>, timeout: Duration, window: usize) -> Context {
+    let builder = ContextBuilder::new().timeout(timeout).ack_timeout(timeout);
+    // The export keeps to its window by itself; a permit returns a moment after its acknowledgement.
+    let builder = builder.max_ack_inflight(2 * window + 16);
+    match domain {
+        Some(domain) => builder.domain(domain).build(link.client.clone()),
+        None => builder.build(link.client.clone()),
+    }
+}
+
+/// Finds the stream of a bridge, or makes it.
+///
+/// # Errors
+/// A sentence that names the setting.
+pub async fn find(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream<Info>, String> {
+    let name = &bridge.stream;
+    let why = match (context.get_stream(name).await, &bridge.create_stream) {
+        (Ok(stream), _) => return Ok(stream),
+        (Err(error), Some(new)) if is_missing(&error.to_string()) => {
+            match context.create_stream(config(name, bridge, new)).await {
+                Ok(_) => return again(context, name).await,
+                Err(error) => format!("`create_stream` {name}: {}", in_full(&error)),
+            }
+        }
+        (Err(error), None) if is_missing(&error.to_string()) => {
+            format!("`stream`: the server has no stream {name}: make it, or write `create_stream`")
+        }
+        (Err(error), _) => format!("`stream` {name}: {}", in_full(&error)),
+    };
+    Err(with_refusal(why, link))
+}
+
+async fn again(context: &Context, name: &str) -> Result<Stream<Info>, String> {
+    let found = context.get_stream(name).await;
+    found.map_err(|error| format!("`stream` {name}: {}", in_full(&error)))
+}
+
+/// The error kind of a stream that can't be found is private to the client; its text is the server's.
+fn is_missing(error: &str) -> bool {
+    error.contains("10059") || error.contains("stream not found")
+}
+
+/// Describes an error and what it comes from.
+#[must_use]
+pub fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        let more = deeper.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = deeper.source();
+    }
+    text
+}
+
+/// Adds what the server said meanwhile: a missing permission is no answer to the call.
+#[must_use]
+pub fn with_refusal(why: String, link: &Link) -> String {
+    match link.take_refusal() {
+        Some(refusal) => format!("{why}; {refusal}"),
+        None => why,
+    }
+}
+
+fn config(name: &str, bridge: &Bridge, new: &NewStream) -> Config {
+    let subject = bridge.subject.clone().unwrap_or_else(|| name.to_owned());
+    let subjects = match (new.subjects.is_empty(), subject.ends_with('>')) {
+        (false, _) => new.subjects.clone(),
+        (true, true) => vec![subject],
+        (true, false) => vec![format!("{subject}.>"), subject],
+    };
+    Config {
+        name: name.to_owned(),
+        subjects,
+        retention: match new.retention {
+            Retention::WorkQueue => RetentionPolicy::WorkQueue,
+            Retention::Limits => RetentionPolicy::Limits,
+            Retention::Interest => RetentionPolicy::Interest,
+        },
+        storage: match new.storage {
+            Storage::File => StorageType::File,
+            Storage::Memory => StorageType::Memory,
+        },
+        num_replicas: new.replicas,
+        max_messages: new.max_messages.unwrap_or(-1),
+        max_bytes: new.max_bytes.map_or(-1, |size| size.0 as i64),
+        max_age: new.max_age.map_or(Duration::ZERO, |age| age.0),
+        duplicate_window: new
+            .duplicate_window
+            .map_or(Duration::ZERO, |window| window.0),
+        // A full stream refuses messages: the local queue keeps them.
+        discard: async_nats::jetstream::stream::DiscardPolicy::New,
+        ..Config::default()
+    }
+}
+
+/// Finds the durable consumer of an import, or makes it.
+///
+/// # Errors
+/// A sentence that names the setting.
+pub async fn consumer(
+    stream: &Stream<Info>,
+    bridge: &Bridge,
+    (host, pending): (&str, usize),
+    link: &Link,
+) -> Result<Consumer<pull::Config>, String> {
+    let name = bridge.consumer_name(host);
+    let config = pull::Config {
+        durable_name: Some(name.clone()),
+        ack_policy: AckPolicy::Explicit,
+        ack_wait: bridge.ack_wait.0,
+        filter_subject: bridge.subject.clone().unwrap_or_default(),
+        // Machines that share a consumer share its limit.
+        max_ack_pending: match bridge.delivery {
+            Delivery::Share => (pending * 16).min(1 << 20) as i64,
+            Delivery::Mirror => pending as i64,
+        },
+        ..pull::Config::default()
+    };
+    let made = match stream.get_consumer(&name).await {
+        Ok(consumer) => return Ok(consumer),
+        Err(_) => stream.create_consumer(config).await,
+    };
+    made.map_err(|error| with_refusal(format!("`consumer` {name}: {}", in_full(&error)), link))
+}
+
+/// Returns the server's code of an error of JetStream.
+#[must_use]
+pub fn code(error: &(dyn std::error::Error + 'static)) -> Option<u64> {
+    let mut cause = error.source();
+    while let Some(deeper) = cause {
+        if let Some(error) = deeper.downcast_ref::<async_nats::jetstream::Error>() {
+            return Some(error.error_code().0);
+        }
+        cause = deeper.source();
+    }
+    None
+}
+
+/// As [`code`], of an error of a publish.
+#[must_use]
+pub fn publish_code(error: &async_nats::jetstream::context::PublishError) -> Option<u64> {
+    let source = error.source()?;
+    match source.downcast_ref::<async_nats::jetstream::Error>() {
+        Some(error) => Some(error.error_code().0),
+        None => code(source),
+    }
+}

@@ -1,0 +1,161 @@
+//! The window in which redeliveries are recognised: the last sequences that were placed in the queue, in a file beside the namespace's queues.
+//!
+//! The entry of a sequence stands at the sequence modulo the capacity, so that an entry is one write of 16 bytes, and a lookup is one read of
+//! memory. A write to a file outlasts the death of the process. It does not outlast the machine; neither does the queue.
+//!
+//! | bytes | |
+//! |---|---|
+//! | 0..8 | `UMSGBRW1` |
+//! | 8..16 | the key: which stream, since when, and which queue. A file with another key begins empty: the sequences of a new stream, and the messages of a new queue, have nothing to do with the old ones |
+//! | 16..24 | the capacity, in sequences |
+//! | 64.. | entries: the sequence, and the number of the message in the queue |
+
+use std::fs::{File, OpenOptions};
+use std::hash::Hasher;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+const MAGIC: &[u8; 8] = b"UMSGBRW1";
+const HEAD: usize = 64;
+const ENTRY: usize = 16;
+
+/// The sequences, in memory and in the file.
+#[derive(Debug)]
+pub struct Window {
+    file: File,
+    entries: Vec<(u64, u64)>,
+}
+
+impl Window {
+    /// Opens the file, or begins a new one: if there is none, or if the file is of another stream, another queue or another capacity.
+    ///
+    /// # Errors
+    /// The errors of the file.
+    pub fn open(path: &Path, key: u64, capacity: usize) -> io::Result<Window> {
+        let mut options = OpenOptions::new();
+        options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
+        let file = options.open(path)?;
+        let mut head = [0; HEAD];
+        head[..8].copy_from_slice(MAGIC);
+        head[8..16].copy_from_slice(&key.to_le_bytes());
+        head[16..24].copy_from_slice(&(capacity as u64).to_le_bytes());
+        let mut bytes = vec![0; HEAD + capacity * ENTRY];
+        let is_ours = file.read_exact_at(&mut bytes, 0).is_ok() && bytes[..HEAD] == head;
+        if !is_ours {
+            bytes.fill(0);
+            // In this order a death leaves an empty file, or a whole one.
+            file.set_len(0)?;
+            file.set_len(bytes.len() as u64)?;
+            file.write_all_at(&head, 0)?;
+        }
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let entries = bytes[HEAD..]
+            .chunks_exact(ENTRY)
+            .map(|entry| (word(&entry[..8]), word(&entry[8..])))
+            .collect();
+        Ok(Window { file, entries })
+    }
+
+    /// Notes that the message of a sequence is in the queue, under this number.
+    ///
+    /// # Errors
+    /// The errors of the file. The window then knows the sequence only as long as the process lives.
+    pub fn note(&mut self, sequence: u64, number: u64) -> io::Result<()> {
+        let at = (sequence % self.entries.len() as u64) as usize;
+        self.entries[at] = (sequence, number);
+        let mut entry = [0; ENTRY];
+        entry[..8].copy_from_slice(&sequence.to_le_bytes());
+        entry[8..].copy_from_slice(&number.to_le_bytes());
+        self.file.write_all_at(&entry, (HEAD + at * ENTRY) as u64)
+    }
+
+    /// Returns the number of the message of a sequence that was placed; None if it was not, or if the sequence has left the window.
+    #[must_use]
+    pub fn find(&self, sequence: u64) -> Option<u64> {
+        let at = (sequence % self.entries.len() as u64) as usize;
+        let (noted, number) = self.entries[at];
+        (noted == sequence && sequence != 0).then_some(number)
+    }
+}
+
+/// Mixes words into a key, the same in each process and version.
+#[must_use]
+pub fn key(words: &[&[u8]]) -> u64 {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    for word in words {
+        hash.write(word);
+        hash.write(&[0xff]);
+    }
+    hash.finish()
+}
+
+/// FNV-1a with a final mixing.
+struct Fnv(u64);
+
+impl Hasher for Fnv {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        let mixed = (self.0 ^ self.0 >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        mixed ^ mixed >> 29
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sequences_are_found_by_the_next_process_until_the_window_has_passed() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("w");
+        let mut window = Window::open(&path, 7, 4).unwrap();
+        for sequence in 1..=6 {
+            window.note(sequence, sequence + 100).unwrap();
+        }
+        drop(window);
+        let window = Window::open(&path, 7, 4).unwrap();
+        let found: Vec<_> = (0..=7).map(|sequence| window.find(sequence)).collect();
+        assert_eq!(
+            found,
+            [
+                None,
+                None,
+                None,
+                Some(103),
+                Some(104),
+                Some(105),
+                Some(106),
+                None
+            ]
+        );
+    }
+
+    #[test]
+    fn another_stream_or_capacity_begins_again() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("w");
+        Window::open(&path, 7, 4).unwrap().note(3, 1).unwrap();
+        assert_eq!(Window::open(&path, 8, 4).unwrap().find(3), None);
+        Window::open(&path, 8, 4).unwrap().note(3, 1).unwrap();
+        assert_eq!(Window::open(&path, 8, 8).unwrap().find(3), None);
+        std::fs::write(&path, b"short").unwrap();
+        assert_eq!(Window::open(&path, 8, 8).unwrap().find(3), None);
+    }
+
+    #[test]
+    fn keys_differ_by_where_words_end() {
+        assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
+        assert_eq!(key(&[b"ab"]), key(&[b"ab"]));
+    }
+}

@@ -1,0 +1,217 @@
+//! A bridge as a service: signals, states, a service manager, secrets, and errors that name the setting.
+
+mod support;
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+use support::*;
+
+#[test]
+fn sighup_changes_bridges_and_a_bad_file_changes_nothing() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let (out, more) = (
+        machine.queue("/out", 100, 16),
+        machine.queue("/more", 100, 16),
+    );
+    machine.declare(&server.url(), EXPORT);
+    let path = machine.home.path().join("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    manager.set_read_timeout(Some(LONG)).unwrap();
+    let told = || {
+        let mut text = [0; 200];
+        let len = manager.recv(&mut text).unwrap();
+        String::from_utf8_lossy(&text[..len]).into_owned()
+    };
+    let log = std::fs::File::create(machine.home.path().join("bridge.log")).unwrap();
+    let mut command = machine.command();
+    command
+        .arg("-c")
+        .arg(machine.config())
+        .stderr(log)
+        .env("NOTIFY_SOCKET", &path);
+    machine.bridge = Some(Process::start(&mut command));
+    assert_eq!(told(), "READY=1\nSTATUS=1 bridges");
+    let hangup = |machine: &Machine| {
+        machine.bridge.as_ref().unwrap().signal(libc::SIGHUP);
+        assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+        told()
+    };
+    machine.declare(&server.url(), "[[bridge]]\nname = 5\n");
+    assert_eq!(hangup(&machine), "READY=1\nSTATUS=1 bridges");
+    machine.await_log("the old configuration stays");
+    let second = EXPORT
+        .replace("\"out\"", "\"more\"")
+        .replace("/out", "/more");
+    machine.declare(&server.url(), &(EXPORT.to_owned() + &second));
+    assert_eq!(hangup(&machine), "READY=1\nSTATUS=2 bridges");
+    out.send(b"one", 0).unwrap();
+    more.send(b"other", 0).unwrap();
+    let gone = || out.attributes().messages + more.attributes().messages == 0;
+    wait_for(
+        "export",
+        || gone() && more.attributes().leased == 0,
+        || machine.logged(),
+    );
+    machine.bridge.as_ref().unwrap().signal(libc::SIGTERM);
+    assert_eq!(machine.bridge.as_mut().unwrap().wait().code(), Some(0));
+    assert_eq!(told(), "STOPPING=1");
+    assert!(
+        machine
+            .states()
+            .iter()
+            .all(|state| state.state == "stopped")
+    );
+}
+
+#[test]
+fn without_a_server_the_queue_fills_and_the_state_says_so() {
+    let Some(program) = nats_server() else { return };
+    let mut server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    machine.declare(&server.url(), EXPORT);
+    machine.start();
+    machine.await_log("running");
+    server.kill();
+    for _ in 0..50 {
+        out.send(b"kept", 0).unwrap();
+    }
+    let states = || machine.states();
+    wait_for(
+        "state",
+        || states()[0].state.starts_with("waiting for the server"),
+        || format!("{:?}", states()),
+    );
+    let (text, _) = output(machine.command().arg("status"));
+    assert!(text.contains("waiting for the server"), "{text}");
+    let held = out.attributes();
+    assert_eq!(held.messages + held.leased, 50);
+    server.restart();
+    wait_for(
+        "export",
+        || out.attributes().messages + out.attributes().leased == 0,
+        || machine.logged(),
+    );
+}
+
+#[test]
+fn wrong_users_and_missing_rights_are_named_and_secrets_are_not() {
+    let Some(program) = nats_server() else { return };
+    let users = "authorization { users: [ { user: ann, password: \"hunter2\", permissions: { publish: [\"$JS.API.>\", \"$JS.ACK.>\"], subscribe: [\"_INBOX.>\"] } } ] }";
+    let server = Server::start(&program, users);
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    let secret = machine.home.path().join("password");
+    let declare = |password: &str| {
+        std::fs::write(&secret, password).unwrap();
+        let text = format!(
+            "[server]\nurl = {:?}\ntimeout = \"1s\"\nuser = \"ann\"\npassword_file = {secret:?}\n{EXPORT}",
+            server.url()
+        );
+        std::fs::write(machine.config(), text).unwrap();
+    };
+    declare("wrong-secret");
+    let (text, code) = output(
+        machine
+            .command()
+            .arg("check")
+            .arg("-c")
+            .arg(machine.config()),
+    );
+    assert!(
+        text.contains("authorization violation") && text.contains("`user`"),
+        "{text}"
+    );
+    assert!(!text.contains("wrong-secret"), "{text}");
+    assert_eq!(code, Some(1));
+    declare("hunter2");
+    machine.start();
+    machine.await_log("running");
+    out.send(b"not allowed", 0).unwrap();
+    machine.await_log("Permissions Violation for Publish");
+    let held = out.attributes();
+    assert_eq!(held.messages + held.leased, 1, "the message waits");
+    let arguments = std::fs::read(format!(
+        "/proc/{}/cmdline",
+        machine.bridge.as_ref().unwrap().0.id()
+    ))
+    .unwrap();
+    for shown in [
+        machine.logged(),
+        String::from_utf8_lossy(&arguments).into_owned(),
+        format!("{:?}", machine.states()),
+    ] {
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
+
+#[test]
+fn a_missing_stream_or_queue_is_named_and_a_check_makes_nothing() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let machine = Machine::new();
+    let text = EXPORT.replace("create_stream = { storage = \"file\" }", "");
+    machine.declare(&server.url(), &text);
+    let (text, code) = output(
+        machine
+            .command()
+            .arg("check")
+            .arg("-c")
+            .arg(machine.config()),
+    );
+    assert!(
+        text.contains(
+            "out: leases messages of /out, publishes them to the subject s of the stream S"
+        ),
+        "{text}"
+    );
+    assert!(
+        text.contains("`stream`: the server has no stream S"),
+        "{text}"
+    );
+    assert!(
+        text.contains("`queue` /out") && text.contains("create_queue"),
+        "{text}"
+    );
+    assert_eq!(code, Some(1));
+    let (text, code) =
+        output(
+            machine
+                .command()
+                .args(["check", "--offline", "--import", "/q", "--stream", "S"]),
+        );
+    assert!(
+        text.contains("one machine gets each message") && code == Some(0),
+        "{text}"
+    );
+    let (text, code) = output(machine.command().args(["--import", "/q"]));
+    assert!(text.contains("--stream") && code == Some(2), "{text}");
+}
+
+#[test]
+fn a_queue_that_is_made_again_is_found() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    machine.declare(&server.url(), EXPORT);
+    machine.start();
+    out.send(b"one", 0).unwrap();
+    wait_for(
+        "export",
+        || out.attributes().messages + out.attributes().leased == 0,
+        || machine.logged(),
+    );
+    umsg::posix::unlink_in(&machine.namespace, "/out").unwrap();
+    machine.await_log("the queue was removed or replaced");
+    std::thread::sleep(Duration::from_millis(50));
+    let out = machine.queue("/out", 100, 16);
+    out.send(b"two", 0).unwrap();
+    wait_for(
+        "export",
+        || out.attributes().messages + out.attributes().leased == 0,
+        || machine.logged(),
+    );
+}

