@@ -7,10 +7,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Parser, Subcommand};
 
 use crate::commands::{
-    bench_queue::BenchQueue, close::Close, completions::Completions, create::Create,
-    doctor::Doctor, dump::Dump, gc::Gc, limits::Limits, load::Load, ls::Ls, man::Man,
-    metrics::Metrics, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm, run::Run, send::Send,
-    setup::Setup, stat::Stat, trace::Trace, watch::Watch, who::Who,
+    bench_queue::BenchQueue, bridge::Bridge, close::Close, completions::Completions,
+    create::Create, doctor::Doctor, dump::Dump, gc::Gc, limits::Limits, load::Load, ls::Ls,
+    man::Man, metrics::Metrics, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm, run::Run,
+    send::Send, setup::Setup, stat::Stat, trace::Trace, watch::Watch, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -71,6 +71,7 @@ pub enum Command {
     Trace(Trace),
     Metrics(Metrics),
     BenchQueue(BenchQueue),
+    Bridge(Bridge),
     Limits(Limits),
     Setup(Setup),
     Man(Man),

@@ -4,7 +4,7 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 21] = [
     "run",
     "create",
     "rm",
@@ -19,6 +19,7 @@ const COMMANDS: [&str; 20] = [
     "watch",
     "metrics",
     "bench-queue",
+    "bridge",
     "dump",
     "load",
     "limits",

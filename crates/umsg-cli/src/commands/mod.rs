@@ -2,6 +2,7 @@
 
 mod answers;
 pub mod bench_queue;
+pub mod bridge;
 pub mod close;
 pub mod completions;
 pub mod create;
@@ -63,6 +64,7 @@ pub fn perform(cli: &Cli) -> Result {
         },
         Command::BenchQueue(bench) => bench.perform(cli),
         Command::Metrics(metrics) => metrics.perform(cli),
+        Command::Bridge(bridge) => bridge.perform(cli),
         Command::Limits(limits) => limits.perform(cli),
         Command::Setup(setup) => setup.perform(cli),
         Command::Man(man) => man.perform(),

@@ -12,6 +12,7 @@ use prometheus_client::encoding::{
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::bridges;
 use super::figures::{Figures, Kind, Reason};
 use super::gather::{SHARE, Snapshot};
 use super::parallel;
@@ -58,7 +59,7 @@ fn part(snapshot: &Arc<Snapshot>, family: Option<&'static Family>, form: Form) -
 }
 
 /// A figure of a metric.
-enum Value {
+pub enum Value {
     Whole(u64),
     Real(f64),
 }
@@ -343,7 +344,8 @@ impl Collector for Part {
             Some(family) => self.snapshot.encode_family(family, encoder),
             None => {
                 self.snapshot.encode_info(encoder)?;
-                self.snapshot.encode_found(encoder)
+                self.snapshot.encode_found(encoder)?;
+                bridges::encode_all(&self.snapshot.bridges, encoder)
             }
         }
     }
@@ -403,7 +405,7 @@ impl Snapshot {
     }
 }
 
-fn encode(
+pub fn encode(
     metric: &mut MetricEncoder<'_>,
     kind: MetricType,
     labels: &[(&'static str, &str)],

@@ -13,6 +13,7 @@ use umsg::ring::{self, Observer, RingError};
 use umsg::sysv::{self, ControlError};
 use umsg::{Namespace, QueueError, SegmentError};
 
+use super::bridges::{self, Bridge};
 use super::families::{self, Form};
 use super::figures::{Figures, Kind, Reason};
 use super::kept::Kept;
@@ -33,6 +34,7 @@ pub struct Snapshot {
     pub found: [u64; Kind::ALL.len()],
     /// The numbers of queues without metrics, by kind and reason.
     pub left_out: [[u64; Reason::ALL.len()]; Kind::ALL.len()],
+    pub bridges: Vec<Bridge>,
     /// The time that the scrape took, in seconds, without the text.
     pub seconds: f64,
     /// The number of queues that have metrics, or may have.
@@ -63,6 +65,7 @@ impl Snapshot {
             figures: Vec::new(),
             found: [0; Kind::ALL.len()],
             left_out: [[0; Reason::ALL.len()]; Kind::ALL.len()],
+            bridges: Vec::new(),
             seconds: 0.0,
             admitted: 0,
         }
@@ -111,6 +114,7 @@ impl<'a> Gatherer<'a> {
         self.scrape_posix(&namespace, &mut snapshot)?;
         self.scrape_sysv(&namespace, &mut snapshot)?;
         self.scrape_rings(&namespace, &mut snapshot)?;
+        snapshot.bridges = bridges::read(namespace.path());
         snapshot.seconds = begin.elapsed().as_secs_f64();
         Ok(snapshot)
     }

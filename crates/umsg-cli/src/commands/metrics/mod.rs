@@ -9,6 +9,7 @@
 //! | several threads | [`parallel`] |
 //! | HTTP | [`serve`] |
 
+mod bridges;
 mod families;
 mod figures;
 mod gather;

@@ -1,0 +1,120 @@
+//! `umsg bridge`: a program of its own, so that the command stays small.
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+use clap::Args;
+
+use crate::cli::{Cli, OwnIdentity};
+use crate::failure::{Failure, Result};
+use crate::program::{self, Kind};
+use crate::{inherited, place};
+
+const PROGRAM: &str = "umsg-bridge";
+/// The variable that names the program.
+const VARIABLE: &str = "UMSG_BRIDGE";
+
+/// Carry messages between local queues and NATS JetStream
+///
+/// An export leases messages of a local queue, publishes them to a stream, and acknowledges each message when JetStream has acknowledged it. An
+/// import pulls messages of a stream, places them in a local queue, and acknowledges them then. If a part of the path is killed, no message is
+/// lost, and repeated messages are recognised.
+///
+/// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
+///
+/// The bridges are declared in a file (--config), or one bridge by options. SIGHUP reads the file again, SIGTERM ends the bridges in order. Secrets
+/// are in files or in the environment, never on the command line.
+///
+/// The command replaces itself with the program umsg-bridge, which is an installation of its own.
+#[derive(Args, Debug)]
+#[command(
+    override_usage = "umsg bridge [run] --config FILE [--log json]
+       umsg bridge [run] --export QUEUE --stream STREAM --subject SUBJECT [OPTIONS]
+       umsg bridge [run] --import QUEUE --stream STREAM [OPTIONS]
+       umsg bridge check --config FILE [--offline]
+       umsg bridge status [--json]",
+    after_help = "\
+Options of one bridge:
+  --server URL             a server, nats://HOST:4222 or tls://HOST:4222; may be
+                           repeated [default: nats://127.0.0.1:4222]
+  --subject SUBJECT        the subject of an export, the filter of an import
+  --subject-by priority    add .p.PRIORITY to the subject; type: .t.TYPE
+  --name NAME              the name in logs and metrics [default: bridge]
+  --credentials-file FILE  the user's JWT and seed
+  --ca-file FILE           the certificates of authorities
+  --mirror                 every machine gets all messages of the stream
+  --window MESSAGES        the most unacknowledged messages [default: 512]
+  --dead-letter QUEUE      the queue for messages that can't be placed
+  --create-stream          make the stream if it is missing
+  --create-queue           make the queue if it is missing
+The other settings are in the file: see the guide, \"Several machines\".
+
+Examples:
+  umsg bridge --export /orders --stream ORDERS --subject orders
+  umsg bridge --import /orders --stream ORDERS --server nats://hub:4222
+  umsg bridge check --config /etc/umsg/bridge.toml
+  umsg bridge status
+
+Exit codes:
+  0    the bridges have ended in order, or the check found no fault
+  1    the check found faults, or a bridge does not run
+  2    the command line or the configuration is wrong
+  127  umsg-bridge was not found
+
+Environment:
+  UMSG_DIR     the directory that holds the queues, unless --dir is given
+  UMSG_BRIDGE  the path of umsg-bridge. By default, umsg looks for it in its own
+               directory, then in PATH"
+)]
+pub struct Bridge {
+    #[command(flatten)]
+    _own_identity: OwnIdentity,
+    /// run (the default), check or status, and their options
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENTS"
+    )]
+    arguments: Vec<OsString>,
+}
+
+impl Bridge {
+    pub fn perform(&self, cli: &Cli) -> Result {
+        let mut command = Command::new(find()?);
+        command.args(&self.arguments);
+        if cli.dir.is_some() {
+            let namespace = place::namespace(cli)?;
+            command.env("UMSG_DIR", namespace.path());
+        }
+        inherited::restore_on_exec(&mut command);
+        // `exec` returns only on failure.
+        let fault = Kind::NotExecuted(command.exec()).of(PathBuf::from(command.get_program()));
+        let line = format!("{} {}", fault.file.display(), fault.kind);
+        Err(Failure::new(fault.kind.code(), line))
+    }
+}
+
+/// Finds the program: the file that `$UMSG_BRIDGE` names, else the one beside this program, else that in PATH.
+fn find() -> Result<PathBuf> {
+    if let Some(named) = std::env::var_os(VARIABLE).filter(|named| !named.is_empty()) {
+        return program::find(named).map_err(|fault| {
+            let line = format!("{VARIABLE}: {} {}", fault.file.display(), fault.kind);
+            Failure::new(fault.kind.code(), line)
+        });
+    }
+    let beside = std::env::current_exe()
+        .unwrap_or_default()
+        .with_file_name(PROGRAM);
+    if beside.is_file() {
+        return Ok(beside);
+    }
+    program::find(PROGRAM).map_err(|fault| {
+        let line = format!(
+            "{PROGRAM} is neither at {} nor in PATH: install it (cargo install umsg-bridge), or set {VARIABLE} to its path",
+            beside.display()
+        );
+        Failure::new(fault.kind.code(), line)
+    })
+}

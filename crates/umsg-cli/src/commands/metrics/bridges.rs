@@ -1,0 +1,179 @@
+//! The metrics of bridges: `umsg bridge` writes its states into files of the namespace.
+
+use std::fmt;
+use std::io::Read;
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::Unit;
+use rustix::fs::{Mode, OFlags};
+use serde::Deserialize;
+
+use super::families::{Value, encode};
+
+/// The state of a bridge, as far as metrics show it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Bridge {
+    name: String,
+    direction: String,
+    queue: String,
+    stream: String,
+    error: String,
+    connected: bool,
+    messages: u64,
+    bytes: u64,
+    duplicates: u64,
+    retries: u64,
+    rejected: u64,
+    dead_lettered: u64,
+    expired: u64,
+    in_flight: u64,
+    backlog: u64,
+    updated_ms: u64,
+}
+
+/// A bridge writes its state at least each second.
+const FRESH: Duration = Duration::from_secs(5);
+
+/// The most states that are read, and the longest, in bytes: other users may write such files.
+const MOST: usize = 1000;
+const LONGEST: u64 = 64 * 1024;
+
+/// Reads the states of the bridges of a namespace: the files `bridge.UID/NAME.state.json`. Directories of other users that may not be read are skipped.
+pub fn read(namespace: &Path) -> Vec<Bridge> {
+    let named = |entry: &std::fs::DirEntry, start: &str, end: &str| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with(start) && name.ends_with(end)
+    };
+    let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let mut bridges: Vec<Bridge> = entries(namespace)
+        .filter(|entry| named(entry, "bridge.", ""))
+        .flat_map(|entry| entries(&entry.path()))
+        .filter(|entry| named(entry, "", ".state.json"))
+        .take(MOST)
+        .filter_map(|entry| serde_json::from_slice(&contents(&entry.path())?).ok())
+        .collect();
+    bridges.sort_by(|one, other| one.name.cmp(&other.name));
+    bridges
+}
+
+/// Reads a regular file. A FIFO or a link in its place is skipped.
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(LONGEST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+impl Bridge {
+    /// Returns whether a process keeps this state up to date.
+    fn runs(&self) -> bool {
+        let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        now.saturating_sub(Duration::from_millis(self.updated_ms)) < FRESH
+    }
+}
+
+type Of = fn(&Bridge) -> u64;
+
+/// The metrics of each bridge.
+const FAMILIES: &[(&str, Option<&str>, MetricType, &str, Of)] = &[
+    (
+        "umsg_bridge_up",
+        None,
+        MetricType::Gauge,
+        "1 if the bridge runs, has a connection, and has no error",
+        |of| (of.runs() && of.connected && of.error.is_empty()).into(),
+    ),
+    (
+        "umsg_bridge_waiting_messages",
+        None,
+        MetricType::Gauge,
+        "Messages that wait at the source of the bridge",
+        |of| of.backlog,
+    ),
+    (
+        "umsg_bridge_in_flight_messages",
+        None,
+        MetricType::Gauge,
+        "Messages that are on their way",
+        |of| of.in_flight,
+    ),
+    (
+        "umsg_bridge_carried_messages",
+        None,
+        MetricType::Counter,
+        "Messages that reached the other side",
+        |of| of.messages,
+    ),
+    (
+        "umsg_bridge_carried",
+        Some("bytes"),
+        MetricType::Counter,
+        "Bytes of the messages that reached the other side",
+        |of| of.bytes,
+    ),
+    (
+        "umsg_bridge_repeated_messages",
+        None,
+        MetricType::Counter,
+        "Repeated messages that were recognised",
+        |of| of.duplicates,
+    ),
+    (
+        "umsg_bridge_retries",
+        None,
+        MetricType::Counter,
+        "Attempts that were repeated",
+        |of| of.retries,
+    ),
+    (
+        "umsg_bridge_rejections",
+        None,
+        MetricType::Counter,
+        "Attempts to place a message that can't be placed",
+        |of| of.rejected,
+    ),
+    (
+        "umsg_bridge_dead_lettered_messages",
+        None,
+        MetricType::Counter,
+        "Messages that the bridge moved to the dead-letter queue",
+        |of| of.dead_lettered,
+    ),
+    (
+        "umsg_bridge_expired_messages",
+        None,
+        MetricType::Counter,
+        "Messages whose time to live ended on the way",
+        |of| of.expired,
+    ),
+];
+
+/// Encodes the metrics of all bridges. A namespace without bridges has none of them.
+pub fn encode_all(bridges: &[Bridge], encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    if bridges.is_empty() {
+        return Ok(());
+    }
+    for (name, unit, kind, help, of) in FAMILIES {
+        let unit = unit.map(|unit| Unit::Other(unit.to_owned()));
+        let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), *kind)?;
+        for bridge in bridges {
+            let labels = [
+                ("bridge", &*bridge.name),
+                ("direction", &*bridge.direction),
+                ("queue", &*bridge.queue),
+                ("stream", &*bridge.stream),
+            ];
+            encode(&mut metric, *kind, &labels, &Value::Whole(of(bridge)))?;
+        }
+    }
+    Ok(())
+}
