@@ -94,6 +94,15 @@ pub enum Task {
         #[command(flatten)]
         pages: Pages,
     },
+    /// Measure the bridge beside its client, async-nats: builds and runs the example `speed` of umsg-bridge. UMSG_TEST_NATS names nats-server
+    Bridge {
+        /// The number of messages in a round
+        #[arg(default_value_t = 100_000)]
+        messages: u64,
+        /// The number of rounds
+        #[arg(default_value_t = 5)]
+        rounds: u32,
+    },
     /// Measure one case in this process
     #[command(hide = true)]
     Trial(Trial),

@@ -45,7 +45,7 @@ mod trial;
 
 use std::fs;
 use std::path::Path;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use clap::Parser as _;
 
@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         Some(Task::Report { figures, pages }) => Document::read(figures)
             .and_then(|document| write_pages(&document, pages))
             .map(|()| ExitCode::SUCCESS),
+        Some(Task::Bridge { messages, rounds }) => bridge(*messages, *rounds),
         Some(Task::Trial(trial)) => trial.answer().map(|()| ExitCode::SUCCESS),
         None => typed::prepare().and_then(|()| {
             supervisor::run(cli.deadline(), |scratch| measure(&cli, scratch.clone()))
@@ -76,6 +77,28 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Runs the example that measures the bridge. Its client of NATS is no dependency of this program.
+fn bridge(messages: u64, rounds: u32) -> Result<ExitCode, Failure> {
+    let run = |arguments: &[&str]| {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
+        cargo
+            .args(arguments)
+            .args(["--release", "-p", "umsg-bridge"]);
+        cargo
+    };
+    let mut build = run(&["build", "--bins"]);
+    let mut speed = run(&["run", "--example", "speed"]);
+    speed.args(["--", &messages.to_string(), &rounds.to_string()]);
+    for command in [&mut build, &mut speed] {
+        let status = command.status();
+        let status = status.map_err(|error| Failure::new(format!("cargo: {error}")))?;
+        if !status.success() {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Runs the requested suites, prints their results, and writes the requested files.
