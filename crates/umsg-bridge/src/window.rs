@@ -41,6 +41,11 @@ impl Window {
             .truncate(false)
             .mode(0o600);
         let file = options.open(path)?;
+        // Two processes would not see each other's notes. The lock ends with the process.
+        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+        rustix::fs::flock(&file, lock).map_err(|_| {
+            io::Error::other("another process runs a bridge of this name in this namespace")
+        })?;
         let mut head = [0; HEAD];
         head[..8].copy_from_slice(MAGIC);
         head[8..16].copy_from_slice(&key.to_le_bytes());
@@ -139,6 +144,17 @@ mod tests {
                 None
             ]
         );
+    }
+
+    #[test]
+    fn a_second_process_is_refused() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("w");
+        let first = Window::open(&path, 7, 4).unwrap();
+        let refused = Window::open(&path, 7, 4).unwrap_err();
+        assert!(refused.to_string().contains("another process"), "{refused}");
+        drop(first);
+        Window::open(&path, 7, 4).unwrap();
     }
 
     #[test]
