@@ -6,6 +6,8 @@
 use super::Engine;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::Ring;
+use crate::posix_engine::tag::priority_of;
+use std::collections::BTreeMap;
 
 /// The messages that ever passed through a queue, and their bytes. A salvage sets both to 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,39 @@ impl Engine {
         let both = in_ring.into_iter().chain(in_store);
         // A slot without a message has no time.
         both.filter(|&at| at != 0).min()
+    }
+
+    /// Counts up to `most` queued messages by priority, the highest priority first: those of the store, and then the newest ones of the ring.
+    ///
+    /// A hint: receivers and senders change both meanwhile. The walk ends after `most` messages, whatever another process writes.
+    pub fn priorities_hint(&self, most: usize) -> Vec<(u32, u64)> {
+        let mut counts = BTreeMap::<u32, u64>::new();
+        let mut left = most;
+        let receiver = &self.segment().fixed().receiver;
+        if receiver.stored_so_far() != 0 {
+            let order = Priorities::of(self.segment());
+            let used = std::iter::successors(order.highest(), |&one| order.next_below(one));
+            for priority in used {
+                if left == 0 {
+                    break;
+                }
+                let mut slot = order.first(priority).ok();
+                while let Some(at) = slot.filter(|_| left != 0) {
+                    *counts.entry(priority as u32).or_default() += 1;
+                    left -= 1;
+                    slot = order.after(priority, at).ok().flatten();
+                }
+            }
+        }
+        let ring = Ring::of(self.segment());
+        let (drained, (sent, _)) = (receiver.drained_so_far(), self.ever_sent());
+        let waiting = sent.wrapping_sub(drained).min(left as u64);
+        for position in (0..waiting).map(|back| sent.wrapping_sub(back + 1)) {
+            if let Ok(Some((_, cell))) = ring.published(position) {
+                *counts.entry(priority_of(cell.key()) as u32).or_default() += 1;
+            }
+        }
+        counts.into_iter().rev().collect()
     }
 
     /// Returns the earliest time among the first messages of all priorities. The messages of one priority are in order of arrival.
@@ -129,21 +164,42 @@ mod tests {
     }
 
     #[test]
+    fn priorities_are_counted_in_the_ring_and_in_the_store() {
+        let engine = Engine::new(testing::segment(16, 4096));
+        assert_eq!(engine.priorities_hint(100), []);
+        for priority in [1, 9, 1, 5, 9] {
+            send(&engine, b"x", priority);
+        }
+        assert_eq!(engine.priorities_hint(100), [(9, 2), (5, 1), (1, 2)]);
+        // Sorts all into the store, and takes one of priority 9.
+        receive(&engine);
+        send(&engine, b"x", 7);
+        assert_eq!(
+            engine.priorities_hint(100),
+            [(9, 1), (7, 1), (5, 1), (1, 2)]
+        );
+        assert_eq!(engine.priorities_hint(2), [(9, 1), (5, 1)]);
+    }
+
+    #[test]
     fn a_glance_needs_no_lock() {
         let engine = Engine::new(testing::segment(16, 4096));
         send(&engine, b"here", 3);
-        let before = (engine.totals(), engine.oldest_hint(), engine.counts());
+        let look = || {
+            let (totals, oldest) = (engine.totals(), engine.oldest_hint());
+            (totals, oldest, engine.counts(), engine.priorities_hint(9))
+        };
+        let before = look();
         let seen = std::cell::Cell::new(None);
         engine
             .change_closing(thread::current(), |_, _, _| {
                 // The other thread would wait for ever if it took one of the locks that this thread holds.
                 std::thread::scope(|scope| {
-                    let look = || (engine.totals(), engine.oldest_hint(), engine.counts());
-                    seen.set(Some(scope.spawn(look).join().unwrap()));
+                    seen.set(Some(scope.spawn(&look).join().unwrap()));
                 });
                 false
             })
             .unwrap();
-        assert_eq!(seen.get(), Some(before));
+        assert_eq!(seen.into_inner(), Some(before));
     }
 }

@@ -12,6 +12,10 @@ use umsg_shm::waiters::{List, Waiters};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Glance {
+    /// The owner's user id, when the queue was opened.
+    pub uid: u32,
+    /// The owner's group id, when the queue was opened.
+    pub gid: u32,
     /// The attributes.
     pub attributes: Attributes,
     /// Number of messages set aside for the dead-letter queue.
@@ -69,7 +73,10 @@ impl Queue {
         let (fixed, waiters) = (segment.fixed(), Waiters::of(segment));
         let slots = fixed.geometry.slots() as usize;
         let totals = engine.totals();
+        let (uid, gid) = self.owner;
         Glance {
+            uid,
+            gid,
             attributes: status::attributes(engine),
             // Relaxed: the number is only displayed.
             set_aside: fixed.leases.aside.load(Ordering::Relaxed) as usize,
@@ -87,5 +94,25 @@ impl Queue {
             send_closed: engine.is_send_closed(),
             damaged: fixed.header.damage.is_noted(),
         }
+    }
+
+    /// Counts the queued messages by priority, the highest priority first, without taking a lock and without a change of the queue. Reads at most
+    /// `most` messages: those of the highest priorities, and those that came last.
+    ///
+    /// A hint: while the queue is in use, a message may be counted twice, or not at all.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"low", 1)?;
+    /// queue.send(b"high", 9)?;
+    /// queue.send(b"low, too", 1)?;
+    /// assert_eq!(queue.glance_at_priorities(1000), [(9, 1), (1, 2)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn glance_at_priorities(&self, most: usize) -> Vec<(u32, u64)> {
+        self.engine.priorities_hint(most)
     }
 }

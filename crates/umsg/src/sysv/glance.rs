@@ -88,4 +88,25 @@ impl Queue {
             false => Ok(glance),
         }
     }
+
+    /// Returns up to `most` types of queued messages in ascending order, with the number of messages of each, as [`types`](Self::types) does, but
+    /// without taking the queue's lock.
+    ///
+    /// A hint: while the queue is in use, a type may be missing.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(1)?;
+    /// queue.send(5, b"job")?;
+    /// assert_eq!(queue.glance_at_types(10)?, [(5, 1)]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// `PermissionDenied` (EACCES) unless the caller may read.
+    pub fn glance_at_types(&self, most: usize) -> Result<Vec<(i64, u32)>, ControlError> {
+        may_look(&self.engine)?;
+        Ok(self.engine.types_hint(most))
+    }
 }
