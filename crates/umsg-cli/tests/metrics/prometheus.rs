@@ -1,4 +1,5 @@
-//! Prometheus and promtool of Debian judge the metrics, the alert rules and the dashboard. Without them, the tests say so and pass.
+//! Prometheus and promtool of Debian judge the metrics, the alert rules and the dashboard. Without them, the tests say so and pass. CI has both:
+//! `UMSG_TEST_PROMETHEUS` names their directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,8 +14,13 @@ use super::support::patients::Killed;
 use super::support::{Site, finish, start};
 use super::with_all_kinds;
 
-/// Finds a program. Reports if it is missing; unlike other missing parts, this is no failure where `CI` is set.
+/// Finds a program. Reports if it is missing; this is a failure if `UMSG_TEST_PROMETHEUS` says that it is there.
 fn found(program: &str) -> Option<PathBuf> {
+    if let Some(directory) = std::env::var_os("UMSG_TEST_PROMETHEUS") {
+        let path = Path::new(&directory).join(program);
+        assert!(path.is_file(), "{} is missing", path.display());
+        return Some(path);
+    }
     let path = umsg_testkit::run::on_the_path(program);
     if path.is_none() {
         eprintln!("skipped: {program} is missing (apt-get install prometheus)");
