@@ -10,7 +10,7 @@ use crate::commands::{
     bench_queue::BenchQueue, bridge::Bridge, close::Close, completions::Completions,
     create::Create, doctor::Doctor, dump::Dump, gc::Gc, limits::Limits, load::Load, ls::Ls,
     man::Man, metrics::Metrics, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm, run::Run,
-    send::Send, setup::Setup, stat::Stat, trace::Trace, watch::Watch, who::Who,
+    send::Send, setup::Setup, stat::Stat, top::Top, trace::Trace, watch::Watch, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -69,6 +69,7 @@ pub enum Command {
     Load(Load),
     Watch(Watch),
     Trace(Trace),
+    Top(Top),
     Metrics(Metrics),
     BenchQueue(BenchQueue),
     Bridge(Bridge),
@@ -87,6 +88,7 @@ impl Command {
             | Command::Who(_)
             | Command::Peek(_)
             | Command::Watch(_)
+            | Command::Top(_)
             | Command::Metrics(_) => true,
             Command::Doctor(doctor) => !doctor.repair,
             _ => false,

@@ -18,7 +18,12 @@ pub fn namespace(cli: &Cli) -> Result<Namespace> {
 
 /// Opens the same namespace for a command that creates no queue: the command does not turn a directory that the user names into a namespace.
 pub fn existing(cli: &Cli) -> Result<Namespace> {
-    match &cli.dir {
+    existing_at(cli.dir.as_deref())
+}
+
+/// As [`existing`], for the value of `--dir`.
+pub fn existing_at(dir: Option<&Path>) -> Result<Namespace> {
+    match dir {
         Some(dir) => Ok(Namespace::existing(dir)?),
         None => Ok(Namespace::resolve_existing()?),
     }

@@ -17,6 +17,7 @@ const COMMANDS: [&str; 21] = [
     "recv",
     "peek",
     "watch",
+    "top",
     "metrics",
     "bench-queue",
     "bridge",

@@ -28,11 +28,13 @@ pub mod recv;
 pub mod redrive;
 pub mod rm;
 pub mod run;
+mod sample;
 pub mod send;
 pub mod setup;
 pub mod stat;
 mod stat_ring;
 mod stat_sysv;
+pub mod top;
 pub mod trace;
 pub mod watch;
 pub mod who;
@@ -63,6 +65,7 @@ pub fn perform(cli: &Cli) -> Result {
             code => Err(Failure::Exited(code)),
         },
         Command::BenchQueue(bench) => bench.perform(cli),
+        Command::Top(top) => top.perform(cli),
         Command::Metrics(metrics) => metrics.perform(cli),
         Command::Bridge(bridge) => bridge.perform(cli),
         Command::Limits(limits) => limits.perform(cli),

@@ -2,19 +2,12 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the queues and rings, which stay mapped between two scrapes | [`gather`] |
-//! | the data of one queue that the command keeps, and the time at which it opens the queue again | [`kept`] |
-//! | the figures of a queue, of any kind | [`figures`] |
+//! | the queues and rings, and their figures | [`sample`](super::sample) |
 //! | the names of the metrics, and their texts | [`families`] |
-//! | several threads | [`parallel`] |
 //! | HTTP | [`serve`] |
 
 mod bridges;
 mod families;
-mod figures;
-mod gather;
-mod kept;
-mod parallel;
 mod serve;
 
 use std::fs::{self, File};
@@ -26,13 +19,16 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use glob::Pattern;
 
+use super::sample::gather::Gatherer;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result, say};
 use crate::output::new_file::{Bounded, NewFile};
 use crate::{output, values};
-use families::Form;
-use gather::Gatherer;
+use families::{Form, Texts};
 use serve::Loopback;
+
+/// The time after which a queue that could not be opened is tried again.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// Print the state of all queues and rings as metrics for Prometheus
 ///
@@ -77,20 +73,20 @@ pub struct Metrics {
 impl Metrics {
     pub fn perform(&self, cli: &Cli) -> Result {
         let most = usize::try_from(self.max_queues).unwrap_or(usize::MAX);
-        let mut gatherer = Gatherer::new(cli, &self.patterns, most);
+        let mut texts = Texts::of(Gatherer::new(cli, &self.patterns, most, RETRY));
         match (&self.listen, &self.write) {
-            (Some(address), _) => serve::run(address, gatherer),
-            (None, Some(path)) => self.write(path, &mut gatherer),
+            (Some(address), _) => serve::run(address, texts),
+            (None, Some(path)) => self.write(path, &mut texts),
             (None, None) => {
                 let mut out = output::standard()?;
-                out.write_all(gatherer.text(Form::OpenMetrics)?.as_bytes())?;
+                out.write_all(texts.of_now(Form::OpenMetrics)?.as_bytes())?;
                 Ok(out.flush()?)
             }
         }
     }
 
-    fn write(&self, path: &Path, gatherer: &mut Gatherer<'_>) -> Result {
-        write(path, gatherer)?;
+    fn write(&self, path: &Path, texts: &mut Texts<'_>) -> Result {
+        write(path, texts)?;
         let Some(interval) = self.every else {
             return Ok(());
         };
@@ -99,8 +95,7 @@ impl Metrics {
             let begin = Instant::now();
             thread::sleep(interval);
             // A failure may pass: a full disk, a namespace that is created again.
-            let line =
-                write(path, gatherer).map_or_else(|failure| failure.line(), |()| String::new());
+            let line = write(path, texts).map_or_else(|failure| failure.line(), |()| String::new());
             if line != complaint && !line.is_empty() {
                 say(&line);
             }
@@ -114,8 +109,8 @@ impl Metrics {
 }
 
 /// Writes all metrics to a file. The textfile collector reads the older text format of Prometheus.
-fn write(path: &Path, gatherer: &mut Gatherer<'_>) -> Result {
-    let text = gatherer.text(Form::Prometheus)?;
+fn write(path: &Path, texts: &mut Texts<'_>) -> Result {
+    let text = texts.of_now(Form::Prometheus)?;
     store(path, text.as_bytes()).map_err(|error| {
         let line = format_args!("{}: {error}; choose another file", path.display());
         Failure::new(Code::Failed, line)

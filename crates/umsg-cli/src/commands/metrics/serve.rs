@@ -12,8 +12,7 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tiny_http::{Header, Method, Request, Response, Server};
 
-use super::families::Form;
-use super::gather::Gatherer;
+use super::families::{Form, Texts};
 use crate::failure::{Code, Failure, Result, say};
 use crate::output;
 
@@ -47,7 +46,7 @@ pub fn loopback(text: &str) -> Result<Loopback, String> {
 }
 
 /// Serves until the process ends.
-pub fn run(address: &Loopback, gatherer: Gatherer<'_>) -> Result {
+pub fn run(address: &Loopback, mut texts: Texts<'_>) -> Result {
     let failed = |error: &dyn std::fmt::Display| {
         let line = format_args!("{}: {error}; choose another port", address.0);
         Failure::new(Code::Failed, line)
@@ -57,13 +56,15 @@ pub fn run(address: &Loopback, gatherer: Gatherer<'_>) -> Result {
     let _ = set_socket_timeout(&listener, Timeout::Send, Some(PATIENCE));
     let bound = listener.local_addr().map_err(|error| failed(&error))?;
     let server = Server::from_listener(listener, None).map_err(|error| failed(&error))?;
+    // Opens the queues, so that the first scrape takes no longer than the following ones. A failure is reported to the first client.
+    let _ = texts.of_now(Form::OpenMetrics);
     // A program that waits for this line may connect now.
     let mut out = output::standard()?;
     writeln!(out, "http://{bound}{PATH}")?;
     out.flush()?;
     drop(out);
     let site = Site {
-        gatherer: Mutex::new(gatherer),
+        texts: Mutex::new(texts),
         complaint: Mutex::new(String::new()),
     };
     thread::scope(|scope| {
@@ -75,7 +76,7 @@ pub fn run(address: &Loopback, gatherer: Gatherer<'_>) -> Result {
 }
 
 struct Site<'a> {
-    gatherer: Mutex<Gatherer<'a>>,
+    texts: Mutex<Texts<'a>>,
     /// The last failure, so that it is reported once.
     complaint: Mutex<String>,
 }
@@ -135,10 +136,10 @@ impl Site<'_> {
             false => (Form::Prometheus, PROMETHEUS),
         };
         let text = self
-            .gatherer
+            .texts
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
-            .text(form);
+            .of_now(form);
         let mut complaint = self
             .complaint
             .lock()

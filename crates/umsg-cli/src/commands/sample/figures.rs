@@ -5,8 +5,8 @@ use std::time::SystemTime;
 
 use umsg::{posix, ring, sysv};
 
-/// The kinds, as the label "kind" has them, in the order of the output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The kinds, in the order of the output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Posix,
     Sysv,
@@ -25,10 +25,10 @@ impl Kind {
     }
 }
 
-/// The reason why a queue has no metrics.
+/// The reason why a queue has no figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// --max-queues.
+    /// There are more queues than the user wants.
     Limit,
     Permission,
     Corrupted,
@@ -58,11 +58,41 @@ impl Reason {
     }
 }
 
+/// The name of a queue, and the labels of its metrics. Both stay as long as the queue is open.
+#[derive(Clone, Debug)]
+pub struct Label {
+    pub queue: Arc<str>,
+    pub labels: Arc<str>,
+}
+
+impl Label {
+    pub fn new(kind: Kind, queue: &str) -> Label {
+        Label {
+            queue: Arc::from(queue),
+            labels: Arc::from(labels(kind, queue)),
+        }
+    }
+}
+
+/// Returns the labels of a queue, as they stand between the braces of a series.
+pub fn labels(kind: Kind, queue: &str) -> String {
+    let queue = queue.replace('\\', "\\\\").replace('"', "\\\"");
+    let queue = queue.replace('\n', "\\n");
+    format!("kind=\"{}\",queue=\"{queue}\"", kind.label())
+}
+
 /// The figures; None of those that the kind does not have.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Figures {
     pub kind: Kind,
+    /// The name, as the command line takes it.
     pub queue: Arc<str>,
+    /// The labels of its metrics, as they stand in a series.
+    pub labels: Arc<str>,
+    /// The identifier of a System V queue.
+    pub id: Option<i32>,
+    /// The owner's user id.
+    pub uid: u32,
     pub messages: u64,
     pub bytes: Option<u64>,
     pub leased: Option<u64>,
@@ -96,7 +126,49 @@ pub struct Figures {
 }
 
 impl Figures {
-    pub fn posix(queue: Arc<str>, seen: &posix::Glance) -> Figures {
+    /// An empty queue of which nothing else is known.
+    #[cfg(test)]
+    pub fn nothing(kind: Kind) -> Figures {
+        Figures {
+            kind,
+            queue: Arc::from(""),
+            labels: Arc::from(""),
+            id: None,
+            uid: 0,
+            messages: 0,
+            bytes: None,
+            leased: None,
+            reserved: None,
+            delayed: None,
+            set_aside: None,
+            capacity: None,
+            capacity_bytes: None,
+            fill: 0.0,
+            oldest: None,
+            last_send: None,
+            last_receive: None,
+            blocked_senders: 0,
+            blocked_receivers: None,
+            memory: 0,
+            closed: false,
+            corrupted: false,
+            receiver_alive: None,
+            sent: 0,
+            sent_bytes: None,
+            removed: 0,
+            removed_bytes: None,
+            sends_blocked: 0,
+            receives_blocked: 0,
+            dropped: None,
+            expired: None,
+            dead_lettered: None,
+            returned: None,
+            waiter_deaths: None,
+            repairs: 0,
+        }
+    }
+
+    pub fn posix(Label { queue, labels }: Label, seen: &posix::Glance) -> Figures {
         let (attributes, counted) = (seen.attributes, seen.statistics);
         // Another process may have forged the numbers.
         let taken = [
@@ -110,6 +182,9 @@ impl Figures {
         Figures {
             kind: Kind::Posix,
             queue,
+            labels,
+            id: None,
+            uid: seen.uid,
             messages: attributes.messages as u64,
             bytes: Some(attributes.bytes),
             leased: Some(attributes.leased as u64),
@@ -143,7 +218,7 @@ impl Figures {
         }
     }
 
-    pub fn sysv(queue: Arc<str>, seen: &sysv::Glance) -> Figures {
+    pub fn sysv(Label { queue, labels }: Label, seen: &sysv::Glance) -> Figures {
         let (entry, counted) = (&seen.entry, seen.statistics);
         let held = seen.leased.saturating_add(seen.delayed);
         let bytes = entry.bytes.saturating_add(seen.leased_bytes);
@@ -152,6 +227,9 @@ impl Figures {
         Figures {
             kind: Kind::Sysv,
             queue,
+            labels,
+            id: Some(entry.id),
+            uid: entry.uid,
             messages: entry.messages,
             bytes: Some(entry.bytes),
             leased: Some(seen.leased),
@@ -185,11 +263,15 @@ impl Figures {
         }
     }
 
-    pub fn ring(queue: Arc<str>, seen: &ring::Status) -> Figures {
+    pub fn ring(Label { queue, labels }: Label, found: &ring::Found) -> Figures {
+        let seen = &found.status;
         let capacity = u64::from(seen.entries) + u64::from(seen.overflow);
         Figures {
             kind: Kind::Ring,
             queue,
+            labels,
+            id: None,
+            uid: found.uid,
             messages: seen.messages,
             bytes: None,
             leased: None,

@@ -1,11 +1,12 @@
-//! Scrapes: all queues and rings, which stay mapped from one scrape to the next.
+//! Samples: all queues and rings, which stay mapped from one sample to the next.
 //!
-//! A scrape lists the names, and opens only the queues that it does not know. A queue that was replaced has another inode number, or is a System V
+//! A sample lists the names, and opens only the queues that it does not know. A queue that was replaced has another inode number, or is a System V
 //! queue with another identifier. Reading a mapped queue takes neither a lock nor a system call.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use glob::Pattern;
 use umsg::posix::{self, OpenError, OpenOptions};
@@ -13,12 +14,10 @@ use umsg::ring::{self, Observer, RingError};
 use umsg::sysv::{self, ControlError};
 use umsg::{Namespace, QueueError, SegmentError};
 
-use super::bridges::{self, Bridge};
-use super::families::{self, Form};
-use super::figures::{Figures, Kind, Reason};
+use super::figures::{Figures, Kind, Label, Reason};
 use super::kept::Kept;
 use super::parallel;
-use crate::address::{Label, Notation, RING};
+use crate::address::{self, Notation, RING};
 use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::place;
@@ -26,22 +25,34 @@ use crate::place;
 /// The number of queues for which a thread is worth its start.
 pub const SHARE: usize = 256;
 
-/// The state of a namespace at one scrape.
-#[derive(Debug)]
+/// The state of a namespace at one time.
+#[derive(Debug, Default)]
 pub struct Snapshot {
     pub figures: Vec<Figures>,
     /// The numbers of queues and rings that match, by kind.
     pub found: [u64; Kind::ALL.len()],
-    /// The numbers of queues without metrics, by kind and reason.
+    /// The numbers of queues without figures, by kind and reason.
     pub left_out: [[u64; Reason::ALL.len()]; Kind::ALL.len()],
-    pub bridges: Vec<Bridge>,
-    /// The time that the scrape took, in seconds, without the text.
+    /// The directory of the namespace.
+    pub namespace: PathBuf,
+    /// The queues without figures, for another reason than their number.
+    pub refused: Vec<Refused>,
+    /// The time that the sample took, in seconds.
     pub seconds: f64,
-    /// The number of queues that have metrics, or may have.
+    /// The number of queues that have figures, or may have.
     admitted: usize,
 }
 
-/// The queues of a namespace between two scrapes.
+/// A queue that can't be read.
+#[derive(Clone, Debug)]
+pub struct Refused {
+    pub kind: Kind,
+    /// Its name, as [`Figures::queue`]; bytes that are not UTF-8 are replaced.
+    pub queue: String,
+    pub why: Reason,
+}
+
+/// The queues of a namespace between two samples.
 pub struct Gatherer<'a> {
     cli: &'a Cli,
     patterns: &'a [Pattern],
@@ -49,77 +60,83 @@ pub struct Gatherer<'a> {
     posix: Kept<OsString, Arc<Named<posix::Queue>>>,
     sysv: Kept<i32, Arc<Named<sysv::Queue>>>,
     rings: Kept<OsString, Arc<Named<Observer>>>,
-    /// The length of the last text.
-    len: usize,
 }
 
 /// A queue with its label.
 struct Named<Q> {
     queue: Q,
-    label: Arc<str>,
+    label: Label,
 }
 
 impl Snapshot {
-    fn new() -> Snapshot {
-        Snapshot {
-            figures: Vec::new(),
-            found: [0; Kind::ALL.len()],
-            left_out: [[0; Reason::ALL.len()]; Kind::ALL.len()],
-            bridges: Vec::new(),
-            seconds: 0.0,
-            admitted: 0,
-        }
-    }
-
     fn leave_out(&mut self, kind: Kind, why: Reason) {
         self.left_out[kind as usize][why as usize] += 1;
     }
 
-    /// Frees the place of a queue that has no metrics for this reason. None: the queue was removed since the names were read.
-    fn give_up(&mut self, kind: Kind, why: Option<Reason>) {
+    /// Frees the place of a queue that has no figures for this reason. None: the queue was removed since the names were read.
+    fn give_up(&mut self, kind: Kind, queue: &str, why: Option<Reason>) {
         self.admitted -= 1;
         match why {
-            Some(why) => self.leave_out(kind, why),
+            Some(why) => {
+                self.leave_out(kind, why);
+                let queue = queue.to_owned();
+                self.refused.push(Refused { kind, queue, why });
+            }
             None => self.found[kind as usize] -= 1,
         }
     }
 }
 
 impl<'a> Gatherer<'a> {
-    pub fn new(cli: &'a Cli, patterns: &'a [Pattern], most: usize) -> Gatherer<'a> {
+    /// `most` is the largest number of queues with figures; `retry` the time after which a queue that could not be opened is tried again.
+    pub fn new(
+        cli: &'a Cli,
+        patterns: &'a [Pattern],
+        most: usize,
+        retry: Duration,
+    ) -> Gatherer<'a> {
         Gatherer {
             cli,
             patterns,
             most,
-            posix: Kept::new(),
-            sysv: Kept::new(),
-            rings: Kept::new(),
-            len: 0,
+            posix: Kept::new(retry),
+            sysv: Kept::new(retry),
+            rings: Kept::new(retry),
         }
-    }
-
-    /// Scrapes, and returns the metrics as text.
-    pub fn text(&mut self, form: Form) -> Result<String> {
-        let text = families::text(self.scrape()?, form, self.len);
-        self.len = text.len();
-        Ok(text)
     }
 
     /// # Errors
     /// Fails if there is no namespace, or if the namespace can't be read.
-    pub fn scrape(&mut self) -> Result<Snapshot> {
+    pub fn sample(&mut self) -> Result<Snapshot> {
         let begin = Instant::now();
         let namespace = place::existing(self.cli)?;
-        let mut snapshot = Snapshot::new();
-        self.scrape_posix(&namespace, &mut snapshot)?;
-        self.scrape_sysv(&namespace, &mut snapshot)?;
-        self.scrape_rings(&namespace, &mut snapshot)?;
-        snapshot.bridges = bridges::read(namespace.path());
+        let mut snapshot = Snapshot::default();
+        self.sample_posix(&namespace, &mut snapshot)?;
+        self.sample_sysv(&namespace, &mut snapshot)?;
+        self.sample_rings(&namespace, &mut snapshot)?;
+        snapshot.namespace = namespace.path().to_owned();
         snapshot.seconds = begin.elapsed().as_secs_f64();
         Ok(snapshot)
     }
 
-    /// Counts a queue. Returns whether there is room for its metrics; None if the queue does not match.
+    /// Counts up to `most` messages of a queue by priority, the highest first, or by type, the lowest first. None if they have neither.
+    pub fn ranks(&self, figures: &Figures, most: usize) -> Option<Vec<(i64, u64)>> {
+        match (figures.kind, figures.id) {
+            (Kind::Posix, _) => {
+                let named = self.posix.known(OsStr::new(&*figures.queue))?;
+                let found = named.queue.glance_at_priorities(most).into_iter();
+                Some(found.map(|(of, count)| (of.into(), count)).collect())
+            }
+            (Kind::Sysv, Some(id)) => {
+                let found = self.sysv.known(&id)?.queue.glance_at_types(most).ok()?;
+                let found = found.into_iter();
+                Some(found.map(|(of, count)| (of, count.into())).collect())
+            }
+            _ => None,
+        }
+    }
+
+    /// Counts a queue. Returns whether there is room for its figures; None if the queue does not match.
     fn admit(&self, kind: Kind, label: &str, snapshot: &mut Snapshot) -> Option<bool> {
         let is_meant =
             self.patterns.is_empty() || self.patterns.iter().any(|pattern| pattern.matches(label));
@@ -135,7 +152,7 @@ impl<'a> Gatherer<'a> {
         Some(has_room)
     }
 
-    fn scrape_posix(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
+    fn sample_posix(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
         self.posix.begin();
         let mut queues = Vec::new();
         for (name, inode) in posix::names(namespace)? {
@@ -144,32 +161,33 @@ impl<'a> Gatherer<'a> {
                 continue;
             }
             let kept = self.posix.queue(name.as_os_str(), inode, || {
-                let label = name.to_str().ok_or(Some(Reason::Name))?.into();
-                let queue = open_posix(namespace, &name).map_err(|error| of_open(&error))?;
+                let name = name.as_os_str();
+                let label = Label::new(Kind::Posix, name.to_str().ok_or(Some(Reason::Name))?);
+                let queue = open_posix(namespace, name).map_err(|error| of_open(&error))?;
                 Ok(Arc::new(Named { queue, label }))
             });
             match kept {
                 Some(Ok(named)) => queues.push(Arc::clone(named)),
-                Some(Err(why)) => snapshot.give_up(Kind::Posix, Some(why)),
-                None => snapshot.give_up(Kind::Posix, None),
+                Some(Err(why)) => snapshot.give_up(Kind::Posix, &lossy, Some(why)),
+                None => snapshot.give_up(Kind::Posix, &lossy, None),
             }
         }
         self.posix.end();
         snapshot.figures = parallel::map(&queues, SHARE, |named| {
-            Figures::posix(Arc::clone(&named.label), &named.queue.glance())
+            Figures::posix(named.label.clone(), &named.queue.glance())
         });
         Ok(())
     }
 
-    fn scrape_sysv(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
+    fn sample_sysv(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
         let ids = sysv::ids(namespace);
         let ids = ids.map_err(|error| Failure::new(Code::Failed, error.explain()))?;
         self.sysv.begin();
         let mut queues = Vec::new();
         for (id, key) in ids {
             let label = match key {
-                sysv::PRIVATE => Label::Id(id),
-                key => Label::Key(key, Notation::Hex(8)),
+                sysv::PRIVATE => address::Label::Id(id),
+                key => address::Label::Key(key, Notation::Hex(8)),
             };
             let label = label.canonical();
             if self.admit(Kind::Sysv, &label, snapshot) != Some(true) {
@@ -179,30 +197,30 @@ impl<'a> Gatherer<'a> {
                 let mut options = sysv::OpenOptions::new();
                 let queue = options.namespace(namespace).open_id(id);
                 let queue = queue.map_err(|error| of_sysv_open(&error))?;
-                let label = label.as_str().into();
+                let label = Label::new(Kind::Sysv, &label);
                 Ok(Arc::new(Named { queue, label }))
             });
             match kept {
                 Some(Ok(named)) => queues.push(Arc::clone(named)),
-                Some(Err(why)) => snapshot.give_up(Kind::Sysv, Some(why)),
-                None => snapshot.give_up(Kind::Sysv, None),
+                Some(Err(why)) => snapshot.give_up(Kind::Sysv, &label, Some(why)),
+                None => snapshot.give_up(Kind::Sysv, &label, None),
             }
         }
         self.sysv.end();
         let all = parallel::map(&queues, SHARE, |named| {
             let seen = named.queue.glance().map_err(|error| of_control(&error))?;
-            Ok(Figures::sysv(Arc::clone(&named.label), &seen))
+            Ok(Figures::sysv(named.label.clone(), &seen))
         });
-        for figures in all {
+        for (figures, named) in all.into_iter().zip(&queues) {
             match figures {
                 Ok(figures) => snapshot.figures.push(figures),
-                Err(why) => snapshot.give_up(Kind::Sysv, why),
+                Err(why) => snapshot.give_up(Kind::Sysv, &named.label.queue, why),
             }
         }
         Ok(())
     }
 
-    fn scrape_rings(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
+    fn sample_rings(&mut self, namespace: &Namespace, snapshot: &mut Snapshot) -> Result {
         self.rings.begin();
         let mut rings = Vec::new();
         for (name, inode) in ring::names(namespace)? {
@@ -212,22 +230,22 @@ impl<'a> Gatherer<'a> {
             }
             let kept = self.rings.queue(name.as_os_str(), inode, || {
                 name.to_str().ok_or(Some(Reason::Name))?;
-                let label = lossy.as_str().into();
+                let label = Label::new(Kind::Ring, &lossy);
                 let queue = Observer::open_in(namespace, &name);
                 let queue = queue.map_err(|error| of_ring(&error))?;
                 Ok(Arc::new(Named { queue, label }))
             });
             match kept {
                 Some(Ok(named)) => rings.push(Arc::clone(named)),
-                Some(Err(why)) => snapshot.give_up(Kind::Ring, Some(why)),
-                None => snapshot.give_up(Kind::Ring, None),
+                Some(Err(why)) => snapshot.give_up(Kind::Ring, &lossy, Some(why)),
+                None => snapshot.give_up(Kind::Ring, &lossy, None),
             }
         }
         self.rings.end();
         snapshot
             .figures
             .extend(parallel::map(&rings, SHARE, |named| {
-                Figures::ring(Arc::clone(&named.label), &named.queue.look().status)
+                Figures::ring(named.label.clone(), &named.queue.look())
             }));
         Ok(())
     }
@@ -235,7 +253,7 @@ impl<'a> Gatherer<'a> {
 
 /// Opens a queue for receiving, or for sending: each of the two permissions is enough to read its state. The handle does not count as a user of the
 /// queue, and this opening removes no unused queue.
-fn open_posix(namespace: &Namespace, name: &OsString) -> Result<posix::Queue, OpenError> {
+fn open_posix(namespace: &Namespace, name: &OsStr) -> Result<posix::Queue, OpenError> {
     let open = |read, write| {
         let mut options = OpenOptions::new();
         options.read(read).write(write).counted(false);
@@ -247,7 +265,7 @@ fn open_posix(namespace: &Namespace, name: &OsString) -> Result<posix::Queue, Op
     }
 }
 
-/// Returns the reason why a queue has no metrics; None if it has gone.
+/// Returns the reason why a queue has no figures; None if it has gone.
 fn of_open(error: &OpenError) -> Option<Reason> {
     match error {
         OpenError::NotFound => None,

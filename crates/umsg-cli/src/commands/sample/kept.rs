@@ -1,4 +1,4 @@
-//! The queues that stay mapped between two scrapes.
+//! The queues that stay mapped between two samples.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
@@ -7,21 +7,20 @@ use std::time::{Duration, Instant};
 
 use super::figures::Reason;
 
-/// The time after which a queue that could not be opened is tried again.
-const RETRY: Duration = Duration::from_secs(60);
-
 /// Queues of one kind, by name or identifier.
 pub struct Kept<K, Q> {
     queues: HashMap<K, Entry<Q>>,
-    /// The number of the present scrape.
-    scrape: u64,
+    /// The number of the present sample.
+    sample: u64,
+    /// The time after which a queue that could not be opened is tried again.
+    retry: Duration,
 }
 
 struct Entry<Q> {
     /// The inode number of the queue's file; another number means another queue. 0 for kinds of queues whose keys already differ.
     inode: u64,
     queue: Result<Q, Refused>,
-    /// The last scrape that found the queue.
+    /// The last sample that found the queue.
     seen: u64,
 }
 
@@ -32,15 +31,16 @@ struct Refused {
 }
 
 impl<K: Hash + Eq, Q> Kept<K, Q> {
-    pub fn new() -> Kept<K, Q> {
+    pub fn new(retry: Duration) -> Kept<K, Q> {
         Kept {
             queues: HashMap::new(),
-            scrape: 0,
+            sample: 0,
+            retry,
         }
     }
 
     pub fn begin(&mut self) {
-        self.scrape += 1;
+        self.sample += 1;
     }
 
     /// Returns the queue, which is opened if it is new, or was replaced. None if it has gone.
@@ -53,9 +53,10 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
     where
         K: Borrow<B>,
     {
+        let retry = self.retry;
         let is_kept = |entry: &Entry<Q>| {
             let refused = entry.queue.as_ref().err();
-            entry.inode == inode && refused.is_none_or(|refused| refused.at.elapsed() < RETRY)
+            entry.inode == inode && refused.is_none_or(|refused| refused.at.elapsed() < retry)
         };
         if !self.queues.get(name).is_some_and(is_kept) {
             // The old queue is unmapped first.
@@ -66,19 +67,27 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
                 Err(Some(why)) => Err(Refused { why, at }),
                 Err(None) => return None,
             };
-            let seen = self.scrape;
+            let seen = self.sample;
             let entry = Entry { inode, queue, seen };
             self.queues.insert(name.to_owned(), entry);
         }
         let entry = self.queues.get_mut(name)?;
-        entry.seen = self.scrape;
+        entry.seen = self.sample;
         Some(entry.queue.as_ref().map_err(|refused| refused.why))
     }
 
-    /// Unmaps the queues that the present scrape has not found.
+    /// Returns a queue that the last sample found.
+    pub fn known<B: ?Sized + Hash + Eq>(&self, name: &B) -> Option<&Q>
+    where
+        K: Borrow<B>,
+    {
+        self.queues.get(name)?.queue.as_ref().ok()
+    }
+
+    /// Unmaps the queues that the present sample has not found.
     pub fn end(&mut self) {
-        let scrape = self.scrape;
-        self.queues.retain(|_, entry| entry.seen == scrape);
+        let sample = self.sample;
+        self.queues.retain(|_, entry| entry.seen == sample);
     }
 }
 
@@ -86,8 +95,10 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
 mod tests {
     use super::*;
 
-    /// Scrapes these names and inodes, and returns the names that were opened.
-    fn scrape(kept: &mut Kept<String, u64>, found: &[(&str, u64)]) -> Vec<String> {
+    const RETRY: Duration = Duration::from_secs(60);
+
+    /// Takes a sample of these names and inodes, and returns the names that were opened.
+    fn sample(kept: &mut Kept<String, u64>, found: &[(&str, u64)]) -> Vec<String> {
         let mut opened = Vec::new();
         kept.begin();
         for &(name, inode) in found {
@@ -103,18 +114,18 @@ mod tests {
 
     #[test]
     fn a_queue_is_opened_once_and_again_if_it_was_replaced() {
-        let mut kept = Kept::new();
-        assert_eq!(scrape(&mut kept, &[("/a", 1), ("/b", 2)]), ["/a", "/b"]);
-        assert!(scrape(&mut kept, &[("/a", 1), ("/b", 2)]).is_empty());
-        assert_eq!(scrape(&mut kept, &[("/a", 3), ("/b", 2)]), ["/a"]);
-        assert!(scrape(&mut kept, &[("/b", 2)]).is_empty());
+        let mut kept = Kept::new(RETRY);
+        assert_eq!(sample(&mut kept, &[("/a", 1), ("/b", 2)]), ["/a", "/b"]);
+        assert!(sample(&mut kept, &[("/a", 1), ("/b", 2)]).is_empty());
+        assert_eq!(sample(&mut kept, &[("/a", 3), ("/b", 2)]), ["/a"]);
+        assert!(sample(&mut kept, &[("/b", 2)]).is_empty());
         assert_eq!(kept.queues.len(), 1, "a removed queue is not kept");
-        assert_eq!(scrape(&mut kept, &[("/a", 3)]), ["/a"]);
+        assert_eq!(sample(&mut kept, &[("/a", 3)]), ["/a"]);
     }
 
     #[test]
-    fn a_queue_that_can_not_be_opened_is_not_tried_at_each_scrape() {
-        let mut kept = Kept::<String, u64>::new();
+    fn a_queue_that_can_not_be_opened_is_not_tried_at_each_sample() {
+        let mut kept = Kept::<String, u64>::new(RETRY);
         let mut tried = 0;
         for _ in 0..3 {
             kept.begin();

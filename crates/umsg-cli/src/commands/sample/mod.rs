@@ -1,0 +1,15 @@
+//! The state of all queues and rings of a namespace, read again and again: for `umsg metrics` and `umsg top`.
+//!
+//! | what | where |
+//! |---|---|
+//! | the queues and rings, which stay mapped between two samples | [`gather`] |
+//! | what is kept of one queue, and when it is opened again | [`kept`] |
+//! | the figures of a queue, of any kind | [`figures`] |
+//! | several threads | [`parallel`] |
+//!
+//! A sample takes no lock of a queue, and changes no queue.
+
+pub mod figures;
+pub mod gather;
+mod kept;
+pub mod parallel;

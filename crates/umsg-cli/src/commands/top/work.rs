@@ -1,0 +1,299 @@
+//! The thread for all work that may wait for a lock: diagnosis, reading messages, and changes of queues.
+
+use std::ffi::OsStr;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
+
+use umsg::diagnosis::Diagnosis;
+use umsg::posix::{self, ReceiveError, Redrive};
+use umsg::sysv::{self, Want};
+use umsg::{Namespace, ring};
+
+use crate::address::{Address, Label, Subject};
+use crate::attached::Attached;
+use crate::commands::doctor;
+use crate::failure::{Code, Explain, Failure, Result};
+use crate::names::Name;
+use crate::opened::{Opened, Purpose};
+use crate::output::text::counted;
+
+/// The most messages that are read, and about the most bytes: receivers wait while they are copied.
+const MOST: usize = 1000;
+const MOST_BYTES: usize = 4 << 20;
+
+/// A task of the thread.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Diagnoses a queue: waits, holds and repairs.
+    Examine(Subject),
+    /// Copies the messages.
+    Read(Subject),
+    /// Receives and drops the messages.
+    Purge(Subject),
+    Remove(Subject),
+    /// Sends dead letters back: all, or the one with this number.
+    Requeue(Subject, Option<u64>),
+}
+
+/// The result of a task.
+#[derive(Debug)]
+pub enum Done {
+    Examined(Subject, Result<Box<Diagnosis>, String>),
+    Read(Subject, Result<Vec<Message>, String>),
+    /// The text says whether a queue was changed.
+    Told(Result<String, String>),
+}
+
+/// A message that was read.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its priority or type.
+    pub rank: i64,
+    /// The number of a dead letter, and of other messages that have one.
+    pub id: Option<u64>,
+    pub len: usize,
+    pub pid: u32,
+    pub sent: SystemTime,
+    pub returns: u32,
+    /// Of a dead letter: its source and the reason.
+    pub dead: Option<String>,
+    pub data: Vec<u8>,
+}
+
+/// The thread, which ends with this value.
+pub struct Worker {
+    tasks: Sender<Task>,
+    done: Receiver<(Done, Duration)>,
+    /// The tasks that are not done.
+    pending: usize,
+}
+
+impl Worker {
+    /// `namespace` finds the namespace, which may be another one each time.
+    pub fn start(namespace: impl Fn() -> Result<Namespace> + Send + 'static) -> Worker {
+        let (tasks, todo) = channel::<Task>();
+        let (tell, done) = channel();
+        thread::spawn(move || {
+            for task in todo {
+                let begin = Instant::now();
+                let result = task.perform(&namespace);
+                if tell.send((result, begin.elapsed())).is_err() {
+                    return;
+                }
+            }
+        });
+        Worker {
+            tasks,
+            done,
+            pending: 0,
+        }
+    }
+
+    pub fn ask(&mut self, task: Task) {
+        if self.tasks.send(task).is_ok() {
+            self.pending += 1;
+        }
+    }
+
+    pub fn is_busy(&self) -> bool {
+        self.pending != 0
+    }
+
+    /// Returns a task that was done, and the time that it took.
+    pub fn done(&mut self) -> Option<(Done, Duration)> {
+        let done = self.done.try_recv().ok()?;
+        self.pending -= 1;
+        Some(done)
+    }
+}
+
+impl Task {
+    fn perform(self, namespace: &impl Fn() -> Result<Namespace>) -> Done {
+        let line = |failure: Failure| failure.line();
+        match self {
+            Task::Examine(subject) => {
+                let found = namespace().and_then(|there| doctor::diagnose(&there, &subject));
+                Done::Examined(subject, found.map(Box::new).map_err(line))
+            }
+            Task::Read(subject) => {
+                let found = namespace().and_then(|there| read(&there, &subject));
+                Done::Read(subject, found.map_err(line))
+            }
+            Task::Purge(subject) => {
+                let purged = namespace().and_then(|there| purge(&there, &subject));
+                Done::Told(purged.map_err(line))
+            }
+            Task::Remove(subject) => {
+                let removed = namespace().and_then(|there| remove(&there, &subject));
+                let told = removed.map(|()| format!("{}: removed", subject.lossy()));
+                Done::Told(told.map_err(line))
+            }
+            Task::Requeue(subject, id) => {
+                let sent = namespace().and_then(|there| requeue(&there, &subject, id));
+                Done::Told(sent.map_err(line))
+            }
+        }
+    }
+}
+
+/// Explains that a ring can't do this.
+fn not_a_ring(name: &Name, what: &str) -> Failure {
+    let line = format_args!("ring:{name}: {what}; its receiver alone has them");
+    Failure::new(Code::Failed, line)
+}
+
+fn read(namespace: &Namespace, subject: &Subject) -> Result<Vec<Message>> {
+    match subject {
+        Subject::Queue(Address::Posix(name)) => {
+            let opened = Opened::open(namespace, name, Purpose::See)?;
+            let longest = opened.queue.attributes().message_size;
+            let most = (MOST_BYTES / longest.max(1)).clamp(1, MOST);
+            let found = opened.queue.messages(most);
+            let found = found.map_err(|error| opened.not_seen(&error))?;
+            Ok(found.into_iter().map(Message::from).collect())
+        }
+        Subject::Queue(Address::SystemV(label)) => {
+            let attached = Attached::open(namespace, *label)?;
+            let found = attached.queue.look(0, MOST, MOST_BYTES / MOST);
+            let found = found.map_err(|error| attached.not_seen(&error))?;
+            Ok(found.into_iter().map(Message::from).collect())
+        }
+        Subject::Ring(name) => Err(not_a_ring(name, "the messages of a ring can't be read")),
+    }
+}
+
+impl From<posix::Peeked> for Message {
+    fn from(peeked: posix::Peeked) -> Message {
+        let dead = peeked.history.as_ref().map(|history| {
+            let source = history.source.as_deref().unwrap_or(OsStr::new("unknown"));
+            let reason = crate::output::json::reason(history.reason);
+            format!("{} ({reason})", Name::from(source))
+        });
+        Message {
+            rank: peeked.priority.into(),
+            id: peeked.history.map(|history| history.id).or(peeked.id),
+            len: peeked.data.len(),
+            pid: peeked.pid,
+            sent: peeked.sent,
+            returns: peeked.returns,
+            dead,
+            data: peeked.data,
+        }
+    }
+}
+
+impl From<sysv::Peeked> for Message {
+    fn from(peeked: sysv::Peeked) -> Message {
+        Message {
+            rank: peeked.mtype,
+            id: None,
+            len: peeked.len,
+            pid: peeked.pid,
+            sent: peeked.sent,
+            returns: peeked.returns,
+            dead: None,
+            data: peeked.data,
+        }
+    }
+}
+
+/// Receives as many messages as the queue has now, so that this ends even if senders go on.
+fn purge(namespace: &Namespace, subject: &Subject) -> Result<String> {
+    let (count, failure) = match subject {
+        Subject::Queue(Address::Posix(name)) => purge_posix(namespace, name)?,
+        Subject::Queue(Address::SystemV(label)) => purge_sysv(namespace, *label)?,
+        Subject::Ring(name) => {
+            return Err(not_a_ring(name, "the messages of a ring can't be purged"));
+        }
+    };
+    let purged = format!("{}: {} purged", subject.lossy(), counted(count, "message"));
+    match failure {
+        None => Ok(purged),
+        Some(failure) => {
+            let line = format_args!("{purged}; then: {}", failure.line());
+            Err(Failure::new(Code::Failed, line))
+        }
+    }
+}
+
+fn purge_posix(namespace: &Namespace, name: &Name) -> Result<(u64, Option<Failure>)> {
+    let opened = Opened::open(namespace, name, Purpose::Receive)?;
+    let there = opened.queue.attributes();
+    let mut buffer = vec![0; there.message_size];
+    for count in 0..there.messages as u64 {
+        match opened.queue.try_receive(&mut buffer) {
+            Ok(_) => {}
+            Err(ReceiveError::Empty | ReceiveError::Closed) => return Ok((count, None)),
+            Err(error) => return Ok((count, Some(opened.not_received(&error)))),
+        }
+    }
+    Ok((there.messages as u64, None))
+}
+
+fn purge_sysv(namespace: &Namespace, label: Label) -> Result<(u64, Option<Failure>)> {
+    let attached = Attached::open(namespace, label)?;
+    let there = attached.queue.glance();
+    let there = there.map_err(|error| attached.not_told(error))?;
+    let mut buffer = vec![0; attached.queue.msgmax()];
+    for count in 0..there.entry.messages {
+        match attached.queue.try_receive(Want::Any, &mut buffer) {
+            Ok(_) => {}
+            Err(sysv::ReceiveError::NoMessage | sysv::ReceiveError::Closed) => {
+                return Ok((count, None));
+            }
+            Err(error) => return Ok((count, Some(attached.not_received(&error)))),
+        }
+    }
+    Ok((there.entry.messages, None))
+}
+
+/// Removes a queue, or a ring whose owner has died.
+fn remove(namespace: &Namespace, subject: &Subject) -> Result {
+    let failed = |why: String| {
+        let line = format_args!("{}: {why}", subject.lossy());
+        Failure::new(Code::Failed, line)
+    };
+    match subject {
+        Subject::Queue(Address::Posix(name)) => {
+            posix::unlink_in(namespace, name).map_err(|error| failed(error.explain()))
+        }
+        Subject::Queue(Address::SystemV(Label::Id(id))) => {
+            sysv::remove(namespace, *id).map_err(|error| failed(error.explain()))
+        }
+        Subject::Queue(Address::SystemV(label @ Label::Key(..))) => {
+            let attached = Attached::open(namespace, *label)?;
+            let removed = sysv::remove(namespace, attached.queue.id());
+            removed.map_err(|error| failed(error.explain()))
+        }
+        Subject::Ring(name) => {
+            ring::unlink_in(namespace, name).map_err(|error| failed(error.explain()))
+        }
+    }
+}
+
+fn requeue(namespace: &Namespace, subject: &Subject, id: Option<u64>) -> Result<String> {
+    let Subject::Queue(Address::Posix(name)) = subject else {
+        let line = format_args!("{}: only POSIX queues have dead letters", subject.lossy());
+        return Err(Failure::new(Code::Failed, line));
+    };
+    let opened = Opened::open(namespace, name, Purpose::See)?;
+    let which = id.map_or_else(Redrive::new, |id| Redrive::new().id(id));
+    let sent = opened.queue.redrive(&which);
+    let sent = sent.map_err(|error| opened.not_seen(&error))?;
+    let back = format!(
+        "{name}: {} sent back",
+        counted(sent.messages as u64, "dead letter")
+    );
+    match sent.refused.first() {
+        None => Ok(back),
+        Some(refused) => {
+            let stayed = sent.refused.iter().map(|refused| refused.messages as u64);
+            let stayed = counted(stayed.sum::<u64>(), "dead letter");
+            let queue = refused.queue.as_deref().map(Name::from);
+            let queue = queue.as_ref().unwrap_or(name);
+            let line = format_args!("{back}; {stayed} stayed: {queue}: {}", refused.why);
+            Err(Failure::new(Code::Failed, line))
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! A real terminal: a pane of tmux, with a server of the test's own.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use umsg_testkit::run::{finish, on_the_path, succeed};
+
+use super::support::Site;
+
+/// The time after which a wait has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A terminal in which `umsg top` runs. It ends with the test.
+pub struct Terminal {
+    home: TempDir,
+}
+
+/// Returns whether the test is skipped, because there is no terminal. In CI there is one.
+pub fn is_missing() -> bool {
+    let is_missing = on_the_path("tmux").is_none();
+    assert!(
+        !is_missing || std::env::var_os("CI").is_none(),
+        "tmux is missing (apt-get install tmux)"
+    );
+    if is_missing {
+        eprintln!("skipped: tmux is missing (apt-get install tmux)");
+    }
+    is_missing
+}
+
+impl Terminal {
+    /// Starts the command in a terminal of this width and height.
+    pub fn start(site: &Site, size: (u16, u16), arguments: &[&str]) -> Terminal {
+        Terminal::start_with(site, size, arguments, &[])
+    }
+
+    /// With some variables in the environment.
+    pub fn start_with(
+        site: &Site,
+        (width, height): (u16, u16),
+        arguments: &[&str],
+        variables: &[(&str, &str)],
+    ) -> Terminal {
+        let home = tempfile::tempdir().unwrap();
+        let terminal = Terminal { home };
+        let mut command = terminal.tmux(&["new-session", "-d"]);
+        // The server gives its environment to the pane.
+        command.env("UMSG_DIR", site.path()).env("LANG", "C.UTF-8");
+        for variable in ["LC_ALL", "LC_CTYPE", "NO_COLOR", "COLORFGBG"] {
+            command.env_remove(variable);
+        }
+        command.envs(variables.iter().copied());
+        command.args(["-x", &width.to_string(), "-y", &height.to_string()]);
+        command.args([env!("CARGO_BIN_EXE_umsg"), "top"]);
+        command.args(arguments);
+        command.args([";", "set-option", "-g", "remain-on-exit", "on"]);
+        succeed(&mut command);
+        terminal
+    }
+
+    fn tmux(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("tmux");
+        command.env_remove("TMUX").args(["-u", "-f", "/dev/null"]);
+        command.arg("-S").arg(self.home.path().join("socket"));
+        command.args(arguments);
+        command
+    }
+
+    /// Presses keys, as tmux names them.
+    pub fn press(&self, keys: &[&str]) {
+        succeed(&mut self.tmux(&[&["send-keys"], keys].concat()));
+    }
+
+    /// Types a text, or a sequence that a terminal sends.
+    pub fn send(&self, text: &str) {
+        succeed(&mut self.tmux(&["send-keys", "-l", text]));
+    }
+
+    /// Clicks at a character, counted from 0.
+    pub fn click(&self, column: u16, row: u16) {
+        self.send(&format!("\x1b[<0;{};{}M", column + 1, row + 1));
+    }
+
+    pub fn resize(&self, width: u16, height: u16) {
+        let (width, height) = (width.to_string(), height.to_string());
+        let resize = ["resize-window", "-x", &width, "-y", &height];
+        succeed(&mut self.tmux(&resize));
+    }
+
+    /// The screen as text.
+    pub fn screen(&self) -> String {
+        succeed(&mut self.tmux(&["capture-pane", "-p"]))
+    }
+
+    /// The screen with its colours.
+    pub fn painted(&self) -> String {
+        succeed(&mut self.tmux(&["capture-pane", "-p", "-e"]))
+    }
+
+    /// Waits until the screen meets a condition, and returns the screen.
+    #[track_caller]
+    pub fn until(&self, what: &str, holds: impl Fn(&str) -> bool) -> String {
+        let begin = Instant::now();
+        loop {
+            let screen = self.screen();
+            if holds(&screen) {
+                return screen;
+            }
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "not in time: {what}\n{screen}\n{:?}",
+                self.ended()
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// Waits until the screen has these texts in it.
+    #[track_caller]
+    pub fn shows(&self, parts: &[&str]) -> String {
+        let has_all = |screen: &str| parts.iter().all(|part| screen.contains(part));
+        self.until(&format!("{parts:?}"), has_all)
+    }
+
+    /// Waits until no text of these is on the screen.
+    #[track_caller]
+    pub fn hides(&self, parts: &[&str]) -> String {
+        let has_none = |screen: &str| parts.iter().all(|part| !screen.contains(part));
+        self.until(&format!("without {parts:?}"), has_none)
+    }
+
+    /// A value of tmux about the pane.
+    pub fn value(&self, name: &str) -> String {
+        let format = format!("#{{{name}}}");
+        let value = succeed(&mut self.tmux(&["display-message", "-p", &format]));
+        value.trim_end().to_owned()
+    }
+
+    /// The exit code of the command, once it has ended.
+    pub fn ended(&self) -> Option<i32> {
+        let is_dead = self.value("pane_dead") == "1";
+        is_dead.then(|| self.value("pane_dead_status").parse().unwrap_or(-1))
+    }
+
+    #[track_caller]
+    pub fn ends(&self) -> i32 {
+        let begin = Instant::now();
+        loop {
+            if let Some(code) = self.ended() {
+                return code;
+            }
+            assert!(begin.elapsed() < PATIENCE, "goes on: {}", self.screen());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // Ends the command, too.
+        finish(&mut self.tmux(&["kill-server"]));
+    }
+}
