@@ -38,6 +38,8 @@ pub enum Suite {
     Peers,
     /// All of the above
     All,
+    /// Does `umsg top` slow down a hammered queue? Not part of all, because it measures the command
+    Watch,
     /// One or a few rows of each suite, in half a minute: the rows that `cargo xtask bench-check` compares
     Guard,
 }
@@ -88,6 +90,7 @@ impl Suite {
             Suite::Realtime => "realtime",
             Suite::Peers => "peers",
             Suite::All => "all",
+            Suite::Watch => "watch",
             Suite::Guard => "guard",
         }
     }
@@ -111,6 +114,7 @@ impl Suite {
             Suite::Realtime => (12, 60),
             Suite::Peers => (15, 45),
             Suite::All => (0, 0),
+            Suite::Watch => (6, 185),
             Suite::Guard => (17, 35),
         };
         if quick { short } else { full }
@@ -129,6 +133,7 @@ impl Suite {
             }
             Suite::Everyday => Some("everyday: stress-ng runs in one round, for one second"),
             Suite::Realtime => Some("realtime: 2 seconds a row and side in place of 10"),
+            Suite::Watch => Some("watch: 3 pairs of short windows in place of 30 of a second"),
             Suite::Peers => Some("peers: two kills a round of each in place of 40"),
             _ => None,
         }

@@ -20,6 +20,7 @@ mod priorities;
 mod realtime;
 mod ring;
 mod stream;
+mod watch;
 
 use crate::failure::Failure;
 use crate::found::Found;
@@ -45,6 +46,7 @@ pub fn run(suite: Suite, plan: &Plan) -> Result<Found, Failure> {
         Suite::Everyday => everyday::run(plan),
         Suite::Realtime => realtime::run(plan),
         Suite::Peers => return peers::run(plan),
+        Suite::Watch => watch::run(plan),
         Suite::Guard => guard::run(plan),
         Suite::All => Err(Failure::new("all is not a single suite")),
     };
