@@ -14,6 +14,11 @@ pub fn curl() -> Option<PathBuf> {
     on_the_path("curl")
 }
 
+/// tmux, in which the pictures of `umsg top` are made.
+pub fn tmux() -> Option<PathBuf> {
+    on_the_path("tmux")
+}
+
 /// A browser, which looks at the page of benchmarks.
 pub fn chromium() -> Option<PathBuf> {
     let named = std::env::var_os("UMSG_TEST_CHROMIUM").map(PathBuf::from);

@@ -6,6 +6,7 @@
 //!                            └─ session.rs  the commands of a page, as a script of bash
 //!                                  └─ room.rs   runs it in namespaces of its own, as an ordinary user of an installed umsg
 //! book.rs: mdbook, if it is installed
+//! pictures.rs: `umsg top` in tmux, if it is installed; svg.rs: the pictures of its screens
 //! ```
 //!
 //! A page says in comments, which no reader sees, how its blocks are run:
@@ -24,8 +25,10 @@ mod book;
 mod contents;
 mod links;
 mod page;
+mod pictures;
 mod room;
 mod session;
+mod svg;
 mod transcript;
 
 use std::path::Path;
@@ -48,6 +51,9 @@ pub struct Options {
     /// Run the commands on the release build, in the place of one without optimisation
     #[arg(long, conflicts_with = "text")]
     release: bool,
+    /// Make the pictures of the guide anew, and do nothing else
+    #[arg(long, conflicts_with_all = ["text", "pages"])]
+    pictures: bool,
     /// Run the commands of these pages only, by parts of their names; check nothing else
     pages: Vec<String>,
 }
@@ -55,6 +61,13 @@ pub struct Options {
 /// Checks the documents; lists all that is wrong.
 pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     crate::interrupt::install();
+    if options.pictures {
+        let wrong = pictures::make(workspace, true)?;
+        return wrong
+            .into_iter()
+            .next()
+            .map_or(Ok(()), |why| Err(Failure::new(why)));
+    }
     let pages = page::all(workspace)?;
     let mut wrong = vec![];
     if options.pages.is_empty() {
@@ -66,6 +79,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         wrong.extend(run_commands(workspace, &pages, options)?);
     }
     if !options.text && options.pages.is_empty() {
+        wrong.extend(pictures::make(workspace, false)?);
         wrong.extend(book::build(workspace)?);
     }
     for sentence in &wrong {
