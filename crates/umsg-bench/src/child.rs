@@ -7,13 +7,13 @@ use crate::failure::Failure;
 use crate::machine;
 use crate::supervisor;
 
-/// The maximum time of one round. A healthy one takes about a second; a stuck one is killed and fails the run.
+/// The maximum time of one round. A healthy round takes about a second. A stuck round is killed, and the run fails.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Waits until all have ended.
+/// Waits until all children have ended.
 ///
 /// # Errors
-/// If one fails, dies, or is not done at the deadline.
+/// If a child fails, dies, or is not done at the deadline.
 pub fn wait_for_all(children: &mut [Child]) -> Result<(), Failure> {
     let end = Instant::now() + DEADLINE;
     while children.iter().any(|child| !child.ended) {
@@ -68,8 +68,8 @@ impl Child {
         work: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let parent = std::process::id();
-        // SAFETY: the process has one thread, so the child may continue normally. In tests, the process has several threads,
-        // and the children take no lock of the standard library.
+        // SAFETY: the process has one thread, so the child may do everything. In tests, the process has several threads, so there the children take
+        // no lock of the standard library.
         let id = match unsafe { libc::fork() } {
             -1 => return Err(Failure::system("fork")),
             0 => {

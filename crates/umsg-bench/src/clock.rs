@@ -15,7 +15,7 @@ fn read(clock: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `time` is a timespec of our own that the call may write, and stays zero if there is no such clock.
+    // SAFETY: `time` is a timespec of this function that the call may write. If there is no such clock, it stays zero.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     // Seconds and nanoseconds are non-negative for these clocks.
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -26,9 +26,9 @@ pub fn cpu() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
-/// As [`cpu`], with the time of all children and grandchildren that ended and were waited for.
+/// Returns the time of [`cpu`] plus that of all children and grandchildren that have ended and been waited for.
 pub fn cpu_with_children() -> u64 {
-    // SAFETY: an all-zero rusage is one, which the call fills; RUSAGE_CHILDREN exists on every Linux.
+    // SAFETY: an all-zero rusage is valid, and the call fills it. RUSAGE_CHILDREN exists on every Linux.
     let children = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage);

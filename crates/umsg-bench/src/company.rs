@@ -1,4 +1,4 @@
-//! The load of other programs on the machine: it takes time from the measured programs, so the report shows it.
+//! The load of other programs on the machine. It takes time from the measured programs, so the report shows it.
 
 use std::fs;
 use std::mem;
@@ -17,8 +17,9 @@ const LOUD: f64 = 0.25;
 /// The state of things when a suite began.
 pub struct Company {
     began: u64,
-    /// The seconds that all CPUs were busy, and the seconds that the hypervisor gave to other machines.
+    /// The seconds that the CPUs were busy, summed over all CPUs.
     busy: f64,
+    /// The seconds that the hypervisor gave to other machines, summed over all CPUs.
     stolen: f64,
     /// Seconds of ours.
     ours: f64,
@@ -92,7 +93,7 @@ fn ours() -> f64 {
     of(libc::RUSAGE_SELF) + of(libc::RUSAGE_CHILDREN)
 }
 
-/// Busy and stolen seconds of the machine, from the first line of /proc/stat: user, nice, system,
+/// Returns the busy and the stolen seconds of the machine, from the first line of /proc/stat: user, nice, system,
 /// idle, iowait, irq, softirq, steal, in ticks.
 fn machine() -> Option<(f64, f64)> {
     let text = fs::read_to_string("/proc/stat").ok()?;

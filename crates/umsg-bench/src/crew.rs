@@ -5,7 +5,7 @@
 //!                         and one that sleeps, reads clock and counts twice, and says stop
 //! ```
 //!
-//! The measurement is between the two readings, so that it excludes the start and the end of the threads.
+//! The measurement lies between the two readings of the clock, so it excludes the start and the end of the threads.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -96,11 +96,10 @@ impl Member<'_> {
     }
 }
 
-/// Runs one thread for each seat, in a separate process, for a warm-up and then the budget. `work` must return soon after the round is
-/// over.
+/// Runs one thread for each seat, in a separate process, for a warm-up and then for the budget. `work` must return soon after the round is over.
 ///
 /// # Errors
-/// If one of them fails, or they are not done at the deadline; all are then ended.
+/// If a thread fails, or the process is not done at the deadline. The process is then killed.
 pub fn run(
     seats: &Seats,
     budget: Duration,
@@ -150,7 +149,7 @@ fn measure(
             let builder = thread::Builder::new().stack_size(STACK);
             builder.spawn_scoped(scope, body)?;
         }
-        // Otherwise it would wait behind hundreds of threads that never sleep, for as long as a round lasts.
+        // Without a higher priority, this thread would wait for a whole round behind hundreds of threads that never sleep.
         machine::come_first();
         start.wait();
         thread::sleep(budget / WARM_UP);

@@ -51,7 +51,7 @@ impl Barrier {
     }
 }
 
-/// Forks two processes and waits for both. Each process gets the barrier, and has to meet it once when it is ready.
+/// Forks two processes and waits for both. Each process gets the barrier, and has to wait at it once when it is ready.
 ///
 /// # Errors
 /// Fails if a process fails, dies or exceeds the deadline. The other process is then killed, and no process remains.
@@ -69,8 +69,8 @@ pub fn run(
     child::wait_for_all(&mut children)
 }
 
-/// Nanoseconds that a cache line takes from one process to the other, one way, at best: a lower bound for any exchange of
-/// messages. The figure also shows whether the two CPUs of a virtual machine are one core or two at the moment, which may change.
+/// Measures the shortest time, in nanoseconds, that a cache line takes from one process to the other: a lower bound for any exchange of messages.
+/// The figure also shows whether the two CPUs of a virtual machine are now on one core or on two, which may change.
 pub fn line_transfer(places: Places) -> Result<f64, Failure> {
     const BLOCKS: u64 = 20;
     const TRIPS: u64 = 1_000;
@@ -115,7 +115,8 @@ mod tests {
 
     use super::*;
 
-    /// The process ends without a message: in a test's child, a thread that the fork did not copy may hold a lock of the standard streams.
+    /// The process ends without printing a message. In a forked child of a test, the lock of the standard streams may be held by a thread that the
+    /// fork did not copy.
     #[test]
     fn a_child_that_dies_takes_the_other_one_with_it() {
         let failed = run(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::backends::Errno;
 
-/// A sentence that names the failure. No code branches on it: a failed measurement is reported.
+/// A sentence that names the failure. It is only printed: no code decides by its kind.
 #[derive(Debug, Clone)]
 pub struct Failure(String);
 

@@ -57,7 +57,7 @@ pub struct Latencies {
     pub percentiles: Vec<(f64, u64)>,
 }
 
-/// The number of times that a peer that was killed at work left others stuck. Kept in the figures under "kill_trials".
+/// The trials in which a peer was killed at work, and how many of them left other processes stuck. The document has them under "kill_trials".
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct KillTrial {
     /// The carrier of the messages: "umsg", "Boost.Interprocess" and so on, with ", sender killed" or ", receiver killed".

@@ -48,10 +48,10 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// A CPU for each of the two processes of a suite.
+    /// Returns a CPU for each of the two processes of a suite.
     ///
     /// # Errors
-    /// If there is one only.
+    /// If there is only one CPU.
     pub fn apart(&self, suite: &str) -> Result<Places, Failure> {
         let [first, second] = self.cpus.two(suite)?;
         Ok(Places::Apart(first, second))

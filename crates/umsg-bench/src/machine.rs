@@ -25,8 +25,7 @@ impl Cpus {
         Ok([self.first, second])
     }
 
-    /// The last CPU that we may use, like the kernel's own test, and another one, of another core if
-    /// the machine has several.
+    /// Chooses the last CPU that this process may use, like the kernel's own test, and a second CPU, on another core if the machine has several.
     pub fn choose() -> Result<Self, Failure> {
         let allowed = allowed()?;
         let Some(&first) = allowed.last() else {
@@ -55,8 +54,8 @@ pub fn pin(cpu: usize) -> Result<(), Failure> {
 
 /// Lets the calling process run on these CPUs and no others.
 pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
-    // SAFETY: an all-zero cpu_set_t is an empty set; CPU_SET checks the index against its size; the
-    // call reads the set that we give it the size of.
+    // SAFETY: an all-zero cpu_set_t is an empty set. CPU_SET checks the index against the size of the set. The call gets the set with its size, and
+    // only reads it.
     let result = unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
         for &cpu in cpus {
@@ -71,12 +70,10 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
     }
 }
 
-/// Gives the calling process and its children the highest nice priority, as the published test does. Returns whether
-/// the system permits it. If the scheduler shares the CPU among sessions first (autogroup), the process also begins a
-/// session of its own and raises that session's priority.
+/// Gives the calling process and its children the highest nice priority, as the published test does. Returns whether the system permits it. Some
+/// schedulers first share the CPU among sessions (autogroup). There the process also begins its own session and raises the priority of the session.
 pub fn hurry() -> bool {
-    // SAFETY: neither call touches memory; setsid fails harmlessly where we lead a session already;
-    // 0 is the calling process.
+    // SAFETY: neither call touches memory. If this process already leads a session, setsid fails without an effect. 0 is the calling process.
     let hurried = unsafe {
         libc::setsid();
         libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0

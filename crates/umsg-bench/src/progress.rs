@@ -1,4 +1,4 @@
-//! The reports on standard error during the measurement: the number of the suite, and the estimated time of the others.
+//! The reports on standard error during the measurement: the number of the present suite, and the estimated time of the suites that remain.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
@@ -17,8 +17,8 @@ pub struct Progress {
     at: Cell<usize>,
     /// Before each line.
     place: RefCell<String>,
-    /// The rounds of the row that is measured; hidden if standard error is no terminal. No background thread draws
-    /// it: such a thread would disturb the measurement.
+    /// Shows the rounds of the row that is measured; hidden if standard error is no terminal. No background thread draws the bar, because it would
+    /// disturb the measurement.
     bar: ProgressBar,
 }
 

@@ -43,7 +43,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict on the middle half of the rounds: all its values must lie on one side of the goal.
+    /// Returns the verdict on the middle half of the rounds. It is definite only if all values of that half lie on one side of the goal.
     fn of_range((low, high): (f64, f64), limit: f64, better: Better) -> Self {
         let (worst, best) = match better {
             Better::Less => (-high, -low),
@@ -227,7 +227,8 @@ impl Row {
         Some(Verdict::of_range(range, limit, self.better))
     }
 
-    /// The ratios between which the middle half of the rounds is. A round of one side is compared with the adjacent round of the other.
+    /// Returns the ratios between which the middle half of the rounds lies. Each round of one side is compared with the adjacent round of the other
+    /// side.
     pub fn ratio_range(&self) -> Option<(f64, f64)> {
         let pairs = self.rounds.umsg.0.iter().zip(&self.rounds.kernel.0);
         let ratios = pairs.map(|(&umsg, &kernel)| ratio(self.better, umsg, kernel));
@@ -275,7 +276,7 @@ fn ratio(better: Better, umsg: f64, kernel: f64) -> f64 {
 }
 
 impl Samples {
-    /// Returns whether there is only one sample. Such a value does not depend on time, or its suite computes the interval.
+    /// Returns whether there is only one sample. Then the value does not depend on time, or its suite computes the interval itself.
     pub fn is_single(&self) -> bool {
         self.0.len() == 1
     }

@@ -27,8 +27,8 @@ impl SharedWords {
         if start == libc::MAP_FAILED {
             return Err(Failure::system("mmap"));
         }
-        // SAFETY: the mapping is page-aligned, holds `count` words, and is zero (a valid AtomicU64). It lives until the drop of this value, and
-        // only this value hands out the slice.
+        // SAFETY: the mapping is page-aligned, holds `count` words, and is zero, which is a valid AtomicU64. It lives until the drop of this value,
+        // and only this value lends the slice.
         let words = unsafe { slice::from_raw_parts(start.cast::<AtomicU64>(), count) };
         Ok(Self { words })
     }
@@ -47,17 +47,17 @@ impl SharedWords {
         &self.words[index]
     }
 
-    /// Some of the words as bytes.
+    /// Returns some of the words as bytes.
     ///
     /// # Safety
-    /// No other process touches them as long as the slice is in use.
+    /// No other process may touch these words as long as the slice is in use.
     #[allow(
         clippy::mut_from_ref,
         reason = "shared memory, handed out by agreement"
     )]
     pub unsafe fn bytes_mut(&self, first: usize, count: usize) -> &mut [u8] {
         let words = &self.words[first..first + count];
-        // SAFETY: the words lie in the mapping, which is writable; that no other process touches them is our caller's promise.
+        // SAFETY: the words lie in the mapping, which is writable. The caller promises that no other process touches them.
         unsafe {
             slice::from_raw_parts_mut(words.as_ptr().cast_mut().cast::<u8>(), size_of_val(words))
         }

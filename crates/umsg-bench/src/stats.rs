@@ -34,8 +34,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval is between two of the sorted samples. Their distance from either end is the lower bound of the 95 % interval of a fair
-    /// coin's heads.
+    /// The interval lies between two of the sorted samples, equally far from the two ends. This distance is the lower bound of the 95 % interval of
+    /// the number of heads when a fair coin is thrown once for each sample.
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let pairs = samples.len();

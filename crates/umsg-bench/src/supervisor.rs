@@ -5,9 +5,9 @@
 //!  owns the directory    dies with the supervisor    die with the worker
 //! ```
 //!
-//! The supervisor makes a namespace directory, and a directory for other libraries and servers. It waits for the worker with a deadline,
-//! and reaps the remaining processes, as the subreaper of all. Then it removes the directories, the kernel's System V queues, and the
-//! remains of other libraries in shared memory: also when the worker is killed, crashes or is interrupted from the keyboard. The kernel's
+//! The supervisor makes a namespace directory, and a directory for other libraries and servers. It waits for the worker until a deadline. As the
+//! subreaper of all processes, it then reaps those that remain. Then it removes the directories, the kernel's System V queues, and the files that
+//! other libraries left in shared memory. It does all this even if the worker is killed, crashes or is interrupted from the keyboard. The kernel's
 //! POSIX queues need no such care: they are unlinked as soon as they are open.
 
 use std::io::Write as _;
@@ -63,8 +63,8 @@ pub fn run(
     }
 }
 
-/// Ends a forked child at once. Runs no destructors, and takes no lock, such as that of standard output, which a thread of the parent may
-/// have held at the fork. The parent cleans up.
+/// Ends a forked child at once. Runs no destructors. Takes no lock, because a thread of the parent may have held it at the fork, for example that
+/// of standard output. The parent cleans up.
 pub fn exit_child(code: i32) -> ! {
     // SAFETY: `_exit` takes any number and does not come back.
     unsafe { libc::_exit(code) }
@@ -74,8 +74,7 @@ pub fn exit_child(code: i32) -> ! {
 pub fn die_with_parent(parent: u32) {
     // SAFETY: PR_SET_PDEATHSIG takes a signal number and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
-    // The parent may have died before the line above took effect.
-    // SAFETY: getppid has no conditions.
+    // The parent may have died before the call above took effect. SAFETY: getppid has no conditions.
     if unsafe { libc::getppid() } as u32 != parent {
         exit_child(1);
     }
@@ -83,15 +82,14 @@ pub fn die_with_parent(parent: u32) {
 
 /// Sends a signal to a child of ours that has not been reaped.
 pub fn kill(child: libc::pid_t, signal: i32) {
-    // SAFETY: kill touches no memory; the child is ours and not reaped, so the id is still its own.
+    // SAFETY: kill touches no memory. The child belongs to this process and is not reaped, so the id is still that of the child.
     unsafe { libc::kill(child, signal) };
 }
 
 /// Blocks the signals that the supervisor takes with `sigtimedwait`.
 fn block_signals() -> Result<libc::sigset_t, Failure> {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: sigemptyset initialises the set that sigaddset then changes; all are our own memory
-    // and all signal numbers exist.
+    // SAFETY: sigemptyset initialises the set that sigaddset then changes. The set is memory of this function, and all signal numbers exist.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
         for signal in [libc::SIGCHLD, libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -149,7 +147,7 @@ pub fn reap(child: libc::pid_t, flags: i32) -> Option<i32> {
     (reaped == child).then_some(status)
 }
 
-/// Waits for the remaining processes of the worker. The wait ends, because they die with the worker.
+/// Waits for the remaining processes of the worker. They die with the worker, so the wait ends.
 fn reap_everyone() {
     // SAFETY: no status is asked for; -1 means any child.
     while unsafe { libc::waitpid(-1, ptr::null_mut(), 0) } > 0 {}

@@ -151,9 +151,9 @@ impl Trial {
     }
 }
 
-/// Enters a new IPC namespace: the kernel removes its queues with the last process in it, also if the trial is killed.
+/// Enters a new IPC namespace. The kernel removes the queues of the namespace when its last process ends, even if the trial is killed.
 ///
-/// Where the system refuses that, each case still removes its queues itself.
+/// If the system does not permit a new namespace, each case still removes its queues itself.
 fn leave_ipc_namespace() {
     // SAFETY: the call takes flags, and the process has one thread and no open queue.
     unsafe {
@@ -167,7 +167,7 @@ fn leave_ipc_namespace() {
 fn require_dropin() -> Result<(), Failure> {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     let function = libc::mq_open as *const libc::c_void;
-    // SAFETY: the call fills a structure of our own, all fields of which may be zero; the name that it gives ends with zero.
+    // SAFETY: the call fills a structure of this function, all fields of which may be zero. The name in it ends with zero.
     let file = unsafe {
         libc::dladdr(function, found.as_mut_ptr());
         let name = found.assume_init().dli_fname;

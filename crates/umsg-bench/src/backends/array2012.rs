@@ -4,8 +4,8 @@
 //! end. A receive takes the last. A send moves every message of its own or a higher priority up by one place, and reads each of them. The
 //! change to a tree ended this walk and its cache misses.
 //!
-//! In process and without system calls, so its figures are lower bounds: the kernel of 2012 had the
-//! entry, the descriptor look-up and the copies to and from user space on top.
+//! It runs in the process and makes no system calls, so its figures are lower bounds: the kernel of 2012 also needed time for the entry, for the
+//! descriptor look-up, and for the copies to and from user space.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -27,7 +27,7 @@ struct Message {
     data: [u8; CAPACITY],
 }
 
-/// The messages, ascending by priority, the latest of one priority first: the last is the next.
+/// The messages, sorted by ascending priority. Of equal priorities, the latest message comes first. So the last message is the next to be received.
 struct Sorted {
     messages: Vec<*mut Message>,
     depth: usize,
@@ -42,8 +42,8 @@ impl Sorted {
         let priority = unsafe { (*message).priority };
         let mut place = self.messages.len();
         self.messages.push(message);
-        // SAFETY: the pointers in the array are of messages that live until they are taken out,
-        // which needs the lock that the caller holds.
+        // SAFETY: the pointers in the array lead to messages that live until a thread takes them out. For that, it needs the lock, which the caller
+        // holds.
         while place > 0 && unsafe { (*self.messages[place - 1]).priority } >= priority {
             self.messages[place] = self.messages[place - 1];
             place -= 1;
@@ -94,8 +94,7 @@ impl MessageQueue for ArrayQueue {
 
     fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         let last = self.lock()?.messages.pop().ok_or(Errno::AGAIN)?;
-        // SAFETY: it was made by Box::into_raw and has just been taken out of the array, the only
-        // place that knew it.
+        // SAFETY: Box::into_raw made the pointer, and this function has just taken it out of the array, the only place that had it.
         let message = unsafe { Box::from_raw(last) };
         let room = buffer
             .get_mut(..message.length)

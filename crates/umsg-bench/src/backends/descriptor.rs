@@ -22,7 +22,8 @@ pub struct Names {
     pub receive: Receive,
 }
 
-/// A queue with two descriptors: one waits, the other one does not. With these functions, waiting is a property of the open file.
+/// A queue with two descriptors: calls on one of them wait, calls on the other one do not. In these functions, waiting is a property of the open
+/// file.
 pub struct DescriptorQueue {
     names: Names,
     waiting: c_int,
@@ -107,8 +108,7 @@ impl DescriptorQueue {
     fn receive_by(&self, queue: c_int, buffer: &mut [u8]) -> Result<usize, Errno> {
         let start = buffer.as_mut_ptr().cast();
         let mut priority = 0;
-        // SAFETY: the pointer and the length are those of one slice, borrowed mutably; the priority
-        // goes to an unsigned int of our own.
+        // SAFETY: the pointer and the length are those of one slice, borrowed mutably; the priority is written to an unsigned int of this function.
         let length = unsafe { (self.names.receive)(queue, start, buffer.len(), &raw mut priority) };
         usize::try_from(length).map_err(|_| Errno::last())
     }

@@ -38,8 +38,8 @@ pub struct Allowance {
     cap: u32,
 }
 
-/// Takes the soft limit of bytes in queues (RLIMIT_MSGQUEUE) up to the hard one, for this process: the kernel allows that. System-wide
-/// settings stay as they are.
+/// Raises this process's soft limit of bytes in queues (RLIMIT_MSGQUEUE) to the hard limit, which the kernel permits. System-wide settings stay as
+/// they are.
 pub fn allowance(cap: u32) -> Allowance {
     // SAFETY: all-zero is a valid rlimit; both calls touch only that.
     unsafe {
@@ -53,10 +53,10 @@ pub fn allowance(cap: u32) -> Allowance {
 }
 
 impl Allowance {
-    /// The deepest queue, up to `wanted`, that the kernel makes for this caller now: found by asking.
+    /// Returns the depth of the deepest queue, up to `wanted`, that the kernel makes for this caller now. Tries depths until one succeeds.
     ///
     /// # Errors
-    /// Fails if it does not even make one of two messages.
+    /// Fails if the kernel does not even make a queue of two messages.
     pub fn deepest(&self, wanted: u32, message_size: u32) -> Result<u32, Failure> {
         let makes = |depth| {
             let spec = Spec {

@@ -14,15 +14,14 @@ pub struct Library {
 }
 
 impl Library {
-    /// Loads it. Its constructors run.
+    /// Loads the library, which runs its constructors.
     ///
     /// # Errors
-    /// Fails if it can't be loaded, with the reason that the loader gives.
+    /// Fails if the library can't be loaded. The error says the loader's reason.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| Failure::new("the path of a library holds a zero byte"))?;
-        // SAFETY: the path ends with zero. The library's constructors run; it is one of this project,
-        // and is never unloaded.
+        // SAFETY: the path ends with zero. The library belongs to this project, so its constructors may run. It is never unloaded.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         let library = Self {
             handle,
@@ -63,7 +62,7 @@ impl Library {
     }
 }
 
-/// Returns the address at which the library or program that holds this function begins; null if none does.
+/// Returns the start address of the library or program that contains this function; null if none contains it.
 fn object_of(function: *mut c_void) -> *mut c_void {
     // SAFETY: all-zero is a valid Dl_info, which the call fills if it knows the address.
     unsafe {

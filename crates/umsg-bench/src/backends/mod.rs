@@ -1,5 +1,5 @@
-//! The sides of the comparison, behind one trait. Every measurement is generic over it, so that each side is compiled separately and no
-//! indirect call of the benchmark is in a timed loop.
+//! The sides of the comparison, behind one trait. Every measurement is generic over the trait. So it is compiled for each side, and a timed loop
+//! has no indirect call of the benchmark.
 
 pub mod array2012;
 mod descriptor;

@@ -1,4 +1,4 @@
-//! JSON with a line for each field, and a line for each element of its lists: so that versions of a file can be compared.
+//! Writes JSON with a line for each field and a line for each element of a list, so that versions of a file can be compared line by line.
 
 use serde::Serialize;
 

@@ -64,7 +64,7 @@ impl Machine {
     }
 }
 
-/// Returns the number of CPUs that are online: the measurement itself is bound to one of them.
+/// Returns the number of CPUs that are online. The measurement itself is bound to one CPU, so it can't ask for its own CPUs.
 fn online() -> usize {
     // SAFETY: sysconf has no conditions.
     let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };

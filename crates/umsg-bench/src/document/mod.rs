@@ -2,16 +2,16 @@
 //!
 //! | field | |
 //! |---|---|
-//! | `format` | [`FORMAT`]; raised if the meaning of a field changes, not if one is added |
+//! | `format` | [`FORMAT`]. A change of the meaning of a field raises it; a new field does not |
 //! | `date`, `seconds` | when the run began, in UTC, and how long it took |
-//! | `program` | version, and the commit if it was said in `UMSG_BENCH_COMMIT` |
+//! | `program` | the version, and the commit if `UMSG_BENCH_COMMIT` named it |
 //! | `quick`, `rounds`, `left_out` | how much was measured |
 //! | `machine` | see [`Machine`] |
-//! | `suites` | the duration of each, the other load on the machine meanwhile, and the reason of a failure |
+//! | `suites` | for each suite, its duration, the other load on the machine during it, and the reason if it failed |
 //! | `rows` | see [`Row`] |
 //! | `latencies` | distributions, for plots |
-//! | `kill_trials` | of peers that were killed, if that was tried |
-//! | `published` | the published tables with the rows that correspond to them, for programs; made from the rows with each page |
+//! | `kill_trials` | the trials in which a peer was killed, if there were any |
+//! | `published` | the published tables with the rows that correspond to them, for programs that read the document; made from `rows` with each page |
 
 mod lines;
 pub mod machine;

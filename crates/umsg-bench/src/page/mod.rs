@@ -43,7 +43,7 @@ pub fn html(document: &Document) -> String {
     page.into_string()
 }
 
-/// The page up to its first section: the subject, time and machine of the measurement, and the number of goals that are met.
+/// Returns the page up to its first section: the subject, time and machine of the measurement, and the number of goals that are met.
 fn head(document: &Document, day: &str) -> Markup {
     let Tally { met, missed, open } = document.tally();
     html! {

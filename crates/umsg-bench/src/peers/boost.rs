@@ -17,10 +17,10 @@ const HEADER: &str = "boost/interprocess/ipc/message_queue.hpp: No such file";
 
 pub const NAME: &str = "Boost.Interprocess";
 
-/// Compiles and loads it.
+/// Compiles the library for Boost.Interprocess, and loads it.
 ///
 /// # Errors
-/// If compiler or headers are missing, with how to get them.
+/// If the compiler or the headers are missing. The error says how to get them.
 pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     let [source, library] = ["boost.cpp", "libboost.so"].map(|name| scratch.path().join(name));
     fs::write(&source, SOURCE)?;

@@ -92,8 +92,8 @@ impl Peer for Eventfd {
     }
 }
 
-/// The descriptors for writing and for reading, `N` bytes at a time. The parent keeps both ends open, so
-/// no child sees the end of the stream.
+/// The descriptors for writing and for reading. Each call transfers `N` bytes. The parent keeps both ends open, so no child sees the end of the
+/// stream.
 pub struct Ends<const N: usize> {
     read: OwnedFd,
     write: OwnedFd,
@@ -111,7 +111,7 @@ impl<const N: usize> Ends<N> {
     }
 }
 
-/// Both ends of a link wait in the same way. So it does not matter whether they share the open file.
+/// Sets how a descriptor waits. Both ends of a link wait in the same way, so it does not matter whether they share the open file.
 fn set(descriptor: &OwnedFd, way: Way) -> Result<RawFd, Failure> {
     let flags = match way {
         Way::Polling => libc::O_NONBLOCK,

@@ -6,8 +6,8 @@
 //!  (there or not)       ──receiver()─▶ Receiver  in the one that receives
 //! ```
 //!
-//! A link is made before the processes are forked; its ends are made in them, because processes can't share a connection to a server, or a
-//! library's notes about its process. As with [`crate::backends`], every measurement is compiled for each peer.
+//! The parent makes a link before it forks the processes, and each process makes its own end of the link: processes can't share a connection to a
+//! server, or what a library remembers about its process. As with [`crate::backends`], every measurement is compiled for each peer.
 //!
 //! | module | peers |
 //! |---|---|
@@ -41,8 +41,8 @@ pub enum Way {
     Polling,
     /// The end waits as its library does by default.
     Waiting,
-    /// As `Waiting`. If each message would cost a reply of a server, or a system call that programs save by buffering, several messages are
-    /// under way at once.
+    /// Waits like `Waiting`, with several messages under way at once. This is for peers whose messages would each cost a reply of a server, or a
+    /// system call that programs save by buffering.
     Piped,
     /// The end sleeps, if the peer has a choice.
     Asleep,
@@ -90,8 +90,8 @@ pub trait Peer {
     /// The peer's version, and the way in which it is used here.
     fn about(&self) -> String;
 
-    /// A queue, a channel or a connection, for one sender and one receiver at a time. Only forked children have access, or processes that know its
-    /// name.
+    /// Makes a queue, a channel or a connection, for one sender and one receiver at a time. Only forked children have access to it, or processes
+    /// that know its name.
     fn make(&self, spec: &Spec) -> Result<Self::Link, Failure>;
 
     /// CPU time that its server has taken so far, in nanoseconds.

@@ -33,10 +33,10 @@ pub struct Nats {
 }
 
 impl Nats {
-    /// On a port that the system chooses.
+    /// Starts the server on a port that the system chooses.
     ///
     /// # Errors
-    /// Fails if it is not installed or does not start.
+    /// Fails if the server is not installed or does not start.
     pub fn start(scratch: &Scratch, cpus: Vec<usize>) -> Result<Self, Failure> {
         let mut ports = None;
         let mut server = Server::start("nats-server", scratch, cpus, |command, directory| {
@@ -185,8 +185,8 @@ impl Connection {
         self.settle()
     }
 
-    /// Waits until the server has handled everything so far. It handles a connection's requests in order, and answers at once that the
-    /// subject has no subscriber.
+    /// Waits until the server has handled all requests of this connection so far, by a request to a subject without subscribers. The server handles
+    /// the requests of a connection in order, and answers at once that the subject has no subscriber.
     fn settle(&self) -> Result<(), Failure> {
         let answer = self
             .runtime

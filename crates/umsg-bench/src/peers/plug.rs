@@ -1,8 +1,8 @@
-//! Peers that are compiled separately and loaded. So the build of this program needs neither the peers nor their compilers.
+//! Peers that are compiled separately and loaded as libraries. So the build of this program needs neither the peers nor their compilers.
 //!
-//! Each is a shared library with these functions (`boost.cpp`, and the crate `peers-iceoryx2` beside this one). They answer with an
-//! error number or 0, and a receive with the length or a negative error number; if
-//! one that makes something fails, it writes the reason as text to `why`. This adds one call through a pointer to each message, about a
+//! Each is a shared library with these functions (`boost.cpp`, and the crate `peers-iceoryx2` beside this one). They return 0 or an error number; a
+//! receive returns the length or a negative error number. If a function that makes a queue or an end fails, it writes the reason as text to `why`.
+//! This adds one call through a pointer to each message, about a
 //! nanosecond.
 //!
 //! ```c
@@ -16,7 +16,7 @@
 //! void umsg_bench_drop(void *queue);
 //! ```
 //!
-//! A queue is made once, before the processes are forked; an end in the process that uses it, which never gives it back.
+//! A queue is made once, before the processes are forked. An end is made in the process that uses it, and is never freed.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_uint, c_void};
 use std::mem;
@@ -72,7 +72,7 @@ impl<'a> Plug<'a> {
         scratch: &'a Scratch,
     ) -> Result<Self, Failure> {
         let library = Library::open(path)?;
-        // SAFETY: each symbol is the function of that name in the list above, which has the type that it is given here; function
+        // SAFETY: each symbol is the function of that name in the list above, and has the type that is declared here; function
         // pointers and data pointers have one representation on Linux.
         let (about, functions) = unsafe {
             let about = mem::transmute::<*mut c_void, About>(library.symbol(c"umsg_bench_about")?);
@@ -93,7 +93,7 @@ impl<'a> Plug<'a> {
             };
             (about, functions)
         };
-        // SAFETY: it takes no argument, and returns a string that lives as long as the library, which is never unloaded.
+        // SAFETY: the function takes no argument, and returns a string that lives as long as the library, which is never unloaded.
         let version = unsafe { CStr::from_ptr(about()) }.to_string_lossy();
         Ok(Self {
             name,
@@ -129,7 +129,7 @@ impl Peer for Plug<'_> {
                 depth,
                 message_size,
             } = *spec;
-            // SAFETY: both strings end with zero and outlive the call, which writes no more of the reason than there is room for.
+            // SAFETY: both strings end with zero and outlive the call. The call writes only as much of the reason as there is room for.
             unsafe {
                 (self.functions.make)(
                     directory,
@@ -175,14 +175,15 @@ pub struct Queue {
     name: String,
 }
 
-// SAFETY: the queue is only passed on; the functions take it from several processes at once, and from one thread of each.
+// SAFETY: this program only passes the pointer to the library's functions. They accept the queue from several processes at once, and from one
+// thread of each process.
 unsafe impl Sync for Queue {}
 
 impl Queue {
     fn end(&self, sends: bool, way: Way) -> Result<End, Failure> {
         let waits = way != Way::Polling;
         let end = with_reason(self.peer, |why| {
-            // SAFETY: a queue that was made by the same library; no more of the reason is written than there is room for.
+            // SAFETY: the same library made the queue. The call writes only as much of the reason as there is room for.
             unsafe {
                 (self.functions.end)(
                     self.queue,
@@ -202,7 +203,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // SAFETY: made by the same library, and dropped once; its ends went with the processes that had them.
+        // SAFETY: the same library made the queue, and this is the only drop. The ends of the queue ended with the processes that had them.
         unsafe { (self.functions.drop)(self.queue) };
         // The resources of the killed processes.
         scratch::sweep(&self.name);
@@ -231,7 +232,7 @@ pub struct End {
 impl End {
     #[inline]
     fn send_by(&self, send: Send, message: &[u8]) -> Result<(), Errno> {
-        // SAFETY: an end that this library made, and pointer and length of one slice, which is only read.
+        // SAFETY: this library made the end. The pointer and the length are those of one slice, which the call only reads.
         match unsafe { send(self.end, message.as_ptr().cast(), message.len()) } {
             0 => Ok(()),
             errno => Err(Errno(errno)),
@@ -240,7 +241,7 @@ impl End {
 
     #[inline]
     fn receive_by(&self, receive: Receive, buffer: &mut [u8]) -> Result<(), Errno> {
-        // SAFETY: an end that this library made, and pointer and length of one slice, borrowed mutably.
+        // SAFETY: this library made the end. The pointer and the length are those of one slice, borrowed mutably.
         let length = unsafe { receive(self.end, buffer.as_mut_ptr().cast(), buffer.len()) };
         match usize::try_from(length) {
             Ok(length) => whole(length),

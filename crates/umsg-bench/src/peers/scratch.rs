@@ -1,4 +1,4 @@
-//! A directory for the files of peers, and name patterns of the files that peers leave in `/dev/shm`.
+//! A directory for the files of peers, and the name prefix of the files that peers leave in `/dev/shm`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,8 +14,8 @@ const SHARED: &str = "/dev/shm";
 #[derive(Clone)]
 pub struct Scratch(PathBuf);
 
-/// Dropping it removes the directory with its contents, and all shared memory with the same prefix. The supervisor owns it, and outlives all
-/// other processes.
+/// The drop of this value removes the directory with its contents, and all shared memory with the same prefix. The supervisor owns the value,
+/// because it outlives all other processes.
 pub struct Owned {
     scratch: Scratch,
     _directory: Directory,

@@ -24,10 +24,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts it on these CPUs, in its own directory, which `arguments` gets.
+    /// Starts the server on these CPUs. `arguments` gets the server's own directory and adds the arguments to the command.
     ///
     /// # Errors
-    /// Fails if it is not installed, with the package that has it.
+    /// Fails if the server is not installed; the error names the package that has it.
     pub fn start(
         program: &str,
         scratch: &Scratch,
@@ -49,7 +49,7 @@ impl Server {
             .stderr(file.try_clone()?)
             .stdout(file);
         ends_with_us(&mut command);
-        // SAFETY: between fork and exec it makes one system call with a set on its stack, and takes no lock.
+        // SAFETY: between fork and exec, the closure makes one system call with a set on its stack, and takes no lock.
         unsafe {
             command.pre_exec(move || {
                 machine::pin_to(&cpus).map_err(|_| std::io::Error::last_os_error())
@@ -114,7 +114,7 @@ pub fn ends_with_us(command: &mut Command) {
     }
 }
 
-/// The program, and the version that it reports. Servers may be in directories that only root's PATH has.
+/// Returns the path of the program and the version that the program reports. Servers may be in directories that only root's PATH has.
 fn installed(program: &str) -> Result<(String, String), Failure> {
     for path in [program.to_owned(), format!("/usr/sbin/{program}")] {
         match Command::new(&path).arg("--version").output() {

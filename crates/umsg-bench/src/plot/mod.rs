@@ -1,7 +1,7 @@
-//! Plots as SVG within a page: text and lines take their colours from the page, also in the dark theme.
+//! Plots as SVG within a page. Text and lines take their colours from the page, also in the dark theme.
 //!
-//! A plot is 360 units wide, about what a phone shows, and grows with the page. Colour and the form of the marks both identify a series, and
-//! dashes its variant: all readers can distinguish blue and orange.
+//! A plot is 360 units wide, about what a phone shows, and grows with the page. A series is identified by its colour and by the form of its marks,
+//! and a variant of it by dashes. The colours are blue and orange, which all readers can distinguish.
 
 mod bars;
 mod lines;

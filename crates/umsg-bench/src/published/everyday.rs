@@ -1,4 +1,4 @@
-//! Other operations than sending and receiving, and real time. There are no published figures for them.
+//! Tables of the operations other than sending and receiving, and of real time. There are no published figures for them.
 
 use super::{Line, Table};
 use crate::document::Document;

@@ -71,7 +71,7 @@ struct Entry<'a> {
 }
 
 impl Table {
-    /// Adds a line for a row, if it was measured. The further figures are columns of the row, by these keys.
+    /// Adds a line for a row, if the row was measured. The further figures of the line are the row's columns with these keys.
     fn push(&mut self, document: &Document, keys: &[&str], entry: Entry<'_>) {
         if let Some(row) = document.row(entry.suite, entry.row) {
             let more = keys.iter().map(|key| row.columns.get(key)).collect();
@@ -97,7 +97,7 @@ impl Line {
         }
     }
 
-    /// The figures of two columns, for a row without figures of its own. The goal does not apply to them.
+    /// Returns the figures of two columns, for a row without figures of its own. The row's goal does not apply to them.
     fn of_columns(
         table: &Table,
         row: &Row,

@@ -1,6 +1,6 @@
-//! Two processes, 64 bytes: compared with the kernel, and with the measured peers.
+//! The tables of two processes and messages of 64 bytes: umsg, the kernel, and the measured peers.
 //!
-//! A peer is a further column of the row of suite "peers" that a line here names.
+//! A line here names a row of the suite "peers". Each peer is a further column of that row.
 
 use super::{Line, Table};
 use crate::document::Document;

@@ -6,10 +6,11 @@ use crate::document::Document;
 /// Messages in the queue.
 const DEPTH: f64 = 65_528.0;
 
-/// The figures of the array and of the tree, for sending (filling) and for receiving (draining).
+/// Two figures for the array, and two for the tree. The first of two is for sending or filling, the second for receiving or draining.
 type Pair = [[f64; 2]; 2];
 
-/// In the order of the test. Order, and nanoseconds of send and receive: array, then tree; then seconds to fill and to drain: array, then tree.
+/// The published figures, in the order of the test: the order of priorities; the nanoseconds of a send and of a receive; and the seconds to fill
+/// and to drain. Each pair is given for the array and then for the tree.
 const ORDERS: [(&str, Pair, Pair); 4] = [
     (
         "constant",

@@ -3,13 +3,14 @@
 use super::{Entry, Line, Table};
 use crate::document::Document;
 
-/// Nanoseconds of half and of 99 % of the messages at 10 us: before and after; of the sender and of the receiver.
+/// The median and the 99th percentile of the time of a message at 10 us, in nanoseconds. Each is given before and after the change, for the sender
+/// and then for the receiver.
 const ENDS: [(&str, [f64; 2], [f64; 2]); 2] = [
     ("sender", [2_544.0, 290.0], [3_568.0, 1_032.0]),
     ("receiver", [1_688.0, 764.0], [2_416.0, 2_448.0]),
 ];
 
-/// The number of sent messages out of the messages that were due, before and after the change.
+/// The share of the due messages that were sent, before and after the change.
 const SENT: [f64; 2] = [131_950.0 / 299_882.0, 247_931.0 / 299_882.0];
 
 pub fn table(document: &Document) -> Table {
@@ -51,7 +52,7 @@ pub fn table(document: &Document) -> Table {
     table
 }
 
-/// The rows of one variant and end: median, 99th percentile, and for the sender the number of sent messages.
+/// Adds the rows of one variant at one end: the median, the 99th percentile, and for the sender also the number of sent messages.
 fn latencies(
     table: &mut Table,
     document: &Document,

@@ -1,8 +1,9 @@
 //! One process sends batches, another receives batches, as fast as they can; the kernel has only single messages.
 //!
-//! As in [`super::stream`]: each message carries its number at both ends, and the receiver checks the numbers. After a warm-up, the receiver
-//! measures the rate, and both processes measure their CPU time. The receiver asks for as many as the sender sends at once and
-//! takes the messages that are there.
+//! As in [`super::stream`], each message carries its number, here at its start and at its end, and the receiver checks the numbers. After a
+//! warm-up, the receiver
+//! measures the rate, and both processes measure their CPU time. The receiver asks for as many messages as the sender sends at once, and takes
+//! those that are there.
 
 use std::hint;
 
@@ -34,9 +35,9 @@ const DEPTH: u32 = 1024;
 /// The goal for the largest batches, in million messages a second, with the best way of waiting.
 const GOAL: f64 = 25.0;
 
-/// The number of messages before the measurement, a multiple of every batch.
+/// The number of messages before the measurement. It is a multiple of every batch size.
 const WARM_UP: u64 = 6_400;
-/// The number of messages between two readings of the clock, a multiple of every batch.
+/// The number of messages between two readings of the clock. It is a multiple of every batch size.
 const LOOK: u64 = 640;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {

@@ -1,9 +1,9 @@
 //! Messages of a megabyte between two processes: copied in and out, or written and read in place.
 //!
-//! Every way does the same work: the sender writes each byte of a message, the receiver reads each. The least cost of that work is measured,
-//! too, as "bare": two processes that write and read buffers in shared memory and notify each other by a flag, without a queue. In place, a
-//! queue should add nothing that can be seen. The kernel's queues take no message of a megabyte: there it travels in parts of the largest
-//! size allowed.
+//! Every way does the same work: the sender writes each byte of a message, and the receiver reads each byte. The suite also measures the least cost
+//! of this work, as "bare": two processes write and read buffers in shared memory and notify each other by a flag, without a queue. When messages
+//! are written and read in place, a queue should add no visible cost. The kernel's queues take no message of a megabyte, so there the message is
+//! sent in parts of the largest size allowed.
 
 use std::hint;
 
@@ -32,7 +32,7 @@ const DEPTH: usize = 4;
 /// The bytes of a part in the kernel's queues: the limit for unprivileged processes.
 const PART: usize = 8192;
 
-/// The largest ratio of the in-place time to the bare buffers' time: two runs differ by this much.
+/// The largest ratio of the in-place time to the time with bare buffers. It is above 1, because two equal runs differ by this much.
 const GOAL: f64 = 1.05;
 
 /// Messages before anything is measured.

@@ -1,4 +1,5 @@
-//! The common parts of the suites of two processes: the ways to wait, and messages that prove that they arrived whole and in order.
+//! The common parts of the suites of two processes: the ways to wait, and messages by which the receiver can check that they arrived whole and in
+//! order.
 
 use std::hint;
 
@@ -159,8 +160,8 @@ impl Letter {
     }
 }
 
-/// Makes trips for this number of nanoseconds, numbered from `first` on. Adds the time of each to `times`, up to its capacity. Returns the
-/// number of the next trip.
+/// Makes round trips, numbered from `first` on, for this number of nanoseconds. Adds the time of each trip to `times` while it has capacity.
+/// Returns the number of the next trip.
 pub(super) fn time_trips(
     times: &mut Vec<f64>,
     budget: u64,

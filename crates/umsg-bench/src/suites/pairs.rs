@@ -11,8 +11,8 @@ use crate::stats;
 /// Bytes a message, as in the published test.
 pub const MESSAGE_SIZE: usize = 16;
 
-/// The minimum time of the operations between two readings of the clock, in nanoseconds: long against the reading, short
-/// against the tick of the scheduler.
+/// The minimum time of the operations between two readings of the clock, in nanoseconds: long compared with the reading, short compared with a tick
+/// of the scheduler.
 const CHUNK: f64 = 20_000.0;
 
 /// The end of a measurement: a time, or a number of pairs.
@@ -23,8 +23,9 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The number of messages that the published test sends through a queue that is not empty. The number matters: with mixed priorities,
-    /// later messages tend to be received at once. A longer measurement receives fewer of the queued messages, and shows a lower cost.
+    /// The number of messages that the published test sends through a queue that is not empty. The number matters: with mixed priorities, more and
+    /// more of the new messages are received at once. So in a longer measurement, fewer of the received messages are from the queue's depth, and
+    /// the cost appears lower.
     pub fn published(budget: Duration) -> Self {
         Self {
             budget,
@@ -77,9 +78,9 @@ pub fn drain<Q: MessageQueue>(queue: &Q) -> Result<u32, Failure> {
     }
 }
 
-/// Nanoseconds of a send and a receive together, at the depth that the queue has now: the median over chunks of pairs, with nothing but the
-/// pairs between two readings of the clock. The first pair is not counted: a queue may defer work of earlier sends until then (see
-/// [`first_receive`]).
+/// Measures the nanoseconds of a send and a receive together, at the present depth of the queue. The result is the median over chunks of pairs;
+/// between two readings of the clock there is nothing but the pairs of a chunk. The first pair does not count, because a queue may do deferred work
+/// of earlier sends in it (see [`first_receive`]).
 pub fn pair<Q: MessageQueue, P: Priorities>(
     queue: &Q,
     priorities: &mut P,
@@ -130,7 +131,7 @@ pub fn pairs<Q: MessageQueue, P: Priorities>(
     Ok(())
 }
 
-/// The nanoseconds of one receive directly after sends, including work that the sends left to it.
+/// Measures the nanoseconds of one receive directly after sends, including the work that the sends have deferred to it.
 pub fn first_receive<Q: MessageQueue>(queue: &Q) -> Result<f64, Failure> {
     let mut buffer = [0; MESSAGE_SIZE];
     let start = clock::now();
@@ -138,8 +139,8 @@ pub fn first_receive<Q: MessageQueue>(queue: &Q) -> Result<f64, Failure> {
     Ok((clock::now() - start) as f64 - clock::overhead())
 }
 
-/// The share of a pair that the send takes. The clock is read around each operation, as in the published test, and what reading
-/// it costs is subtracted; since that also keeps the CPU from overlapping the two, only the proportion is used.
+/// Measures the send's share of the time of a pair. As in the published test, it reads the clock around each operation, and subtracts the cost of
+/// the reading. The readings also keep the CPU from overlapping the two operations, so only the proportion is used.
 pub fn send_share<Q: MessageQueue, P: Priorities>(
     queue: &Q,
     priorities: &mut P,

@@ -1,5 +1,4 @@
-//! Two processes and two queues: a message goes there, the answer comes back, and only then the next
-//! one starts.
+//! Two processes and two queues: a message goes to the other process, the answer comes back, and only then the next message starts.
 //!
 //! The clock is read once a round trip, and the cost of the reading is subtracted. Median and 99th percentile are taken within each round;
 //! the figures are medians of these over the rounds.

@@ -1,8 +1,8 @@
 //! The cost of polling: a send and a receive of one thread while no process polls, and while an epoll set is notified; and a round trip of
 //! two processes that sleep in epoll_wait(2).
 //!
-//! In a queue that is empty at first, each send and each receive changes the level. In a backlog none does, and only pollers of every edge
-//! are notified.
+//! In a queue that is empty at first, each send and each receive changes the level. With a backlog, none of them changes the level, so that only
+//! edge-triggered pollers are notified.
 
 use std::ffi::c_int;
 use std::os::fd::AsRawFd as _;

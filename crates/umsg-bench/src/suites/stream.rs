@@ -18,7 +18,7 @@ use crate::stats;
 
 const SUITE: &str = "stream";
 
-/// The kernel's default depth, and one at which neither side waits for the other all the time.
+/// The kernel's default depth, and a depth at which neither process has to wait for the other all the time.
 const DEPTHS: [u32; 2] = [10, 1024];
 
 /// Million messages of 64 bytes a second: the goal, of the best setting.
@@ -30,8 +30,8 @@ const WARM_UP: u64 = 2_000;
 /// Every how many messages one carries the time.
 const STAMPED: u64 = 256;
 
-/// The number of messages between two checks of the sender whether the round is over. It takes a small part of a round, even if both
-/// processes sleep for each message.
+/// The number of messages after which the sender checks whether the round is over. They take a small part of a round, even if both processes sleep
+/// for each message.
 const LOOK: u64 = 64;
 
 /// One round.
@@ -85,7 +85,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// All rows. With `--quick`, the larger messages only have the rows of the default way of waiting and of the deeper queue.
+/// Returns all rows. With `--quick`, larger messages have only the rows with the default way of waiting and the deeper queue.
 fn cases(quick: bool) -> Vec<Case> {
     let mut cases = Vec::new();
     for size in SIZES {
@@ -159,7 +159,7 @@ fn measure(plan: &Plan, case: Case, places: Places) -> Result<Row, Failure> {
     Ok(row)
 }
 
-/// The goal is met if the best of the rows whose names begin with this text meets it, for any setting.
+/// Judges rows by the best of them: the goal is met if one of the rows whose names begin with this text meets it, whatever its setting.
 pub(super) fn judge_best(rows: &mut [Row], begins: &str, goal: f64) {
     let rate = |row: &Row| row.umsg.unwrap_or(0.0);
     let rows = rows.iter_mut().filter(|row| row.row.starts_with(begins));

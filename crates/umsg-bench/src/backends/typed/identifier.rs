@@ -64,7 +64,7 @@ impl<S: Source> TypedQueue for IdentifierQueue<S> {
         let names = S::names()?;
         // SAFETY: all-zero is a valid msginfo.
         let mut info: libc::msginfo = unsafe { mem::zeroed() };
-        // SAFETY: MSG_INFO writes one msginfo, although the parameter has another type; the msginfo is this function's.
+        // SAFETY: MSG_INFO writes a msginfo, although the parameter has another type. The pointer leads to a msginfo of this function.
         let result = unsafe { (names.control)(0, libc::MSG_INFO, (&raw mut info).cast()) };
         if result < 0 {
             let what = format!("{} MSG_INFO", S::WHOSE);

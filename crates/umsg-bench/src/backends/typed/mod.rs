@@ -16,7 +16,7 @@ use crate::failure::Failure;
 /// The length of each message here, in bytes. The message is a number.
 pub const SIZE: u64 = size_of::<u64>() as u64;
 
-/// The bytes of all messages of a queue, unless more are requested: the kernel's limit for every process.
+/// The default limit for the bytes of all messages of a queue: the kernel's limit for an unprivileged process.
 pub const DEFAULT_BYTES: u64 = 16_384;
 
 /// The message to receive.

@@ -1,5 +1,5 @@
-//! An IPC namespace that belongs to the measurement alone, in which the kernel's limits may be raised without any process
-//! else noticing. It takes CAP_SYS_ADMIN.
+//! An IPC namespace that belongs to the measurement alone. In it, the measurement can raise the kernel's limits without an effect on other
+//! processes. To create it takes CAP_SYS_ADMIN.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
@@ -7,13 +7,13 @@ use std::os::fd::AsRawFd as _;
 /// The capacity of a queue, as the sysctl of the present namespace.
 const QUEUE_BYTES: &str = "/proc/sys/kernel/msgmnb";
 
-/// While it lives, the calling process (of one thread) and the children that it forks are in the namespace.
+/// While this value lives, the calling process, which has one thread, is in the namespace, and so are the children that it forks.
 pub struct OwnNamespace {
     back: File,
 }
 
 impl OwnNamespace {
-    /// Enters a new namespace in which a queue may hold this number of bytes. None if that is not permitted.
+    /// Enters a new namespace in which a queue may hold this number of bytes. Returns None if the system does not permit it.
     pub fn enter(bytes: u64) -> Option<Self> {
         let back = File::open("/proc/self/ns/ipc").ok()?;
         // SAFETY: takes flags; this process has no open queue in the namespace that it leaves.

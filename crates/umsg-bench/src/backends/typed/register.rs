@@ -1,5 +1,5 @@
-//! The kernel's System V queues outlive their creators. So each is recorded before its creation, in memory that the supervisor shares. At
-//! the end the supervisor removes the remaining queues, also if the measuring process was killed.
+//! The kernel's System V queues outlive their creators. So the measuring process records each queue before its creation, in memory that it shares
+//! with the supervisor. At the end, the supervisor removes the remaining queues, even if the measuring process was killed.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};

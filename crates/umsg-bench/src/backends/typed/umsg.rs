@@ -100,7 +100,7 @@ fn native(want: Want) -> sysv::Want {
     }
 }
 
-/// The engine with the kernel's behaviour until 2016: a served process is woken while the queue's lock is still held.
+/// The engine with the kernel's behaviour until 2016: the caller wakes the served process while it still holds the queue's lock.
 pub struct InsideLock(UmsgQueue);
 
 impl TypedQueue for InsideLock {

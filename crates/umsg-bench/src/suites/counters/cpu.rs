@@ -3,7 +3,8 @@
 use super::ways::{Lines, Way};
 use crate::failure::Failure;
 
-/// A line a CPU; a thread asks where it is, and adds there. It may have been moved meanwhile, so the addition is atomic.
+/// One cache line for each CPU. A thread asks for its CPU and adds to the line of this CPU. The scheduler may have moved the thread meanwhile, so
+/// the addition is atomic.
 pub struct PerCpuAtomic(Lines);
 
 impl Way for PerCpuAtomic {
@@ -35,8 +36,8 @@ pub use elsewhere::PerCpu;
 #[cfg(target_arch = "x86_64")]
 pub use restartable::PerCpu;
 
-/// The kernel's method for its own counters, done with a restartable sequence (rseq(2)): the thread finds its CPU and adds with one plain
-/// instruction; if it is moved or interrupted before that, it starts over.
+/// The method by which the kernel keeps its own counters, done with a restartable sequence (rseq(2)): the thread finds its CPU and adds with one
+/// plain instruction. If the thread is moved or interrupted before this instruction, it starts over.
 #[cfg(target_arch = "x86_64")]
 mod restartable {
     use std::arch::asm;
@@ -49,7 +50,7 @@ mod restartable {
     const LINE_SHIFT: u32 = 7;
     const _: () = assert!(super::super::ways::WORDS * 8 == 1 << LINE_SHIFT);
 
-    /// A line a CPU, and where glibc has put the rseq area of a thread, counted from its thread pointer.
+    /// One cache line for each CPU, and the offset from a thread's thread pointer to its rseq area, which glibc has set up.
     pub struct PerCpu {
         lines: Lines,
         area: isize,
@@ -81,14 +82,14 @@ mod restartable {
     /// Adds to the word of the CPU that the thread is on.
     ///
     /// # Safety
-    /// The threads of this process have a registered rseq area there; `first` is the word of CPU 0, and those of the other
-    /// CPUs follow, a line apart.
+    /// At this offset, the threads of this process have a registered rseq area. `first` is the word of CPU 0, and the words of the other CPUs
+    /// follow at intervals of a cache line.
     #[inline]
     unsafe fn add(area: isize, first: *mut i64, value: i64) {
-        // SAFETY: the area is the thread's own, its fields cpu_id and rseq_cs lie 4 and 8 bytes into it. The descriptor says
-        // from 4 to 5, and where to go if the thread is moved or interrupted in between: before the four bytes that glibc
-        // has registered as the signature, to label 6. The last instruction inside is the only one that has an effect. The
-        // word is one of ours, and is only ever touched by its CPU in this way, or at rest.
+        // SAFETY: the area belongs to this thread; its fields cpu_id and rseq_cs lie 4 and 8 bytes into it. The descriptor says that the sequence
+        // is from label 4 to label 5, and that a thread that is moved or interrupted in between continues at label 6. The four bytes before label 6
+        // are the signature that glibc has registered. Only the last instruction of the sequence has an effect. The word is one of this value's,
+        // and is only touched in this way by threads on its CPU, or when no thread adds.
         unsafe {
             asm!(
                 "2:",

@@ -1,18 +1,17 @@
-//! The totals of a namespace, how many messages and bytes its System V queues hold, kept in four ways; from 1 to 160
-//! threads.
+//! Four ways to keep the totals of a namespace, which are the messages and bytes that its System V queues hold; with 1 to 160 threads.
 //!
 //! | way | kept in | an update | a reader sums |
 //! |---|---|---|---|
 //! | shared | one line (the kernel before 2022) | two locked additions | nothing |
-//! | per CPU | a line a CPU (the kernel since 2022) | two additions that no migration can tear (rseq) | CPUs |
+//! | per CPU | a line for each CPU (the kernel since 2022) | two additions that no migration can tear (rseq) | CPUs |
 //! | per CPU, atomic | the same | asks for the CPU, then two locked additions | CPUs |
 //! | per queue | the queue's own counts (umsg) | two stores, under the queue's lock | queues |
 //!
-//! Each thread works on its own queue, as if it held the lock, and only updates the counts, as a sender and a receiver in turn. Every queue,
-//! also one of the kernel, has its own counts in any case, to know when it is full. So the last way adds no cost to a queue.
+//! Each thread works on its own queue as if it held the queue's lock. It only updates the counts, in turn as a sender and as a receiver. Every
+//! queue, also a queue of the kernel, needs counts of its own to know when it is full, so the last way adds no cost to a queue.
 //!
-//! At the end of each round every thread leaves some messages in its queue, and the sum must count exactly those. The same is then measured
-//! with real queues, whose totals are read by the call that programs use.
+//! At the end of each round, every thread leaves some messages in its queue, and the sum must count exactly these messages. Then the suite measures
+//! real queues, whose totals it reads by the call that programs use.
 
 mod cpu;
 mod queues;

@@ -48,7 +48,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     )
 }
 
-/// Lets two threads work on each queue, and asks for the totals when they are done. Gives nanoseconds of asking.
+/// Lets two threads work on each queue, and asks for the totals when they are done. Returns the nanoseconds that this question takes.
 fn measure<Q: TypedQueue>(plan: &Plan) -> Result<f64, Failure> {
     let before = Q::totals()?;
     let queues = (0..QUEUES).map(|_| Q::make(DEFAULT_BYTES));
@@ -71,8 +71,8 @@ fn measure<Q: TypedQueue>(plan: &Plan) -> Result<f64, Failure> {
     asking::<Q>(plan.budget)
 }
 
-/// Sends and receives messages of its own type, and leaves some in the queue. There is always room. It uses calls that wait, because its
-/// partner may lose the CPU for long while it has the queue's lock.
+/// Sends and receives messages of its own type, and leaves some in the queue. There is always room. The calls wait, because the partner may lose
+/// the CPU for long while it holds the queue's lock.
 fn work<Q: TypedQueue>(queue: &Q, member: &Member<'_>) -> Result<(), Failure> {
     let mtype = member.index as i64 + 1;
     while !member.is_over() {

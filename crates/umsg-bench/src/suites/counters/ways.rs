@@ -9,7 +9,7 @@ use crate::shared::SharedWords;
 pub trait Way: Sized + Sync {
     fn make(threads: usize) -> Result<Self, Failure>;
 
-    /// A send (one message and its bytes) or a receive (less one), by this thread, in the queue that is its own.
+    /// Counts a send (one message and its bytes) or a receive (the same, negative) of this thread on its own queue.
     fn add(&self, thread: usize, messages: i64, bytes: i64);
 
     /// The totals: messages and bytes.

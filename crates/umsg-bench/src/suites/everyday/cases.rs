@@ -25,13 +25,13 @@ const LAST: [u8; SIZE] = [0xff; SIZE];
 /// System V queues that exist during the rows of totals.
 const MANY: usize = 1_024;
 
-/// Nanoseconds between two readings of the clock: long against the reading, short against a tick of the scheduler.
+/// Nanoseconds between two readings of the clock: long compared with the reading, short compared with a tick of the scheduler.
 const CHUNK: u64 = 20_000;
 
 /// The minimum number of processes that the rows of a first operation start.
 const FEWEST: usize = 5;
 
-/// Nanoseconds that a round of a notification takes, with its pause: for the number of rounds.
+/// Nanoseconds that a notification takes, with the pause after it. This gives the number of notifications that the budget allows.
 const NOTIFICATION: u64 = 400_000;
 
 /// The pause before a send: the receiver then sleeps.
@@ -189,7 +189,7 @@ pub fn notify_self(setting: &Setting) -> Figure {
     })
 }
 
-/// Nanoseconds of a send that notifies another process, and until that process has taken the signal.
+/// Nanoseconds of a send that notifies another process, and nanoseconds until that process has taken the signal.
 struct Notified {
     sent: f64,
     taken: f64,
@@ -347,7 +347,7 @@ fn beside(
 ) -> Figure {
     let queues = (0..queues).map(|_| Identifier::create(libc::IPC_PRIVATE));
     let _queues = queues.collect::<Result<Vec<_>, _>>()?;
-    // As beside queues that have existed for a while: a scan is kept from 20 ms after the last change of their directory.
+    // The queues should have existed for a while: umsg keeps the result of a scan only if the last change of the directory is at least 20 ms old.
     thread::sleep(Duration::from_millis(50));
     repeat(setting, operation)
 }

@@ -1,14 +1,18 @@
 //! The table that was published in 2012 with the change of the kernel's queue from a sorted array to a
 //! tree: one thread, messages of 16 bytes, a queue of 65,528.
 //!
-//! As in the test behind that table (tools/testing/selftests/mqueue/mq_perf_tests.c in the kernel's
-//! sources): a queue is filled up to one message below its depth, then one message is sent and
-//! one received, over and over, then it is drained; with priorities that stand still, climb, fall or
-//! jump. That test has one queue for all four, which is new for the first only. Here each order has a new
-//! queue, and another that was full before in the orders that come before it in that test: both times are given. Further differences: a pair is timed in chunks instead of
-//! reading the clock three times a pair, which would cost more than umsg's operations themselves; the
-//! share of the send is taken from a further pass that does read it; and what each message costs while
-//! filling is given in nanoseconds, because the two sides may differ in depth.
+//! The test behind that table is tools/testing/selftests/mqueue/mq_perf_tests.c in the kernel's sources. As there, a queue is filled up to one
+//! message below its depth, then one message is sent and one received, over and over, and then the queue is drained. The priorities are constant,
+//! increase, decrease or vary at random.
+//!
+//! This suite differs from the kernel's test in four points:
+//!
+//! - The kernel's test uses one queue for all four orders of priorities, so that the queue is new only for the first order. Here, each order has a
+//!   new queue, and a second queue that was full before, with the orders that precede it in the kernel's test. The table has the times of both.
+//! - The kernel's test reads the clock three times for each pair of a send and a receive, which would cost more than umsg's operations themselves.
+//!   Here, a chunk of pairs is timed as a whole.
+//! - The send's share of a pair comes from a separate pass that reads the clock around each operation.
+//! - The cost of filling is given as nanoseconds for each message, because the two sides may differ in depth.
 
 mod round;
 

@@ -48,8 +48,8 @@ pub fn empty<Q: MessageQueue>(depth: u32, budget: Duration) -> Result<Figures, F
     })
 }
 
-/// Fills a new queue up to one below its depth and drains it. Then another that was full before, of these orders: that is filled,
-/// sent to and received from at that depth, and drained. With a shallow queue, filling and draining is done many times over.
+/// Fills a new queue up to one below its depth and drains it. Then takes another queue, which was full before with each of these orders. It fills
+/// that queue, sends and receives at that depth, and drains it. It fills and drains a shallow queue many times.
 pub fn full<Q: MessageQueue, P: Priorities>(
     depth: u32,
     budget: Duration,

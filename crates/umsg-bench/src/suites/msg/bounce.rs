@@ -18,9 +18,9 @@ use crate::suites::duet::LINE_NOTE;
 /// Threads on the queue.
 const THREADS: [usize; 3] = [2, 4, 8];
 
-/// The goals, as ratios: for threads that have a core each, and for threads that share a core, so that each message costs a switch between
-/// them. There the goal is twice the kernel's rate.
+/// The goal, as a ratio, for threads that have a core each.
 const APART_GOAL: f64 = 10.0;
+/// The goal, as a ratio, for all other rows. If threads share a core, each message costs a switch between them.
 const SHARED_GOAL: f64 = 1.0;
 
 /// The number of the message that ends the exchange of a pair.

@@ -1,15 +1,13 @@
 //! System V queues: messages of 8 bytes, received by their type.
 //!
 //! - One thread sends a message and receives it.
-//! - The workload published in 2016 with the change that took the kernel's wake-ups out of the queue's lock: pairs of
-//!   threads bounce a message through one queue, each thread receiving by a type of its own. A further column shows umsg
-//!   with its wake-ups put back inside the lock.
+//! - The workload published in 2016 with the change after which the kernel wakes processes outside of the queue's lock: pairs of threads bounce a
+//!   message through one queue, and each thread receives by its own type. A further column shows umsg when it wakes inside the lock.
 //! - A receive by type from a queue that holds many other messages.
-//! - The workload published in 2022 with the change that took shared counters out of the kernel's way: 160 threads on
-//!   80 queues.
+//! - The workload published in 2022 with the change after which the kernel's sends and receives no longer share counters: 160 threads on 80 queues.
 //!
-//! The threads are those of one process, as in the published tests. umsg's queues lie in shared memory all the same, and
-//! know no difference between threads and processes.
+//! The threads are those of one process, as in the published tests. umsg's queues lie in shared memory here, too, and make no difference between
+//! threads and processes.
 
 mod bounce;
 mod crowd;
@@ -25,7 +23,7 @@ use crate::row::Row;
 const SUITE: &str = "msg";
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
-    // In a private namespace if possible: other processes may change the limits of a shared one meanwhile.
+    // Uses a private namespace if possible: in a shared namespace, other processes may change the limits meanwhile.
     let _namespace = OwnNamespace::enter(typed::MOST_BYTES);
     let mut rows = vec![pair::row(plan)?];
     rows.extend(bounce::rows(plan)?);

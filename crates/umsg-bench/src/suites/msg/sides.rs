@@ -17,7 +17,7 @@ pub trait Workload {
     fn round<Q: TypedQueue>(&self) -> Result<Self::Found, Failure>;
 }
 
-/// The choice to measure umsg with its wake-ups inside the lock, too: without sleepers that has no effect.
+/// Whether umsg is also measured with its wake-ups inside the lock. Without sleepers, the place of the wake-ups has no effect.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Ablation {
     Include,

@@ -1,7 +1,7 @@
 //! One thread receives by type from a queue that holds many messages.
 //!
-//! Receives are timed in bursts, with nothing else between two readings of the clock. The received messages are sent again, untimed, before
-//! the next burst, so that the queue keeps its depth.
+//! The suite times bursts of receives, and does nothing else between two readings of the clock. Before the next burst, it sends the received
+//! messages again, untimed, so that the queue keeps its depth.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ const LOWEST: i64 = 2;
 enum Crowd {
     /// The backlog has one type. Messages of another type behind the backlog are received by their type.
     OneType,
-    /// The same messages. The messages behind the backlog are received by excluding the backlog's type.
+    /// The same messages as in `OneType`. The messages behind the backlog are received by a wish for any type except the backlog's.
     OneTypeExcept,
     /// All messages have different types. One of the last messages is received by its type.
     TypesNewest,
@@ -173,7 +173,7 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         Ok(())
     }
 
-    /// Makes a burst of receives. The received messages are sent before or afterwards. Returns the nanoseconds of a receive.
+    /// Makes a burst of receives, and sends the messages for it before or after the burst. Returns the nanoseconds of a receive.
     fn burst(&mut self) -> Result<f64, Failure> {
         let wishes = self.wishes();
         if self.crowd.is_of_one_type() {
@@ -208,8 +208,8 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         }
     }
 
-    /// The type of the message that is sent as this one of the first: neither up nor down. The number is prime and no divisor
-    /// of a depth, so that each type comes once.
+    /// Returns the type of the first messages by their index, in an order that neither increases nor decreases. The factor is a prime that divides
+    /// no depth, so each type occurs once.
     fn scattered(&self, index: u64) -> i64 {
         LOWEST + (index * 7919 % self.depth) as i64
     }
@@ -220,8 +220,8 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         newest.map(|mtype| (Want::Exactly(mtype), mtype)).collect()
     }
 
-    /// Types that differ, each as likely as the next: taken in turn they would be the oldest in the queue, and first in
-    /// the kernel's list.
+    /// Returns random types, all different. Types in turn would be those of the oldest messages in the queue, which come first in the kernel's
+    /// list.
     fn random_types(&mut self) -> Vec<Wish> {
         let mut wishes: Vec<Wish> = Vec::with_capacity(BURST as usize);
         while wishes.len() < BURST as usize {

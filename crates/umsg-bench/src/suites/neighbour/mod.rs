@@ -1,14 +1,13 @@
-//! Measures the slowdown of a process on another core while a deep queue is hammered.
+//! Measures the slowdown of a process (the neighbour) while another process (the hammer) uses a deep queue without a pause on another core.
 //!
 //! As in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour):
-//! one process keeps a queue full, receives one message and sends one, on and on; the baseline is a
-//! process that spins on that core without touching memory. The neighbour is a compiler, or a walk
-//! through memory that has to come from a cache that the cores share; its own CPU time for a fixed
-//! amount of work is what counts. Each run beside a hammer is paired with a run beside the spinner, and
-//! the median over the pairs comes with its 95 % confidence interval.
+//! the hammer keeps a queue full, receives one message and sends one, on and on. The baseline is a spinner: a process that spins on that core
+//! without touching memory. The neighbour is a compiler, or a walk through memory that lies in a cache that the cores share. The suite compares the
+//! neighbour's own CPU time for a fixed amount of work. Each run beside a hammer is paired with a run beside the spinner, and the report has the
+//! median over the pairs with its 95 % confidence interval.
 //!
-//! At full speed umsg moves some twenty times as many messages through the caches as the kernel does. So there is a column
-//! in which it moves as many.
+//! At full speed, umsg moves some twenty times as many messages through the caches as the kernel does. So a further column shows umsg at the
+//! kernel's rate.
 
 pub(super) mod work;
 
@@ -160,7 +159,7 @@ struct Paired<'a> {
 }
 
 impl Paired<'_> {
-    /// The additional CPU time of the neighbour next to the hammer, compared with the spinner, in percent.
+    /// Measures how much more CPU time the neighbour needs beside the hammer than beside the spinner, in percent.
     fn slowdown(&self, hammer: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
         let hammered = || self.beside(&hammer);
         let idle = || self.beside(spin);

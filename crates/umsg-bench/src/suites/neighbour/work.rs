@@ -89,7 +89,7 @@ fn compile(source: &str) -> Result<(), Failure> {
     }
 }
 
-/// One function of the source text, with loops, branches and calls, so that the compiler has work.
+/// Returns one function of the source text, with loops, branches and calls, so that the compiler has work.
 fn function(number: u32) -> String {
     let called = match number {
         0 => "x".to_owned(),

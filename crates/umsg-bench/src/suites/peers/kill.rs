@@ -6,9 +6,9 @@
 //!  another sender ──▶ queue ──▶ the same receiver: both must get on
 //! ```
 //!
-//! Each trial has its own queue. It succeeds when the survivor and the newcomer have each handled more messages than were still in the
-//! queue. It fails when one of them handles none for a second. While that second passes, the next trial begins: a process that is stuck
-//! sleeps.
+//! Each trial has its own queue. A trial succeeds when the survivor and the newcomer have each handled more messages than were still in the queue.
+//! It fails when one of the two handles no message for a second. During that second, the next trial begins; a stuck process does not disturb it,
+//! because it sleeps.
 
 use std::thread;
 use std::time::Duration;
@@ -25,7 +25,8 @@ use crate::suites::duet::Letter;
 
 use super::SUITE;
 
-/// The depths, in turn: from the kernel's default, at which the sides often wait for each other, up to a depth at which they seldom do.
+/// The depths of successive trials: from the kernel's default, at which sender and receiver often wait for each other, up to a depth at which they
+/// seldom wait.
 pub const DEPTHS: [u32; 3] = [10, 128, 1024];
 
 /// The number of messages of each process before any process is killed.
@@ -43,7 +44,7 @@ const ENOUGH: u64 = 1_200;
 /// Nanoseconds without a message after which a process is stuck.
 const PATIENCE: u64 = 1_000_000_000;
 
-/// The time for which a trial has the CPUs for itself after the kill: a process that is not stuck has finished by then.
+/// The nanoseconds for which a trial has the CPUs to itself after the kill. A process that is not stuck finishes within this time.
 const GLANCE: u64 = 50_000_000;
 
 /// The interval between two looks.

@@ -1,8 +1,8 @@
 //! umsg, the kernel's queue, and the alternatives of a program. All do the same work, in alternating rounds. A further test kills one
 //! process and observes the survivors.
 //!
-//! The names of the first rows, and a column for each peer, are what the table of the report looks for (`published/processes.rs`); the
-//! trials of kills are drawn. The goals of these rows are in the suites that have umsg and the kernel alone.
+//! The table of the report (`published/processes.rs`) finds the first rows by their names, and in them a column for each peer. The page has a plot
+//! of the trials of kills. The goals of these rows are in the suites that compare only umsg and the kernel.
 
 mod entrant;
 mod kill;

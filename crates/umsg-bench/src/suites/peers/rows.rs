@@ -22,7 +22,7 @@ pub fn kinds<T>(sides: &[Side<T>], figure: impl Fn(&T) -> f64) -> Vec<Measured> 
     sides.iter().map(one).collect()
 }
 
-/// Returns the variant with the higher median, polling or waiting. Returns its name, too, if both were measured.
+/// Returns the variant with the higher median, polling or waiting; and its name if both were measured.
 pub fn best<T>(
     (polling, waiting): (Side<T>, Side<T>),
     figure: impl Fn(&T) -> f64,
@@ -36,7 +36,7 @@ pub fn best<T>(
     }
 }
 
-/// A row of umsg and the kernel, the first two, with a column for each of the others.
+/// Makes a row of the first two peers, which are umsg and the kernel, with a column for each other peer.
 ///
 /// # Errors
 /// If umsg has no figure because it failed.
@@ -74,7 +74,7 @@ pub fn row(
     }
 }
 
-/// Returns the row with the number of trials that left a process stuck. No ratio can be formed with zero.
+/// Returns the row with the number of trials that left a process stuck. The row has no ratio, because the number may be zero.
 pub fn kill_row(
     entrants: &[Box<dyn Entrant + '_>],
     victim: Role,

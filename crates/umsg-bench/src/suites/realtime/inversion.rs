@@ -35,7 +35,7 @@ pub fn measure(setting: &Setting) -> Result<Vec<f64>, Failure> {
     let over = AtomicBool::new(false);
     let cpu = setting.first();
     let end = clock::now() + setting.budget.as_nanos() as u64;
-    // The calling thread needs another CPU: the threads of SCHED_FIFO leave it no time on theirs.
+    // The calling thread needs another CPU, because the threads of SCHED_FIFO leave it no time on their own CPU.
     machine::pin_to(&setting.cpus)?;
     thread::scope(|scope| {
         let threads = [
@@ -61,7 +61,7 @@ fn low(queue: &Queue, cpu: usize, over: &AtomicBool) -> Result<(), Failure> {
     become_fifo(cpu, LOW)?;
     // Relaxed: see `measure`.
     while !over.load(Ordering::Relaxed) {
-        // The thread of high priority can run between the two calls, so that the queue is full or empty.
+        // The thread of high priority may run between the two calls. Then the queue may be full or empty, and the call fails, which is fine.
         let _ = queue.send_late(&MESSAGE);
         let _ = queue.receive_late();
     }

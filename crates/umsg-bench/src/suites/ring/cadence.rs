@@ -1,4 +1,4 @@
-//! The published test: a post at a fixed interval in microseconds, and the times of sender and receiver.
+//! The published test: posts at a fixed interval of some microseconds, and the times that sender and receiver take.
 
 use std::hint;
 use std::sync::atomic::Ordering;
@@ -52,7 +52,7 @@ const VARIANTS: [(Variant, &str); 9] = [
     (Variant::Eventfd, "a queue with an eventfd"),
 ];
 
-/// A row: umsg's way of waiting and io_uring's, plain and with DEFER_TASKRUN; the goals at 10 µs, in nanoseconds.
+/// The rows. Each has umsg's way of waiting, the two ways of io_uring (plain and with DEFER_TASKRUN), and the goals at 10 µs, in nanoseconds.
 const MODES: [(&str, usize, [usize; 2], [f64; 2]); 3] = [
     ("adaptive", 0, [3, 5], [150.0, 350.0]),
     ("polling", 1, [4, 6], [60.0, 300.0]),
@@ -63,7 +63,7 @@ const fn uring(defer: bool, polling: bool) -> Variant {
     Variant::Uring { defer, polling }
 }
 
-/// The rows of all cadences and places, and the distributions. Prints the tables of percentiles.
+/// Measures the rows of all cadences and places, and the distributions. Prints the tables of percentiles.
 pub fn run(plan: &Plan) -> Result<Found, Failure> {
     let mut found = Found::default();
     for place in Place::ALL {
@@ -141,11 +141,15 @@ fn measure(plan: &Plan, variant: Variant, place: Place, cadence: u64) -> Result<
     }
 }
 
-/// Words before the samples: how many messages, CPU time of sender and receiver, and how long the sender was at it.
+/// The word with the number of sent messages.
 const SENT: usize = 0;
+/// The word with the CPU time of the sender.
 const SENDER_CPU: usize = 1;
+/// The word with the CPU time of the receiver.
 const RECEIVER_CPU: usize = 2;
+/// The word with the time for which the sender was posting.
 const ELAPSED: usize = 3;
+/// The first word of the samples.
 const SAMPLES: usize = 16;
 
 /// One round of one way.
@@ -208,7 +212,7 @@ fn post<W: Way>(plan: &Plan, way: &W, place: Place, cadence: u64) -> Result<Figu
     )
 }
 
-/// Makes the memory of samples real in the calling process, so that no page fault is measured.
+/// Touches the memory for samples in the calling process, so that the measurement includes no page faults.
 fn touch(words: &SharedWords, first: usize, count: usize) {
     for at in (first..=first + count).step_by(256) {
         note(words, at, 0);

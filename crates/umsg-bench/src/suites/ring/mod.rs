@@ -1,4 +1,4 @@
-//! Message rings: the test published with io_uring's faster MSG_RING (2024), and the throughput.
+//! Message rings: the test that was published with the faster MSG_RING of io_uring (2024), and the throughput.
 //!
 //! ```text
 //!   sender, on one CPU                          receiver, on the other
@@ -7,7 +7,8 @@
 //!   |<------------- receiver's time -------------->|
 //! ```
 //!
-//! A late sender omits the posts that were due meanwhile, so the rate shows how often it was late. Each way of passing messages is measured
+//! A sender that is late omits the posts that were due meanwhile, so the number of posts shows how often it was late. Each way of passing messages
+//! is measured
 //! between threads and between processes. The ways take turns, each for a slice of its time.
 
 mod cadence;
@@ -25,7 +26,7 @@ use crate::row::Row;
 
 const SUITE: &str = "ring";
 
-/// The rows of the guard: a post every 10 us between processes, and one sender to one receiver.
+/// Measures the rows of the suite "guard": a post every 10 us between processes, and the throughput of one sender to one receiver.
 pub fn guard(plan: &Plan) -> Vec<Row> {
     let mut rows = cadence::guard(plan);
     rows.push(throughput::guard(plan));

@@ -27,7 +27,7 @@ impl Place {
     }
 }
 
-/// The work of a member. It gets a closure to call when it is ready, which returns when all are ready.
+/// The work of a member. It gets a closure, which it calls when it is ready, and which returns when all members are ready.
 type Work<'a> = dyn FnOnce(&dyn Fn()) -> Result<(), Failure> + Send + 'a;
 
 /// A member: its CPU and its work.

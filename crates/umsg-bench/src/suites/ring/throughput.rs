@@ -1,4 +1,4 @@
-//! Measures the messages that go through a ring in a second: from 1, 2 and 4 senders, one by one and in batches.
+//! Measures how many messages go through a ring in a second, from 1, 2 and 4 senders, one by one and in batches.
 
 use std::hint;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! The ways by which messages go: umsg, io_uring's MSG_RING, a channel, a queue with an eventfd.
+//! The ways to pass messages: umsg, io_uring's MSG_RING, a channel, and a queue with an eventfd.
 
 mod channel;
 mod eventfd;
@@ -31,7 +31,7 @@ pub trait Way: Sync {
 }
 
 pub trait Sender {
-    /// Posts up to [`BATCH`] messages with one call, where there is one, and waits while there is no room.
+    /// Posts up to [`BATCH`] messages, with one call if this way has such a call, and waits while there is no room.
     fn post_many(&mut self, value: u64, count: usize) -> Result<(), Failure>;
 
     /// Posts a message, and waits while there is no room.

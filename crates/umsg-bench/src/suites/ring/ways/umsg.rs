@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_micros(200);
 /// The number of times that a sender looks for the ring.
 const LOOKS: u32 = 50_000;
 
-/// A ring with its own name. It belongs to the process that makes it, which has to be the receiver.
+/// A ring with its own name. It belongs to the process that makes it, so that process has to be the receiver.
 pub struct Umsg {
     name: String,
     waiting: Waiting,

@@ -18,13 +18,13 @@ const POSTED: usize = 0;
 /// The word of [`Uring::flow`] that counts received messages. It has its own cache line.
 const TAKEN: usize = 16;
 
-/// The receiver's ring, made disabled, so that the thread that enables it is the one that waits on it.
+/// The receiver's ring. It is created disabled, because the thread that enables it has to be the thread that waits on it.
 pub struct Uring {
     ring: Mutex<Option<IoUring>>,
     target: i32,
     defer: bool,
     polling: bool,
-    /// The kernel would keep any number of messages: senders are held back here, as a program has to.
+    /// Holds senders back, as a program has to: the kernel would keep any number of messages.
     flow: Arc<SharedWords>,
 }
 
