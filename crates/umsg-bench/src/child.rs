@@ -40,7 +40,7 @@ fn wait_for_any(children: &[Child], end: Instant) -> Result<(), Failure> {
     };
     let mut waits: Vec<_> = children.iter().map(wait).collect();
     let milliseconds = left.as_millis() as i32;
-    // SAFETY: the entries are ours, as many as we say, and outlive the call.
+    // SAFETY: the call gets the entries with their number, and they outlive the call.
     let ready = unsafe {
         libc::poll(
             waits.as_mut_ptr(),

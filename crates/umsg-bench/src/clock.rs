@@ -47,7 +47,7 @@ pub fn thread_cpu() -> u64 {
 /// Returns the CPU time of all threads of another process so far, in nanoseconds; 0 if there is no such process.
 pub fn cpu_of(process: u32) -> u64 {
     let mut clock = 0;
-    // SAFETY: the call writes a clock's number to a local of ours.
+    // SAFETY: the call writes the number of a clock to a local of this function.
     match unsafe { libc::clock_getcpuclockid(process as libc::pid_t, &raw mut clock) } {
         0 => read(clock),
         _ => 0,
@@ -64,7 +64,7 @@ pub fn overhead() -> f64 {
             for _ in 0..999 {
                 hint::black_box(now());
             }
-            // 1,000 readings lie between the two marks: half of the first, half of the last.
+            // Between the two marks lies the time of 1,000 readings: 999 whole ones, half of the first and half of the last.
             best = best.min((now() - start) as f64 / 1000.0);
         }
         best

@@ -125,7 +125,7 @@ pub fn run(
     })
 }
 
-/// In the child: starts the threads, and reads clock and counts while they work.
+/// Runs in the child: starts the threads, and reads the clock and the counts while they work.
 fn measure(
     seats: &Seats,
     budget: Duration,

@@ -13,7 +13,7 @@ impl Failure {
         Self(sentence.into())
     }
 
-    /// A system call that set `errno`, with its subject.
+    /// Makes the failure of a system call that has set `errno`. `what` names the subject of the call.
     pub fn system(what: impl fmt::Display) -> Self {
         Self(format!("{what}: {}", std::io::Error::last_os_error()))
     }

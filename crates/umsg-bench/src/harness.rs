@@ -107,7 +107,7 @@ impl Plan {
         self.progress_of(what, round, self.rounds);
     }
 
-    /// Shows the progress as `progress` does, with another number of rounds.
+    /// Shows the progress as `progress` does, but of this number of rounds.
     pub fn progress_of(&self, what: &str, round: u32, rounds: u32) {
         self.progress.show(what, round, rounds);
     }
@@ -147,7 +147,7 @@ impl<T> Side<T> {
         }
     }
 
-    /// Takes one more round, unless an earlier one failed.
+    /// Measures one more round. Does nothing if an earlier round failed.
     pub fn round(&mut self, measure: impl FnOnce() -> Result<T, Failure>) {
         if self.failure.is_some() {
             return;

@@ -122,7 +122,7 @@ pub struct Row {
 }
 
 impl Row {
-    /// A row of medians, with the ratio that follows from them.
+    /// Makes a row of medians, with the ratio of these medians.
     pub fn compare(
         suite: &'static str,
         row: impl Into<String>,
@@ -221,7 +221,7 @@ impl Row {
         Some(Verdict::of_range(range, at_least, Better::More))
     }
 
-    /// Judges whether umsg's figure is at most or at least this.
+    /// Judges umsg's figure by this limit: whether it is at most the limit, or at least the limit if more is better.
     pub fn judge_umsg(&self, limit: f64) -> Option<Verdict> {
         let range = self.rounds.umsg.middle_half()?;
         Some(Verdict::of_range(range, limit, self.better))

@@ -95,7 +95,7 @@ pub unsafe extern "C" fn umsg_mq_setattr(
     answer(set())
 }
 
-/// Returns whether the attributes have O_NONBLOCK. Refuses other flags.
+/// Returns whether the flags of the attributes have O_NONBLOCK. Fails if they have other flags.
 fn nonblocking(attributes: umsg_mq_attr) -> Result<bool, Failure> {
     const O_NONBLOCK: c_long = libc::O_NONBLOCK as c_long;
     match attributes.mq_flags {

@@ -100,7 +100,7 @@ impl Page {
 
 impl Drop for Page {
     fn drop(&mut self) {
-        // SAFETY: the whole mapping that `map` made, to which no reference is left.
+        // SAFETY: this is the whole mapping that `map` made, and no reference to it is left.
         unsafe { libc::munmap(self.0.as_ptr().cast(), PAGE_BYTES) };
     }
 }

@@ -173,7 +173,7 @@ fn run_here<F: Family>(
 /// Moves a descriptor to a number that cases do not use.
 fn move_up(fd: RawFd) -> RawFd {
     const NUMBER: RawFd = 250;
-    // SAFETY: nothing is open at that number, and the old one is used no more.
+    // SAFETY: no file is open at the new number, and no code uses the old number any more.
     unsafe {
         libc::syscall(libc::SYS_dup3, fd, NUMBER, libc::O_CLOEXEC);
         libc::syscall(libc::SYS_close, fd);

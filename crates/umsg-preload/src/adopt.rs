@@ -53,7 +53,7 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
         return Ok(None);
     };
     signals::announce();
-    // That may have entered all inherited descriptors, and this one with them.
+    // The call above may have entered all inherited descriptors in the table, and this one with them.
     if process::owns_table()
         && let Some(held) = table::hold(number)
     {
@@ -66,7 +66,7 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
     }
     match Queue::from_fd(descriptor) {
         Ok(queue) => hold_new(flags, number, Attached::new(queue, &name)).map(Some),
-        // The latter two: it was closed meanwhile, in another thread.
+        // With the last two errors, another thread has closed the descriptor meanwhile.
         Err(
             OpenError::Segment(SegmentError::NotAQueue(_))
             | OpenError::NotFound

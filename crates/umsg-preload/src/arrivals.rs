@@ -199,7 +199,7 @@ fn may_be_queue(status: &Stat) -> bool {
 /// Enters a descriptor, if it is a queue's.
 pub(crate) fn received(number: c_int) {
     if table::knows(number) {
-        // Stale, if the number was closed behind our back: then this forgets it.
+        // If the drop-in missed the close of this number, its entry is stale, and this call forgets the entry.
         drop(ours::file(number));
     }
     if !table::knows(number) {

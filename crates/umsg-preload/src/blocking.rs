@@ -36,7 +36,7 @@ const VERSIONS: u64 = (1 << 32) - VERSION;
 #[unsafe(link_section = ".data.umsg")]
 static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// The number of forks that have begun, and whose parent has not counted them.
+/// The number of forks that have begun and that the parent has not counted yet.
 #[unsafe(link_section = ".data.umsg")]
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
@@ -96,7 +96,7 @@ impl Forks {
 /// See the module. Every load and store is Relaxed: the word is the whole message.
 pub(crate) struct Blocking {
     word: AtomicU64,
-    /// Whether a description was ever shared, other than by a fork.
+    /// Whether a description was ever shared in another way than by a fork.
     was_shared: AtomicBool,
 }
 

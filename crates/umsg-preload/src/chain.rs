@@ -79,7 +79,7 @@ pub(crate) fn start() -> bool {
 /// Returns the first entry of the loader's list.
 #[cfg(target_env = "gnu")]
 fn first() -> *mut Library {
-    // SAFETY: the list of glibc's loader, which fills an entry before it links it.
+    // SAFETY: this is the list of glibc's loader, which fills an entry before it links the entry.
     unsafe { _r_debug.first.load(Ordering::Acquire) }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
     let last = LAST.load(Ordering::Relaxed);
     let hash = hash_of(name.to_bytes());
     while !at.is_null() {
-        // SAFETY: an entry of the list from the drop-in to libc: it stays.
+        // SAFETY: the entry lies in the list between the drop-in and libc, so it stays.
         let library = unsafe { &*at };
         match library.find(name, hash) {
             Found::Function(address) => return Some(address),
@@ -180,7 +180,7 @@ impl Library {
         let Some(tables) = self.tables() else {
             return Found::Unknown;
         };
-        // SAFETY: the tables of a loaded library, whose contents the loader relies on as well.
+        // SAFETY: these are the tables of a loaded library. The loader relies on their contents, too.
         let Some(symbol) = (unsafe { tables.find(name, hash) }) else {
             return Found::Nothing;
         };

@@ -78,7 +78,7 @@ impl Doorbells {
                 is_duplicate,
                 next: first,
             }));
-            // Release: the entry is written. Acquire, by the load above, where another thread was first.
+            // Release: the entry is written before it is published. Acquire: if another thread was first, the load above makes its entry visible.
             let outcome =
                 self.0
                     .compare_exchange(first, entry, Ordering::Release, Ordering::Relaxed);

@@ -83,7 +83,7 @@ pub(crate) fn open(
     let held = Held::of_word(word);
     let state = held.state?;
     let descriptor = if held.queue.is_vacant() {
-        // Only this process may make a queue of the segment, and not a child that has inherited it.
+        // Only this process may make a new queue in the segment; a child that has inherited it may not.
         held.created()?;
         if !may_create {
             keep(held);

@@ -30,7 +30,7 @@ pub(crate) enum Knob {
     QueuesMost,
     /// Bytes in a System V message, at most.
     Msgmax,
-    /// Bytes in a System V queue, unless it is given more.
+    /// The default limit of the bytes in a System V queue.
     Msgmnb,
     /// System V queues.
     Msgmni,
@@ -203,7 +203,7 @@ impl Knob {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(MARK)).map_err(raw)?;
             ANY.store(true, Ordering::Relaxed);
         }
-        // Opened once more, because the first descriptor can be read and written.
+        // The file is opened once more, because the first descriptor can be read and written.
         let flags = OFlags::from_bits_retain((access | others).cast_unsigned());
         rustix::fs::open(path_of(file.as_raw_fd()), flags, Mode::empty()).map_err(raw)
     }
@@ -298,7 +298,7 @@ unsafe fn write(
         Some(offset) => u64::try_from(offset).map_err(|_| libc::EINVAL)?,
         None => rustix::fs::tell(descriptor).map_err(|error| error.raw_os_error())?,
     };
-    // The kernel ignores what does not begin at the beginning.
+    // The kernel ignores a write that does not begin at offset 0.
     let used = match position {
         0 => roomy(|| knob.set(&text).inspect(|_| show(knob, descriptor)))?,
         _ => text.len(),

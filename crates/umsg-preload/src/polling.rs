@@ -26,7 +26,7 @@ const FEW: usize = 64;
 /// A process can't have or poll more descriptors, except if fs.nr_open is raised.
 const MOST: nfds_t = 1 << 20;
 
-/// The interval at which queues are checked whose doorbells can't be opened.
+/// If the doorbell of a queue can't be opened, the queue is checked at this interval.
 const SLICE: Duration = Duration::from_millis(10);
 
 /// Returns whether any of the descriptors is a queue's.
@@ -88,7 +88,7 @@ pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -
     // SAFETY: the handler and its argument stay in place until the handler is popped, or has run because the thread ends.
     unsafe { _pthread_cleanup_push(handler.as_mut_ptr(), Copy::free, (&raw mut copy).cast()) };
     let outcome = work(room.cast());
-    // SAFETY: pushed above, and the last that was: it runs.
+    // SAFETY: this is the handler that was pushed last, above. The argument makes it run.
     unsafe { _pthread_cleanup_pop(handler.as_mut_ptr(), 1) };
     outcome
 }

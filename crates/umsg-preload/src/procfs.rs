@@ -35,7 +35,7 @@ pub(crate) enum File {
 pub(crate) unsafe fn wanted(path: *const c_char, flags: c_int) -> Option<File> {
     // SAFETY: by this function's contract.
     if unsafe { begins(path) } {
-        // SAFETY: a C string, as it has a beginning.
+        // SAFETY: the caller promises a C string if the path has this beginning.
         named(unsafe { CStr::from_ptr(path) }.to_bytes(), flags)
     } else {
         None
@@ -85,7 +85,7 @@ impl File {
         }
         let text = queues()?;
         let filled = filled(text.as_bytes()).map_err(|error| error.raw_os_error())?;
-        // Opened once more, because the first descriptor can be written to.
+        // The file is opened once more, because the first descriptor can be written to.
         let path = format!("/proc/self/fd/{}", filled.as_raw_fd());
         let flags = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
         let flags = OFlags::from_bits_retain(flags.cast_unsigned());

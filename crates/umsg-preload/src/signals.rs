@@ -171,7 +171,7 @@ fn replace(signal: c_int) {
         if stand_in(signal, &mut ours).is_none() {
             return;
         }
-        // libc's signal and its kin take no turn: they may have installed another meanwhile.
+        // libc's signal and similar functions take no turn, so they may have installed another handler meanwhile.
         found = swap(signal, &ours).filter(|replaced| replaced.sa_sigaction != theirs.sa_sigaction);
         if let Some(none) = found.filter(|found| !gives_way(signal, found.sa_sigaction)) {
             found = swap(signal, &none);
@@ -239,12 +239,12 @@ impl Before {
 /// The handler that the kernel enters.
 unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
     let errno = errno::get();
-    // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
+    // SAFETY: the kernel passed these arguments to a handler that was installed with SA_SIGINFO.
     if unsafe { umsg::signals::mend_truncation(signal, info) } {
         errno::set(errno);
         return;
     }
-    // SAFETY: these are the kernel's arguments, of a handler installed with SA_SIGINFO.
+    // SAFETY: the kernel passed these arguments to a handler that was installed with SA_SIGINFO.
     let put_off =
         unsafe { umsg::signals::defer_with_flags(signal, info, context, flags_of(signal)) };
     errno::set(errno);

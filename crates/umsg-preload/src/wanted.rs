@@ -33,7 +33,7 @@ static WANTED: [Wanted; SIGNALS] = [const {
     }
 }; SIGNALS];
 
-/// All signals but the two that libc uses itself.
+/// All signals except the two that libc uses itself.
 pub(crate) const ALL: u64 = !(0b11 << 31);
 
 /// Returns the program's action for a signal, if the drop-in's handler is installed instead.
@@ -106,7 +106,7 @@ impl Drop for Turn {
 pub(crate) fn forget_other_threads() {
     for wanted in &WANTED {
         let version = wanted.version.load(Ordering::Relaxed);
-        // A store to a page that both processes have would copy it.
+        // A store would copy the page, because parent and child share it until then.
         if !version.is_multiple_of(2) {
             wanted
                 .version

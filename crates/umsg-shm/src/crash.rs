@@ -47,9 +47,9 @@ points! {
     BATCH_TURN;
     /// The payload's block is split off, and the slot does not name it yet: the block returns to the arena.
     ARENA_SPLIT;
-    /// The slot names its block: it stays with the slot.
+    /// The slot names its block, so the block stays with the slot.
     ARENA_NAMED;
-    /// The message is copied out; nothing is changed: it stays in the queue.
+    /// The message is copied out and nothing is changed, so the message stays in the queue.
     RECEIVE_COPIED;
     /// A free slot's number is written behind the free slots of the ring, and is not published: the repair frees the slot.
     RECEIVE_RETURNED;
@@ -75,11 +75,11 @@ points! {
     WAIT_LISTED;
     /// The lock is dropped, and the kernel does not know the node yet: the start time of its owner shows that the owner is dead.
     WAIT_UNNAMED;
-    /// The node is named to the kernel: the kernel marks it.
+    /// The thread has named the node to the kernel, so the kernel marks the node.
     WAIT_NAMED;
     /// The waiter was woken and has not checked its node.
     WAIT_WOKEN;
-    /// A message is noted in a waiter's node but not offered: it is still in the queue.
+    /// A message is noted in a waiter's node but not offered, so the message is still in the queue.
     SERVE_NOTED;
     /// A message is offered, and also still in the queue: the waiter owns the message.
     SERVE_OFFERED;
@@ -128,7 +128,7 @@ points! {
     DUE_MARKED;
     /// The records of several due messages are linked in their order, and no message is delivered yet: all are still delayed.
     DUE_SORTED;
-    /// A slot for a reservation is taken off the free ones: the repair frees it.
+    /// A slot for a reservation was taken from the free slots: the repair frees it.
     RESERVE_SLOT_TAKEN;
     /// A slot is reserved, and the counts do not show it: the repair counts again, and frees the slot, because its holder is dead.
     RESERVE_HELD;
@@ -138,7 +138,7 @@ points! {
     COMMIT_ENDED;
     /// A reservation has ended, and no list has its slot: the repair frees the slot.
     CANCEL_ENDED;
-    /// A slot for a blocked sender's message is taken off the free ones: the repair frees it.
+    /// A slot for a blocked sender's message was taken from the free slots: the repair frees it.
     PARK_SLOT_TAKEN;
     /// The blocked sender's message is written, and no node names it: the message was never sent, and the repair frees the slot.
     PARK_FILLED;
@@ -155,7 +155,7 @@ points! {
     GROW_COPIED;
     /// The ring's size is doubled.
     GROW_DOUBLED;
-    /// New slots are written behind the free ones and not counted.
+    /// New slots are written behind the free slots and not counted.
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
@@ -211,7 +211,7 @@ points! {
     RING_CLOSED;
     /// A closed ring has lost its doorbell and still has its name: the next process that makes a ring of that name removes the closed ring.
     RING_UNHUNG;
-    /// The file of a transient queue is found, and not locked: the file is removed with the others.
+    /// The file of a transient queue is found and not locked: the queue is removed when no other process has it open.
     OPEN_FOUND;
     /// A queue's file is made, without contents and without a name: the file vanishes.
     CREATE_EMPTY;
@@ -338,7 +338,7 @@ points! {
     MSG_CLAIMED;
     /// The waiter record is in its list, and the lock is held: the kernel does not know the node.
     MSG_LISTED;
-    /// The node is named to the kernel: the kernel marks it.
+    /// The thread has named the node to the kernel, so the kernel marks the node.
     MSG_NAMED;
     /// The waiter continues and has not checked its node: an offered message goes back, and an admitted message is sent.
     MSG_WOKEN;
@@ -354,7 +354,7 @@ points! {
     MSG_PUT_BACK;
     /// A blocked sender's message is accepted and has no number: the repair sends it.
     MSG_ADMITTED;
-    /// The message is copied out; nothing is changed: it stays in the queue.
+    /// The message is copied out and nothing is changed, so the message stays in the queue.
     MSG_COPIED;
     /// The cell says that the message has ended, and lists still lead to it: the message is received, and the repair rebuilds the lists.
     MSG_ENDED;

@@ -25,7 +25,7 @@ pub const PRODUCERS: usize = if cfg!(loom) { 2 } else { 32 };
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct ProducerRecord {
-    /// The process; 0 for none. Stored last: it takes effect.
+    /// The process; 0 for none. It is stored last, because the record takes effect with it.
     pub(crate) pid: Guarded32,
     /// The number of its guards.
     pub(crate) guards: Guarded32,

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// Bytes that a message can hold here; the measurements send 16.
 const CAPACITY: usize = 16;
 
-/// As large as the kernel's `struct msg_msg` before the data: 48 bytes.
+/// The header of a message: 48 bytes, as many as the kernel's `struct msg_msg` has before the data.
 #[repr(C)]
 struct Message {
     /// List links that the array did not use.
@@ -103,12 +103,12 @@ impl MessageQueue for ArrayQueue {
         Ok(message.length)
     }
 
-    /// Not measured: no thread waits in the suites that use it.
+    /// This call is not measured: in the suites that use this queue, no thread waits.
     fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
         self.try_send(message, priority)
     }
 
-    /// Not measured: no thread waits in the suites that use it.
+    /// This call is not measured: in the suites that use this queue, no thread waits.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         self.try_receive(buffer)
     }

@@ -41,7 +41,7 @@ pub struct Allowance {
 /// Raises this process's soft limit of bytes in queues (RLIMIT_MSGQUEUE) to the hard limit, which the kernel permits. System-wide settings stay as
 /// they are.
 pub fn allowance(cap: u32) -> Allowance {
-    // SAFETY: all-zero is a valid rlimit; both calls touch only that.
+    // SAFETY: all-zero is a valid rlimit, and both calls touch only this rlimit.
     unsafe {
         let mut limit: libc::rlimit = mem::zeroed();
         if libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit) == 0 {
@@ -100,7 +100,7 @@ impl Allowance {
 
 /// The limit of bytes in queues that applies to the calling process.
 pub fn bytes_allowed() -> String {
-    // SAFETY: all-zero is a valid rlimit, and the call touches only that.
+    // SAFETY: all-zero is a valid rlimit, and the call touches only this rlimit.
     let bytes = unsafe {
         let mut limit: libc::rlimit = mem::zeroed();
         libc::getrlimit(libc::RLIMIT_MSGQUEUE, &raw mut limit);

@@ -256,7 +256,7 @@ fn latencies(document: &Document, place: &str, end: &str) -> Plot {
     }
 }
 
-/// The plot of the peers whose process of this role was killed.
+/// Returns the plot of the trials in which the process with this role was killed.
 fn kills(document: &Document, victim: &str) -> Bars {
     let killed = format!(", {victim} killed");
     let bar = |trial: &KillTrial| {

@@ -6,7 +6,7 @@ use super::{Abilities, Link, Peer, Receiver, SIZE, Sender, Way, whole};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// A pipe, of the size that the system gives it.
+/// A pipe with the default size of the system.
 pub struct Pipe;
 
 impl Peer for Pipe {
@@ -117,7 +117,7 @@ fn set(descriptor: &OwnedFd, way: Way) -> Result<RawFd, Failure> {
         Way::Polling => libc::O_NONBLOCK,
         _ => 0,
     };
-    // SAFETY: a descriptor of ours and flags; no memory is touched.
+    // SAFETY: the call takes a descriptor of this process and flags, and touches no memory.
     match unsafe { libc::fcntl(descriptor.as_raw_fd(), libc::F_SETFL, flags) } {
         0 => Ok(descriptor.as_raw_fd()),
         _ => Err(Failure::system("F_SETFL")),
@@ -137,7 +137,7 @@ impl<const N: usize> Link for Ends<N> {
     }
 }
 
-/// Lives no longer than the link does: the process ends with it.
+/// The end for writing. It does not outlive the link, because the process ends before the link does.
 pub struct Writer<const N: usize>(RawFd);
 
 impl<const N: usize> Sender for Writer<N> {

@@ -26,7 +26,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     Plug::load(NAME, how, &library, scratch)
 }
 
-/// Next to the program, or in the directory in which `cargo xtask` builds it.
+/// Finds the library next to this program, or in the directory in which `cargo xtask` builds the library.
 fn built() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
     // target/release/umsg-bench, and a test's program a directory below.

@@ -58,14 +58,14 @@ impl Way {
     }
 }
 
-/// The capabilities of the peer: other operations are not measured.
+/// The capabilities of the peer. Operations that it lacks are not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Abilities {
     /// True if the peer has calls that do not wait, and repeating them makes sense.
     pub polls: bool,
     /// Carries bytes, not only wake-ups.
     pub carries: bool,
-    /// Goes from process to process, and not only from thread to thread.
+    /// The peer sends from process to process, and not only from thread to thread.
     pub crosses: bool,
 }
 
@@ -112,7 +112,7 @@ pub trait Link: Sync {
     /// For the sending process, which calls it once.
     fn sender(&self, way: Way) -> Result<Self::Sender<'_>, Failure>;
 
-    /// For the process that receives. A process that sends later finds it there.
+    /// Makes the receiving end. The process that sends makes its end later, and finds this one.
     fn receiver(&self, way: Way) -> Result<Self::Receiver<'_>, Failure>;
 }
 

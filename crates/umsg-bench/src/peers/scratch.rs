@@ -22,7 +22,7 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Makes it, for us alone, where temporary files go.
+    /// Makes the directory where temporary files go, for this user alone.
     pub fn new() -> Result<Self, Failure> {
         let directory = Directory::new(&std::env::temp_dir(), "umsg-b-")?;
         Ok(Self {

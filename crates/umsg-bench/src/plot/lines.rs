@@ -126,7 +126,7 @@ fn dashes(series: &Series) -> &'static str {
     DASHES[series.style % DASHES.len()]
 }
 
-/// The meaning of a line, with a sample of it.
+/// Draws the entry of a line in the legend: a sample of the line, and its meaning.
 fn legend(series: &Series) -> Markup {
     html! {
         li {

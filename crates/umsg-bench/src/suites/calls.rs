@@ -76,7 +76,7 @@ impl Queue {
         checked("mq_send", sent).map(drop)
     }
 
-    /// Receives a message, of which the first bytes matter.
+    /// Receives a message. Callers use only its first bytes.
     #[inline]
     pub fn receive(&self) -> Result<[u8; SIZE], Failure> {
         self.try_receive()
@@ -184,7 +184,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        // If a queue remains, it is removed with the trial's namespace.
+        // If this fails, the queue is removed with the trial's namespace.
         let _ = unlink(self.1);
     }
 }
@@ -203,7 +203,7 @@ impl Identifier {
 impl Drop for Identifier {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: takes two numbers; IPC_RMID reads no memory of ours.
+        // SAFETY: the call takes two numbers, and IPC_RMID accesses no memory of this process.
         unsafe { libc::msgctl(self.0, libc::IPC_RMID, ptr::null_mut()) };
     }
 }
@@ -228,7 +228,7 @@ pub fn send_and_receive(identifier: c_int) -> Result<(), Failure> {
         mtype: 1,
         text: [0; SIZE],
     };
-    // SAFETY: the structure is the msgbuf that the call expects, with as many bytes as stated.
+    // SAFETY: the structure is the msgbuf that the call expects, and its text has the stated number of bytes.
     let sent = unsafe { libc::msgsnd(identifier, (&raw const message).cast(), SIZE, 0) };
     checked("msgsnd", sent)?;
     // SAFETY: as above; the call writes to it.

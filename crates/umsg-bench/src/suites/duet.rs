@@ -23,7 +23,7 @@ pub const LINE_NOTE: &str = "line: what one cache line takes from CPU to CPU, in
 pub enum Mode {
     /// Tries again, with a spin hint.
     Polling,
-    /// As polling, but a receiver that finds nothing waits about 500 ns before it looks again.
+    /// Like polling, but a receiver that finds no message pauses for about 500 ns before it checks again.
     Pausing,
     /// The library chooses, as by default: umsg spins while that pays, then sleeps.
     Adaptive,

@@ -70,7 +70,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// Room for 65,536 messages of 8 KB; full, it takes 512 MB.
+/// A queue with room for 65,536 messages of 8 KB. When it is full, it takes 512 MB.
 const DECLARED: Spec = Spec {
     depth: 65_536,
     message_size: 8_192,
@@ -113,7 +113,7 @@ fn mixed() -> Result<Row, Failure> {
     for _ in 0..100_000 {
         // Three sends to two receives: the queue grows all the time.
         if random() % 5 < 3 {
-            // As many short ones as long ones, by the order of magnitude.
+            // The sizes are spread evenly over the orders of magnitude.
             let size = (random() % 8193) >> (random() % 14);
             watched.send(size as usize, random() % PRIORITIES)?;
         } else {

@@ -33,7 +33,7 @@ impl Extent {
         }
     }
 
-    /// As many pairs as the time allows: in an empty queue all pairs are alike.
+    /// As many pairs as the time allows. In an empty queue, all pairs cost the same.
     pub fn timed(budget: Duration) -> Self {
         Self {
             budget,

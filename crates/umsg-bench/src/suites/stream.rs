@@ -45,7 +45,7 @@ pub(super) struct Flow {
 }
 
 impl Flow {
-    /// The round whose results are in these words. Without a latency, that is 0.
+    /// Reads the results of a round from these words. The latency is 0 if none was measured.
     pub(super) fn of(words: &SharedWords) -> Flow {
         let get = |word: Word| words.get(word as usize) as f64;
         let messages = get(Word::Messages);

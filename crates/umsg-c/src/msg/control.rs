@@ -77,7 +77,7 @@ unsafe fn control(id: c_int, command: c_int, buf: *mut msqid_ds) -> Result<c_int
         }
         libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
             let (answer, entry) = raw::msgctl_stat(id, command).map_err(refused)?;
-            // SAFETY: numbers and padding, for which zero is a value.
+            // SAFETY: the structure consists of numbers and padding, for which zero is valid.
             let mut told: msqid_ds = unsafe { std::mem::zeroed() };
             entry.fill(&mut told);
             // SAFETY: by this function's contract.
@@ -86,7 +86,7 @@ unsafe fn control(id: c_int, command: c_int, buf: *mut msqid_ds) -> Result<c_int
         }
         libc::IPC_INFO | libc::MSG_INFO => {
             let info = raw::msgctl_info(command).map_err(refused)?;
-            // SAFETY: by this function's contract; these commands take the address of another structure.
+            // SAFETY: the caller promises a valid address; for these commands it is that of another structure.
             unsafe { pointer::write(buf.cast(), info.in_c(), "buf")? };
             return Ok(info.highest_index);
         }

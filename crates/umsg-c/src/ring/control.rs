@@ -97,7 +97,7 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
         let mut turn = unsafe { enter(ring)? };
         let argument = Argument(argument);
         match accept {
-            // SAFETY: a function of the program, with the arguments that its type declares.
+            // SAFETY: the caller passed this function, which gets the arguments that its type declares.
             Some(accept) => turn.ring.accept_only(move |Tag { pid, index }| unsafe {
                 accept(pid, index, argument.get()) != 0
             }),

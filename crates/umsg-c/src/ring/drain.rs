@@ -53,7 +53,7 @@ pub unsafe extern "C" fn umsg_ring_drain(
         let drained = turn.ring.drain(|message| {
             let payload = message.payload.as_ptr();
             let message = in_c(message, payload.cast());
-            // SAFETY: a function of the program, with the arguments that its type declares.
+            // SAFETY: the caller passed this function, which gets the arguments that its type declares.
             unsafe { visit(&raw const message, argument) };
         });
         Ok::<_, Failure>(drained.map_err(Refusal::from)?.cast_signed() as ssize_t)

@@ -13,7 +13,7 @@ use crate::pointer::is_bad;
 pub struct umsg_ring {
     /// A call uses `inner`.
     busy: AtomicBool,
-    /// For calls that need no turn: the state of the ring, and further senders.
+    /// This sender is for calls that need no turn: those that read the state of the ring, or make further senders.
     pub(super) sender: Sender,
     inner: UnsafeCell<Inner>,
 }

@@ -244,7 +244,7 @@ impl<'a> Wanted<'a> {
             return Ok(Wanted { post, long: None });
         }
         pointer::check_array(given.payload.cast::<u8>(), given.len, "the payload")?;
-        // SAFETY: by this function's contract; no more bytes than an object can have.
+        // SAFETY: by this function's contract. The length was checked not to exceed that of an object.
         let payload = unsafe { std::slice::from_raw_parts(given.payload.cast(), given.len) };
         Ok(match given.len > INLINE {
             true => Wanted {

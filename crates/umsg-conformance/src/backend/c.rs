@@ -257,7 +257,7 @@ impl Backend for C {
 
     fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
         let handle = self.handle(fd);
-        // SAFETY: null is no place to write to; the case tests this.
+        // SAFETY: the library does not write to null; the case tests this.
         let length = unsafe {
             (self.functions.umsg_mq_receive)(handle, ptr::null_mut(), length, ptr::null_mut())
         };
@@ -304,7 +304,7 @@ impl Backend for C {
     fn ownership(&self, fd: Fd) -> Answer<Ownership> {
         let mut status = StatusOfC::default();
         let size = size_of::<StatusOfC>();
-        // SAFETY: as said above; the library writes no more than `size` bytes.
+        // SAFETY: as said above. The library writes at most `size` bytes.
         nothing(unsafe { (self.functions.umsg_mq_status)(self.handle(fd), &mut status, size) })?;
         Ok(Ownership {
             mode: status.mode,

@@ -250,7 +250,7 @@ impl Backend for Called {
     }
 
     fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
-        // SAFETY: null is no place to write to; the case tests this.
+        // SAFETY: the call does not write to null; the case tests this.
         let length =
             unsafe { (self.calls.mq_receive)(fd, ptr::null_mut(), length, ptr::null_mut()) };
         Ok(answer(length)? as usize)

@@ -184,7 +184,7 @@ pub trait Basics: Send + Sync {
 /// the default methods.
 #[allow(unused_variables)]
 pub trait Backend: Basics {
-    /// Returns whether its descriptors are real ones, with all that this implies.
+    /// Returns whether the backend's descriptors are real ones, which other calls accept, too.
     fn has_descriptors(&self) -> bool {
         true
     }
@@ -226,7 +226,7 @@ pub trait Backend: Basics {
     fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
         Err(Failure::Unsupported(NO_NULL))
     }
-    /// `mq_setattr` with a null pointer for the new attributes: the attributes as they are.
+    /// `mq_setattr` with a null pointer for the new attributes. Returns the present attributes.
     fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
         Err(Failure::Unsupported(NO_NULL))
     }
@@ -411,7 +411,7 @@ pub enum Kind<F: Family = Posix> {
     Native,
     /// The functions of `libumsg.so`, loaded from here.
     C(PathBuf),
-    /// The kernel with one deliberate mistake, to prove that mistakes are found.
+    /// The kernel with one deliberate mistake, to prove that the tests find mistakes.
     Flawed(F::Flaw),
 }
 

@@ -1,4 +1,4 @@
-//! A queue descriptor is a real one: other uses of it in C programs.
+//! A queue descriptor is a real one: the other uses that C programs make of it.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;

@@ -295,7 +295,7 @@ fn a_thread_is_started_for_each_message(site: &Site) {
         let mut event = event(libc::SIGEV_THREAD, 0, round as usize);
         // The union behind the first three members begins with the function.
         let function = note_call as *const () as usize;
-        // SAFETY: 64 bytes, of which the word at 16 is the function's address in every libc.
+        // SAFETY: the structure has 64 bytes, and in every libc the word at offset 16 is the function's address.
         unsafe { (&raw mut event).cast::<usize>().add(2).write(function) };
         assert_eq!(queue.notify(Some(&event)), Ok(()));
         assert_eq!(site.child(|| queue.send(b"x", 0)).result(), Ok(()));

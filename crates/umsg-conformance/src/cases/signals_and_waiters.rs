@@ -315,7 +315,7 @@ static HANDLERS_SITE: std::sync::atomic::AtomicPtr<Site> =
 static HANDLERS_QUEUE: AtomicI32 = AtomicI32::new(-1);
 
 extern "C" fn echo(_: i32) {
-    // SAFETY: set before the signal could come, to a site that lives as long as the process.
+    // SAFETY: the case set the address before the signal could come, to a site that lives as long as the process.
     let site = unsafe { &*HANDLERS_SITE.load(Ordering::Acquire) };
     let backend = site.backend();
     let queue = HANDLERS_QUEUE.load(Ordering::Acquire);

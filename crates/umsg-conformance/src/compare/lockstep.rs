@@ -223,7 +223,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         waiting.collect()
     }
 
-    /// Has some workers give up waiting, one after the other.
+    /// Makes some workers give up waiting, one after the other.
     fn interrupt(&mut self, workers: Vec<usize>) -> Result<(), Stop> {
         for worker in workers {
             let operation = Operation::Interrupt;
@@ -397,7 +397,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Err(Stop::Differed(format!("the answers to w{worker} differ")))
     }
 
-    /// Returns the parts of answers that need not be alike: clocks are read one after the other.
+    /// Returns by how much parts of answers may differ: the two sides read their clocks one after the other.
     fn leeway(&self) -> Leeway {
         Leeway {
             numbers: self.numbers,

@@ -37,7 +37,7 @@ impl<F: Comparable> Shared<'_, F> {
 
 /// The caller of a family's calls, with its state between them.
 pub trait Hand<C> {
-    /// A process begins, the first one or a forked one, and owns this value.
+    /// Called when a process begins, be it the first one or a forked one. The process owns this value.
     fn begin(&mut self) {}
 
     /// The process is about to fork.

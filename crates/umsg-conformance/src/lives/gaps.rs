@@ -10,7 +10,7 @@ use crate::errno::Errno;
 /// A known gap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// A registration of epoll whose doorbell is not shared as the queue's descriptor is.
+    /// A registration of epoll is found by fewer processes than in the kernel: the doorbell is not shared as the queue's descriptor is.
     Doorbell,
     /// A registration for notification whose process ran another program.
     NotifyOverExec,

@@ -106,7 +106,7 @@ fn explain(config: &Config<'_>, steps: Vec<Step>, history: u64, first: Played) -
     let mut shortest = first;
     if again > 0 {
         shrink(steps, |steps| {
-            // A difference that depends on timing gets as many attempts as it may need.
+            // A difference that depends on timing may need several attempts.
             let found = (0..=ATTEMPTS - again).map(|_| play(steps)).find(differs);
             let still = found.is_some();
             if let Some(played) = found {

@@ -12,7 +12,7 @@ use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 /// Submissions that fit at once: as many as a post has messages.
 const SUBMISSIONS: u32 = 64;
 
-/// Returns the reason why this machine has no io_uring for us. None if it has one.
+/// Returns the reason why this process can't use io_uring on this machine. None if it can.
 pub fn unavailable() -> Option<String> {
     let error = Uring::new(false).err()?;
     Some(format!("no io_uring here: {error}"))

@@ -59,7 +59,7 @@ pub fn through_a_socket(fd: RawFd) -> Result<OwnedFd, Errno> {
     message.msg_iovlen = 1;
     message.msg_control = ptr::from_mut(&mut control).cast();
     message.msg_controllen = size_of::<Control>();
-    // SAFETY: one byte and one control message with one descriptor, all alive during the call.
+    // SAFETY: `message` points to one byte and one control message with one descriptor, all alive during the call.
     check(unsafe { libc::sendmsg(from.as_raw_fd(), &message, 0) } as i32)?;
     // SAFETY: the same places, now to be written to.
     check(unsafe { libc::recvmsg(to.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) } as i32)?;
@@ -160,7 +160,7 @@ pub fn memory_file() -> Result<std::fs::File, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
-/// The descriptor at a number that is open, and that no other code owns.
+/// Takes the descriptor at this number, which is open, and which no other code owns.
 pub fn take(number: RawFd) -> OwnedFd {
     // SAFETY: for callers that got the descriptor from the process that started this program.
     unsafe { OwnedFd::from_raw_fd(number) }

@@ -38,7 +38,7 @@ pub fn give_up_raised_limits() {
     let header = [VERSION_3, 0];
     // Effective, permitted and inheritable capabilities, the lower 32 and then the upper 32.
     let mut sets = [[0_u32; 3]; 2];
-    // SAFETY: a header for this thread and two sets, as version 3 has them.
+    // SAFETY: the call gets a header for this thread and two sets, as its version 3 requires.
     unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) };
     for set in &mut sets[0] {
         *set &= !(1 << CAP_SYS_RESOURCE);

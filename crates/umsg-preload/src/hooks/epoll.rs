@@ -51,7 +51,7 @@ unsafe fn control_known(set: c_int, operation: c_int, fd: c_int, event: *mut epo
     }
 }
 
-/// The registration of a number, which rings for other edges from now on.
+/// Makes the registration of a number ring for these edges from now on.
 fn change(held: &Held, fd: c_int, edges: Edges) -> Result<Option<c_int>, c_int> {
     let registered = held.doorbells.registered(fd);
     if registered.is_some() {

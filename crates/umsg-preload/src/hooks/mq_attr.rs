@@ -1,4 +1,4 @@
-//! mq_getattr and mq_setattr: one function in the kernel, one here.
+//! mq_getattr and mq_setattr. In the kernel, both are one function, and so they are here.
 
 use std::ffi::{c_int, c_long};
 

@@ -51,7 +51,7 @@ unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
     match held {
         // SAFETY: the caller's promises to libc's mq_notify are passed on.
         Ok(None) => unsafe { next::mq_notify(fd, event) },
-        // SAFETY: the caller promises an event as mq_notify wants it.
+        // SAFETY: the caller promises an event that is valid for mq_notify.
         Ok(Some(held)) => unsafe { change(&held, event) }.map_or_else(errno::fail, |()| 0),
         Err(errno) => errno::fail(errno),
     }

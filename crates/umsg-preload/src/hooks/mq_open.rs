@@ -314,12 +314,12 @@ impl Request<'_> {
         Ok(number)
     }
 
-    /// The kernel keeps flags that mean nothing to a queue, and F_GETFL shows them.
+    /// Sets the flags that mean nothing to a queue. The kernel keeps them, and F_GETFL shows them.
     fn set_further_flags(&self, descriptor: &OwnedFd) {
         let settable = self.flags & SETTABLE;
         if settable != 0 {
             let all = (settable | self.flags & libc::O_NONBLOCK).cast_unsigned();
-            // An attribute that the kernel refuses is left out: nothing depends on it.
+            // If the kernel refuses a flag, it stays unset, because nothing depends on it.
             let _ = rustix::fs::fcntl_setfl(descriptor, OFlags::from_bits_retain(all));
         }
     }

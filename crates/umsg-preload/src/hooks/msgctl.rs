@@ -54,7 +54,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
                 // These commands take an index, and search the file.
                 _ => roomy(|| raw::msgctl_stat(id, command))?,
             };
-            // SAFETY: numbers and padding, for which zero is a value.
+            // SAFETY: the structure consists of numbers and padding, for which zero is valid.
             let mut filled: msqid_ds = unsafe { std::mem::zeroed() };
             entry.fill(&mut filled);
             // SAFETY: by this function's contract.
@@ -66,7 +66,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
                 Some(info) => info,
                 None => roomy(|| raw::msgctl_info(command))?,
             };
-            // SAFETY: by this function's contract; these commands take the address of another structure.
+            // SAFETY: the caller promises a valid address; for these commands it is that of another structure.
             unsafe { write(data.cast(), info.in_c())? };
             Ok(info.highest_index)
         }

@@ -50,12 +50,12 @@ unsafe fn answer(path: *const c_char, buffer: *mut c_char, len: size_t) -> Optio
     let mut room = [0; NAME_ROOM];
     let name = current_name(&held, number, &mut room)?;
     let len = name.len().min(len);
-    // SAFETY: by this function's contract; `len` is no more than either has.
+    // SAFETY: by this function's contract. Both the name and the buffer have at least `len` bytes.
     unsafe { std::ptr::copy_nonoverlapping(name.as_ptr(), buffer.cast(), len) };
     Some(len.cast_signed())
 }
 
-/// The queue's name, and a note if it has lost it.
+/// Returns the queue's name, with a note if the queue no longer has this name.
 fn current_name<'a>(held: &Held, number: c_int, room: &'a mut [u8; NAME_ROOM]) -> Option<&'a [u8]> {
     let links = rustix::fs::fstat(fd::borrow(number)?).ok()?.st_nlink;
     let deleted = if links == 0 { DELETED } else { b"" };

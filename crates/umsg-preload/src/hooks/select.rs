@@ -324,7 +324,7 @@ mod tests {
     #[test]
     fn without_proc_the_highest_number_in_use_is_found_by_polling() {
         let file = std::fs::File::open("/dev/null").unwrap();
-        // The limit of most systems is 1024, of this process's own making higher.
+        // The limit is 1024 on most systems, but this process may have raised its own limit.
         let most = rustix::process::getrlimit(rustix::process::Resource::Nofile);
         rustix::process::setrlimit(
             rustix::process::Resource::Nofile,

@@ -50,7 +50,7 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
         replaced
             .iter()
             .for_each(|replaced| wanted::restore(signal, replaced));
-    // SAFETY: by this function's contract; the call has filled it.
+    // SAFETY: by this function's contract. The call has filled `old`.
     } else if let Some(old) = unsafe { old.as_mut() } {
         before.show(old);
     }
@@ -71,7 +71,7 @@ unsafe fn exchange_as_it_is(
     }
     // SAFETY: by this function's contract.
     let outcome = unsafe { next::sigaction(signal, new, old) };
-    // SAFETY: by this function's contract; the call has filled it.
+    // SAFETY: by this function's contract. The call has filled `old`.
     if let Some(old) = unsafe { old.as_mut() }.filter(|_| outcome == 0) {
         wanted::before(signal).show(old);
     }
@@ -109,7 +109,7 @@ hooks! {
         next => install(signal, || next(signal, handler))
     }
 
-    /// Installs a handler, or blocks the signal, as System V has it.
+    /// Installs a handler or blocks the signal, like System V's function of this name.
     fn [sigset](signal: c_int, handler: sighandler_t) -> sighandler_t {
         next => install(signal, || next(signal, handler))
     }

@@ -9,7 +9,7 @@ use crate::{arrivals, errno, knobs, next, table};
 /// libc's mark of a stream on which a write has failed, in the first word of a stream of glibc and of musl.
 const HAS_FAILED: c_int = 0x20;
 
-/// Writes out what a stream, or with NULL each stream, holds back.
+/// Writes the buffered bytes of a stream, or with NULL of all streams.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
     // SAFETY: the caller's promises to libc's fflush are passed on.

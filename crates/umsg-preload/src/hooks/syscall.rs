@@ -564,7 +564,7 @@ unsafe fn ppoll([fds, count, limit, mask, size]: [usize; 5]) -> c_long {
             tv_sec: left.as_secs() as libc::time_t,
             tv_nsec: left.subsec_nanos().into(),
         };
-        // SAFETY: by this function's contract; it was read above.
+        // SAFETY: by this function's contract. This function has read the limit from the same place above.
         unsafe { limit.write_unaligned(left) };
     }
     outcome

@@ -112,7 +112,7 @@ impl Page {
             number: place.signal.load(Ordering::Relaxed).cast_signed(),
             value: place.value.load(Ordering::Relaxed) as usize,
         };
-        // CONSENT: no ticket comes twice, so the words between two equal ones belong to it.
+        // CONSENT: no ticket occurs twice, so the words that were read between two reads of the same ticket belong to this ticket.
         fence(Ordering::Acquire);
         let is_still = place.ticket.load(Ordering::Relaxed) == ticket;
         (is_still && found == queue).then_some(signal)

@@ -62,7 +62,7 @@ struct Turn;
 impl Turn {
     fn take() -> Option<Turn> {
         let epoch = process::begin_epoch();
-        // Acquire: the table is as the last turn left it.
+        // Acquire: this thread sees the table as the last turn left it.
         let turn = &PEERS.turn;
         match turn.compare_exchange(0, epoch, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Some(Turn),
@@ -210,7 +210,7 @@ fn find(asked: &Asked) -> Result<Met, Errno> {
     let (pid, descriptor) = (asked.pid, asked.shown.descriptor);
     let mut path = [0; 64];
     let path = stat::path_in(&mut path, format_args!("/proc/{pid}/fd/{descriptor}\0"));
-    // Not opened yet: that could have side effects, or wait for a process that serves the file.
+    // The file is not opened yet: an open could have side effects, or wait for a process that serves the file.
     let seen = openat(
         CWD,
         path.ok_or(Errno::NAMETOOLONG)?,

@@ -53,8 +53,9 @@ pub(crate) struct Doorbell {
     needs_help: AtomicBool,
     helped_in: AtomicU64,
     ticket: AtomicU64,
-    /// The epoch of the process that has a helper which keeps the time, and the ticket that stops it.
+    /// The epoch of the process whose helper keeps the time.
     timed_in: AtomicU64,
+    /// The ticket that stops the helper which keeps the time.
     time_ticket: AtomicU64,
     /// The signals that each thread masked which requested a descriptor.
     masked: AtomicU64,
@@ -431,7 +432,7 @@ impl Doorbell {
                 if place >> 32 == name & 0xffff_ffff {
                     return Lookup::Found(PollFifo::of(self, number, place, now));
                 }
-                // SAFETY: it is ours, and was taken out of the only place that had it.
+                // SAFETY: the descriptor belongs to this doorbell, and this function has just taken it out of the only place that had it.
                 drop(unsafe { Own::at(number) });
             }
         }
@@ -442,7 +443,7 @@ impl Doorbell {
     pub(super) fn put_back(&self, place: u64) {
         let other = self.rung.swap(place, Ordering::AcqRel);
         if other != 0 {
-            // SAFETY: it is ours, and was taken out of the only place that had it.
+            // SAFETY: the descriptor belongs to this doorbell, and this function has just taken it out of the only place that had it.
             drop(unsafe { Own::at(number_of(other)) });
         }
     }
@@ -544,7 +545,7 @@ impl Doorbell {
             NONE => false,
             number => {
                 if self.polled_file.is_still(number, clock::monotonic_coarse()) {
-                    // SAFETY: it is ours, and was taken out of the only place that had it.
+                    // SAFETY: the descriptor belongs to this doorbell, and this function has just taken it out of the only place that had it.
                     drop(unsafe { Own::at(number) });
                 }
                 true
@@ -559,7 +560,7 @@ impl Drop for Doorbell {
         let place = *self.rung.get_mut();
         let now = clock::monotonic_coarse();
         if place != 0 && self.rung_file.is_still(number_of(place), now) {
-            // SAFETY: it is ours, and was taken out of the only place that had it.
+            // SAFETY: the descriptor belongs to this doorbell, and this function has just taken it out of the only place that had it.
             drop(unsafe { Own::at(number_of(place)) });
         }
     }

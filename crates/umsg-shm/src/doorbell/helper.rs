@@ -312,7 +312,7 @@ impl Service {
         match &watch.feed {
             Some(feed) => self.heard = watch.queue.hear(feed),
             None => {
-                // Acquire: this check sees the effects of the calls before it.
+                // Acquire: this check sees the effects of the operations that have called the helper so far.
                 self.heard = Some(watch.queue.calls().load(Ordering::Acquire));
                 self.look_at = watch.queue.pass_time();
             }

@@ -130,7 +130,7 @@ pub enum Edges {
     /// In addition, an EPOLLIN event after each send, and after each receive that leaves messages, as for Linux's own queues. Each event costs a
     /// system call.
     Messages,
-    /// In addition to `Messages`, an EPOLLOUT event after each send and receive that leaves room.
+    /// As `Messages`, and an EPOLLOUT event after each send and receive that leaves room.
     All,
 }
 

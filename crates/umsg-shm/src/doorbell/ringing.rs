@@ -209,7 +209,7 @@ impl Ringer<'_> {
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         if shown & BUSY != 0 {
-            // This operation has already shown the level: it does so for each of its messages.
+            // This operation has already shown the level, because it comes here for each of its messages.
             return;
         }
         let held = held(shown);

@@ -93,7 +93,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok((index, record))
     }
 
-    /// Sorts a chain: each record is a part, and two parts of one size become one.
+    /// Sorts a chain. At first, each record is a part; then two parts of equal size become one, until one part is left.
     fn sorted(&self, mut chain: Chain) -> Result<Chain, Fault> {
         let mut parts = [Chain::default(); PARTS];
         while chain.len != 0 {

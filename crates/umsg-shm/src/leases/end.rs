@@ -34,7 +34,7 @@ impl LeaseRoots {
         }
     }
 
-    /// Returns the changes that time or a death alone may bring, as far as they are noted.
+    /// Returns the noted changes that may happen without an operation, by time or by a death.
     pub(crate) fn later(&self) -> u32 {
         // Relaxed: under the lock; elsewhere a hint to read the clock.
         self.later.load(Ordering::Relaxed)

@@ -7,7 +7,7 @@ use crate::sys::thread;
 pub struct InPlace {
     start: *mut u8,
     len: usize,
-    /// The process that holds the message. A forked child does not hold it.
+    /// The process that holds the message. A forked child of it does not hold the message.
     pid: u32,
 }
 

@@ -255,7 +255,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     fn extend(&self, _: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let roots = self.segment.roots_of_leases();
         let index = roots.used.get();
-        // The number exceeds the last record: it was overwritten.
+        // If the number exceeds the last record, a process has overwritten the number.
         self.segment.lease_record(index)?;
         if index >= roots.usable.get() {
             let usable = self.segment.populate_lease_records(roots.usable.get())?;
@@ -382,7 +382,7 @@ const NEVER_USED: u32 = 4096;
 
 /// The results of a scan of the holders so far. A query for a process costs a hundred times as much as reading a record.
 pub(crate) struct HolderScan {
-    /// Process and birth, and whether it is dead, by process id.
+    /// The answers so far, by process id: the process, its birth, and whether it is dead.
     known: [Option<(u32, u64, bool)>; 64],
     records: u64,
     asked: u64,

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// The number of wake-ups that are collected one by one. If there are more, the unlock wakes the threads of all nodes up to the last collected one.
 const WAKES: usize = 16;
 
-/// A flag of `among`: this process needs a helper that keeps the time.
+/// A flag in `among`: this process needs a helper that keeps the time.
 const KEEP_TIME: u32 = 1 << 31;
 
 /// See the module.

@@ -60,7 +60,7 @@ struct Mapped {
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
-// SAFETY: as for the mapping, which is kept beside it.
+// SAFETY: the address is valid in all threads as long as the mapping, which is kept beside it.
 unsafe impl Send for Base {}
 // SAFETY: as above.
 unsafe impl Sync for Base {}
@@ -198,7 +198,7 @@ impl Memory {
         self.is_home = home != 0 && home == here();
     }
 
-    /// Returns the namespace towards whose limit it counts, if it is known.
+    /// Returns the namespace whose limit counts this memory, if the namespace is known.
     pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
         self.host.as_ref().filter(|_| self.is_counted)
     }

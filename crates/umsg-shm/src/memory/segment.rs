@@ -234,7 +234,7 @@ impl<F: Format> Segment<F> {
         self.memory.set_file_mode(mode);
     }
 
-    /// Returns the namespace towards whose limit its memory counts, if it is known.
+    /// Returns the namespace whose limit counts this memory, if the namespace is known.
     pub(crate) fn counted_in(&self) -> Option<&Arc<dyn Host>> {
         self.memory.counted_in()
     }

@@ -64,7 +64,7 @@ impl View {
     /// If the offset is beyond the page.
     #[inline]
     pub(crate) fn u32_at(&self, at: usize) -> u32 {
-        // Relaxed: the words may be of different instants, as those of a read(2).
+        // Relaxed: the words may come from different instants, as with a read(2).
         self.word_at(at).load(Ordering::Relaxed)
     }
 

@@ -14,7 +14,7 @@ pub struct Doorbell {
     nudges: Plain,
     /// The number of times that it was full, and is not any more.
     emptied: Plain,
-    /// True if no process polls any more, and operations check for that.
+    /// True if no process polls any more, for operations that check this.
     left: Plain,
     /// True if it was swept away.
     is_gone: AtomicBool,
@@ -24,7 +24,7 @@ pub struct Doorbell {
     lacks_helpers: AtomicBool,
 }
 
-/// A FIFO that a helper feeds: one of its process's own, or the shared one.
+/// A FIFO that a helper feeds: the private FIFO of its process, or the shared FIFO.
 #[derive(Debug)]
 pub struct Feed {
     own: Option<Doorbell>,

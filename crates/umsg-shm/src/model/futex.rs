@@ -115,7 +115,7 @@ pub fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
     })
 }
 
-/// As [`wait`], but that a signal may end it: see [`world::interrupt`].
+/// Waits like [`wait`], but a signal may end the wait: see [`world::interrupt`].
 pub fn wait_in_calm(word: &AtomicU32, expected: u32, _calm: Calm<'_>, deadline: Deadline) -> Slept {
     let tid = thread::with_current(|me| me.map(|me| me.tid()));
     let is_interrupted = world::with(|world| {
@@ -162,7 +162,7 @@ pub fn wake(word: &impl Futex, count: i32) {
     wake_unless_dead(word.named(), count);
 }
 
-/// Wakes sleepers where no process can die: in the kernel.
+/// Wakes sleepers as the kernel does, so that no process can die here.
 pub(super) fn wake_unless_dead(word: Named, count: i32) {
     // A read of the list depends on changes of the word by other threads. loom has to know that.
     word.read();

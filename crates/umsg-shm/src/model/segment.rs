@@ -30,7 +30,7 @@ pub struct Segment {
     links: Vec<Guarded32>,
 }
 
-// Shared form has its own models: those of the lock.
+// The shared form of the lock has its own models, among those of the lock.
 all_live!(Segment, home: true);
 
 impl std::fmt::Debug for Segment {
@@ -63,7 +63,7 @@ impl Segment {
             cells: some(layout.slots),
             links: some(layout.slots),
         };
-        // In reverse order, so that an entry that was never written has the right value in no case.
+        // The order is reversed, so that an entry that was never written never has the right value by chance.
         for slot in 0..slots {
             segment.ring[slot].store((slots - 1 - slot) as u32, Ordering::Relaxed);
         }

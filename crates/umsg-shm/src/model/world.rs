@@ -46,7 +46,7 @@ pub(super) struct World {
     pub(super) living: usize,
     /// Longest asleep first.
     pub(super) sleepers: Vec<Sleeper>,
-    /// Threads whose sleep was ended by a slice and that have not noticed it yet.
+    /// Threads whose slice has ended their sleep, and that have not noticed this yet.
     pub(super) overslept: Vec<u32>,
     /// The threads whose next sleep a signal ends.
     pub(super) interrupted: Vec<u32>,

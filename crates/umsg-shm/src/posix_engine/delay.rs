@@ -90,7 +90,7 @@ impl Engine {
             && fixed.leases.is_due(clock::monotonic_coarse())
     }
 
-    /// Stores the messages that are due, before the caller sends: its message comes behind them.
+    /// Stores the messages that are due before the caller sends, so that its message comes behind them.
     pub(super) fn store_due(&self, me: &Thread, deadline: Deadline) {
         if self.may_be_due() {
             // The caller sends even if this fails, because a process that is stopped with the receiver lock must not block senders. Then the due

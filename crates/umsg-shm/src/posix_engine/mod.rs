@@ -298,7 +298,7 @@ impl Engine {
         wait_flags.set_attention(receiving, bits, flags);
     }
 
-    /// Wakes the threads whose wait has ended. To be called after the unlock.
+    /// Wakes the threads whose wait has ended. The caller has released the lock.
     #[inline(always)]
     fn wake(&self, wakes: &DeferredWakes) {
         if !wakes.is_empty() {

@@ -228,7 +228,7 @@ impl Engine {
         self.fire_by(receiving, pid, wakes);
     }
 
-    /// As [`fire`](Self::fire), for the process that sent the message.
+    /// Does the same as [`fire`](Self::fire); the sender of the message is the process `by`.
     fn fire_by(&self, receiving: ReceiverHeld<'_>, pid: u32, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {

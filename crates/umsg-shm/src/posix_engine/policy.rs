@@ -76,7 +76,7 @@ impl Engine {
         self.policy().time_to_live != 0 && self.is_too_old(found)
     }
 
-    /// As [`is_expired`](Self::is_expired), for a queue with a time to live.
+    /// Does the same as [`is_expired`](Self::is_expired), for a queue with a time to live.
     #[inline(always)]
     fn is_too_old(&self, found: &Found<'_>) -> bool {
         clock::age(found.cell.lives_since()) > self.policy().time_to_live
@@ -143,7 +143,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes a message from the queue that no receiver gets: it has no turn.
+    /// Removes a message that no receiver gets. The removal does not count in the turns of fair priorities.
     fn take_undelivered(
         &self,
         receiving: ReceiverHeld<'_>,

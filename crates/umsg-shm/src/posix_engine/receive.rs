@@ -44,7 +44,7 @@ pub(super) enum Place {
     Ring,
     /// The message is the first of its priority in the store.
     Store,
-    /// As [`Store`](Self::Store), of a queue with fair priorities: its delivery counts.
+    /// From the store, like [`Store`](Self::Store), of a queue with fair priorities, so the delivery counts for a turn.
     StoreInTurn,
 }
 

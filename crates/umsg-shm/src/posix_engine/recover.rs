@@ -213,7 +213,7 @@ fn complete_offer(receiving: ReceiverHeld<'_>, engine: &Engine, node: &Node) -> 
     Ok(())
 }
 
-/// Stores a message whose offer was being withdrawn, under its old number.
+/// Stores a message whose offer was being withdrawn when the owner died. The message keeps its old number.
 fn return_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
     engine.segment().cell(node.slot.get())?.set_stored(true);
     node.list.set(List::None as u32);

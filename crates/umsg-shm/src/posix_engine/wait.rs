@@ -328,7 +328,7 @@ impl Engine {
         Ok(waited.ended())
     }
 
-    /// Writes the message into a slot and enlists the caller, unless there is room after all.
+    /// Writes the message into a slot and enlists the caller. Does neither if there is room after all.
     fn enlist_sender(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -294,7 +294,7 @@ impl Engine {
             crash_point!(RING_PULLED);
         }
         let wait_flags = &self.segment().fixed().wait_flags;
-        // Of many senders that reach the threshold, one wakes the receiver.
+        // If several senders reach the threshold, only one of them wakes the receiver.
         if wait_flags.take_ring(wake_word) && wake_word & ARMED != 0 {
             crash_point!(RING_SILENCED);
             futex::wake(wait_flags.futex(), 1);

@@ -195,7 +195,7 @@ impl Engine {
         })
     }
 
-    /// As [`watch`](Self::watch), with a new FIFO in place of a lost one.
+    /// Does the same as [`watch`](Self::watch), with a new FIFO in place of a lost FIFO.
     #[cfg(loom)]
     pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {

@@ -310,7 +310,7 @@ mod tests {
             let missing: Vec<_> = (0..THREADS)
                 .filter(|&thread| !is_noted(slot(thread)))
                 .collect();
-            // This comes before the assertion, because the threads wait for it.
+            // The wait comes before the assertion, because the threads wait for this one.
             seen.wait();
             assert_eq!(missing, [0; 0]);
         });

@@ -31,7 +31,7 @@ impl<T: Send + Sync> Published<T> {
         if found.is_null() {
             found = self.keep(find()?);
         }
-        // SAFETY: not null, so it came from `keep`, which never frees what it published.
+        // SAFETY: the pointer is not null, so it came from `keep`, which never frees a published value.
         Ok(unsafe { &*found })
     }
 

@@ -45,7 +45,7 @@ pub trait Salvage {
 /// The allocated part of each region of a segment. The rest was never used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real {
-    /// The number of cells; of a System V queue, of cells with a place in the order.
+    /// The number of cells. For a System V queue, the number of cells with a place in the order.
     pub slots: usize,
     /// The number of entries of the ring, and of links of stored messages. Only POSIX queues.
     pub entries: usize,

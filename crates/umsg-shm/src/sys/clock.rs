@@ -145,7 +145,7 @@ pub fn monotonic_coarse() -> u64 {
     read(rustix::time::ClockId::MonotonicCoarse).wrapping_sub(ahead())
 }
 
-/// No shift: that of a thread that has not noted it yet. The lowest bit of a shift is 0.
+/// The value for a thread that has not noted the shift yet. It differs from all shifts, whose lowest bit is 0.
 #[cfg(not(loom))]
 pub(super) const NOT_NOTED: u64 = 1;
 

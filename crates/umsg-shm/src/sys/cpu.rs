@@ -8,7 +8,7 @@ pub(crate) fn are_several() -> bool {
     const UNKNOWN: u8 = 0;
     const ONE: u8 = 1;
     const SEVERAL: u8 = 2;
-    // No OnceLock: a signal handler may interrupt its initialisation, and a fork may copy it.
+    // This is no OnceLock, because a signal handler may interrupt the initialisation of a OnceLock, and a fork may copy it half-way.
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
     // Relaxed: every thread finds the same.
     match KNOWN.load(Ordering::Relaxed) {

@@ -120,7 +120,7 @@ static ALL_DEFER: AtomicBool = AtomicBool::new(false);
 
 /// Declares that all relevant handlers of this process call `umsg::signals::defer`.
 pub fn note_that_all_handlers_defer() {
-    // Relaxed: a thread that does not see it yet sleeps in the other way, which is also correct.
+    // Relaxed: a thread that does not see the store yet sleeps in the other way, which is also correct.
     ALL_DEFER.store(true, Ordering::Relaxed);
 }
 

@@ -86,7 +86,7 @@ pub(super) fn note_learned() {
     LEARNED.0.store(own_number(), Ordering::Relaxed);
 }
 
-/// Not libc's getpid, which would be a page fault more in a forked child.
+/// This is not libc's getpid, which would cost one more page fault in a forked child.
 fn own_number() -> u64 {
     rustix::process::getpid().as_raw_nonzero().get() as u64
 }
@@ -321,7 +321,7 @@ mod tests {
         let moved = || {
             let namespace = std::fs::File::open("/proc/self/ns/time_for_children");
             std::fs::write("/proc/self/timens_offsets", "monotonic 7 0\n").is_ok()
-                // SAFETY: moves a forked child, by a descriptor that is open.
+                // SAFETY: the call moves a forked child to another namespace, by a descriptor that is open.
                 && namespace.is_ok_and(|file| unsafe {
                     libc::setns(std::os::fd::AsRawFd::as_raw_fd(&file), CLONE_NEWTIME) == 0
                 })

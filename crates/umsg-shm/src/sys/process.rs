@@ -134,7 +134,7 @@ mod real {
         const LOWER: u64 = u32::MAX as u64;
 
         pub(super) fn is_chosen() -> bool {
-            // Relaxed: once it is in use, all descendants use it.
+            // Relaxed: once a process has chosen this way, all its descendants use it.
             EPOCH.load(Ordering::Relaxed) != 0
         }
 

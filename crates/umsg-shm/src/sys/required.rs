@@ -15,7 +15,7 @@ pub struct Refused {
     pub errno: Errno,
 }
 
-/// Stands for a call on a kernel whose pages of memory are longer than 4 KiB.
+/// Stands in place of the name of a call if the kernel's pages of memory are longer than 4 KiB.
 pub const PAGES: &str = "mmap with pages of 4 KiB";
 
 /// Checks that the calling thread can use queues.

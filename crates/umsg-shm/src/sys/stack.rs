@@ -173,7 +173,7 @@ impl Stack {
             WAY_BACK.set(Some(WayBack { home, mask }));
             work()
         });
-        // SAFETY: the stack is mapped, ours alone, and its end is aligned to 16 bytes.
+        // SAFETY: the stack is mapped, only this job uses it, and its end is aligned to 16 bytes.
         let done = unsafe { job.run_on(self.label().cast()) };
         WAY_BACK.set(None);
         done.unwrap_or_else(|panic| resume_unwind(panic))

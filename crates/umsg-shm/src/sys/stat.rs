@@ -12,7 +12,7 @@ const PF_EXITING: u64 = 4;
 pub struct Stat {
     /// Field 3. `Z` and `X` mean a dead thread; for a process, a dead first thread.
     pub state: u8,
-    /// A flag of field 9: it is ending, and runs no code of its program any more.
+    /// A flag of field 9: the process is ending, and runs no code of its program any more.
     pub(crate) exiting: bool,
     /// Field 20: the number of live threads of the process. The first thread always counts.
     pub(crate) threads: u64,

@@ -302,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// Refuses a caller whose permission was checked under an older version of the rights.
+    /// Fails if the caller's permission was checked under an older version of the rights.
     #[inline(always)]
     fn check_rights(&self, _: ReceiverHeld<'_>, version: u32) -> Result<(), Refused> {
         if self.fixed().rights.version() == version {

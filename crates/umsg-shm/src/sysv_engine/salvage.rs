@@ -274,7 +274,7 @@ impl Engine {
         }
         let mut number = 0;
         for (was, slot) in queued {
-            // An unsent message: of a batch whose sender died, or parked by a blocked sender.
+            // The message is not sent: it belongs to a batch whose sender died, or a blocked sender has parked it.
             if was > last {
                 segment.cell(slot)?.end();
                 continue;

@@ -366,7 +366,7 @@ impl Engine {
         }
     }
 
-    /// Ends an offer. Gives the node up unless the caller has taken the message.
+    /// Ends an offer. If the caller has not taken the message, this gives the node up.
     fn end_offer<T>(
         &self,
         call: &Call<'_>,

@@ -71,7 +71,7 @@ impl Yielding {
         })
     }
 
-    /// As above; also learns whether both sides share the processor.
+    /// Does the same as `give_way`, and learns whether both sides share the processor.
     pub(super) fn give_way_and_learn(&self, ready: impl Fn() -> bool) -> bool {
         (0..self.yields()).any(|_| {
             let begun = clock::monotonic();
@@ -84,7 +84,7 @@ impl Yielding {
         })
     }
 
-    /// As above, for a thread that is enlisted: only while both sides share the processor.
+    /// Does the same for a thread that is enlisted, but only while both sides share the processor.
     pub(super) fn give_way_enlisted(&self, settled: impl Fn() -> bool) -> bool {
         if !self.is_shared() {
             return false;

@@ -76,7 +76,7 @@ impl Findings {
         self.add_at(check, offset as u64, expected, found);
     }
 
-    /// As [`add`](Self::add), where the word is known by its place in the file.
+    /// Does the same as [`add`](Self::add) for a word that is known by its place in the file.
     pub(crate) fn add_at(
         &mut self,
         check: &'static str,
@@ -96,7 +96,7 @@ impl Findings {
         });
     }
 
-    /// Adds a finding unless the word holds this value.
+    /// Adds a finding if the word does not hold this value.
     pub(crate) fn holds<W: CopiedWord>(
         &mut self,
         check: &'static str,
@@ -119,7 +119,7 @@ impl Findings {
         }
     }
 
-    /// As [`equal`](Self::equal), where the word is known by its place in the file.
+    /// Does the same as [`equal`](Self::equal) for a word that is known by its place in the file.
     pub(crate) fn equal_at<V: Display + PartialEq>(
         &mut self,
         check: &'static str,

@@ -44,7 +44,7 @@ pub(super) fn producers(lives: &dyn Liveness, producers: &Producers) -> Vec<Proc
 }
 
 impl Process {
-    /// The process of this number, if nothing else is known of it.
+    /// Describes a process of which only the number is known.
     pub(crate) fn numbered(pid: u32) -> Process {
         let life = match process::is_dead(pid, 0) {
             true => Life::Dead,

@@ -38,7 +38,7 @@ pub struct Repaired {
     pub failed: Option<String>,
     /// If the queue was rebuilt from its intact messages: the number of messages kept, including leased ones and those of blocked threads.
     pub kept: Option<u64>,
-    /// The number of corrupted messages that are lost, as far as they differ from free memory.
+    /// The number of lost messages. Corrupted messages that can't be told from free memory are not counted.
     pub lost: u64,
 }
 
@@ -240,7 +240,7 @@ pub(super) fn mend<S: Subject>(
                 "{what}: no repair is possible, and the queue can only be removed (`umsg rm`)"
             ));
         }
-        // For example, a limit of the calling process was exceeded.
+        // The repair failed, for example because it exceeded a limit of the calling process.
         Err(error) => repaired.failed = Some(error.to_string()),
     }
     Ok(repaired)

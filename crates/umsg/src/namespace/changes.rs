@@ -46,7 +46,7 @@ const MODE: u32 = 0o600;
 
 const SIZE: usize = 4096;
 
-/// In nanoseconds of CLOCK_MONOTONIC_COARSE, which advances in steps of 1 to 10 ms.
+/// The time for which a result is believed, in nanoseconds of CLOCK_MONOTONIC_COARSE, which advances in steps of 1 to 10 ms.
 pub(crate) const BELIEVED: u64 = 10_000_000;
 
 /// A process that has found no count looks for it again after this time, in nanoseconds.

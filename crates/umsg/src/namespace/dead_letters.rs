@@ -76,7 +76,7 @@ impl Label {
     }
 }
 
-/// A label of a queue that has no name yet: removed when dropped, unless the queue was published.
+/// A label of a queue that has no name yet. If this value is dropped before the queue is published, it removes the label.
 #[derive(Debug)]
 pub(crate) struct NewLabel {
     namespace: Namespace,
@@ -126,7 +126,7 @@ impl NewLabel {
     pub(crate) fn keep(mut self) {
         self.is_made = false;
         if let Ok(directory) = Directory::open(self.namespace.path()) {
-            // This fails with EEXIST, unless a sweep removed the label because the creation took long.
+            // This usually fails with EEXIST. It succeeds if a sweep has removed the label because the creation took long.
             let _ = self.link(&directory);
         }
     }

@@ -135,7 +135,7 @@ pub enum NamespaceError {
         /// The users with that permission.
         who: &'static str,
     },
-    /// Another process has been changing the names of queues for too long (`EBUSY`): it was stopped.
+    /// A stopped process has been changing the names of queues for too long (`EBUSY`).
     #[error("{path}: {who} is stopped while it creates or removes a queue. Continue that process (kill -CONT PID), or end it.",
              path = .path.display(), who = holder.map_or("another process".to_owned(), |process| format!("process {process}")))]
     Busy {

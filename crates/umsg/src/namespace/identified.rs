@@ -161,7 +161,7 @@ mod tests {
         });
     }
 
-    /// In a separate process, because the test uses all descriptors.
+    /// The test runs in a separate process, because it uses all descriptors.
     #[test]
     fn with_one_number_left_only_what_no_other_user_can_replace_is_opened() {
         const TEST: Alone =

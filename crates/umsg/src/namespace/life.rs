@@ -222,7 +222,7 @@ impl Registry {
         Err(("linkat", Errno::EXIST))
     }
 
-    /// As [`begin`], with a file that first has a temporary name. Allocates memory.
+    /// Does the same as [`begin`], with a file that first has a temporary name. Allocates memory.
     fn register_temporary(&self) -> Result<Option<u32>, Failed> {
         let path = Path::new(OsStr::from_bytes(self.path.as_bytes()));
         let failed = |e| ("open", e);

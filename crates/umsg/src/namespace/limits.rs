@@ -205,7 +205,7 @@ impl Namespace {
         record::unchanged(&directory).map(|record| record.limits)
     }
 
-    /// Reads the present limit of bytes. None also if it can't be read.
+    /// Reads the present limit of bytes. None if there is no limit, or if it can't be read.
     pub(crate) fn max_bytes(&self) -> Option<u64> {
         record::max_bytes(self.path(), self.owner())
     }

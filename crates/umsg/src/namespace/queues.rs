@@ -340,7 +340,7 @@ pub(super) fn most_entries(queues: &Directory) -> Option<u64> {
     is_in_tmpfs(at).ok()?.then(|| entries_of(&stat))
 }
 
-/// As [`most_entries`], for a directory that was opened a moment ago.
+/// Does the same as [`most_entries`] for a directory that was opened a moment ago.
 fn most_entries_when_opened(queues: &Directory) -> Option<u64> {
     let (at, _) = queues.locate("");
     is_in_tmpfs(at).ok()?.then(|| entries_of(queues.stat()))
@@ -380,7 +380,7 @@ pub(super) fn for_each_queue(
     for_each_queue_file(queues, |name, _| visit(queues, name))
 }
 
-/// As [`for_each_queue`], with the inode number of the file.
+/// Does the same as [`for_each_queue`], and also passes the inode number of the file.
 fn for_each_queue_file(
     queues: &Directory,
     mut visit: impl FnMut(QueueName, u64) -> Result<(), NamespaceError>,
@@ -421,7 +421,7 @@ pub(super) fn for_each_entry(
     for_first_entries(queues, usize::MAX, visit)
 }
 
-/// As [`for_each_entry`], with at most that number of entries.
+/// Does the same as [`for_each_entry`], for at most that number of entries.
 pub(super) fn for_first_entries(
     queues: &Directory,
     most: usize,

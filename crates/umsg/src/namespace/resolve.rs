@@ -101,7 +101,7 @@ impl Namespace {
     }
 }
 
-/// A name of a namespace that is ignored because another user has taken it.
+/// The name of a namespace that is ignored because another user has taken the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PassedOver {

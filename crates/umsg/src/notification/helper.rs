@@ -197,13 +197,13 @@ static SETTLED: AtomicU32 = AtomicU32::new(0);
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// A helper does not wait: it would wait for itself.
+    /// A helper does not wait, because it would wait for itself.
     static IS_HELPER: Cell<bool> = const { Cell::new(false) };
 }
 
 fn note_settled() {
     SETTLED.fetch_add(1, Ordering::SeqCst);
-    // SeqCst, as in `wait_until_not_crowded`: one of the two sees the other.
+    // SeqCst, as in `wait_until_not_crowded`: at least one of the two threads sees the other's store.
     if CROWDED.load(Ordering::SeqCst) != 0 {
         futex::wake(&SETTLED, i32::MAX);
     }

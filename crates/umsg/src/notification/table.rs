@@ -237,7 +237,7 @@ impl Locked {
         Some(running.helper)
     }
 
-    /// Records the set of records on which a helper is about to sleep: those of its registrations.
+    /// Notes the set of records on which a helper is about to sleep. These are the records of its registrations.
     pub(super) fn note_watched(&mut self, helper: &'static Helper, watched: Watched) {
         let helpers = &mut self.registrations.helpers;
         if let Some(running) = helpers
@@ -248,7 +248,7 @@ impl Locked {
         }
         // Other helpers may still sleep on the record of a registration that was withdrawn.
         if helpers.len() == 1 {
-            // Relaxed: a hint, which the table confirms; this process's threads set it under the lock.
+            // Relaxed: the word is a hint, which the table confirms. The threads of this process set it under the lock.
             self.table.lingers.store(false, Ordering::Relaxed);
         }
     }

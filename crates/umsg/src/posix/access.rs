@@ -11,7 +11,7 @@ pub(super) struct Access {
 }
 
 impl Access {
-    /// As the bits of one class of a mode.
+    /// Returns the access as the bits of one class of a mode.
     fn bits(self) -> u32 {
         u32::from(self.read) << 2 | u32::from(self.write) << 1
     }
@@ -88,7 +88,7 @@ mod tests {
             let grants = |mode: u32, class: u32| access.bits() & !(mode >> class) == 0;
             for mode in 0..=0o777 {
                 stat.st_mode = file_mode(mode);
-                // The owner, a member of the group, and another user, as far as the file lets them open it.
+                // The users whom the file lets open it: the owner, members of the group, and other users.
                 let openers = [6, 3, 0].map(|class| grants(stat.st_mode, class).then_some(class));
                 for class in openers.into_iter().flatten() {
                     if is_decided(access, mode, &stat) {

@@ -239,7 +239,7 @@ impl Mover {
         }
     }
 
-    /// Ends the record of an arrival. If that fails, the next move does it.
+    /// Ends the record of an arrival. If this fails, the next move ends the record.
     fn forget_arrival(&self, handle: &LeaseHandle, to: &Queue) {
         let by = Deadline::after(PATIENCE);
         let _ = to

@@ -150,7 +150,7 @@ impl OpenOptions {
         name: &QueueName,
     ) -> Result<Queue, OpenError> {
         let (last_close, file) = self.find(namespace, name)?;
-        // In the kernel's order: a missing queue is reported first.
+        // The order of errors is the kernel's: a missing queue is reported first.
         if self.has_no_access() {
             return Err(OpenError::NoAccessMode);
         }

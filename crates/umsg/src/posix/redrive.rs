@@ -396,7 +396,7 @@ impl Queue {
             queues: BTreeMap::new(),
             redriven: Redriven::default(),
         };
-        // First: the messages that dead processes held are dead letters like the others then.
+        // This comes first: then the messages that dead processes held are dead letters like the others.
         targets.find_out()?;
         for letter in self.find_dead_letters(which, 0)? {
             targets.redrive(which, &letter)?;
@@ -449,7 +449,7 @@ impl Targets<'_> {
                     .ok();
             }
         }
-        // The queue is gone, and its messages with it.
+        // The queue and its messages no longer exist.
         is_certain.then_some(false)
     }
 

@@ -176,7 +176,7 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
     let (mut size, mut number, mut address) = (0, 0, std::ptr::null_mut());
     // SAFETY: numbers, for which zero is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
-    // SAFETY: both by this function's contract; the other arguments are places for results.
+    // SAFETY: by this function's contract, the attributes are valid. The other arguments are places for results.
     unsafe {
         if pthread_attr_getguardsize(from, &raw mut size) == 0 {
             pthread_attr_setguardsize(to, size);

@@ -81,7 +81,7 @@ impl<T: Send + Sync> Attachments<T> {
         (held.id == id).then_some(InUse(held))
     }
 
-    /// Returns the queue as [`get`](Self::get) does, for use beyond a call, and in other threads.
+    /// Returns the queue like [`get`](Self::get), for use after the call and in other threads.
     pub(crate) fn keep(&'static self, id: i32) -> Option<InUse<T>> {
         let held = self.entries.get(index_of(id))?.hold_counted()?;
         (held.id == id).then_some(InUse(held))

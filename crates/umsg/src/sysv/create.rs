@@ -31,7 +31,7 @@ use umsg_shm::sysv_engine::segment::{self, Identity, Layout, Segment};
 
 /// The time for which a creator tries again while the key symlink exists.
 const WAIT: Duration = Duration::from_secs(1);
-/// The longest sleep between two attempts: the first one, and each later one.
+/// The longest sleeps between two attempts: first the one after the first attempt, then the one after each later attempt.
 const NAPS: [Duration; 2] = [Duration::from_micros(200), Duration::from_millis(20)];
 
 /// Creates a queue, unless another process has created the key's queue meanwhile.

@@ -209,8 +209,9 @@ impl List {
 struct Recorded {
     users: Vec<[u32; 2]>,
     groups: Vec<[u32; 2]>,
-    /// True if the groups have access, and true if others have access.
+    /// True if the groups have access.
     group: bool,
+    /// True if others have access.
     others: bool,
 }
 

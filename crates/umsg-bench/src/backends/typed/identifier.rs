@@ -117,7 +117,7 @@ impl<S: Source> IdentifierQueue<S> {
         })
     }
 
-    /// Sets how many bytes the queue may hold, if it is another number than it was made with.
+    /// Sets how many bytes the queue may hold, if that is not the number with which the queue was made.
     fn allow(&self, bytes: u64) -> Result<(), Errno> {
         // SAFETY: all-zero is a valid msqid_ds.
         let mut status: libc::msqid_ds = unsafe { mem::zeroed() };
@@ -130,7 +130,7 @@ impl<S: Source> IdentifierQueue<S> {
     }
 
     fn control(&self, command: c_int, status: &mut libc::msqid_ds) -> Result<(), Errno> {
-        // SAFETY: the commands that are used here read or write one msqid_ds, which is ours.
+        // SAFETY: the commands that are used here read or write one msqid_ds, which belongs to this function.
         match unsafe { (self.names.control)(self.id, command, status) } {
             0 => Ok(()),
             _ => Err(Errno::last()),
@@ -141,7 +141,7 @@ impl<S: Source> IdentifierQueue<S> {
     fn send_with(&self, mtype: i64, number: u64, flags: c_int) -> Result<(), Errno> {
         let message = Message { mtype, number };
         let start = (&raw const message).cast();
-        // SAFETY: the type and SIZE bytes of text are read, all of one value of ours.
+        // SAFETY: the call reads the type and SIZE bytes of text, all from one value of this function.
         match unsafe { (self.names.send)(self.id, start, SIZE as usize, flags) } {
             0 => Ok(()),
             _ => Err(Errno::last()),
@@ -160,7 +160,7 @@ impl<S: Source> IdentifierQueue<S> {
             number: 0,
         };
         let start = (&raw mut message).cast();
-        // SAFETY: the type and at most SIZE bytes of text are written, all into one value of ours.
+        // SAFETY: the call writes the type and at most SIZE bytes of text, all into one value of this function.
         let length = unsafe { (self.names.receive)(self.id, start, SIZE as usize, mtype, flags) };
         if length < 0 {
             return Err(Errno::last());
@@ -171,7 +171,7 @@ impl<S: Source> IdentifierQueue<S> {
 
 impl<S> Drop for IdentifierQueue<S> {
     fn drop(&mut self) {
-        // SAFETY: IPC_RMID looks at no memory of ours; the queue is our own.
+        // SAFETY: IPC_RMID accesses no memory of this process, and the queue belongs to this value.
         unsafe { (self.names.control)(self.id, libc::IPC_RMID, std::ptr::null_mut()) };
     }
 }

@@ -24,7 +24,7 @@ pub const DEFAULT_BYTES: u64 = 16_384;
 pub enum Want {
     /// The first of this type.
     Exactly(i64),
-    /// The first of the lowest type that is not above this.
+    /// The oldest message of the lowest type, if this type is not above the number.
     Lowest(i64),
     /// The first message of another type.
     Except(i64),

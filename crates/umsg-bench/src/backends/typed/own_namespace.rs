@@ -16,7 +16,7 @@ impl OwnNamespace {
     /// Enters a new namespace in which a queue may hold this number of bytes. Returns None if the system does not permit it.
     pub fn enter(bytes: u64) -> Option<Self> {
         let back = File::open("/proc/self/ns/ipc").ok()?;
-        // SAFETY: takes flags; this process has no open queue in the namespace that it leaves.
+        // SAFETY: unshare takes only flags, and this process has no open queue in the namespace that it leaves.
         if unsafe { libc::unshare(libc::CLONE_NEWIPC) } != 0 {
             return None;
         }

@@ -11,7 +11,7 @@ use crate::shared::SharedWords;
 /// Queues at a time. The suites have up to 80.
 const ENTRIES: usize = 256;
 
-/// The first of our keys: `um`, and a number below it.
+/// The first key of the benchmark: the letters `um` in its upper half, and a number in the lower half.
 const FIRST_KEY: u32 = 0x756d_0000;
 
 /// Keys; 0 for an unused entry.
@@ -34,7 +34,7 @@ pub fn sweep() {
         if key == 0 {
             continue;
         }
-        // SAFETY: takes two numbers; IPC_RMID looks at no memory of ours.
+        // SAFETY: the call takes two numbers, and IPC_RMID accesses no memory of this process.
         unsafe {
             let id = libc::msgget(key as libc::key_t, 0);
             if id >= 0 {
@@ -78,7 +78,7 @@ impl Drop for Entry {
     }
 }
 
-/// A process may take it before we do; then the making fails, and the measurement with it.
+/// Returns a key without a queue. If another process takes the key first, the creation of the queue fails, and so does the measurement.
 fn unused_key() -> libc::key_t {
     // Relaxed: each caller only needs a unique number.
     static NEXT: AtomicU32 = AtomicU32::new(0);

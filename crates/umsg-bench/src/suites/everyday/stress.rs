@@ -59,7 +59,7 @@ fn stress(setting: &Setting, stressor: &[&str]) -> Result<f64, Failure> {
         });
     }
     let output = command.output()?;
-    // The version decides which of the two it writes to.
+    // The program writes its results to standard output or to standard error, depending on its version.
     let text = [output.stdout, output.stderr].concat();
     let text = String::from_utf8_lossy(&text);
     let name = stressor[0].trim_start_matches('-');

@@ -185,7 +185,7 @@ impl Paired<'_> {
                 })
             },
             |barrier| {
-                // Once before, for the allocator's and the caches' sake.
+                // Work once before the measurement, so that the allocator and the caches are warm.
                 self.neighbour.work()?;
                 barrier.meet();
                 let start = clock::cpu_with_children();

@@ -72,7 +72,7 @@ impl Neighbour {
     }
 }
 
-/// To assembly text, so that there are neither files nor other programs.
+/// Compiles to assembly text, so that the compiler writes no files and starts no other programs.
 fn compile(source: &str) -> Result<(), Failure> {
     let mut compiler = Command::new("cc")
         .args(["-O2", "-x", "c", "-S", "-o", "-", "-"])

@@ -32,7 +32,7 @@ pub const DEPTHS: [u32; 3] = [10, 128, 1024];
 /// The number of messages of each process before any process is killed.
 const WARM_UP: u64 = 64;
 
-/// Nanoseconds within which the two have to get going at first.
+/// Nanoseconds within which both processes have to handle their first message.
 const START: u64 = 10_000_000_000;
 
 /// Nanoseconds of work before the kill, at most.
@@ -126,8 +126,9 @@ struct Trial<L> {
     before: u64,
     /// The process whose tallies count.
     lived: usize,
-    /// The progress of the slower of the two, and the time of its last change.
+    /// The progress of the slower process.
     least: u64,
+    /// The time of the last change of `least`.
     grown: u64,
 }
 

@@ -79,7 +79,7 @@ impl<'a> Field<'a> {
         about.chain(self.left_out.iter().cloned())
     }
 
-    /// The rounds of the peers that can do this.
+    /// Measures the rounds of all peers that have this capability.
     fn measure<T>(
         &self,
         plan: &Plan,

@@ -34,7 +34,7 @@ enum Word {
     Trips,
     CallerCpu,
     EchoCpu,
-    /// Not a result. It marks the message under way as the last one, for messages without contents.
+    /// This word is no result. It says that the message under way is the last one, for messages without contents.
     Over,
 }
 

@@ -47,7 +47,7 @@ fn measure(setting: &Setting, cpus: [usize; 2]) -> Result<Vec<f64>, Failure> {
         let receiver = scope.spawn(|| receive(queue, cpus[1]));
         let sent = scope.spawn(|| send(queue, cpus[0], setting)).join();
         let received = receiver.join();
-        // Relaxed: it suffices that the threads see the word some time.
+        // Relaxed: it is enough that the threads see the word after a while.
         over.store(true, Ordering::Relaxed);
         sent.map_err(|_| panicked())??;
         received.map_err(|_| panicked())?

@@ -45,7 +45,7 @@ impl Deadline {
     /// The number of invalid names.
     pub const INVALIDS: usize = Self::INVALID.len();
 
-    /// For the timed call; the other one has none.
+    /// Returns the time limit for the timed call. The call without a time limit has none.
     pub fn timespec(self) -> Option<libc::timespec> {
         match self {
             Deadline::Never | Deadline::Null => None,

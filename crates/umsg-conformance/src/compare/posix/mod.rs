@@ -149,7 +149,7 @@ impl Comparable for Posix {
                 .as_ref()
                 .map_or_else(|| kernel_limit("msg_max"), |_| DEEPEST),
             max_message_size: kernel_limit("msgsize_max"),
-            // Two sides in the kernel share it, as do other tests.
+            // If both sides are in the kernel, they share the user's limit, also with other tests.
             budget: 150_000,
             users: sys::is_root(),
             descriptors: other.numbers,

@@ -221,7 +221,7 @@ impl Buffer {
 
     fn text(&mut self) -> &mut [u8] {
         let words = &mut self.0[1..];
-        // SAFETY: initialised words are initialised bytes, as many times eight of them.
+        // SAFETY: the words are initialised, so their bytes are, too; a word has eight bytes.
         unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast(), words.len() * 8) }
     }
 }

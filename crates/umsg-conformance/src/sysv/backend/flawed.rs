@@ -62,7 +62,7 @@ impl Flaw {
         Flaw::StaleIsRemoved,
     ];
 
-    /// Returns whether only other users see it, or a process with private queues.
+    /// Returns whether the mistake only shows with several users or with private queues, for which the process must be root.
     pub fn needs_root(self) -> bool {
         matches!(
             self,

@@ -110,7 +110,7 @@ impl Status {
 pub struct Info {
     /// `msgpool`: for `MSG_INFO` the number of queues.
     pub pool: i32,
-    /// `msgmap`: for `MSG_INFO` the number of messages in them.
+    /// `msgmap`. For `MSG_INFO`, it is the number of messages in all queues.
     pub map: i32,
     /// `msgmax`: the longest message, in bytes.
     pub max: i32,

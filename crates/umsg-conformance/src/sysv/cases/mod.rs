@@ -2,7 +2,7 @@
 //!
 //! Each case is a function of a [`Site`](crate::sysv::site::Site) that panics if the behaviour is not as its name says.
 
-/// As [`subject!`], of the calls of System V queues.
+/// Does the same as [`subject!`], for the calls of System V queues.
 macro_rules! subject_of_sysv {
     ($dollar:tt $subject:ident, $tests:ident: $($case:ident)*) => {
         subject! { $dollar $subject, $tests, $crate::sysv::SystemV: $($case)* }

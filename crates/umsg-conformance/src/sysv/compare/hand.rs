@@ -135,7 +135,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// The processes that concern a queue, by their positions in the list.
+    /// Returns the word for the user with this role for a queue; `at` is the position of the queue in the list of identifiers.
     fn person(&self, at: usize, person: Person) -> &'static AtomicU32 {
         let persons = &self.words[SLOTS + 2 * (1 + MOST)..];
         &persons[person as usize * (1 + MOST) + at]

@@ -168,7 +168,7 @@ impl Comparable for SystemV {
             Call::Receive { .. } => all_but_one(waiting, queue, sends).collect(),
             Call::Set { .. } => {
                 let senders = all_but_one(waiting, queue, sends);
-                // If a blocked message fits now, it may reach a receiver before its sender checks again.
+                // If the message of a blocked sender fits now, it may reach a receiver before the sender checks again.
                 let there = |waiting: &&Waiting<Call>| waiting.queue == queue;
                 let mut here = waiting.iter().filter(there);
                 let sends = here.any(|waiting| sends(waiting.call));

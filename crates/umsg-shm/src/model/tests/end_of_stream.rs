@@ -181,7 +181,7 @@ fn messages_for_one_time_come_in_the_order_of_their_sends() {
             queue.direct(|queue, me| {
                 let reserve = |number| queue.reserve(me, number, Deadline::Passed).unwrap();
                 let [second, first] = [2, 1].map(reserve);
-                // In the past, and not in the order of the reservations.
+                // The times are in the past, and not in the order of the reservations.
                 for room in [first, second] {
                     assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
                 }

@@ -340,7 +340,7 @@ fn a_stray_and_a_thread_at_home_with_its_id_exclude_each_other() {
     });
 }
 
-/// Takes the lock, and dies as a mere waiter would: the word is named, and another's.
+/// Dies like a waiter: the thread has named to the kernel the word of the lock, which another thread owns.
 fn die_with_another_word_named(guarded: &Guarded, me: &Thread) {
     me.rename(guarded.lock.futex());
     me.die();

@@ -37,7 +37,7 @@ fn register(queue: &Queue, me: &Thread, what: What) -> Result<Place, RegisterErr
     queue.engine().register(me, &claim)
 }
 
-/// Registers for a signal, to which senders know that the process consents.
+/// Registers for a signal, so that senders know that the process consents to it.
 fn register_consenting(queue: &Queue, me: &Thread) -> Place {
     let claim = Claim {
         what: What::Signal,
@@ -346,7 +346,7 @@ fn a_receiver_that_dies_when_it_has_emptied_the_queue_does_not_hide_that() {
             let sent = queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed));
             assert_eq!(sent, Ok(()));
             assert!(thread::join(victim).is_none());
-            // As the registered process does at the end of each slice.
+            // The registered process does the same at the end of each slice.
             queue.direct(|queue, me| queue.engine().fire_if_due(me));
             assert!(
                 is_fired(&queue, place),

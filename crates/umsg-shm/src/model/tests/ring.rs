@@ -109,7 +109,7 @@ fn a_wait_that_ends_by_time_says_what_there_is() {
 #[test]
 fn messages_beyond_the_entries_keep_their_order_until_there_is_room_again() {
     explore("ring: overflow", 1, Slices::Endless, || {
-        // One entry; three more overflow, for which the ring is doubled twice.
+        // The ring has one entry. Three more messages overflow, for which the ring is doubled twice.
         let ring = Ring::new(3, 1);
         let owner = ring.own(|ring, me| receive(ring, me, 4));
         ring.direct(|ring, me| {

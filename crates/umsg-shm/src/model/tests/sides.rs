@@ -41,7 +41,7 @@ fn a_slot_is_filled_again_when_its_message_was_taken() {
             .direct(|queue, me| [(); 2].map(|()| polled(|| queue.receive(me, Deadline::Passed))));
         assert_eq!(received, [(1, 0), (2, 0)]);
         alive(sender);
-        // The sender's slot came back to it: no other was brought into use.
+        // The sender got its slot back, so it needed no new slot.
         assert_eq!(queue.slots(), 1);
         queue.audit();
     });

@@ -172,7 +172,7 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
             queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
             world::doom(2, Death::At(point), 1);
             let newcomer = queue.spawn(2, |queue, me| {
-                // For the newcomer the slow one has been stopped for long.
+                // The newcomer takes the slow thread to be stopped for long.
                 me.oversleep(2 * SLICE);
                 optional(queue.receive(me, Any, Deadline::Passed))
             });

@@ -170,7 +170,7 @@ fn an_offer_that_is_taken_back_while_it_is_taken_up_is_one_of_both() {
             queue.send(me, (1, 5), Deadline::Passed).unwrap()
         });
         let newcomer = queue.direct(|queue, me| {
-            // For the newcomer the slow one has been stopped for long.
+            // The newcomer takes the slow thread to be stopped for long.
             me.oversleep(2 * SLICE);
             optional(queue.receive(me, Want::Any, Deadline::Passed))
         });

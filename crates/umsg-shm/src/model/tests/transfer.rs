@@ -146,7 +146,7 @@ impl Pair {
     }
 }
 
-/// Sends a copy, unless it has arrived. Returns whether it has.
+/// Sends a copy if none has arrived. Returns whether one had arrived.
 fn send(from: &Queue, to: &Queue, me: &Thread, departure: &Departure, origin: Origin) -> bool {
     step();
     let by = Deadline::Never;

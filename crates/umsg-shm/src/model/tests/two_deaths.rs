@@ -194,7 +194,7 @@ fn what_a_dead_sender_had_parked_leaves_its_slot_though_its_repairer_dies() {
             assert!(matches!(sent, Ok(()) | Err(Refused::TimedOut)));
             let mut all = queue.empty();
             all.extend(victim.and_then(optional));
-            // A listed sender may be admitted: by the list, it came first.
+            // A listed sender may be admitted before the others, because it is the first in the list.
             if first == Point::WAIT_LISTED {
                 all.retain(|&message| message != (2, 0));
             }

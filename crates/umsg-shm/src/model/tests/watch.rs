@@ -335,7 +335,7 @@ fn dies_repairing<Q: Polled>(queue: Q) -> bool {
     died
 }
 
-/// Fails unless a remaining message is shown, and room once the queue is empty.
+/// Fails if the descriptor does not show a remaining message, or does not show room when the queue is empty.
 fn expect_shown(queue: &impl Polled) {
     let shown = queue.shows();
     let left = queue.empty();

@@ -256,7 +256,7 @@ impl Engine {
     ) -> Result<usize, Fault> {
         let sender = &self.segment().fixed().sender;
         let mut end = first.wrapping_add(count);
-        // This comes before the stamps: a repair relies on it.
+        // The end of the batch is stored before the stamps; a repair relies on this order.
         sender.set_batch_end(sending, end);
         crash_point!(BATCH_NOTED);
         let filled = self.fill_batch(sending, me, batch, first, count);

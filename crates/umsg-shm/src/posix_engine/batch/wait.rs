@@ -62,7 +62,7 @@ impl Engine {
         Ok(waited.ended())
     }
 
-    /// Enlists the caller, unless there is room after all.
+    /// Enlists the caller. Does not if there is room after all.
     fn enlist_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -203,7 +203,7 @@ impl Engine {
     ) -> Result<Option<T::Outcome>, Refused> {
         if waiters::state(node) == State::Settled {
             match self.take_turn(receiving, me, turn, deadline) {
-                // Offers to other receivers came back: the turn ends, and comes again.
+                // The queue is full of messages that came back from offers to other receivers. The turn ends, and comes again.
                 Err(Refused::NotNow) => {
                     let _ = waiters::unsettle(node);
                     if deadline.has_passed() {
@@ -255,7 +255,7 @@ impl Engine {
     }
 }
 
-/// In `offered_at`: no process has checked yet whether the thread lives.
+/// The value of `offered_at` if no process has checked yet whether the thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
 /// Returns whether the thread for which room is kept died without the kernel's mark: before the thread named its node, or while it checked the

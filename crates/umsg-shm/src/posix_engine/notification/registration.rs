@@ -99,7 +99,7 @@ impl Engine {
         Ok((index, armed))
     }
 
-    /// Frees an armed record whose process is dead. An error if the process lives.
+    /// Frees an armed record whose process is dead. Fails if the process lives.
     fn clear_dead_registration(&self, _: ReceiverHeld<'_>) -> Result<(), RegisterError> {
         for (_, notice) in self.notices() {
             let word = notice.word();

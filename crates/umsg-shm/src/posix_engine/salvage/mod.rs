@@ -49,9 +49,9 @@ use std::collections::BTreeSet;
 /// The owner of a message that is kept.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner {
-    /// A receiver holds it: it may come back to its place in the order.
+    /// A receiver holds the message, which may come back to its place in the order.
     Held,
-    /// A sender holds it: it has no place in the order yet.
+    /// A sender holds the message, which has no place in the order yet.
     Unsent,
     Queued,
 }
@@ -202,7 +202,7 @@ impl<'a> Salvage<'a> {
         len <= layout.message_size && (cell.key() & 0xffff) < PRIORITIES as u64 && is_placed
     }
 
-    /// Keeps a message, unless its cell is corrupt or another word owns it. True if it is kept.
+    /// Keeps a message if its cell is intact and no other word owns it. Returns whether the message is kept.
     fn keep(&mut self, slot: u32, order: (bool, u64), owner: Owner) -> bool {
         if !self.is_whole(slot) {
             self.corrupt.insert(slot);

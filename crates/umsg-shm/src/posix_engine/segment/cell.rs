@@ -156,7 +156,7 @@ impl Cell {
         stamp == 0 && self.pid.get() == 0 && self.stored.get() == 0
     }
 
-    /// Marks the message as stored or not, for a repair: one store.
+    /// Marks the message as stored or not, for a repair, by a single write.
     pub(crate) fn set_stored(&self, stored: bool) {
         self.stored.set(self.stored.get() & !1 | u32::from(stored));
     }

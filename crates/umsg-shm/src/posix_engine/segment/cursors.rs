@@ -69,7 +69,7 @@ impl Fixed {
         self.log_repair(1);
     }
 
-    /// Returns the repairs since creation: of the sender side, of the receiver side.
+    /// Returns the numbers of repairs since creation: first of the sender side, then of the receiver side.
     pub fn repairs(&self) -> [u32; 2] {
         // Relaxed: the numbers are only displayed.
         [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))

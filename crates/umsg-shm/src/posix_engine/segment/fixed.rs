@@ -60,9 +60,9 @@ pub struct Fixed {
     pub rules: Rules,
     pub ownership: Ownership,
     pub notices: [Notice; NOTICES],
-    /// The last repairs: of the sender side, of the receiver side.
+    /// The last repairs: first those of the sender side, then those of the receiver side.
     pub repair_log: [[RepairLog; MENDED]; 2],
-    /// Repairs since creation: of the sender side, of the receiver side.
+    /// The numbers of repairs since creation: first of the sender side, then of the receiver side.
     pub(super) repairs: [AtomicU32; 2],
     pub producers: Producers,
 }

@@ -165,7 +165,7 @@ impl Policy {
             max_deliveries: rules.max_deliveries.load(load),
             label: rules.label.load(load),
             dead_letter: None,
-            // Relaxed: a process that changes this word changes no other.
+            // Relaxed: a process that changes this word changes no other word with it.
             remove_on_last_close: match rules.removal.load(load) {
                 0 => false,
                 word if Rules::is_removal(word) => true,

@@ -30,12 +30,15 @@ pub struct ControlBlock {
     // Leased messages and their bytes. They are not queued, but take room.
     pub(super) held: AtomicU64,
     pub(super) held_bytes: AtomicU64,
-    /// The lists of blocked threads: for a message, with an offered message, for room.
+    /// The list of the threads that wait for a message.
     pub(super) receivers: Links,
+    /// The list of the threads with an offered message.
     pub(super) offered: Links,
+    /// The list of the threads that wait for room.
     pub(super) senders: Links,
-    /// The number of nodes that have memory; the last ticket.
+    /// The number of nodes that have memory.
     pub(super) nodes: Guarded32,
+    /// The last ticket.
     pub(super) ticket: Guarded64,
     // -- third line: each operation reads it; IPC_SET and new memory write it
     // The bytes that may be queued: msg_qbytes.

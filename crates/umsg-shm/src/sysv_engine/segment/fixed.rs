@@ -70,12 +70,12 @@ impl Header {
         self.id.load(Ordering::Relaxed) as i32
     }
 
-    /// Gives a queue whose file has no names yet its identifier.
+    /// Writes its identifier into a queue whose file has no names yet.
     pub fn set_id(&self, id: i32) {
         self.id.store(id as u32, Ordering::Relaxed);
     }
 
-    /// Gives a queue whose file has no names yet the turn of its identifier, which is noted.
+    /// Notes the turn of its identifier in a queue whose file has no names yet.
     pub fn set_turn(&self, turn: u64) {
         self.turn.store(turn, Ordering::Relaxed);
         self.turns.store(turn, Ordering::Relaxed);

@@ -89,7 +89,7 @@ impl Segment {
         *self.settings_mut() = tenure;
     }
 
-    /// Gives a queue whose file has no names yet its identifier.
+    /// Writes its identifier into a queue whose file has no names yet.
     pub fn set_id(&mut self, id: i32) {
         self.fixed().header.set_id(id);
         self.settings_mut().id = id;

@@ -176,7 +176,7 @@ impl Rights {
         Rights::remove_word(&self.state, generation)
     }
 
-    /// Does the same as [`remove_unlocked`](Self::remove_unlocked), with the state alone.
+    /// Does the same as [`remove_unlocked`](Self::remove_unlocked) if the caller has only the word of the state.
     #[cfg(not(loom))]
     pub(super) fn remove_word(word: &AtomicU32, generation: Generation) -> bool {
         // Relaxed: as in `remove`.
@@ -233,7 +233,7 @@ impl Rights {
         Rights::take_word(&self.state)
     }
 
-    /// Does the same as [`take`](Self::take), with the state alone.
+    /// Does the same as [`take`](Self::take) if the caller has only the word of the state.
     pub(crate) fn take_word(word: &AtomicU32) -> bool {
         // Relaxed: the caller uses nothing of the segment.
         let (state, relaxed) = (word.load(Ordering::Relaxed), Ordering::Relaxed);

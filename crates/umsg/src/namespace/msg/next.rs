@@ -59,7 +59,7 @@ impl Next {
     pub(crate) fn indices(self, in_use: u32) -> [Range<u32>; 3] {
         let end = (in_use.saturating_mul(3) / 2).clamp(LEAST_CYCLE, INDICES);
         let begin = self.index.map_or(0, |index| index + 1);
-        // All others come last: an index may have a file that is not a queue and not counted.
+        // All other indices come last, because an index may have a file that is no queue and not counted.
         [begin..end, 0..begin.min(end), end..INDICES]
     }
 

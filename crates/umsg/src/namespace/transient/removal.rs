@@ -197,7 +197,7 @@ fn is_locked_alone(file: &OwnedFd) -> Result<bool, Errno> {
             // A process inspects the file, or removes it.
             Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN_LOOKS),
             Err(error) => return Err(error),
-            // The file has users; or an inspecting process has just released it.
+            // The file has users, or a process that inspected it has just released it.
             Ok(()) => was_open = true,
         }
     }
@@ -266,7 +266,7 @@ pub(super) fn unlink_in(
 /// Removes the directory if it is empty. Returns whether it was removed.
 fn remove_empty(queues: &Directory, name: &OsStr) -> bool {
     let (at, path) = queues.locate(name);
-    // By now the directory may belong to another queue, and hold it.
+    // By now the directory may belong to another queue and contain that queue.
     fs::unlinkat(at, &path, AtFlags::REMOVEDIR).is_ok()
 }
 

@@ -186,7 +186,7 @@ fn a_stranger_may_use_what_the_mode_allows_and_removes_nothing() {
         let unlinked = namespace.unlink_queue_file(&name("/q"));
         assert_eq!(unlinked, Err(FileError::Denied));
         assert_eq!(make(&namespace).unwrap_err(), FileError::AlreadyExists);
-        // The directory can be searched and not be read.
+        // The directory can be searched but not read.
         for access in [FileAccess::Read, FileAccess::ReadWrite] {
             let (file, _) = namespace.open_queue(&name("/q"), access, false).unwrap();
             assert_eq!(hold(file.as_fd()), Ok(Hold::Held));
@@ -235,7 +235,7 @@ fn a_directory_that_takes_no_queue_is_an_error() {
     let mut way = namespace.queues().unwrap();
     let staged = Staged::create(&mut way, TO_NAMESPACE, 0o600).unwrap();
     rustix::fs::fchown(staged.file(), Some(fs::Uid::from_raw(STRANGER)), None).unwrap();
-    // From now on, that is, between the creation of the file and that of its name.
+    // The mode changes here, between the creation of the file and the creation of its name.
     chmod(&dir.path().join("mq"), 0o755);
     as_user(STRANGER, || {
         let queues = namespace.queues().unwrap();

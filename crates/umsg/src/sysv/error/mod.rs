@@ -57,7 +57,7 @@ pub enum SendError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// As for all kinds of queues, with ENOMEM in place of ENOSPC.
+    /// The errors of all kinds of queues, with ENOMEM in place of ENOSPC.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
@@ -124,7 +124,7 @@ pub enum ReceiveError {
     /// EINTR: a signal handler ran while the call waited.
     #[error("a signal handler interrupted the call: repeat the call")]
     Interrupted,
-    /// As for all kinds of queues, with ENOMEM in place of ENOSPC.
+    /// The errors of all kinds of queues, with ENOMEM in place of ENOSPC.
     #[error(transparent)]
     Queue(#[from] QueueError),
 }

@@ -22,7 +22,7 @@ static KEPT: [Link<Attached<Queue>>; MOST] = [const { Link::nowhere() }; MOST];
 /// True once the program has removed a queue that it has created.
 static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
-/// Returns whether new queues are created as ones whose segments may be kept.
+/// Returns whether the segments of new queues may be kept.
 pub(super) fn is_wanted() -> bool {
     // Relaxed: a hint.
     IS_WANTED.load(Ordering::Relaxed)

@@ -15,7 +15,7 @@ const TRUST: u64 = 100_000_000;
 /// The number of entries. A key has one entry; a later key may replace it.
 const ENTRIES: usize = 64;
 
-/// The identifier of a key, as the directory had it.
+/// A key, with the identifier that it had in the directory.
 struct Entry {
     /// The key in the upper half and the identifier in the lower one; 0 for none, because no queue has key 0.
     answer: AtomicU64,
