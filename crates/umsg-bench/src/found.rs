@@ -50,8 +50,9 @@ pub struct Latencies {
     pub way: String,
     /// "sender" or "receiver".
     pub end: String,
-    /// The number of sent messages, and of messages that were due.
+    /// The number of sent messages.
     pub sent: u64,
+    /// The number of messages that were due.
     pub expected: u64,
     /// Percentiles, and the nanoseconds within which that part of the messages arrived.
     pub percentiles: Vec<(f64, u64)>,

@@ -22,8 +22,9 @@ struct Message {
     _links: [usize; 2],
     priority: i64,
     length: usize,
-    /// The next part of a long message, and the security module's word.
+    /// The pointer to the next part of a long message, and the pointer of the security module.
     _rest: [usize; 2],
+    /// The bytes of the message.
     data: [u8; CAPACITY],
 }
 

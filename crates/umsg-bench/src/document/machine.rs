@@ -14,8 +14,9 @@ use crate::machine;
 pub struct Machine {
     pub cpu: String,
     pub architecture: String,
-    /// The number of CPUs, and the CPUs on which the measurement ran.
+    /// The number of CPUs.
     pub cpus: usize,
+    /// The CPUs on which the measurement ran.
     pub cpus_used: Vec<usize>,
     /// A hypervisor is reported: the CPUs may move from core to core.
     pub virtual_machine: bool,

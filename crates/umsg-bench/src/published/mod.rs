@@ -23,8 +23,9 @@ pub struct Table {
     pub origin: &'static str,
     /// The goals.
     pub goal: &'static str,
-    /// The headings of further figures, of this run and of the publication.
+    /// The headings of further figures of this run.
     pub more: Vec<String>,
+    /// The headings of the published figures.
     pub published: Vec<&'static str>,
     pub lines: Vec<Line>,
     /// The use of the peers in the columns, if it is not obvious.

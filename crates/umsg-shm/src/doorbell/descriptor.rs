@@ -69,8 +69,9 @@ pub(crate) struct Doorbell {
     /// none.
     rung: AtomicU64,
     rung_file: Sighting,
-    /// The name of the doorbell that could not be opened, and the time (CLOCK_MONOTONIC_COARSE) of the next attempt. Other names are not affected.
+    /// The name of the doorbell that could not be opened.
     blind_name: AtomicU64,
+    /// The time (CLOCK_MONOTONIC_COARSE) of the next attempt to open this doorbell. Other names are not affected.
     blind_until: AtomicU64,
     operations: AtomicU32,
     /// The time of the last check whether a process polls (CLOCK_MONOTONIC_COARSE).

@@ -50,8 +50,9 @@ pub struct LeaseHandle<Key> {
     pub key: Key,
     /// The number of deliveries, including this one.
     pub deliveries: u32,
-    /// The sender's process id, and the time of the send in nanoseconds of the engine's clock.
+    /// The sender's process id.
     pub pid: u32,
+    /// The time of the send, in nanoseconds of the engine's clock.
     pub sent_at: u64,
 }
 

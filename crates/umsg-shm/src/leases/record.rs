@@ -52,11 +52,13 @@ pub struct LeaseRoots {
     pub list: Links,
     /// First free record, as index + 1.
     pub free: Guarded32,
-    /// The number of records that are real memory, and the number that was ever used.
+    /// The number of records that are real memory.
     pub usable: Guarded32,
+    /// The number of records that were ever used.
     pub used: Guarded32,
-    /// The numbers of reserved messages, and of messages on their way to the dead-letter queue.
+    /// The number of reserved messages.
     pub reserved: AtomicU32,
+    /// The number of messages on their way to the dead-letter queue.
     pub aside: AtomicU32,
     /// The last ticket that was issued.
     pub(crate) ticket: Guarded64,

@@ -23,8 +23,9 @@ pub(crate) struct DeferredWakes {
 /// A registration whose notification is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fired {
-    /// The record, and the value of its word until the registered process has been notified.
+    /// The index of the record.
     pub(crate) index: u32,
+    /// The value of the record's word until the registered process has been notified.
     pub(crate) word: u32,
 }
 

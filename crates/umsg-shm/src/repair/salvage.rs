@@ -47,8 +47,9 @@ pub trait Salvage {
 pub struct Real {
     /// The number of cells. For a System V queue, the number of cells with a place in the order.
     pub slots: usize,
-    /// The number of entries of the ring, and of links of stored messages. Only POSIX queues.
+    /// The number of entries of the ring. Only POSIX queues.
     pub entries: usize,
+    /// The number of links of stored messages. Only POSIX queues.
     pub links: usize,
     /// A bit for each page of list heads of priorities. Only POSIX queues.
     pub fifos: u64,
@@ -58,8 +59,9 @@ pub struct Real {
     pub kinds: usize,
     /// The number of granules of the arena.
     pub arena: u32,
-    /// The numbers of times of delivery and of histories. Only POSIX queues.
+    /// The number of times of delivery. Only POSIX queues.
     pub deliveries: usize,
+    /// The number of histories. Only POSIX queues.
     pub histories: usize,
 }
 

@@ -19,8 +19,9 @@ use std::ops::ControlFlow;
 pub struct Seen {
     pub mtype: i64,
     pub len: usize,
-    /// Process id of the sender, and the time of the send in nanoseconds since 1970.
+    /// The process id of the sender.
     pub pid: u32,
+    /// The time of the send, in nanoseconds since 1970.
     pub sent_at: u64,
     /// The number of leases after which the message came back.
     pub returns: u32,

@@ -69,8 +69,9 @@ pub struct Pacing {
     pause: AtomicU32,
     /// The start of the last wait in a pause, in nanoseconds of the monotonic clock.
     began: AtomicU64,
-    /// The number of messages that were received without a wait in the present run, and the number in the previous run.
+    /// The number of messages that were received without a wait in the present run.
     streak: AtomicU32,
+    /// The same number of the previous run.
     last_streak: AtomicU32,
     /// 0 lets messages gather. Otherwise the number of waits until the next trial.
     trial: AtomicU32,

@@ -45,8 +45,9 @@ pub(super) struct OwnFile {
     link: KeySymlink,
     limits: Limits,
     changes: Arc<Changes>,
-    /// The count and the time of the last comparison, of [`clock::monotonic_coarse`].
+    /// The count at the last comparison.
     count: AtomicU32,
+    /// The time of the last comparison, of [`clock::monotonic_coarse`].
     since: AtomicU64,
 }
 

@@ -77,8 +77,9 @@ struct Filled<'a> {
     bytes: u64,
     /// The cell of the first message.
     gate: Option<&'a Cell>,
-    /// The priority of the last message, and the index of the message with which its run begins.
+    /// The priority of the last message.
     key: usize,
+    /// The index of the message with which the last run of equal priorities begins.
     run: u64,
     fault: Option<Fault>,
 }

@@ -115,8 +115,9 @@ pub struct History {
     pub deliveries: u32,
     /// The first send.
     pub sent_at: u64,
-    /// The first and the last lease; 0 for never or unknown.
+    /// The time of the first lease; 0 for never or unknown.
     pub first_delivery: u64,
+    /// The time of the last lease; 0 for never or unknown.
     pub last_delivery: u64,
     /// When the message went to the dead-letter queue.
     pub dead_at: u64,

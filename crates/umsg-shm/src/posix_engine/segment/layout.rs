@@ -40,8 +40,9 @@ pub struct Layout {
     /// Length of the arena, in bytes.
     pub arena_len: usize,
     pub notices: usize,
-    /// The times of leases, and the histories of dead letters: one for each slot.
+    /// The times of leases, one for each slot.
     pub deliveries: usize,
+    /// The histories of dead letters, one for each slot.
     pub histories: usize,
     /// The greatest number of slots in use.
     pub slots: usize,

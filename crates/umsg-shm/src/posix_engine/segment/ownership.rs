@@ -22,8 +22,9 @@ pub struct Ownership {
     birth: AtomicU64,
     /// Messages that senders chose to drop because there was no room.
     dropped: AtomicU64,
-    /// The numbers of senders and of descriptors that have a number.
+    /// The number of senders that have a number.
     senders: AtomicU32,
+    /// The number of descriptors that have a number.
     descriptors: AtomicU32,
     /// The random part of the name of the poll FIFO.
     doorbell: AtomicU64,

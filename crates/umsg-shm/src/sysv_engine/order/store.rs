@@ -57,8 +57,9 @@ pub struct Kind {
     /// The next record of the idle list while `listed` is 1; the next unused record if this record is unused.
     pub(super) newer: Guarded32,
     pub(super) listed: Guarded32,
-    /// The first type of the bucket that begins in this record, and the next type of the bucket that has this type.
+    /// The first type of the bucket that begins in this record.
     pub(super) bucket: Guarded32,
+    /// The next type of the bucket that has this type.
     pub(super) chain: Guarded32,
 }
 
@@ -77,8 +78,9 @@ pub struct TypeRoots {
     pub(super) head: Guarded32,
     pub(super) tail: Guarded32,
     pub(super) root: Guarded32,
-    /// The message that was inspected last, and its position; see [`super::inspect`].
+    /// The message that was inspected last; see [`super::inspect`].
     pub(super) cursor: Guarded32,
+    /// The position of that message.
     pub(super) position: Guarded32,
     /// The message that came back last.
     pub(super) returned: Guarded32,

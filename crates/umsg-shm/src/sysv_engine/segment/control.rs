@@ -43,11 +43,13 @@ pub struct ControlBlock {
     // -- third line: each operation reads it; IPC_SET and new memory write it
     // The bytes that may be queued: msg_qbytes.
     pub(super) capacity: AtomicU64,
-    /// The number of slots that were ever used, and the number that have memory.
+    /// The number of slots that were ever used.
     pub(super) used: Guarded32,
+    /// The number of slots that have memory.
     pub(super) usable: Guarded32,
-    /// Granules of the arena in use; 1 while the arena's lists are being changed.
+    /// The number of granules of the arena in use.
     pub(super) arena_len: Guarded32,
+    /// 1 while the arena's lists are being changed.
     pub(super) arena_dirty: Guarded32,
     /// Repairs since creation.
     pub(super) repairs: AtomicU32,

@@ -51,8 +51,9 @@ pub struct Header {
     pub damage: Damage,
     /// The inode numbers of the creator's PID namespace and, above 32 bits, its time namespace; 0 for unknown.
     pub(super) home: AtomicU64,
-    /// The turn of the identifier, and the last turn that the namespace has noted for the file's index: see `next.rs` of the namespace.
+    /// The turn of the identifier.
     pub(super) turn: AtomicU64,
+    /// The last turn that the namespace has noted for the file's index: see `next.rs` of the namespace.
     pub(super) turns: AtomicU64,
 }
 

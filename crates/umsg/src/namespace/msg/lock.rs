@@ -99,8 +99,9 @@ fn open(lock: &Path) -> io::Result<OwnedFd> {
 struct Wait {
     patience: Duration,
     last: Instant,
-    /// The end of the wait if no name changes until then, and the time of the last change of a name.
+    /// The end of the wait if no name changes until then.
     end: Instant,
+    /// The time of the last change of a name.
     changed: Option<(i64, i64)>,
     nap: Duration,
 }
