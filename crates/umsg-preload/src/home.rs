@@ -11,7 +11,7 @@ pub(crate) fn namespace() -> Result<&'static Namespace, NamespaceError> {
     Namespace::of_this_process()
 }
 
-/// Looks whether the process was made in another IPC namespace, by a system call that libc does not make.
+/// Checks whether this process was created in another IPC namespace by a system call that libc does not make.
 #[inline(always)]
 pub(crate) fn notice_child() {
     if process::is_unnoticed_child() {
@@ -27,7 +27,7 @@ fn look_at_child() {
     }
 }
 
-/// Gives up what the process keeps for its next queues, before it moves to another IPC namespace.
+/// Gives up the files that the process keeps for its next queues. The caller is about to move to another IPC namespace.
 pub(crate) fn before_move() {
     roomy(|| {
         kept::for_each(vacated::give_up);
@@ -35,8 +35,8 @@ pub(crate) fn before_move() {
     });
 }
 
-/// Has the next call find the namespace again: the process has moved to another IPC namespace. Open descriptors stay those of their queues,
-/// and identifiers of System V queues are those of the new namespace. Returns the directory of the one that the process has left.
+/// Makes the next call determine the namespace again, because the process has moved to another IPC namespace. Open descriptors still lead to their
+/// queues. Identifiers of System V queues are those of the new namespace. Returns the directory of the IPC namespace that the process has left.
 pub(crate) fn after_move(is_new: bool) -> Option<ipc::Used> {
     let used = ipc::note_move(is_new);
     umsg::sysv::raw::forget_all();
@@ -45,7 +45,7 @@ pub(crate) fn after_move(is_new: bool) -> Option<ipc::Used> {
     used
 }
 
-/// Run by the dynamic linker at the end of the process, behind the functions of atexit(3), which may use queues.
+/// The dynamic linker runs this at the end of the process, after the functions of atexit(3), which may use queues.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".fini_array")]

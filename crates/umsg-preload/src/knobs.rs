@@ -34,7 +34,7 @@ pub(crate) enum Knob {
     Msgmnb,
     /// System V queues.
     Msgmni,
-    /// The identifier of the next System V queue, once.
+    /// The identifier of the next System V queue. It holds for one queue.
     MsgNextId,
 }
 

@@ -1,13 +1,14 @@
 //! /dev/mqueue: the directory that mqueue_overview(7) describes, with umsg's queues.
 //!
-//! The directory of the namespace's POSIX queues has a file for each queue, with the queue's name. So a path to /dev/mqueue is replaced by
-//! the path of that directory: the kernel lists it, descriptors of it are real ones, and inotify(7) watches it. A path to a queue below it
-//! is the queue's: it is opened as by mq_open(3), removed as by mq_unlink(3), and has the queue's mode and size.
+//! The directory of the namespace's POSIX queues has a file for each queue, with the queue's name. So the drop-in replaces the path /dev/mqueue by
+//! the path of that directory. Then the kernel lists the directory, its descriptors are real ones, and inotify(7) watches it. A path below
+//! /dev/mqueue leads to the queue of this name: an open does the same as mq_open(3), an unlink the same as mq_unlink(3), and stat(2) returns the
+//! queue's mode and size.
 //!
-//! Before a program opens the directory, files that are no queues are removed, such as those of vacated queues ([`crate::vacated`]).
+//! Before a program opens the directory, the drop-in removes the files that are no queues, such as those of vacated queues ([`crate::vacated`]).
 //!
-//! A path is recognised by its text. A call with another path reads its first bytes and does no more. A path relative to a descriptor is
-//! looked at once the process has opened the directory.
+//! The drop-in recognises a path by its text. A call with another path costs only the read of its first bytes. Paths relative to a descriptor are
+//! checked only after the process has opened the directory.
 //!
 //! `UMSG_DEV_MQUEUE=off` leaves /dev/mqueue to the kernel.
 
@@ -38,7 +39,7 @@ const TRANSIENT: &str = "queue";
 #[unsafe(link_section = ".data.umsg")]
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// Device and inode of the directory that was opened last.
+/// The device and the inode of the directory that was opened last.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// A place below /dev.
@@ -74,7 +75,7 @@ pub(crate) unsafe fn at<'a>(directory: c_int, path: *const c_char) -> Option<Pla
 pub(crate) unsafe fn begins(path: *const c_char) -> bool {
     !pointer::is_bad(path)
         && (0..PATH.len()).all(|index| {
-            // SAFETY: the bytes before this one are none that ends the string.
+            // SAFETY: none of the bytes before this one ends the string.
             let byte = unsafe { *path.cast::<u8>().add(index) };
             byte == PATH[index]
         })
@@ -99,7 +100,7 @@ fn relative(directory: c_int, path: &[u8]) -> Option<Place<'_>> {
     place_of(path)
 }
 
-/// The place of a path from the directory. A path that leads on, or back, is the kernel's.
+/// Returns the place of a path from the directory. A path that leads into a queue or out of the directory is the kernel's.
 fn place_of(path: &[u8]) -> Option<Place<'_>> {
     let begin = path.iter().position(|&byte| byte != b'/');
     match begin.map(|begin| &path[begin..]) {
@@ -120,7 +121,7 @@ fn is_directory(number: c_int) -> bool {
     found == Some((known[0], known[1]))
 }
 
-/// Leaves the directory that was opened to the kernel: it is not that of the process's present namespace.
+/// Leaves the directory that was opened to the kernel, because it does not belong to the process's present namespace.
 pub(crate) fn forget_directory() {
     IDENTITY
         .iter()
@@ -143,7 +144,7 @@ fn is_on() -> bool {
 }
 
 impl Place<'_> {
-    /// Returns the path of the place in the namespace. A name need not exist.
+    /// Returns the path of the place in the namespace. The queue need not exist.
     pub(crate) fn path(self) -> Result<CString, c_int> {
         let mut path = directory()?;
         if let Place::Name(name) = self {
@@ -157,12 +158,12 @@ impl Place<'_> {
         CString::new(path.into_os_string().as_bytes()).map_err(|_| libc::ENOENT)
     }
 
-    /// Returns the path as [`path`](Self::path) does, for a call that opens or watches the directory.
+    /// Returns the path like [`path`](Self::path), for a call that opens or watches the directory.
     pub(crate) fn path_to_open(self) -> Result<CString, c_int> {
         let path = self.path()?;
         if self == Place::Directory {
             let namespace = home::namespace().map_err(|error| error.errno())?;
-            // The files that stay are at most some that are no queues.
+            // If this fails, some files that are no queues stay.
             let _ = namespace.sweep();
             let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
             IDENTITY[0].store(status.st_dev, Ordering::Relaxed);
@@ -199,8 +200,8 @@ impl Place<'_> {
         Ok(number)
     }
 
-    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream that reads gets the queue's line of
-    /// this moment. A stream that writes gets a file to which no process can write, as to a queue of the kernel.
+    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream for reading gets the present line of the
+    /// queue. A stream for writing gets a file to which no process can write, because a queue of the kernel can't be written to either.
     #[cold]
     pub(crate) fn open_stream(self, flags: c_int, reads_only: bool) -> Result<OwnedFd, c_int> {
         let number = self.open(flags | libc::O_CLOEXEC, 0o666)?;
@@ -255,7 +256,7 @@ impl Place<'_> {
     #[cold]
     pub(crate) fn stat(self, out: *mut stat) -> Result<c_int, c_int> {
         let (path, mode) = self.found()?;
-        // SAFETY: a C string; `out` is the caller's.
+        // SAFETY: the path is a C string, and the caller promises a valid `out`.
         let outcome = unsafe { next::fstatat(libc::AT_FDCWD, path.as_ptr(), out, 0) };
         if outcome != 0 {
             return Err(crate::errno::get());
@@ -276,7 +277,7 @@ impl Place<'_> {
         out: *mut libc::statx,
     ) -> Result<c_int, c_int> {
         let (path, mode) = self.found()?;
-        // SAFETY: a C string; `out` is the caller's.
+        // SAFETY: the path is a C string, and the caller promises a valid `out`.
         let outcome = unsafe { next::statx(libc::AT_FDCWD, path.as_ptr(), flags, mask, out) };
         if outcome != 0 {
             return Err(crate::errno::get());
@@ -288,7 +289,7 @@ impl Place<'_> {
         Ok(0)
     }
 
-    /// Returns the path of the place, which exists, and a queue's mode.
+    /// Returns the path of the place, which has to exist, and for a queue its mode.
     fn found(self) -> Result<(CString, Option<u32>), c_int> {
         roomy(|| {
             let mode = match self {
@@ -357,7 +358,7 @@ impl Place<'_> {
     }
 }
 
-/// The answer to rename(2) between two places, of which at least one is below /dev/mqueue.
+/// Returns the answer to rename(2) between two places. At least one of them is below /dev/mqueue.
 #[cold]
 pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c_int, c_int> {
     match (from, to) {
@@ -375,7 +376,7 @@ pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c
 enum Found {
     /// With its mode.
     Mode(u32),
-    /// The caller has no permission to open it.
+    /// The caller has no permission to open the queue.
     Hidden,
 }
 
@@ -388,7 +389,7 @@ fn find(name: &[u8]) -> Result<Found, c_int> {
     }
 }
 
-/// Opens a queue for what the caller may do with it.
+/// Opens a queue for reading, or for writing if the caller may not read it.
 fn open_somehow(name: &[u8]) -> Result<(Queue, OwnedFd), c_int> {
     let name = names::Slashed::new(name)?;
     let namespace = home::namespace().map_err(|error| error.errno())?;

@@ -46,12 +46,12 @@ extern "C" fn after_fork_in_child() {
     crate::wanted::forget_other_threads();
 }
 
-/// Returns whether the process is the child of a bare fork or clone system call, and has not used a queue yet.
+/// Returns whether this process was created by a bare system call (fork or clone) and has not used a queue yet.
 #[inline(always)]
 pub(crate) fn is_unnoticed_child() -> bool {
     let owner = OWNER.load(Ordering::Acquire);
     // SAFETY: a non-null OWNER points to a word that is never unmapped.
-    // Relaxed: the pid is the whole message.
+    // Relaxed: no other data depends on the pid.
     !owner.is_null() && unsafe { &*owner }.load(Ordering::Relaxed) == 0
 }
 

@@ -20,7 +20,8 @@ const CHUNK: usize = 1024;
 /// Higher descriptors (fs.nr_open is 1,048,576 unless raised) are not cached but checked at each call.
 const MOST: usize = 1 << 20;
 
-/// Set when the table gets its first entry. In a page that a process writes anyway: a process without queues reads no page of the table.
+/// Set when the table gets its first entry. It lies in a page that each process writes anyway, so that a process without queues reads no page of
+/// the table.
 #[unsafe(link_section = ".data.umsg")]
 static IS_USED: AtomicBool = AtomicBool::new(false);
 

@@ -235,7 +235,7 @@ points! {
     TRANSIENT_LOCKED;
     /// A transient queue is removed, and its directory exists: a new queue of its name replaces the directory.
     TRANSIENT_EMPTIED;
-    /// The directory of another IPC namespace is made, and closed to other users: the next process of its user uses it.
+    /// The directory of another IPC namespace is made, and is still closed to other users: the next process of its user uses it.
     IPC_DIRECTORY_MADE;
     /// The directory of an ended IPC namespace has lost its name: a sweep removes it.
     IPC_DIRECTORY_GOING;
@@ -245,7 +245,7 @@ points! {
     MSGGET_FILLED;
     /// The file has its index and no key symlink, so it is not yet a queue. A later process of its user, or root, that needs the index removes it.
     MSGGET_INDEXED;
-    /// The identifier that the namespace's owner wants is taken, if there is one: no queue gets it.
+    /// The identifier that the namespace's owner wants, if any, is taken: no queue gets it.
     MSGGET_ID_TAKEN;
     /// An identifier is recorded as used: no queue has it, and the file is removed like one that has only its index.
     MSGGET_NUMBERED;

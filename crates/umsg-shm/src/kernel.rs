@@ -1,5 +1,5 @@
-//! System calls without libc's `syscall`, which is a page fault more in a new process. Under the drop-in it is the drop-in's own function, which
-//! would look libc's up first.
+//! System calls without libc's `syscall`, whose code costs one more page fault in a new process. Under the drop-in, `syscall` is the drop-in's own
+//! function, which would first look up libc's.
 
 #[cfg(not(miri))]
 use std::arch::asm;
@@ -50,10 +50,10 @@ pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int
     }
 }
 
-/// As above, by libc's function, which Miri knows.
+/// Does the same by libc's function, which Miri supports.
 ///
 /// # Safety
-/// As for the system call. Unused arguments are 0.
+/// The conditions of the system call. Unused arguments are 0.
 ///
 /// # Errors
 /// Those of the system call.

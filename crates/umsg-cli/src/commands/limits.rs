@@ -63,7 +63,7 @@ pub struct Limits {
     /// enforces such modes. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]
     #[arg(long, value_name = "true|false")]
     enforced_modes: Option<bool>,
-    /// Limit each user's POSIX queues by RLIMIT_MSGQUEUE (`ulimit -q`) of their creators, and count them as the kernel does [default: false]
+    /// Limit each user's POSIX queues by the creator's RLIMIT_MSGQUEUE (`ulimit -q`), and count their bytes as the kernel does [default: false]
     #[arg(long, value_name = "true|false")]
     rlimit_msgqueue: Option<bool>,
     #[command(flatten)]

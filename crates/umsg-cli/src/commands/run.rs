@@ -61,8 +61,8 @@ const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 /// too, and answers system calls that the program makes by its own instructions. Without CAP_SYS_ADMIN, a supervised program
 /// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS.
 ///
-/// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC
-/// namespace has the queues of a directory inside the namespace's directory. The last process of that IPC namespace removes the directory.
+/// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
+/// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace removes this directory.
 ///
 /// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it, which raises
 /// the signal. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last
@@ -105,7 +105,7 @@ pub struct Run {
     /// The way in which the program waits for messages and for room [default: $UMSG_WAIT, else adaptive]
     #[arg(long, value_enum, value_name = "HOW")]
     wait: Option<Wait>,
-    /// Whose queues /dev/mqueue has: umsg's, or those of the kernel [default: $UMSG_DEV_MQUEUE, else on]
+    /// Whether /dev/mqueue shows umsg's queues (on) or the kernel's (off) [default: $UMSG_DEV_MQUEUE, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     dev_mqueue: Option<Switch>,
     /// Whether a process that moves to another IPC namespace (unshare, clone, setns) gets other queues there, or shares those of
@@ -132,7 +132,7 @@ enum Switch {
     Off,
 }
 
-/// The queues of processes in other IPC namespaces.
+/// Which queues a process in another IPC namespace uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IpcNamespaces {
     /// Each IPC namespace has its own
@@ -197,7 +197,7 @@ impl Run {
             None => !umsg::ipc::is_followed(),
         };
         match umsg::ipc::variable().filter(|_| !shares) {
-            // The directory was found for the present IPC namespace.
+            // The caller has determined the directory for the present IPC namespace.
             Some((name, value)) => _ = command.env(name, value),
             None => {
                 let (name, value) = umsg::ipc::shared();

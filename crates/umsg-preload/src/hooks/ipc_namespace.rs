@@ -1,6 +1,6 @@
-//! unshare, setns and clone: a process that moves to another IPC namespace of the kernel has other queues of umsg, too ([`umsg::ipc`]).
+//! unshare, setns and clone: a process that moves to another IPC namespace of the kernel gets other queues of umsg, too ([`umsg::ipc`]).
 //!
-//! The kernel moves a thread, and umsg the process.
+//! The kernel moves only the calling thread; umsg moves the whole process.
 
 use std::ffi::{c_int, c_void};
 
@@ -18,7 +18,7 @@ hooks! {
         }
     }
 
-    /// Moves the calling thread to the namespace of a descriptor, or to those of a process.
+    /// Moves the calling thread to the namespace of a descriptor, or to the namespaces of a process.
     fn [setns](fd: c_int, kind: c_int) -> c_int {
         next => match kind {
             0 => moving(false, || next(fd, kind)),
@@ -46,12 +46,13 @@ fn moving(is_new: bool, call: impl FnOnce() -> c_int) -> c_int {
     outcome
 }
 
-/// Tells the programs that this one starts to which IPC namespace its directory belongs, unless `umsg run` has told it.
+/// Sets the variable that tells the programs which this one starts to which IPC namespace the directory belongs. Does nothing if `umsg run` has set
+/// it.
 fn name_home() {
     if let Some((name, value)) =
         ipc::variable().filter(|(name, _)| std::env::var_os(name).is_none())
     {
-        // SAFETY: programs that move are not reading the environment in another thread, as with setenv(3).
+        // SAFETY: as with setenv(3), no other thread of a program may read the environment while the program moves.
         unsafe { std::env::set_var(name, value) };
     }
 }
@@ -75,7 +76,7 @@ pub unsafe extern "C" fn clone(
 ) -> c_int {
     let moves = flags & libc::CLONE_NEWIPC != 0 && flags & libc::CLONE_VM == 0;
     if !moves || run.is_null() || !roomy(ipc::is_followed) {
-        // SAFETY: the caller's promises to libc's clone are handed on.
+        // SAFETY: the caller has made the promises that libc's clone requires.
         return unsafe { next::clone(run, stack, flags, argument, parent, tls, child) };
     }
     roomy(name_home);
@@ -85,7 +86,7 @@ pub unsafe extern "C" fn clone(
     let started = Box::new(Child { run, argument });
     let started = std::ptr::from_ref(&*started).cast_mut();
     let start = start as extern "C" fn(*mut c_void) -> c_int;
-    // SAFETY: as above. The child has a copy of this memory.
+    // SAFETY: as above. The child gets a copy of this memory.
     unsafe {
         next::clone(
             start as *const c_void,
@@ -100,9 +101,10 @@ pub unsafe extern "C" fn clone(
 }
 
 extern "C" fn start(child: *mut c_void) -> c_int {
-    // SAFETY: the structure of `clone`, in the child's copy of its memory.
+    // SAFETY: the address is that of the structure in `clone`, in the child's copy of the memory.
     let Child { run, argument } = unsafe { child.cast::<Child>().read() };
-    // The parent is in that namespace. Nothing is freed: another thread of the parent may have been in malloc.
+    // The parent still is in the namespace that the child has left. The child frees no memory, because another thread of the parent may have been
+    // in malloc at the fork.
     std::mem::forget(home::after_move(true));
     run(argument)
 }

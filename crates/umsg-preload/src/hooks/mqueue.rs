@@ -9,7 +9,7 @@ use crate::{errno, next, ours};
 
 const HERE: c_int = libc::AT_FDCWD;
 
-/// The answer of a place, or else that of the next library.
+/// Returns the answer of a place below /dev/mqueue, or else that of the next library.
 #[inline(always)]
 fn either<'a>(
     place: Option<Place<'a>>,
@@ -22,7 +22,7 @@ fn either<'a>(
     }
 }
 
-/// Has the next library do a call with the path of the place in the namespace.
+/// Makes the next library do a call with the path of the place in the namespace.
 #[inline(always)]
 fn with_path<T>(
     place: Option<Place<'_>>,
@@ -190,7 +190,7 @@ hooks! {
         }
     }
 
-    /// Lists extended attributes, of which no queue has any.
+    /// Lists extended attributes. A queue has none.
     fn [listxattr, llistxattr](path: *const c_char, list: *mut c_char, len: size_t) -> ssize_t {
         next => match at(HERE, path) {
             Some(_) => 0,
@@ -198,7 +198,7 @@ hooks! {
         }
     }
 
-    /// Copies from one file to another. A queue has nothing to copy: EINVAL, after which programs read and write.
+    /// Copies from one file to another. For a queue, this fails with EINVAL, after which programs read and write instead.
     fn [copy_file_range](from: c_int, from_offset: *mut off_t, to: c_int, to_offset: *mut off_t, len: size_t, flags: c_uint) -> ssize_t {
         next => match ours::file(from).is_some() || ours::file(to).is_some() {
             true => errno::fail(libc::EINVAL),
@@ -261,7 +261,7 @@ pub(super) unsafe fn stream(place: Place<'_>, mode: *const c_char) -> *mut libc:
             if !has(b'e') {
                 let _ = rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty());
             }
-            // SAFETY: a descriptor that this call owns, and a C string.
+            // SAFETY: this call owns the descriptor, and the mode is a C string.
             unsafe { libc::fdopen(std::os::fd::IntoRawFd::into_raw_fd(file), mode) }
         }
         Err(errno) => {

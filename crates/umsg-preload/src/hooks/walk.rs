@@ -1,7 +1,8 @@
-//! nftw, ftw and glob below /dev/mqueue ([`crate::mqueue`]). libc lists the directory without a call that the drop-in sees.
+//! nftw, ftw and glob below /dev/mqueue ([`crate::mqueue`]). For these functions, libc lists the directory without a call that the drop-in can
+//! intercept.
 //!
-//! nftw walks the namespace's directory, and a function between it and the program's gives the entries the names below /dev/mqueue, and the
-//! status of queues. glob gets the drop-in's functions for directories.
+//! nftw walks the namespace's directory. It calls a function of the drop-in, which gives each entry its name below /dev/mqueue and the status of
+//! its queue, and then calls the program's function. glob gets the drop-in's functions for directories.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -56,7 +57,7 @@ hooks! {
 /// Walks the namespace's directory, or visits one queue's file in it.
 ///
 /// # Safety
-/// `visit` is a function as nftw or ftw takes it.
+/// `visit` is a function of the type that nftw or ftw requires.
 #[cold]
 unsafe fn walk(
     place: Place<'_>,
@@ -108,7 +109,7 @@ unsafe fn pass_on(
     let Some(walk) = WALK.get() else {
         return 0;
     };
-    // SAFETY: a path of libc's, which begins with that of the directory.
+    // SAFETY: libc passes a C string, which begins with the path of the directory.
     let rest = unsafe { CStr::from_ptr(path) }.to_bytes();
     let rest = rest.get(walk.len..).unwrap_or_default();
     // SAFETY: a status of libc's.

@@ -22,8 +22,8 @@
 //! the name before it sleeps: the death of a thread that only waited then marks nothing. The mark counts if the process that the word names is dead.
 //! If the kernel set no mark, another thread finds after a slice that the owner is dead, by the same test.
 //!
-//! A free lock in plain form is *counted* while its high half is COUNTED: a process has read the counts of the queue, and keeps them. Taking such a
-//! lock takes the mark away, and tells the new owner ([`Left::Counted`]). The fast path expects a word of 0, so it needs no step for this.
+//! A free lock in plain form is *counted* while its high half is COUNTED: a process has read the counts of the queue, and keeps them. The thread
+//! that takes such a lock removes the mark and learns of it ([`Left::Counted`]). The fast path expects a word of 0, so it needs no step for this.
 //!
 //! A lock changes from plain to shared form when a thread of another namespace first takes it, and never changes back. Such a thread never names a
 //! word in plain form.
@@ -128,8 +128,8 @@ pub struct Lock {
 pub enum Left {
     /// The last owner unlocked the lock.
     InOrder,
-    /// The same, and the lock was counted: the new owner announces its changes before the first one. Locks of System V queues only; elsewhere
-    /// it means [`InOrder`](Self::InOrder).
+    /// As [`InOrder`](Self::InOrder), and the lock was counted: before its first change, the new owner announces that the counts change. Only for
+    /// locks of System V queues; for other locks, this means the same as [`InOrder`](Self::InOrder).
     Counted,
     /// The last owner died with the lock: the protected state needs a repair.
     ByTheDead,

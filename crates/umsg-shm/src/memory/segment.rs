@@ -46,7 +46,8 @@ pub trait Regions: Copy + Debug {
     fn inline(&self) -> usize;
 }
 
-/// Copies bytes. A call of memcpy takes as long as a short copy, and its code is a page fault more in a forked child.
+/// Copies bytes, short runs without a call of memcpy. Such a call takes as long as a short copy, and its code costs one more page fault in a forked
+/// child.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`].

@@ -46,7 +46,7 @@ impl View {
             assert!(ANNOUNCEMENTS + size_of::<Announcements>() <= PAGE);
             assert!(ANNOUNCEMENTS.is_multiple_of(align_of::<Announcements>()));
         };
-        // SAFETY: inside the page and aligned, by the assertions; they consist of atomics.
+        // SAFETY: by the assertions, the announcements lie inside the page and are aligned. They consist of atomics.
         unsafe { self.item_at(ANNOUNCEMENTS) }
     }
 
@@ -75,7 +75,7 @@ impl View {
     #[inline]
     pub(crate) unsafe fn item_at<T>(&self, at: usize) -> &T {
         debug_assert!(at + size_of::<T>() <= PAGE && at.is_multiple_of(align_of::<T>()));
-        // SAFETY: inside the mapping, which lives as long as `self`, aligned and valid: our caller vouches for it.
+        // SAFETY: the caller promises that the item lies inside the page, is aligned and is valid. The mapping lives as long as `self`.
         unsafe { &*self.0.base().add(at).cast::<T>() }
     }
 

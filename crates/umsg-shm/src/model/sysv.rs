@@ -31,7 +31,7 @@ pub struct Segment {
     places: Arc<Vec<Place>>,
     kinds: Arc<Vec<Kind>>,
     cells: Arc<Vec<Cell>>,
-    /// The index of the queue in the model's namespace, and the namespace's announcements.
+    /// The index of the queue in the model's namespace.
     index: u32,
     announcements: Arc<Announcements>,
 }
@@ -91,7 +91,7 @@ impl Segment {
         self.announcements.announce(self.index);
     }
 
-    /// Puts the queue into the namespace of another one, with this index.
+    /// Puts the queue into the namespace of another queue, with this index.
     pub fn put_beside(&mut self, other: &Segment, index: u32) {
         self.index = index;
         self.announcements = Arc::clone(&other.announcements);

@@ -39,12 +39,12 @@ pub struct Record {
 
 static ALL: [Record; RECORDS] = [const { Record::unused() }; RECORDS];
 
-/// The record of the first thread that needs one. It is in a page that the parent and the child of a fork write anyway, and so are the bits
-/// below.
+/// The record of the first thread that needs one. The record and the bits below lie in a page that the parent and the child of a fork write anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static FIRST: Record = Record::unused();
 
-/// The other records that a thread has, or had: a bit for each. A dropper and a forked child read these only, and not 64 KiB.
+/// A bit for each other record that a thread has or had. A thread that drops a value, and a forked child, read only these records instead of 64
+/// KiB.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
@@ -67,8 +67,8 @@ impl Record {
 
     /// Takes the record for a thread, if it is free. Returns whether the thread has it.
     fn claim(&self, thread: usize) -> bool {
-        // Relaxed: only this thread stores its own thread pointer. No load before: the page of a new process would have two page faults, one
-        // to read and one to write.
+        // Relaxed: only this thread stores its own thread pointer. There is no load before the exchange: in a new process, the page would then
+        // cause two faults, one for the read and one for the write.
         let taken = self
             .thread
             .compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);

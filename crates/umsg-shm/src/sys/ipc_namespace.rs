@@ -8,15 +8,15 @@ use rustix::ioctl::{self, Getter, opcode};
 /// Source: linux/nsfs.h, NS_GET_ID.
 const GET_ID: ioctl::Opcode = opcode::read::<u64>(0xb7, 13);
 
-/// The link of the calling thread to its namespace.
+/// The link in /proc to the namespace of the calling thread.
 pub const OWN: &str = "/proc/thread-self/ns/ipc";
 
 /// An IPC namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct IpcNamespace {
-    /// The inode number. After the end of the namespace, another one may get it.
+    /// The inode number. After the end of the namespace, another namespace may get the same number.
     pub inode: u64,
-    /// The number that no other namespace of this boot gets, since Linux 6.18.
+    /// A number that no other namespace gets until the next boot. Only since Linux 6.18.
     pub id: Option<u64>,
 }
 

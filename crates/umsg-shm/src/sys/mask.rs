@@ -96,7 +96,7 @@ pub fn set(mask: u64) -> u64 {
 /// Returns the thread's mask. In a handler, it contains the signal that is handled, unless the handler was installed with SA_NODEFER.
 pub(crate) fn current() -> u64 {
     let mut mask = 0_u64;
-    // SAFETY: one mask of the kernel's size. Without a new mask nothing is set.
+    // SAFETY: the call gets the address of one mask of the kernel's size. Without a new mask, it sets nothing.
     unsafe { change(std::ptr::null(), &raw mut mask) };
     mask
 }
@@ -107,7 +107,7 @@ unsafe fn change(to: *const u64, before: *mut u64) {
     let (to, before) = (to.expose_provenance(), before.expose_provenance());
     let (how, size) = (libc::SIG_SETMASK as usize, size_of::<u64>());
     let arguments = [how, to, before, size, 0, 0];
-    // SAFETY: two masks of the size that is said. The call can't fail.
+    // SAFETY: the caller promises two masks, which have the stated size. The call can't fail.
     let _ = unsafe { kernel::call(libc::SYS_rt_sigprocmask, arguments) };
 }
 

@@ -130,7 +130,7 @@ fn is_on_alternate() -> bool {
     // SAFETY: numbers and a pointer, for which zero is valid.
     let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
     let arguments = [0, (&raw mut alternate).expose_provenance(), 0, 0, 0, 0];
-    // SAFETY: the kernel fills a local; nothing is installed.
+    // SAFETY: the kernel fills a local of this function, and installs nothing.
     let done = unsafe { kernel::call(libc::SYS_sigaltstack, arguments) }.is_ok();
     !done || alternate.ss_flags & libc::SS_ONSTACK != 0
 }

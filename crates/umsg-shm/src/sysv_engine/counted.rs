@@ -6,18 +6,19 @@
 //!
 //! | a process that sends or receives | a process that adds up |
 //! |---|---|
-//! | takes the lock; the mark is gone: MSG_UNCOUNTED | loads the number (Acquire) |
+//! | takes the lock, which removes the mark: MSG_UNCOUNTED | loads the number (Acquire) |
 //! | adds one to the number (Release), and logs the queue: MSG_ANNOUNCED | of each queue: takes the lock, marks it, unlocks; or finds the mark (Acquire) |
 //! | changes the counts | reads the counts |
-//! | unlocks without the mark: later calls have nothing to do | later: the same number (Acquire)? The sums hold. Otherwise it reads the queues in the log again, or all |
+//! | unlocks without the mark: later calls announce nothing | later: the same number (Acquire)? The sums hold. Otherwise it reads the queues in the log again, or all |
 //!
-//! Without a mark, a send or a receive does nothing for the sums. With it, the compare-and-swap of the fast path fails, as for a lock that is held.
+//! Without a mark, a send or a receive does nothing for the sums. With a mark, the compare-and-swap of the fast path fails, as for a lock that is
+//! held.
 //!
-//! The mark goes before the number grows. Otherwise a process could load the new number, and then find the mark that is about to go, with counts
-//! that are about to change. The number grows before the counts change: a process that has read new counts and the old number only reads
-//! them once too often.
+//! The mark is removed before the number grows. Otherwise a process could load the new number, and then find the mark of a queue whose counts are
+//! about to change. The number grows before the counts change. So a process that has read the new counts and the old number only reads the counts
+//! once too often.
 //!
-//! A queue whose lock can't be marked is read each time.
+//! If a lock can't be marked, its queue is read each time.
 //!
 //! | a process is killed | then |
 //! |---|---|
@@ -43,8 +44,8 @@ impl Engine {
     }
 }
 
-/// Reads the counts of a queue, and marks its lock as counted. Returns false beside them if the lock can't be marked: it is held, orphaned or in shared
-/// form. Returns None, and marks nothing, if `is_live` returns false under the lock.
+/// Reads the counts of a queue, and marks its lock as counted. Returns false with the counts if the lock can't be marked, because it is held,
+/// orphaned or in shared form. Returns None, and marks nothing, if `is_live` returns false under the lock.
 pub(crate) fn read_counts<T>(
     lock: &Lock,
     me: &Thread,
@@ -65,6 +66,6 @@ pub(crate) fn read_counts<T>(
                 return None;
             }
         };
-    // Not under the lock: if the counts change meanwhile, the number has grown.
+    // This thread does not hold the lock. If the counts change meanwhile, the number has grown.
     Some((read(), is_marked))
 }

@@ -99,7 +99,7 @@ pub enum OpenError {
         "the user's queues would need {bytes} bytes, and RLIMIT_MSGQUEUE allows {limit}: remove some, make this one smaller, or raise the limit (`ulimit -q`)"
     )]
     OverMsgqueueLimit {
-        /// The bytes that the kernel would charge for the user's queues and the new one.
+        /// The bytes that the kernel would charge for the user's queues, including the new one.
         bytes: u64,
         /// The soft limit of the process.
         limit: u64,

@@ -7,16 +7,17 @@
 //! | a process that changes a queue's name or the limits | a process that uses kept data |
 //! |---|---|
 //! | the change, by a system call | load the count (Acquire) |
-//! | add one to the count (Release) | the same as at the last comparison, and that was not long ago? then use the data |
+//! | add one to the count (Release) | is it the same as at the last comparison, and was that comparison not long ago? Then use the data |
 //! | return to the caller | otherwise compare by lstat(2), and keep the count that was loaded before |
 //!
 //! A reader that sees the new count sees the change. A process that dies between the two steps, and a change by other means (rm, or a file
 //! that is replaced), leave the count as it is. So a count is believed for [`BELIEVED`] only.
 //!
-//! Behind the count are the announcements of changes of queues' counts: `sysv_engine/counted.rs` in `umsg-shm`. Sums that a process keeps are believed
-//! for as long as the names.
+//! After the count come the announcements of changes of queues' counts: see `sysv_engine/counted.rs` in `umsg-shm`. The sums that a process keeps
+//! are believed for the same time as the names.
 //!
-//! The file `.changes` has a page. Its first word is the count, which may overflow; at byte 64 are the announcements. The file belongs to the owner of the directory. Only this owner and
+//! The file `.changes` has one page. Its first word is the count, which may overflow. The announcements begin at byte 64. The file belongs to the
+//! owner of the directory. Only this owner and
 //! root may open it. Where other users may make files in the namespace, there is no count: they could set it back.
 
 use std::ffi::{CStr, OsStr};
@@ -55,7 +56,7 @@ const AGAIN: u64 = 1_000_000_000;
 /// The count that was used last; None while there is none.
 static LAST: Mutex<Option<Arc<Changes>>> = Mutex::new(None);
 
-/// The page of the first namespace whose queues' counts this process has announced without [`LAST`].
+/// The page of the first namespace in which this process has announced counts of queues without the use of [`LAST`].
 static ANNOUNCED: Mutex<Option<(Arc<Path>, View)>> = Mutex::new(None);
 
 /// The time before which a reader does not search for a count.
@@ -207,13 +208,13 @@ fn add_from_outside(file: &OwnedFd, at: usize) {
     let mut count = [0; size_of::<u32>()];
     if io::pread(file, &mut count, at as u64).is_ok() {
         let next = u32::from_ne_bytes(count).wrapping_add(1);
-        // If it fails, the change is known a moment later.
+        // If the write fails, other processes learn of the change a moment later.
         let _ = io::pwrite(file, &next.to_ne_bytes(), at as u64);
     }
 }
 
-/// Announces that the counts of the queue with an identifier may change. The caller holds the queue's lock, and may be a signal handler: no memory
-/// of malloc is used.
+/// Announces that the counts of the queue with an identifier may change. The caller holds the queue's lock, and may be a signal handler, so this
+/// function does not call malloc.
 pub(super) fn announce_counts(namespace: &Namespace, id: i32) {
     let index = id as u32 % INDICES;
     if let Ok(last) = LAST.try_lock()

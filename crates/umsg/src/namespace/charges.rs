@@ -1,4 +1,4 @@
-//! What the kernel would charge to RLIMIT_MSGQUEUE for the POSIX queues of a user: getrlimit(2).
+//! Computes what the kernel would count against RLIMIT_MSGQUEUE for the POSIX queues of a user: see getrlimit(2).
 
 use std::os::fd::AsFd;
 
@@ -10,9 +10,9 @@ use super::queues::for_each_queue;
 use super::{Namespace, caller};
 use umsg_shm::posix_engine::segment;
 
-/// Bytes that the kernel charges for each message beside its size: `struct msg_msg`.
+/// The bytes that the kernel charges for each message in addition to its size: `struct msg_msg`.
 const MESSAGE: u64 = 48;
-/// Bytes for each priority that messages can have at once: `struct posix_msg_tree_node`.
+/// The bytes that the kernel charges for each priority that messages can have at the same time: `struct posix_msg_tree_node`.
 const PRIORITY: u64 = 48;
 const PRIORITIES: u64 = 32_768;
 
@@ -28,7 +28,7 @@ impl Namespace {
     /// Returns the sum of the charges for the caller's queues that have a name.
     ///
     /// # Errors
-    /// Those of listing the directory. A queue that the caller may not open counts nothing.
+    /// The errors of a listing of the directory. A queue that the caller may not open does not count.
     pub(crate) fn charges_of_caller(&self) -> Result<u64, NamespaceError> {
         let mut sum = 0u64;
         for_each_queue(&self.queues()?, |_, name| {

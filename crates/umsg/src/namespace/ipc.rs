@@ -1,29 +1,30 @@
 //! Namespaces of umsg that follow the kernel's IPC namespaces: ipc_namespaces(7).
 //!
-//! A process that has left the IPC namespace in which its `umsg run` was started has other queues, as with the kernel's. They are in a
+//! A process that has left the IPC namespace in which its `umsg run` was started uses other queues, as with the kernel. These queues are in a
 //! directory inside the namespace's directory:
 //!
 //! ```text
 //! /dev/shm/umsg-1000          the namespace of the IPC namespace in which `umsg run` was started
-//! ├── ipc-141097              that of the IPC namespace 141097, with all sub-directories of a namespace
+//! ├── ipc-141097 the namespace of the IPC namespace 141097, with all sub-directories of a namespace
 //! ├── ipc-141098-1000         user 1000's own, because another user has taken the name ipc-141098
-//! └── ipc-i4026532177         that of an IPC namespace without a number of its own, by its inode, before Linux 6.18
+//! └── ipc-i4026532177 before Linux 6.18: the namespace of the IPC namespace with this inode number
 //! ```
 //!
 //! `UMSG_IPC_NAMESPACE` names the IPC namespace to which `$UMSG_DIR` belongs: its inode and its number, or `share` if no process leaves the
-//! directory. Without the variable no process follows, apart from one that moves under the drop-in, which sets the variable.
+//! directory. Without the variable, a process stays with the directory. Only the drop-in follows a move of its process, and then sets the variable.
 //!
 //! | event | effect |
 //! |---|---|
 //! | the first use of queues in another IPC namespace | its directory is made |
-//! | the end of the last process in it, while no mount and no descriptor leads to it | the process removes the directory |
-//! | that process is killed | the directory stays until another one is made beside it, or until a sweep (`umsg gc`) |
+//! | the last process in the IPC namespace ends, and no mount and no descriptor leads to the namespace | the process removes the directory |
+//! | the last process is killed | the directory stays until a process makes another one beside it, or until a sweep (`umsg gc`) |
 //!
-//! A process looks for others in /proc. It removes no directory that was made in a PID namespace whose processes it does not see. Only root's
-//! directories are used by processes of several users: root removes one if /proc hides no process from it.
+//! A process looks in /proc for other processes of the IPC namespace. It does not remove a directory that was made in a PID namespace whose
+//! processes it can't see. Only the directories of root are used by processes of several users; root removes such a directory if /proc hides no
+//! process from it.
 //!
-//! An inode's number may be used again. A process that has made an IPC namespace knows that it is new, and removes the remains of an earlier
-//! one.
+//! The number of an inode may be used again. A process that has made an IPC namespace knows that the namespace is new, and removes what an earlier
+//! namespace with the same number has left.
 
 use std::ffi::OsStr;
 use std::fs::{self as files, DirBuilder};
@@ -43,7 +44,7 @@ use super::{Namespace, caller, home, record};
 
 /// The variable with the IPC namespace of `$UMSG_DIR`.
 pub(super) const VARIABLE: &str = "UMSG_IPC_NAMESPACE";
-/// Its value if all processes share the directory.
+/// The value of the variable if all processes share the directory.
 const SHARE: &str = "share";
 const PREFIX: &str = "ipc-";
 /// The beginning of the name of a directory that is being removed.
@@ -55,13 +56,13 @@ static HAS_FOLLOWED: AtomicBool = AtomicBool::new(false);
 /// Set if this process has made its IPC namespace, and has not used queues in it.
 static IS_NEW: AtomicBool = AtomicBool::new(false);
 
-/// The inode of the IPC namespace in which the process has found its namespace; 0 if it follows none.
+/// The inode of the IPC namespace in which the process determined its namespace; 0 if the process does not follow IPC namespaces.
 static NOTED: AtomicU64 = AtomicU64::new(0);
 
 /// The directory of another IPC namespace that this process uses.
 static USED: Mutex<Option<Used>> = Mutex::new(None);
 
-/// The directory in which such directories of this process are.
+/// The directory that contains the directories of IPC namespaces that this process uses.
 static BASE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Returns whether processes follow the kernel's IPC namespaces.
@@ -76,13 +77,14 @@ pub fn has_followed() -> bool {
     HAS_FOLLOWED.load(Ordering::Relaxed)
 }
 
-/// Returns the number of the inode of the calling thread's IPC namespace. None without /proc.
+/// Returns the inode number of the calling thread's IPC namespace. None without /proc.
 #[must_use]
 pub fn present() -> Option<u64> {
     ipc_namespace::inode(OWN).ok()
 }
 
-/// Returns whether the process is in another IPC namespace than when it found its namespace: a child that was made in a new one.
+/// Returns whether the process is in another IPC namespace than when it determined its namespace. This is so for a child that was created in a new
+/// IPC namespace.
 #[must_use]
 pub fn has_moved() -> bool {
     let noted = NOTED.load(Ordering::Relaxed);
@@ -106,8 +108,8 @@ pub fn shared() -> (&'static str, &'static str) {
 #[derive(Debug)]
 pub struct Used(IpcNamespace, PathBuf);
 
-/// Notes that the calling process has moved to another IPC namespace. `is_new`: the process has made it. The next use of queues finds its
-/// namespace again. Returns the directory of the IPC namespace that it has left.
+/// Notes that the calling process has moved to another IPC namespace. `is_new` says that the process has created the IPC namespace. The next use of
+/// queues determines the namespace again. Returns the directory of the IPC namespace that the process has left.
 pub fn note_move(is_new: bool) -> Option<Used> {
     IS_NEW.store(is_new, Ordering::Relaxed);
     Namespace::forget_of_this_process();
@@ -115,7 +117,7 @@ pub fn note_move(is_new: bool) -> Option<Used> {
 }
 
 impl Used {
-    /// Removes the directory if no process is in its IPC namespace, after the process has moved.
+    /// Removes the directory if no process is in its IPC namespace any more. The caller has moved.
     pub fn leave(self) {
         let Used(of, path) = self;
         let Some(base) = path.parent().filter(|_| is_in_sight(&path)) else {
@@ -128,7 +130,7 @@ impl Used {
     }
 }
 
-/// Returns the namespace for the caller's IPC namespace: `base`, or one inside its directory. `make` admits a directory.
+/// Returns the namespace for the caller's IPC namespace: `base`, or a namespace inside its directory. `admit` opens a directory as a namespace.
 pub(super) fn followed(
     base: Namespace,
     admit: impl Fn(PathBuf) -> Result<Namespace, NamespaceError>,
@@ -139,7 +141,7 @@ pub(super) fn followed(
     let Some((inode, id)) = value.to_str().and_then(|value| value.split_once('-')) else {
         return Ok(base);
     };
-    // Without /proc the base has reported an error.
+    // Without /proc, the search for the base has already reported an error.
     let Some(present) = present() else {
         return Ok(base);
     };
@@ -164,7 +166,7 @@ pub(super) fn followed(
     Ok(namespace)
 }
 
-/// The usual name of the directory of an IPC namespace.
+/// Returns the usual name of the directory of an IPC namespace.
 fn name_of(of: IpcNamespace) -> String {
     match of.id {
         Some(id) => format!("{PREFIX}{id}"),
@@ -180,13 +182,13 @@ fn belongs(name: &OsStr, to: IpcNamespace) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// Returns the directory of an IPC namespace in a namespace's directory, and makes it if necessary.
+/// Returns the directory of an IPC namespace inside a namespace's directory. Creates it if necessary.
 fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
     if of.id.is_none() && IS_NEW.swap(false, Ordering::Relaxed) {
         remove_all(base, |name| belongs(name, of));
     }
     let (usual, user) = (name_of(of), caller());
-    // Root's before the caller's: processes of several users in one IPC namespace meet there.
+    // The directory of root comes before the caller's, so that processes of several users in one IPC namespace use the same directory.
     let names = [
         usual.clone(),
         format!("{usual}-0"),
@@ -216,7 +218,7 @@ fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
     Err(NamespaceError::changing("mkdir", base, Errno::EXIST))
 }
 
-/// Makes a directory with the mode of the base, and closed to other users until it has that mode.
+/// Makes a directory with the mode of the base. Until the directory has this mode, it is closed to other users.
 fn make(base: &Path, path: &Path) -> std::io::Result<()> {
     let mode = files::metadata(base)?.permissions().mode() & 0o1777;
     DirBuilder::new().mode(0o700).create(path)?;
@@ -224,7 +226,7 @@ fn make(base: &Path, path: &Path) -> std::io::Result<()> {
     files::set_permissions(path, PermissionsExt::from_mode(mode))
 }
 
-/// Removes the directories of IPC namespaces that end with this process, at its end.
+/// Removes, at the end of this process, the directories of the IPC namespaces that end with the process.
 pub fn leave_at_exit() {
     if let Some(base) = BASE.try_lock().ok().and_then(|mut base| base.take()) {
         let dead = dead(&base, Some(std::process::id()));
@@ -232,8 +234,8 @@ pub fn leave_at_exit() {
     }
 }
 
-/// Returns whether /proc shows all processes that use the directory of an IPC namespace: the caller is in the PID namespace in which it was
-/// made, or in the initial one.
+/// Returns whether /proc shows all processes that use the directory of an IPC namespace. It does if the caller is in the PID namespace in which the
+/// directory was made, or in the initial PID namespace.
 fn is_in_sight(path: &Path) -> bool {
     /// Source: linux/proc_ns.h, PROC_PID_INIT_INO.
     const INITIAL: u64 = 0xEFFF_FFFC;
@@ -264,7 +266,7 @@ fn sweep(base: &Path) -> usize {
     remove_all(base, |name| dead.iter().any(|one| one == name))
 }
 
-/// The names of the directories of IPC namespaces that have ended or have no process `but` one, among those that the caller may remove.
+/// Returns the names of the directories that the caller may remove: those of IPC namespaces that have ended, or whose only process is `but`.
 fn dead(base: &Path, but: Option<u32>) -> Vec<std::ffi::OsString> {
     let mut names = entries(base);
     names.retain(|name| is_one(name));
@@ -301,7 +303,7 @@ fn is_closed(base: &Path) -> bool {
     files::metadata(base).is_ok_and(|base| base.mode() & 0o077 == 0 && base.uid() == caller())
 }
 
-/// Removes directories with all their files. First each gets another name, so that no process finds half of it.
+/// Removes directories with all their files. Each directory first gets another name, so that no process finds a half-removed one.
 fn remove_all(base: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> usize {
     let mut removed = 0;
     for name in entries(base).iter().filter(|name| is_wanted(name)) {
@@ -325,12 +327,12 @@ fn remove_all(base: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> usize {
 /// The IPC namespaces of other processes.
 struct Others {
     found: Vec<IpcNamespace>,
-    /// False if a process hides its namespace from the caller.
+    /// False if the caller can't see the namespace of some process.
     are_all_seen: bool,
 }
 
 impl Others {
-    /// Looks at all processes but one, until what was found `is_enough`.
+    /// Looks at all processes except `but`, until `is_enough` returns true for the namespaces found so far.
     fn look(but: Option<u32>, is_enough: impl Fn(&[IpcNamespace]) -> bool) -> Others {
         let mut others = Others {
             found: Vec::new(),
@@ -345,7 +347,7 @@ impl Others {
                 return others;
             }
         }
-        // Namespaces without a process: mounted ones, and those that a descriptor keeps.
+        // A namespace can live without a process, because of a mount or a descriptor.
         let mounts = files::read_to_string("/proc/self/mountinfo").unwrap_or_default();
         for line in mounts.lines().filter(|line| line.contains(" ipc:[")) {
             if line.split(' ').nth(4).is_some_and(&mut add) {
@@ -366,7 +368,7 @@ impl Others {
         others
     }
 
-    /// Adds the namespace to which a link leads. Returns whether it is a new one.
+    /// Adds the namespace to which a link leads. Returns whether it was not known before.
     fn add(&mut self, link: &str) -> bool {
         let inode = match ipc_namespace::inode(link) {
             Ok(inode) => inode,
@@ -383,8 +385,8 @@ impl Others {
         found.is_ok()
     }
 
-    /// Returns whether no hidden process can use a directory that the caller may remove: only its owner's processes use the directory of an
-    /// ordinary user.
+    /// Returns whether no hidden process can use a directory that the caller may remove. An ordinary user's directory is used only by processes of
+    /// that user, which the user sees.
     fn suffice(&self, base: &Path) -> bool {
         self.are_all_seen || caller() != 0 || is_closed(base)
     }
@@ -394,7 +396,7 @@ impl Others {
     }
 }
 
-/// The names in a directory that are numbers.
+/// Returns the names in a directory that are numbers.
 fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
     let entries = files::read_dir(directory).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())

@@ -57,8 +57,8 @@ pub struct Limits {
     /// Limits the bytes of each user's POSIX queues by the creator's RLIMIT_MSGQUEUE (getrlimit(2)), as the kernel computes them: the whole
     /// capacity of each queue counts, used or not. Off by default.
     pub rlimit_msgqueue: bool,
-    /// The identifier of the next System V queue, from 0 to 2,147,483,647, or `None` for the usual one. The creation of a queue resets it.
-    /// If another queue has the identifier's index, the new queue gets the next free index. The kernel calls it `msg_next_id`.
+    /// The identifier of the next System V queue, from 0 to 2,147,483,647, or `None` for the usual one. The creation of a queue resets this to
+    /// `None`. If another queue has the identifier's index, the new queue gets the next free index. The kernel calls it `msg_next_id`.
     pub next_id: Option<u32>,
 }
 
@@ -146,7 +146,7 @@ struct Watched {
 }
 
 impl Namespace {
-    /// Reads the present limits; the defaults if no process has set any. `next_id` is `None` once a queue has got it.
+    /// Reads the present limits; the defaults if no process has set any. `next_id` is `None` after a queue has got the identifier.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -27,8 +27,8 @@ impl Namespace {
     ///
     /// A set-user-ID or set-group-ID program ignores the variable.
     ///
-    /// If `$UMSG_IPC_NAMESPACE` names another IPC namespace of the kernel than the caller's, the namespace is one of the caller's IPC namespace,
-    /// inside the selected directory. `umsg run` and the drop-in set that variable.
+    /// If `$UMSG_IPC_NAMESPACE` names another IPC namespace of the kernel than the caller's, this returns the namespace of the caller's IPC
+    /// namespace, which is inside the selected directory. `umsg run` and the drop-in set that variable.
     ///
     /// ```no_run
     /// // The directory that `UMSG_DIR` names, the system's, or one of this user's own.

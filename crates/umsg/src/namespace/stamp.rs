@@ -42,7 +42,7 @@ impl Stamp {
         self.mode & 0o022 != 0
     }
 
-    /// Returns whether others than the owner may reach the files of a directory.
+    /// Returns whether other users than the owner may reach the files of a directory.
     pub(crate) fn is_reached_by_others(&self) -> bool {
         self.mode & 0o077 != 0
     }

@@ -6,8 +6,8 @@ use umsg_shm::reclaim::Published;
 static FOUND: Published<Namespace> = Published::nothing();
 
 impl Namespace {
-    /// Returns the namespace that this process uses. It is determined once, and stays the same after setuid, chdir and changes of the
-    /// environment, as an IPC namespace does. A process that moves to another IPC namespace determines it again, see `ipc.rs`.
+    /// Returns the namespace that this process uses. It is determined once. Like an IPC namespace, it stays the same after setuid, chdir and
+    /// changes of the environment. When the process moves to another IPC namespace, its namespace is determined again, see `ipc.rs`.
     ///
     /// # Errors
     /// The errors of [`Namespace::resolve`]. After an error, the next call tries again.
@@ -17,7 +17,7 @@ impl Namespace {
         FOUND.get_or_find(Namespace::resolve)
     }
 
-    /// Has the next call determine the namespace again: the process has moved to another IPC namespace.
+    /// Makes the next call determine the namespace again, because the process has moved to another IPC namespace.
     pub(super) fn forget_of_this_process() {
         FOUND.forget();
     }

@@ -17,7 +17,7 @@ use std::os::unix::ffi::OsStrExt;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Layout, Policy};
 
-/// Refuses a queue for which the caller's RLIMIT_MSGQUEUE leaves no room.
+/// Fails if the caller's RLIMIT_MSGQUEUE leaves no room for the queue.
 fn check_rlimit(namespace: &Namespace, layout: &Layout) -> Result<(), OpenError> {
     let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Msgqueue).current
     else {

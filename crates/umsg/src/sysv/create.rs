@@ -94,7 +94,7 @@ fn attempt(
         Some(wanted) => wanted,
         None => Number::Next(new.files().next(in_use)?, in_use),
     };
-    // The further identifiers of a segment are those of its index's turns.
+    // The later identifiers of a segment follow from the turns of its index.
     let is_reusable = matches!(number, Number::Next(..))
         && request.reusable
         && recycle::may_be_reusable(namespace, mode, limits);
@@ -179,7 +179,7 @@ fn name(
 /// The source of a queue's identifier.
 #[derive(Clone, Copy)]
 enum Number {
-    /// The last identifier, and the number of queues.
+    /// The usual identifier, which follows from the last identifier and the number of queues.
     Next(Next, u32),
     /// The identifier that the namespace's owner wants.
     Wanted(u32),
@@ -207,7 +207,7 @@ impl Number {
     fn give(self, files: &mut Files, segment: &mut Segment, index: u32) -> Result<i32, OpenError> {
         let id = match self {
             Number::Next(last, in_use) => {
-                // Read again: the previous user of the index noted its identifier before it gave the index up.
+                // The note is read again, because the previous user of the index noted its identifier before it gave the index up.
                 let next = files.next_again(last, in_use)?.with(index);
                 segment.set_id(next.id());
                 segment.fixed().header.set_turn(next.turn());

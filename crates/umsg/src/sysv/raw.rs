@@ -494,7 +494,7 @@ pub fn why_no_memory(len: usize) -> super::SendError {
     }
 }
 
-/// Detaches from all queues: the process has moved to another namespace, in which their identifiers mean others.
+/// Detaches from all queues, because the process has moved to another namespace, in which the same identifiers belong to other queues.
 #[doc(hidden)]
 pub fn forget_all() {
     kept::forget_all();

@@ -11,8 +11,8 @@
 //! The namespace counts changes of names and of limits. So if a process repeats its request within 10 ms, it compares only the count and its own
 //! identity. Its only system call is geteuid(2): see `namespace/changes.rs`.
 //!
-//! For this time it also keeps the sums, if only the owner of the directory may reach the queues: then each process that changes the counts of a
-//! queue announces that (`sysv_engine/counted.rs` in `umsg-shm`).
+//! For the same time, it also keeps the sums, but only if no other user than the owner of the directory may reach the queues. Then each process
+//! that changes the counts of a queue announces the change (`sysv_engine/counted.rs` in `umsg-shm`).
 //!
 //! A file system's time advances in steps. So if a directory changed just before a scan, it could change again without a new time stamp. Therefore
 //! the names of such a scan are read again. A scan holds no lock and waits for none. If a call finds the kept scan locked, for example in a
@@ -59,7 +59,7 @@ pub(super) struct Scan {
     watch: Option<Watched>,
 }
 
-/// What is known of the namespace until its count of changes grows, for a while.
+/// The knowledge of a namespace that holds for a while, as long as the count of changes stays the same.
 #[derive(Debug)]
 struct Watched {
     watch: Watch,
@@ -68,7 +68,7 @@ struct Watched {
     sums: Option<Sums>,
 }
 
-/// The most queues whose locks can't be marked, of sums that are kept.
+/// Sums are kept only if the locks of at most this many queues can't be marked.
 const MOST_UNMARKED: usize = 16;
 
 /// The sums over the queues of a scan. The counts of each queue are beside it.
@@ -104,7 +104,8 @@ impl Sums {
         Some(sums)
     }
 
-    /// Reads the queues that were announced since, and those that can't be marked. None if the queues are not known.
+    /// Reads the queues that were announced since the last reading, and those that can't be marked. Returns None if the announced queues are not
+    /// known.
     fn read_again(
         mut self,
         queues: &mut [Known],
@@ -119,7 +120,7 @@ impl Sums {
         let is_known = announcements.between(self.at, now, |index| {
             match queues.binary_search_by_key(&index, |known| known.link.index) {
                 Ok(place) => self.replace(place, queues, me).is_some(),
-                // Of a queue that is new, which the scan does not show.
+                // The announced queue is new, so the scan does not have it.
                 Err(_) => false,
             }
         });

@@ -3,9 +3,9 @@
 //! | a defect | its effect here |
 //! |---|---|
 //! | a repair announces nothing; a lock that is in order and counted is taken without an announcement | sums that are out of date |
-//! | the announcement comes before the mark goes, or after the change | sums that are out of date |
+//! | the announcement comes before the mark is removed, or after the change | sums that are out of date |
 //! | a lock that can't be marked counts as marked | sums that are out of date |
-//! | the log is believed without a look at the numbers in it | sums that are out of date |
+//! | a process believes the log without checking the numbers in it | sums that are out of date |
 
 use super::stage::{Slices, alive, explore};
 use super::subject::Subject;
@@ -17,7 +17,7 @@ use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::Want;
 use crate::sysv_engine::{Refused, read_counts};
 
-/// The number of messages of each queue, by index, as a process keeps them.
+/// The number of messages of each queue, by index, that a process keeps.
 #[derive(Default)]
 struct Asker {
     /// The namespace's number before the counts were read; None while nothing is kept.
@@ -184,7 +184,7 @@ fn a_process_that_dies_while_it_marks_a_queue_stops_no_other() {
         });
         let mut asker = Asker::default();
         queue.direct(|queue, me| assert!(asker.ask(queue, me) <= 1));
-        // Death comes only if the lock was free.
+        // The thread dies only if the lock was free.
         let _ = thread::join(dead);
         alive(sender);
         queue.direct(|queue, me| assert_eq!(asker.ask(queue, me), 1));

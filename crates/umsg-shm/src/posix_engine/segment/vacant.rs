@@ -86,7 +86,7 @@ pub fn presence(file: BorrowedFd<'_>) -> Seen {
     }
 }
 
-/// Reads the capacity and the message size of a queue from a file that is open for reading. None if the file is no segment.
+/// Reads the capacity and the message size of a queue from a file that is open for reading. Returns None if the file is no segment.
 pub fn attributes(file: BorrowedFd<'_>) -> Option<(u32, u32)> {
     let mut bytes = [0; Header::MESSAGE_SIZE + 4];
     let is_whole = rustix::io::pread(file, &mut bytes, 0) == Ok(bytes.len());

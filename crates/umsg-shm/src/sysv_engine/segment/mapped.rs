@@ -26,7 +26,7 @@ pub struct Tenure {
 pub type Segment = crate::memory::Segment<Fixed>;
 
 impl Segment {
-    /// Tells the namespace, if it is known, that the counts of the queue may change.
+    /// Announces to the namespace, if the namespace is known, that the counts of the queue may change.
     pub(crate) fn announce_counts(&self) {
         if let Some(host) = self.host() {
             host.announce_counts(self.tenure().id);

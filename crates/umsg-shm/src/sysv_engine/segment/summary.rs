@@ -95,7 +95,8 @@ pub struct HeaderView {
     is_home: bool,
 }
 
-/// The processes of a queue whose creator had this process's namespaces. Only a lock in plain form is taken, which asks for nothing else.
+/// The processes of a queue whose creator had this process's namespaces. With it, a thread takes only locks in plain form, which need no other
+/// knowledge of processes.
 struct Home;
 
 impl Liveness for Home {
@@ -149,8 +150,8 @@ impl HeaderView {
         (!state.is_removed() && !self.view.is_cut()).then_some((messages.into(), bytes))
     }
 
-    /// Returns the counts as [`counts`](Self::counts) does, and marks the queue's lock as counted; false beside them if it can't be marked. See
-    /// [`read_counts`].
+    /// Returns the counts like [`counts`](Self::counts), and marks the queue's lock as counted. Returns false with the counts if the lock can't be
+    /// marked. See [`read_counts`].
     pub fn marked_counts(&self, me: &Thread) -> Option<((u64, u64), bool)> {
         if !self.is_home {
             return self.counts().map(|counts| (counts, false));
@@ -165,7 +166,7 @@ impl HeaderView {
     fn lock(&self) -> &Lock {
         const AT: usize = CONTROL + offset_of!(ControlBlock, lock);
         const { assert!(AT + size_of::<Lock>() <= PAGE && AT.is_multiple_of(align_of::<Lock>())) };
-        // SAFETY: inside the page and aligned, by the assertion; a lock consists of atomics.
+        // SAFETY: by the assertion, the lock lies inside the page and is aligned. A lock consists of atomics.
         unsafe { self.view.item_at(AT) }
     }
 

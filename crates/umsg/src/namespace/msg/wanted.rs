@@ -1,9 +1,10 @@
 //! The identifier that the namespace's owner wants the next System V queue to have: `next_id` of the [`Limits`](crate::Limits), the kernel's
 //! `msg_next_id`.
 //!
-//! The next creation takes it, by any user. The owner's process and root's remove it from the namespace's record. Another user may not
-//! write the record, and notes in the file `taken` of its own directory which record it means: the number of the record's inode and the time
-//! of its change, 24 bytes, little-endian. So a hostile user can take the identifier, as with the kernel, and can't choose one.
+//! The next creation of a queue, by any user, takes the identifier. A process of the owner or of root removes the identifier from the namespace's
+//! record. Another user may not write the record. Its process notes in the file `taken` of the user's own directory from which record it has taken
+//! the identifier: the number of the record's inode and the time of its change, 24 bytes, little-endian. So a hostile user can take the identifier,
+//! as with the kernel, but can't choose one.
 //!
 //! **If a process dies** after it has taken the identifier, and before it has created its queue, no queue gets the identifier.
 //!
@@ -29,7 +30,7 @@ const SIZE: usize = 24;
 const MODE: u32 = 0o644;
 
 impl Namespace {
-    /// Returns whether a user has noted that it has taken the identifier in the present record.
+    /// Returns whether this user has noted that it has taken the identifier of the present record.
     pub(in crate::namespace) fn is_next_id_taken(&self) -> bool {
         let Some(record) = record::identity(self.path(), self.owner()) else {
             return false;
@@ -41,13 +42,14 @@ impl Namespace {
             .any(|own| read(own).is_some_and(|noted| noted == encode(record)))
     }
 
-    /// Takes the identifier that the next queue shall have. None if there is none. The caller holds its user's lock.
+    /// Takes the identifier that the next queue shall have. Returns None if the namespace's owner wants no particular one. The caller holds its
+    /// user's lock.
     ///
     /// # Errors
-    /// Those of reading and writing the limits, and of the caller's note.
+    /// The errors of a read and a write of the limits, and of the caller's note.
     ///
     /// # If the process dies
-    /// The identifier is taken or not.
+    /// The identifier is either taken or not.
     pub(crate) fn take_next_id(&self, files: &Files) -> Result<Option<u32>, FileError> {
         let Some(record) = record::identity(self.path(), self.owner()) else {
             return Ok(None);
@@ -64,7 +66,8 @@ impl Namespace {
     }
 }
 
-/// The indices for a queue that shall have an identifier: its own, or else the next free one. Source: ipc/util.c of the kernel, `ipc_idr_alloc`.
+/// Returns the indices to try for a queue that shall have this identifier: first that of the identifier, then the following ones. Source:
+/// ipc/util.c of the kernel, `ipc_idr_alloc`.
 pub(crate) fn indices_from(id: u32) -> [Range<u32>; 3] {
     [id % INDICES..INDICES, 0..0, 0..0]
 }
@@ -97,7 +100,7 @@ fn note(own: &Path, record: [u64; 3]) -> Result<(), FileError> {
     }
 }
 
-/// Creates the file in the caller's own directory. The mode does not depend on the umask.
+/// Creates the file in the caller's own directory. The umask does not change the mode.
 fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = own.with_number(|own| {
@@ -143,7 +146,7 @@ mod tests {
             assert_eq!(namespace.limits().unwrap().next_id, None);
             assert_eq!(take(), None);
         }
-        // Other limits do not bring a taken one back.
+        // A change of other limits does not bring a taken identifier back.
         let limits = namespace.limits().unwrap();
         namespace
             .set_limits(&Limits {

@@ -101,7 +101,7 @@ pub fn give_up_kept() {
     }
 }
 
-/// Forgets the segments without a change of their files.
+/// Forgets the segments, and leaves their files unchanged.
 pub(super) fn forget_all() {
     for word in KEPT.iter().filter_map(Link::take) {
         drop(word.hold());
