@@ -113,7 +113,7 @@ impl Plan {
     }
 }
 
-/// Under the drop-in the libc names mean umsg, and the kernel's column would be a lie.
+/// Fails under the drop-in, where the libc names lead to umsg, so that the kernel's column would be wrong.
 fn refuse_preload() -> Result<(), Failure> {
     let preload = std::env::var("LD_PRELOAD").unwrap_or_default();
     if preload.contains("umsg") {
@@ -139,7 +139,7 @@ impl<T> Side<T> {
         }
     }
 
-    /// A side that is not there, and why.
+    /// Returns a side without figures, with the reason.
     pub fn absent(failure: Option<Failure>) -> Self {
         Self {
             rounds: Vec::new(),
@@ -180,7 +180,7 @@ impl Samples {
         (!self.0.is_empty()).then(|| crate::stats::median(&self.0))
     }
 
-    /// Percent of the median, between the quartiles.
+    /// Returns the distance of the quartiles, in percent of the median.
     pub fn spread(&self) -> Option<f64> {
         (!self.0.is_empty()).then(|| crate::stats::spread(&self.0))
     }

@@ -100,7 +100,7 @@ fn bar() -> ProgressBar {
     }
 }
 
-/// "about 4 min left; then ring and msg"
+/// Returns the text about the rest: "about 4 min left; then ring and msg".
 fn left(seconds: f64, after: &[Suite]) -> String {
     let time = match seconds {
         short if short < 100.0 => format!("about {short:.0} s left"),

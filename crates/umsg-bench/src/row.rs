@@ -34,7 +34,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict on facts that are certain, or unknown.
+    /// Returns the verdict for a goal that is known to be met or missed, or unknown.
     pub fn of(met: Option<bool>) -> Self {
         match met {
             Some(true) => Self::Met,
@@ -187,7 +187,7 @@ impl Row {
         self
     }
 
-    /// A goal that was judged by more than this row's figures.
+    /// Sets a goal whose verdict depends on more than the figures of this row.
     pub fn goal(mut self, text: impl Into<String>, verdict: Verdict) -> Self {
         let text = text.into();
         self.goal = Some(Goal { text, verdict });
@@ -200,13 +200,13 @@ impl Row {
         self.goal_if(format!("ratio >= {at_least}"), verdict)
     }
 
-    /// A goal of umsg's own figure, at most or at least this, as is better.
+    /// Sets a goal for umsg's own figure: at most this, or at least this if more is better.
     pub fn goal_umsg(self, text: impl Into<String>, limit: f64) -> Self {
         let verdict = self.judge_umsg(limit);
         self.goal_if(text, verdict)
     }
 
-    /// A goal that needs a figure; without one it is not judged.
+    /// Sets a goal that needs a figure. Without a figure, the goal is not judged.
     pub fn goal_if(self, text: impl Into<String>, verdict: Option<Verdict>) -> Self {
         match verdict {
             Some(verdict) => self.goal(text, verdict),

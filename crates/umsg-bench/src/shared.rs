@@ -13,7 +13,7 @@ pub struct SharedWords {
 
 impl SharedWords {
     pub fn new(count: usize) -> Result<Self, Failure> {
-        // SAFETY: a fresh anonymous mapping at an address of the kernel's choice.
+        // SAFETY: the call makes a new anonymous mapping at an address that the kernel chooses.
         let start = unsafe {
             libc::mmap(
                 ptr::null_mut(),
@@ -71,7 +71,7 @@ impl SharedWords {
 
 impl Drop for SharedWords {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, unmapped once; no slice of it leaves this value.
+        // SAFETY: this unmaps the mapping that `new` made, once; no slice of it outlives this value.
         unsafe {
             libc::munmap(
                 self.words.as_ptr().cast_mut().cast(),

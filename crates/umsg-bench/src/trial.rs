@@ -132,7 +132,7 @@ impl Trial {
     pub fn answer(&self) -> Result<(), Failure> {
         let budget = Duration::from_nanos(self.budget);
         let deadline = (budget + DEADLINE).as_secs() as u32;
-        // SAFETY: takes a number; SIGALRM, which has its default action, then ends the process.
+        // SAFETY: the call takes a number; SIGALRM, which has its default action, then ends the process.
         unsafe { libc::alarm(deadline) };
         match self.system {
             System::Kernel => leave_ipc_namespace(),

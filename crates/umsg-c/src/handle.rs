@@ -80,7 +80,7 @@ pub(crate) fn hold(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     QUEUES.get(number_of(mqdes)?).ok_or(Failure::NotOpen)
 }
 
-/// As [`hold`], for longer than a call.
+/// Does the same as [`hold`], for use beyond a call.
 pub(crate) fn keep(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     let number = number_of(mqdes)?;
     QUEUES.get_for_long(number).ok_or(Failure::NotOpen)

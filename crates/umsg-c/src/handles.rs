@@ -100,7 +100,7 @@ impl<T: Send + Sync> Handles<T> {
         self.checked(number, self.link(number)?.hold()?)
     }
 
-    /// As [`get`](Self::get), for longer than a call.
+    /// Does the same as [`get`](Self::get), for use beyond a call.
     pub(crate) fn get_for_long(&'static self, number: Number) -> Option<Kept<T>> {
         self.checked(number, self.link(number)?.hold_counted()?)
     }

@@ -153,7 +153,7 @@ impl<M: Message> Places<'_, M> {
         Some(unsafe { std::slice::from_raw_parts_mut(message.data().cast(), room) })
     }
 
-    /// The place that a message has filled.
+    /// Marks the next place as filled, and returns it.
     #[inline(always)]
     pub(crate) fn fill(&mut self) -> Option<&mut M> {
         let message = self.messages.get_mut(self.filled)?;

@@ -26,9 +26,9 @@ fn answer(returned: i64) -> Result<i64, Errno> {
 /// # Errors
 /// The errors of `epoll_create1` and `fcntl`.
 pub fn make() -> Result<Set, Errno> {
-    // SAFETY: takes flags.
+    // SAFETY: the call takes flags.
     let low = answer(unsafe { libc::syscall(libc::SYS_epoll_create1, libc::EPOLL_CLOEXEC) })?;
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes numbers.
     let high = unsafe { libc::syscall(libc::SYS_fcntl, low, libc::F_DUPFD_CLOEXEC, ABOVE) };
     let high = answer(high);
     close(low as Set)?;
@@ -40,7 +40,7 @@ pub fn make() -> Result<Set, Errno> {
 /// # Errors
 /// The errors of `epoll_create1`.
 pub fn make_low() -> Result<Set, Errno> {
-    // SAFETY: takes flags.
+    // SAFETY: the call takes flags.
     answer(unsafe { libc::syscall(libc::SYS_epoll_create1, 0) }).map(|set| set as Set)
 }
 

@@ -55,7 +55,7 @@ fn cargo(arguments: &[&OsStr], target: &Path, what: &str) -> Result<(), String> 
     ))
 }
 
-/// Has cargo bring the drop-in up to date.
+/// Makes cargo bring the drop-in up to date.
 fn build(directory: &Path) -> Result<(), String> {
     let (profile, target) = profile(directory)?;
     let build = [

@@ -68,7 +68,7 @@ pub(crate) fn are_expected() -> bool {
 /// The place of a number's bit, if it has one.
 #[inline(always)]
 fn seen(number: c_int) -> Option<(&'static AtomicU64, u64)> {
-    // A negative number becomes one without a bit.
+    // A negative number becomes a large number without a bit.
     let place = number as u32 as usize;
     SEEN.get(place / 64).map(|word| (word, 1 << (place % 64)))
 }

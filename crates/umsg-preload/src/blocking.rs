@@ -116,7 +116,7 @@ impl Blocking {
             .store(known(unknown, is_nonblocking), Ordering::Relaxed);
     }
 
-    /// Another process may have a descriptor from now on.
+    /// Notes that another process may have a descriptor from now on.
     pub(crate) fn share(&self) {
         self.was_shared.store(true, Ordering::Relaxed);
         self.word.store(SHARED, Ordering::Relaxed);

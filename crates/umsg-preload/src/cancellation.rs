@@ -57,7 +57,7 @@ unsafe extern "C" {
 /// Cancels a thread.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn pthread_cancel(thread: pthread_t) -> c_int {
-    // SAFETY: the caller's promises to libc's pthread_cancel are passed on.
+    // SAFETY: the caller makes the promises that libc's pthread_cancel requires.
     let outcome = unsafe { next::pthread_cancel(thread) };
     calls().fetch_add(1, Ordering::SeqCst);
     match notes::record_of(thread).map_or(0, notes::Record::blocked) {
@@ -343,7 +343,7 @@ macro_rules! cancellation_point {
                 ".cfi_restore x30",
                 "ret",
                 ".cfi_restore_state",
-                // At 56 the type of cancellation, at 64 the result.
+                // The stack has the type of cancellation at 56, and the result at 64.
                 "3: mov w0, {deferred}",
                 "str w0, [sp, 56]",
                 "adrp x16, {type_setter}",

@@ -253,7 +253,7 @@ impl Tables {
 mod tests {
     use super::*;
 
-    /// The names that dlsym finds are found at the same addresses, or they are unknown.
+    /// A name that dlsym finds is found at the same address, or not at all.
     #[test]
     fn the_answers_are_those_of_dlsym() {
         assert!(start());

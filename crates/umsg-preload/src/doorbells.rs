@@ -52,7 +52,7 @@ impl Doorbells {
         None
     }
 
-    /// The future entry in epoll for one of the queue's numbers.
+    /// Returns the entry to register in epoll for one of the queue's numbers.
     pub(crate) fn register(
         &self,
         attached: &Attached,
@@ -118,7 +118,7 @@ impl Drop for Doorbells {
     }
 }
 
-/// A further number for a doorbell, as high.
+/// Returns a further number for a doorbell. It is not lower than `doorbell`, if possible.
 fn duplicate(doorbell: c_int) -> Result<c_int, c_int> {
     let borrowed: BorrowedFd<'_> = fd::borrow(doorbell).ok_or(libc::EBADF)?;
     let copy = rustix::io::fcntl_dupfd_cloexec(borrowed, doorbell)

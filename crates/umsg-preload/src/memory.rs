@@ -260,7 +260,7 @@ mod tests {
         ];
         let mut blocks = Vec::new();
         for (number, (size, align)) in (0_u8..).zip(layouts.repeat(20)) {
-            // SAFETY: not of size zero; written within its size.
+            // SAFETY: the size is not zero, and the block is written within its size.
             let block = unsafe {
                 let block = memory.alloc(layout(size, align));
                 block.write_bytes(number, size);
@@ -270,7 +270,7 @@ mod tests {
             blocks.push((block, size, align, number));
         }
         for (block, size, align, number) in blocks {
-            // SAFETY: allocated above with this layout, and written whole.
+            // SAFETY: the block was allocated above with this layout, and is initialised.
             unsafe {
                 assert!(
                     std::slice::from_raw_parts(block, size)

@@ -194,7 +194,7 @@ impl Place<'_> {
         let name = names::Slashed::new(name)?;
         let number = mq_open::open_checked(name.bytes(), flags, mode, None)?;
         if flags & libc::O_CLOEXEC == 0 {
-            // SAFETY: a descriptor of this call.
+            // SAFETY: this call has made the descriptor, and nothing else uses it.
             unsafe { crate::hooks::fcntl::fcntl(number, libc::F_SETFD, 0) };
         }
         Ok(number)
@@ -206,7 +206,7 @@ impl Place<'_> {
     pub(crate) fn open_stream(self, flags: c_int, reads_only: bool) -> Result<OwnedFd, c_int> {
         let number = self.open(flags | libc::O_CLOEXEC, 0o666)?;
         let Place::Name(_) = self else {
-            // SAFETY: a descriptor of this call.
+            // SAFETY: this call has made the descriptor, and nothing else uses it.
             return Ok(unsafe { std::os::fd::FromRawFd::from_raw_fd(number) });
         };
         let raw = |error: rustix::io::Errno| error.raw_os_error();
@@ -224,7 +224,7 @@ impl Place<'_> {
                     .map_err(raw)
             }
         });
-        // SAFETY: a descriptor of this call.
+        // SAFETY: this call has made the descriptor, and nothing else uses it.
         unsafe { crate::hooks::close::close(number) };
         Ok(fd::lowest(file?, true))
     }

@@ -148,7 +148,7 @@ macro_rules! next_functions {
                 // SAFETY: the symbol of this name has this signature in every libc (variadic ones are called with
                 // their arguments in the same registers, see `hooks`).
                 let function = unsafe { std::mem::transmute::<*mut c_void, Function>(address) };
-                // SAFETY: handed on to the caller.
+                // SAFETY: the caller makes the promises that the function requires.
                 unsafe { function($($argument),*) }
             }
         )*

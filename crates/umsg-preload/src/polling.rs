@@ -201,7 +201,7 @@ fn wait_for_bells(fds: &mut [pollfd], copy: &mut [pollfd], patience: Patience) -
     let timeout = timeout
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: a slice, a time, and the mask that the program gave.
+    // SAFETY: the call gets a slice, a time, and the mask that the program passed.
     let outcome = unsafe {
         next::ppoll(
             copy.as_mut_ptr(),

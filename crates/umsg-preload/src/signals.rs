@@ -163,7 +163,7 @@ pub(crate) fn take_place(signal: c_int) {
     replace(signal);
 }
 
-/// As [`take_place`], in the caller's turn.
+/// Does the same as [`take_place`], in the caller's turn.
 fn replace(signal: c_int) {
     let mut found = installed(signal);
     while let Some(theirs) = found.filter(|theirs| gives_way(signal, theirs.sa_sigaction)) {
@@ -181,7 +181,7 @@ fn replace(signal: c_int) {
 
 /// Installs an action, and returns the previous one.
 fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
-    // SAFETY: numbers and a pointer, for which zero is valid.
+    // SAFETY: the structure consists of numbers and a pointer, for which zero is valid.
     let mut replaced: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: the arguments are a signal's number, an action from libc with another handler, and a writable action.
     let outcome = unsafe { next::sigaction(signal, action, &raw mut replaced) };
@@ -190,7 +190,7 @@ fn swap(signal: c_int, action: &libc::sigaction) -> Option<libc::sigaction> {
 
 fn installed(signal: c_int) -> Option<libc::sigaction> {
     let errno = errno::get();
-    // SAFETY: numbers and a pointer, for which zero is valid.
+    // SAFETY: the structure consists of numbers and a pointer, for which zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     // SAFETY: `action` is writable; nothing is installed.
     let found = unsafe { next::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
@@ -282,7 +282,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
 
 /// The part of a set of signals that the kernel knows: 64 bits, the lowest for signal 1.
 fn kernels(set: &mut sigset_t) -> &mut u64 {
-    // SAFETY: libc's set is an array of unsigned longs of which the kernel has the first; same alignment, larger.
+    // SAFETY: libc's set is an array of unsigned longs, of which the kernel uses the first 64 bits. It has the same alignment and is larger.
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
@@ -315,7 +315,7 @@ fn reset(signal: c_int, version: u32) {
     // SAFETY: the structure consists of numbers and a pointer, for which zero is a valid value: SIG_DFL, no flags, an empty mask.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
     let errno = errno::get();
-    // SAFETY: a signal's number and an action.
+    // SAFETY: the call gets the number of a signal and an action.
     unsafe { next::sigaction(signal, &raw const default, std::ptr::null_mut()) };
     errno::set(errno);
 }
@@ -328,7 +328,7 @@ mod tests {
     extern "C" fn handler(_: c_int) {}
 
     fn action(handler: sighandler_t, sa_flags: c_int) -> libc::sigaction {
-        // SAFETY: numbers and a pointer, for which zero is valid.
+        // SAFETY: the structure consists of numbers and a pointer, for which zero is valid.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         action.sa_sigaction = handler;
         action.sa_flags = sa_flags;

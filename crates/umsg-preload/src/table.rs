@@ -115,7 +115,7 @@ impl Deref for Held {
 
 #[inline(always)]
 fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
-    // A negative number becomes one beyond the table.
+    // A negative number becomes a large number beyond the table.
     TABLE.get(fd as u32 as usize)
 }
 
@@ -123,7 +123,7 @@ fn entry(fd: c_int) -> Option<&'static Link<Attached>> {
 #[inline(always)]
 pub(crate) fn knows(fd: c_int) -> bool {
     arrivals::look_once(fd);
-    // Relaxed: a thread that knows of an entry has it from the thread that made it.
+    // Relaxed: a thread that knows of an entry was told by the thread that made it.
     IS_USED.load(Ordering::Relaxed) && entry(fd).is_some_and(Link::leads)
 }
 
@@ -196,7 +196,7 @@ mod tests {
     }
 
     impl Home {
-        /// Numbers are the test's own, and no open descriptors: the table does not care.
+        /// The test chooses the numbers. They are not open descriptors, which makes no difference to the table.
         fn with_queue_as(fd: c_int) -> Home {
             let home = Home {
                 directory: tempfile::tempdir_in("/dev/shm").unwrap(),
@@ -224,7 +224,7 @@ mod tests {
             )
         }
 
-        /// Waits: the thread of another test may be using a retired entry.
+        /// Waits, because the thread of another test may still use a retired entry.
         fn is_unmapped(&self) -> bool {
             (0..1000).any(|_| {
                 attachments::reap();

@@ -32,7 +32,7 @@ pub(crate) unsafe fn duration_of(timeout: *const timespec) -> Result<Option<Dura
     if pointer::is_bad(timeout) {
         return Err(libc::EFAULT);
     }
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
     let time = unsafe { timeout.read_unaligned() };
     pointer::span(time).map(Some).ok_or(libc::EINVAL)
 }

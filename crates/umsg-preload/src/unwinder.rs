@@ -223,7 +223,7 @@ mod tests {
         let here = frames_by as *const () as *const c_void;
         // The unwinder looks up the byte before the address, as for a return address.
         let within = here.wrapping_byte_add(1);
-        // SAFETY: takes any address.
+        // SAFETY: the call takes any address.
         let found = unsafe { umsg_test_Unwind_FindEnclosingFunction(within) };
         assert_eq!(found, here);
     }

@@ -76,10 +76,10 @@ mod tests {
 
     #[test]
     fn a_result_is_a_value_or_an_errno() {
-        // SAFETY: takes no arguments.
+        // SAFETY: the call takes no arguments.
         let pid = unsafe { call(libc::SYS_getpid, [0; 6]) };
         assert_eq!(pid, Ok(std::process::id() as isize));
-        // SAFETY: takes a number, which is no descriptor.
+        // SAFETY: the call takes a number, which is no descriptor.
         let closed = unsafe { call(libc::SYS_close, [usize::MAX, 0, 0, 0, 0, 0]) };
         assert_eq!(closed, Err(libc::EBADF));
     }

@@ -33,7 +33,7 @@ pub(crate) struct ProducerRecord {
     pub(crate) birth: Guarded64,
 }
 
-/// All of them. The lock under which messages are received protects all words.
+/// The records of all producers. The lock under which messages are received protects all words.
 #[repr(C)]
 #[derive(Default)]
 pub struct Producers {

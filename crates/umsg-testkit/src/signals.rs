@@ -21,6 +21,6 @@ pub fn comes(set: &libc::sigset_t, within: Duration) -> bool {
         tv_sec: within.as_secs() as libc::time_t,
         tv_nsec: within.subsec_nanos().into(),
     };
-    // SAFETY: reads the set and the time.
+    // SAFETY: the call reads the set and the time.
     unsafe { libc::sigtimedwait(set, ptr::null_mut(), &raw const time) > 0 }
 }

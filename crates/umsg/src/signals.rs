@@ -72,7 +72,7 @@ mod real {
     pub struct Handlers([u32; 2]);
 
     impl Handlers {
-        /// Returns whether handlers have run since on the same thread, all of them with SA_RESTART.
+        /// Returns whether handlers have run on the same thread since this count, all of them with SA_RESTART.
         #[must_use]
         pub fn are_followed_by_restarts(self) -> bool {
             let ([without_restart, any], now) = (self.0, Caller::current().handlers().0);

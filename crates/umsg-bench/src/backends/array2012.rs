@@ -121,7 +121,7 @@ impl Drop for ArrayQueue {
             return;
         };
         for message in sorted.messages.drain(..) {
-            // SAFETY: made by Box::into_raw, and each is in the array once.
+            // SAFETY: Box::into_raw made each message, and each is in the array once.
             drop(unsafe { Box::from_raw(message) });
         }
     }

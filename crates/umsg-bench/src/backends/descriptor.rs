@@ -58,7 +58,7 @@ impl DescriptorQueue {
         // SAFETY: the name ends with zero.
         unsafe { (names.unlink)(name.as_ptr()) };
         if nonblocking < 0 {
-            // SAFETY: our own descriptor, closed once.
+            // SAFETY: the descriptor belongs to this value, which closes it once.
             unsafe { (names.close)(waiting) };
             return Err(outcome);
         }
@@ -116,7 +116,7 @@ impl DescriptorQueue {
 
 impl Drop for DescriptorQueue {
     fn drop(&mut self) {
-        // SAFETY: our own descriptors, closed once.
+        // SAFETY: the descriptors belong to this value, which closes them once.
         unsafe {
             (self.names.close)(self.nonblocking);
             (self.names.close)(self.waiting);

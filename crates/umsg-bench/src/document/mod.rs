@@ -63,7 +63,7 @@ pub struct Program {
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Measured {
     pub suite: String,
-    /// Seconds, and the other load on the machine.
+    /// The duration in seconds, and the other load on the machine.
     #[serde(flatten)]
     pub load: Load,
     #[serde(default, skip_serializing_if = "Option::is_none")]

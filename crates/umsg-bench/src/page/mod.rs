@@ -107,7 +107,7 @@ fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// Met, missed or not, as a mark with a word.
+/// Returns a verdict as a mark with a word.
 fn badge(verdict: Verdict) -> Markup {
     let mark = match verdict {
         Verdict::Met => "✓",

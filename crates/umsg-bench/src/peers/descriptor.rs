@@ -78,7 +78,7 @@ impl Peer for Eventfd {
     }
 
     fn make(&self, _spec: &Spec) -> Result<Ends<WORD>, Failure> {
-        // SAFETY: takes a number and flags.
+        // SAFETY: the call takes a number and flags.
         let counter = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
         if counter < 0 {
             return Err(Failure::system("eventfd"));

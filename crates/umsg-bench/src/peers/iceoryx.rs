@@ -29,7 +29,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
 /// Finds the library next to this program, or in the directory in which `cargo xtask` builds the library.
 fn built() -> Option<PathBuf> {
     let program = std::env::current_exe().ok()?;
-    // target/release/umsg-bench, and a test's program a directory below.
+    // This program is target/release/umsg-bench; a test's program is one directory below.
     let above = program.ancestors().skip(1).take(3);
     let places = above.flat_map(|directory| {
         [

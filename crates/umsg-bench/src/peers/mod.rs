@@ -109,7 +109,7 @@ pub trait Link: Sync {
     where
         Self: 'a;
 
-    /// For the sending process, which calls it once.
+    /// Makes the sending end. The sending process calls this once.
     fn sender(&self, way: Way) -> Result<Self::Sender<'_>, Failure>;
 
     /// Makes the receiving end. The process that sends makes its end later, and finds this one.

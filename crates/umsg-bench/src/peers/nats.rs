@@ -178,7 +178,7 @@ impl Connection {
         })
     }
 
-    /// After the return, messages on this subject reach this connection.
+    /// Subscribes to a subject. After the return, messages on the subject reach this connection.
     fn subscribe(&mut self, subject: String) -> Result<(), Failure> {
         let subscribed = self.runtime.block_on(self.client.subscribe(subject));
         self.messages = Some(subscribed.map_err(failure)?);

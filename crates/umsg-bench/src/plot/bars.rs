@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{WIDTH, Who, figure};
 
-/// Bars that lie, one below the other.
+/// Horizontal bars, one below the other.
 pub struct Bars {
     pub id: String,
     pub title: String,

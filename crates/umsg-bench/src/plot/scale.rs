@@ -25,7 +25,7 @@ pub struct Tick {
 }
 
 impl Scale {
-    /// A length from an arbitrary start.
+    /// Returns the position of a value as a length from an arbitrary start.
     fn place(&self, value: f64) -> f64 {
         match self {
             Self::Log | Self::LogAt(_) => value.log10(),
@@ -101,7 +101,7 @@ fn round_above(value: f64) -> f64 {
     fits.unwrap_or(&10.0) * decade
 }
 
-/// 0.5, 20, 5 k, 1 M.
+/// Returns a number as a short text: 0.5, 20, 5 k, 1 M.
 pub fn short(value: f64) -> String {
     let (value, unit) = match value {
         large if large >= 1e6 => (large / 1e6, " M"),

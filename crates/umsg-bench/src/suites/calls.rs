@@ -157,7 +157,7 @@ impl Queue {
 impl Drop for Queue {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: our own descriptor, closed once.
+        // SAFETY: the descriptor belongs to this value, which closes it once.
         unsafe { libc::mq_close(self.0) };
     }
 }
@@ -211,7 +211,7 @@ impl Drop for Identifier {
 /// Returns the identifier of a key.
 #[inline]
 pub fn get(key: libc::key_t, flags: c_int) -> Result<c_int, Failure> {
-    // SAFETY: takes two numbers.
+    // SAFETY: the call takes two numbers.
     checked("msgget", unsafe { libc::msgget(key, flags) })
 }
 

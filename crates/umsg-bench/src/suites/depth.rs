@@ -123,7 +123,7 @@ fn at(side: &Side<Vec<Stop>>, index: usize, figure: impl Fn(&Stop) -> f64) -> Sa
     )
 }
 
-/// The dearest depth of a round against its cheapest.
+/// Returns the time at the slowest depth of a round, divided by that at the fastest.
 fn flatness(stops: &[Stop]) -> f64 {
     let pairs = || stops.iter().map(|stop| stop.pair);
     pairs().fold(f64::MIN, f64::max) / pairs().fold(f64::MAX, f64::min)

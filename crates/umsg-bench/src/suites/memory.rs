@@ -44,7 +44,7 @@ struct Load {
 }
 
 impl Load {
-    /// Bytes with bookkeeping: the goal compares with them.
+    /// Returns the bytes of the messages with their bookkeeping. The goal is a multiple of this number.
     fn weight(self) -> u64 {
         self.bytes + PER_MESSAGE * self.messages
     }
@@ -123,7 +123,7 @@ fn mixed() -> Result<Row, Failure> {
     watched.row("0 B to 8 KB, sent and received at random")
 }
 
-/// A queue that is deep by declaration and never used so.
+/// Measures a queue that is declared deep, but never holds more than one message.
 fn one_at_a_time(times: u32) -> Result<Row, Failure> {
     let mut watched = Watched::new(Spec {
         depth: 1_000_000,

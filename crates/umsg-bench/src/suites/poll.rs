@@ -112,14 +112,14 @@ impl Set {
     /// Sleeps until an event.
     fn wait(&self) {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: room for one event, a local.
+        // SAFETY: the call writes at most one event, to a local.
         unsafe { libc::epoll_wait(self.0, &raw mut event, 1, -1) };
     }
 }
 
 impl Drop for Set {
     fn drop(&mut self) {
-        // SAFETY: our own descriptor, closed once.
+        // SAFETY: the descriptor belongs to this value, which closes it once.
         unsafe { libc::close(self.0) };
     }
 }

@@ -111,7 +111,7 @@ fn set(id: c_int, change: &Change) -> Result<(), Refusal> {
 /// `buf` is readable, or an address that a pointer check refuses.
 unsafe fn change(buf: *const msqid_ds) -> Result<Change, Failure> {
     pointer::check(buf, "buf")?;
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
     let wanted = unsafe { buf.read_unaligned() };
     Ok(Change::of(&wanted))
 }

@@ -154,7 +154,7 @@ impl Call {
         // SAFETY: by this function's contract. No message of the queue has more bytes, and bytes need no alignment.
         let buffer = unsafe { std::slice::from_raw_parts_mut(self.message.add(1).cast(), room) };
         let received = self.receive(queue, buffer, which, deadline)?;
-        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
         unsafe { self.message.write_unaligned(received.mtype) };
         Ok(received.len.cast_signed())
     }

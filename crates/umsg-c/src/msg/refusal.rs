@@ -16,7 +16,7 @@ pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
     there(raw::find(id), id)
 }
 
-/// As [`find`], for longer than the call.
+/// Does the same as [`find`], for use beyond the call.
 pub(super) fn keep(id: c_int) -> Result<Used, Refusal> {
     there(raw::keep(id), id)
 }

@@ -124,7 +124,7 @@ impl Call {
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {
         pointer::check(self.message, "msgp")?;
-        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
         let mtype = unsafe { self.message.read_unaligned() };
         let refused = |errno| Refusal::of_send(errno, self.id, mtype, self.len);
         let queue = raw::find_to_send(self.id, mtype, self.len).map_err(refused)?;

@@ -99,7 +99,7 @@ unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
 pub(super) unsafe fn free(ring: *mut umsg_ring) -> Result<(), Refusal> {
     // SAFETY: by this function's contract.
     std::mem::forget(unsafe { take_turn(ring)? });
-    // SAFETY: made by `Box::into_raw` in `new`, and freed here alone; no call has a turn.
+    // SAFETY: `Box::into_raw` made the pointer in `new`, and only this line frees it. No call has a turn.
     drop(unsafe { Box::from_raw(ring) });
     Ok(())
 }

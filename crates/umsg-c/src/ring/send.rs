@@ -237,7 +237,7 @@ impl<'a> Wanted<'a> {
     #[inline]
     pub(super) unsafe fn read(post: *const umsg_ring_post) -> Result<Wanted<'a>, Failure> {
         pointer::check(post, "post")?;
-        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
         let given = unsafe { post.read_unaligned() };
         let post = Post::new(given.user_data).res(given.res).flags(given.flags);
         if given.len == 0 {

@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_secs(10);
 
 /// An error of a call that waits.
 pub trait EndOfWait {
-    /// The call has to wait: no message is there, or no room.
+    /// Returns whether the call has to wait, because there is no message or no room.
     fn is_not_now(&self) -> bool;
     fn is_time_out(&self) -> bool;
     fn is_interruption(&self) -> bool;

@@ -1,4 +1,4 @@
-//! Columns as wide as their widest cell.
+//! Prints tables whose columns are as wide as their widest cells.
 
 use std::io::{self, Write};
 

@@ -51,7 +51,7 @@ impl Libc {
         false => Libc::Glibc,
     };
 
-    /// The C library of a dynamic linker. The file names of all linkers of musl begin in one way.
+    /// Returns the C library of a dynamic linker. The file names of all linkers of musl have the same beginning.
     fn of_linker(linker: &Path) -> Self {
         let name = linker.file_name().unwrap_or(OsStr::new(""));
         match name.as_bytes().starts_with(b"ld-musl-") {

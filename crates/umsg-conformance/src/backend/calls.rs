@@ -140,7 +140,7 @@ pub(super) fn pointer<T>(option: Option<&T>) -> *const T {
 
 impl From<Attributes> for mq_attr {
     fn from(from: Attributes) -> mq_attr {
-        // SAFETY: integers only; all zeroes are a value.
+        // SAFETY: the structure consists of integers, for which zero is valid.
         let mut attr: mq_attr = unsafe { mem::zeroed() };
         attr.mq_flags = from.flags;
         attr.mq_maxmsg = from.max_messages;
@@ -334,7 +334,7 @@ impl Backend for Called {
         let mut status = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: as above.
         nothing(unsafe { (self.calls.fstat)(fd, status.as_mut_ptr()) })?;
-        // SAFETY: filled by a call that succeeded.
+        // SAFETY: a call that succeeded has filled the structure.
         let status = unsafe { status.assume_init() };
         // The type of this field depends on the architecture.
         #[allow(clippy::unnecessary_cast)]

@@ -32,7 +32,7 @@ impl Functions {
 extern "C" fn enter(signal: c_int, info: *const c_void, context: *mut c_void) {
     let Functions { defer, handler } = &HANDLERS[signal as usize];
     let defer = defer.load(Ordering::Acquire);
-    // SAFETY: stored by `handle_deferred`, before it installed this handler for the signal.
+    // SAFETY: `handle_deferred` stored this function before it installed this handler for the signal.
     let defer = unsafe { std::mem::transmute::<usize, Defer>(defer) };
     // SAFETY: these are the arguments that the kernel gave to this handler.
     if unsafe { defer(signal, info, context) } != 0 {

@@ -110,7 +110,7 @@ fn kind<F: Comparable>(arguments: &Arguments) -> Result<Kind<F>, String> {
     }
 }
 
-/// Is a worker of a family of this name.
+/// Works as a worker of the family with this name.
 fn work(family: &str, library: &Path, directory: &Path) -> Result<(), String> {
     match family {
         Posix::NAME => compare::work::<Posix>(library, directory),

@@ -1,4 +1,4 @@
-//! A queue descriptor is a real one: the other uses that C programs make of it.
+//! A queue descriptor is a real one. The cases test the other calls that C programs make on it.
 
 use std::ffi::CString;
 use std::os::fd::AsRawFd;
@@ -46,7 +46,7 @@ subject! { $ descriptor, descriptor_cases:
 }
 
 fn is_open(fd: i32) -> bool {
-    // SAFETY: asks for a flag of a number.
+    // SAFETY: the call only returns the flags of a number.
     unsafe { libc::fcntl(fd, libc::F_GETFD) != -1 }
 }
 
@@ -531,7 +531,7 @@ fn a_descriptor_of_dev_null_put_in_its_place_is_not_a_queue(site: &Site) {
     site.need_descriptors();
     let queue = site.queue(1, 8);
     let path = CString::new("/dev/null").expect("no NUL");
-    // SAFETY: NUL-terminated; the descriptor is placed where the queue was.
+    // SAFETY: the path is NUL-terminated. The descriptor is moved to the number that the queue had.
     let null = unsafe { libc::open(path.as_ptr(), libc::O_RDWR | libc::O_CLOEXEC) };
     assert!(null >= 0);
     assert_eq!(

@@ -29,11 +29,11 @@ subject! { $ notification, notification_cases:
     read_shows_the_registered_process
 }
 
-/// A real-time signal: the kernel keeps each raised one pending.
+/// A real-time signal. If it is raised several times, the kernel keeps each signal pending.
 const SIGNAL: i32 = 40;
 
 fn event(notify: i32, signal: i32, value: usize) -> libc::sigevent {
-    // SAFETY: numbers and addresses, for which zero is a value.
+    // SAFETY: the structure consists of numbers and addresses, for which zero is valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_notify = notify;
     event.sigev_signo = signal;
@@ -68,7 +68,7 @@ fn signals() -> libc::sigset_t {
 }
 
 fn block() {
-    // SAFETY: a set, and a mask of this thread alone.
+    // SAFETY: the call reads a set, and changes the mask of this thread only.
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals(), ptr::null_mut()) };
 }
 
@@ -82,7 +82,7 @@ fn pending_within(milliseconds: i64) -> Option<(i32, usize, i32, u32)> {
         tv_sec: milliseconds / 1000,
         tv_nsec: milliseconds % 1000 * 1_000_000,
     };
-    // SAFETY: a set, a siginfo to be filled in, a time.
+    // SAFETY: the call reads a set and a time, and fills a siginfo.
     unsafe {
         let mut info: libc::siginfo_t = std::mem::zeroed();
         if libc::sigtimedwait(&signals(), &mut info, &patience) != SIGNAL {

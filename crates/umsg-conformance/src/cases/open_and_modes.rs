@@ -262,7 +262,7 @@ fn o_nonblock_at_open_belongs_to_that_descriptor(site: &Site) {
 
 fn one_queue_too_many_is_no_space(site: &Site) {
     site.ask(site.backend().limit_queues(3)).expect("a limit");
-    // As a user to which the limit applies.
+    // The case runs as a user to which the limit applies.
     if sys::is_root() {
         User::NOBODY
             .assume(&Credentials::OF_LIBC)
@@ -287,7 +287,7 @@ fn one_queue_too_many_is_no_space(site: &Site) {
 /// Leaves this process without a free descriptor.
 pub(super) fn use_up_descriptors() {
     sys::limit_descriptors(64).expect("a limit");
-    // SAFETY: duplicates of the standard input that are never used.
+    // SAFETY: the loop makes duplicates of the standard input, which are never used.
     while unsafe { libc::dup(0) } >= 0 {}
 }
 

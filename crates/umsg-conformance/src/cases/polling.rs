@@ -351,10 +351,10 @@ const ONCE: u32 = libc::EPOLLONESHOT as u32;
 
 impl Set<'_> {
     fn new(site: &Site) -> Set<'_> {
-        // SAFETY: takes flags.
+        // SAFETY: the call takes flags.
         let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(set >= 0);
-        // SAFETY: new, and no other process's.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let set = unsafe { OwnedFd::from_raw_fd(set) };
         Set { site, set }
     }

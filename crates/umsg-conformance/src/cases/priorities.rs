@@ -1,4 +1,4 @@
-//! Highest priority first, and the order sent within one.
+//! The message of the highest priority comes first; messages of the same priority come in the order in which they were sent.
 
 use crate::errno::Errno;
 use crate::site::{Message, Queue, Site, message};

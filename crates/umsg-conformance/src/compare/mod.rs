@@ -92,7 +92,7 @@ pub trait Comparable: Family {
     /// A call with its arguments.
     type Call: Call;
 
-    /// The names that calls refer to by number, on one side.
+    /// The names of one side, to which calls refer by number.
     type Names: Clone + Serialize + DeserializeOwned;
 
     /// Makes the calls of a worker.
@@ -130,7 +130,7 @@ pub trait Comparable: Family {
     /// Removes what a history has left behind, in a process that uses the backend. `words` are the shared words of the workers.
     fn remove_queues(side: &Setup<Self>, words: &[AtomicU32]);
 
-    /// The remains of queues in the directory of a namespace after that, in words.
+    /// Describes what is left of queues in the directory of a namespace after [`remove_queues`](Self::remove_queues).
     fn left_behind(directory: &Path) -> Option<String>;
 
     /// Returns whether this answer means that the kernel has no room for a queue.

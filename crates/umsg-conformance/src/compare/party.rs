@@ -98,7 +98,7 @@ impl Party {
         self.answer_within(number, self.patience)
     }
 
-    /// As [`answer`](Self::answer), for a limited time.
+    /// Does the same as [`answer`](Self::answer), for a limited time.
     pub fn answer_within(&self, number: usize, time: Duration) -> Result<Reply, String> {
         let socket = self.sockets[number].as_raw_fd();
         let mut pause = Pause::new(time);

@@ -26,7 +26,7 @@ pub struct Setup<F: Comparable> {
     pub numbers: bool,
     /// The names that calls refer to by number.
     pub names: F::Names,
-    /// The IPC namespace that it has to itself, if it has one.
+    /// The private IPC namespace of the side, if it has one.
     pub namespace: Option<OwnedFd>,
     /// The directory in which it has its queues, if they are in one.
     pub directory: PathBuf,

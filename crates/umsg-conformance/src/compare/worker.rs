@@ -104,7 +104,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
         }
     }
 
-    /// Does it; no reply from a child that just began, which has answered already.
+    /// Performs an operation, and returns the reply. A child that has just begun returns none, because it has already answered.
     fn perform(&mut self, number: u32, operation: Operation<F::Call>) -> Option<Reply> {
         use Operation::*;
         Some(match operation {

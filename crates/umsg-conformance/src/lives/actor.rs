@@ -349,7 +349,7 @@ fn deadline(waits: Waits) -> Option<libc::timespec> {
 }
 
 fn sigevent(signal: i32, value: u32) -> libc::sigevent {
-    // SAFETY: numbers and a pointer, for which all zeroes are a value.
+    // SAFETY: the structure consists of numbers and a pointer, for which zero is valid.
     let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
     event.sigev_notify = if signal == 0 {
         libc::SIGEV_NONE

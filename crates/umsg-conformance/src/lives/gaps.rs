@@ -138,7 +138,7 @@ impl Ledger {
         self.blocked[process] = Some(act);
     }
 
-    /// A blocked process got a signal or was stopped.
+    /// Notes that a blocked process has got a signal or was stopped.
     pub fn disturbed(&mut self, process: usize, act: Act) {
         if act != Act::StopAndContinue {
             return;
@@ -185,7 +185,7 @@ impl Ledger {
         self.blocked.iter().flatten().filter(waits).count()
     }
 
-    /// A process is about to act, in the step of this number.
+    /// Notes that a process is about to act, in the step of this number.
     pub fn before(&mut self, number: usize, process: usize, act: Act) {
         self.descriptors.before(number, process, act);
     }
@@ -208,7 +208,7 @@ impl Ledger {
         self.descriptors.ended(process);
     }
 
-    /// The gap that explains a difference; an answer of `None` means that the process is blocked.
+    /// Returns the gap that explains a difference. An answer of `None` means that the process is blocked.
     pub fn gap(
         &self,
         process: usize,

@@ -216,7 +216,7 @@ impl Lockstep {
         }
     }
 
-    /// A signal may come a little later on the other side: notices are asked for again.
+    /// Asks the other side again, because a signal may come there a little later.
     fn ask_again(
         &self,
         number: usize,
@@ -235,7 +235,7 @@ impl Lockstep {
         Ok(other)
     }
 
-    /// The process is blocked in the kernel, so it has to be on the other side.
+    /// Expects the process to be blocked on the other side, because it is blocked in the kernel.
     fn expect_blocked(&mut self, number: usize, process: usize, act: Act) -> Result<(), End> {
         match self.sides[1].settle(process, number).map_err(differed)? {
             Settled::Blocked => {
@@ -324,7 +324,7 @@ impl Lockstep {
         }
     }
 
-    /// A process that the kernel let go has to be let go by the other side, and no other process.
+    /// Checks that the other side has ended the blocked calls that the kernel has ended, and no other blocked call.
     fn look_at_the_blocked(&mut self) -> Result<(), End> {
         for process in 0..PROCESSES {
             let Some((number, act)) = self.blocked[process] else {

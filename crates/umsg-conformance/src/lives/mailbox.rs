@@ -22,7 +22,7 @@ fn with_message(
         iov_base: byte.as_mut_ptr().cast(),
         iov_len: 1,
     };
-    // SAFETY: integers and pointers, for which all zeroes are a value.
+    // SAFETY: the structure consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { mem::zeroed() };
     message.msg_iov = &mut bytes;
     message.msg_iovlen = 1;
@@ -35,7 +35,7 @@ fn with_message(
 }
 
 fn control(fd: RawFd) -> Control {
-    // SAFETY: integers, for which all zeroes are a value.
+    // SAFETY: the structure consists of integers, for which zero is valid.
     let mut control: Control = unsafe { mem::zeroed() };
     control.header.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<RawFd>()) as _;
     control.header.cmsg_level = libc::SOL_SOCKET;

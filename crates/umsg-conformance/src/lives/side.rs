@@ -16,9 +16,9 @@ use crate::sys::{self, Forked};
 /// The queues that the processes of a side use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Queues {
-    /// The kernel's, in an IPC namespace of the history.
+    /// The kernel's queues, in an IPC namespace of the history.
     Kernel,
-    /// The calls of the drop-in of this directory, with its queues in a directory of the history.
+    /// The queues of the drop-in in this directory; they are in a directory of the history.
     Dropin(PathBuf),
 }
 

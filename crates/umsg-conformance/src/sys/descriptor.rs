@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The errors of `pipe2`.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     let mut ends = [0; 2];
-    // SAFETY: a place for two descriptors.
+    // SAFETY: the pointer leads to room for two descriptors.
     check(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) })?;
     Ok(owned(ends))
 }
@@ -25,7 +25,7 @@ pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
 pub fn sockets() -> Result<(OwnedFd, OwnedFd), Errno> {
     let mut ends = [0; 2];
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
-    // SAFETY: a place for two descriptors.
+    // SAFETY: the pointer leads to room for two descriptors.
     check(unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) })?;
     Ok(owned(ends))
 }
@@ -53,7 +53,7 @@ pub fn through_a_socket(fd: RawFd) -> Result<OwnedFd, Errno> {
         cmsg_type: libc::SCM_RIGHTS,
     };
     let mut control = Control { header, fd };
-    // SAFETY: integers and pointers, for which all zeroes are a value.
+    // SAFETY: the structure consists of integers and pointers, for which zero is valid.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &mut bytes;
     message.msg_iovlen = 1;
@@ -61,14 +61,14 @@ pub fn through_a_socket(fd: RawFd) -> Result<OwnedFd, Errno> {
     message.msg_controllen = size_of::<Control>();
     // SAFETY: `message` points to one byte and one control message with one descriptor, all alive during the call.
     check(unsafe { libc::sendmsg(from.as_raw_fd(), &message, 0) } as i32)?;
-    // SAFETY: the same places, now to be written to.
+    // SAFETY: the call writes to the same places.
     check(unsafe { libc::recvmsg(to.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) } as i32)?;
-    // SAFETY: new in this process, and owned by no other process.
+    // SAFETY: the descriptor is new in this process, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(control.fd) })
 }
 
 fn owned(ends: [RawFd; 2]) -> (OwnedFd, OwnedFd) {
-    // SAFETY: just made, and owned by no other process.
+    // SAFETY: the call above has just made the descriptor, and nothing else owns it.
     unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) }
 }
 
@@ -97,7 +97,7 @@ pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
 /// The errors of `read`.
 pub fn read_record(fd: RawFd, buffer: &mut [u8]) -> io::Result<usize> {
     loop {
-        // SAFETY: a live slice and its length.
+        // SAFETY: the pointer and the length are those of a live slice.
         let read = unsafe { libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len()) };
         if read >= 0 {
             return Ok(read as usize);
@@ -123,7 +123,7 @@ pub fn readable(fd: RawFd, patience: Duration) -> bool {
 
 /// A set for select of these descriptors, which are below FD_SETSIZE.
 pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
-    // SAFETY: bits, for which all zeroes are a value.
+    // SAFETY: the structure consists of bits, for which zero is valid.
     let mut set: libc::fd_set = unsafe { std::mem::zeroed() };
     for &fd in fds {
         assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
@@ -156,13 +156,13 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
 pub fn memory_file() -> Result<std::fs::File, Errno> {
     // SAFETY: NUL-terminated.
     let fd = check(unsafe { libc::memfd_create(c"umsg-conformance".as_ptr(), libc::MFD_CLOEXEC) })?;
-    // SAFETY: just made, and owned by no other process.
+    // SAFETY: the call above has just made the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
 /// Takes the descriptor at this number, which is open, and which no other code owns.
 pub fn take(number: RawFd) -> OwnedFd {
-    // SAFETY: for callers that got the descriptor from the process that started this program.
+    // SAFETY: the caller got the descriptor from the process that started this program, so nothing else owns it.
     unsafe { OwnedFd::from_raw_fd(number) }
 }
 

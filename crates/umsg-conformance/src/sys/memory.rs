@@ -24,7 +24,7 @@ pub fn words_of(file: BorrowedFd<'_>, count: usize) -> Result<&'static [AtomicU3
 /// Unmaps the words of a file, which nothing in this process uses any more.
 pub fn unmap_words(words: &'static [AtomicU32]) {
     let start = words.as_ptr().cast_mut().cast();
-    // SAFETY: mapped by `words_of` with this length; the caller has the last reference.
+    // SAFETY: `words_of` mapped the words with this length, and the caller has the last reference.
     unsafe { libc::munmap(start, size_of_val(words)) };
 }
 

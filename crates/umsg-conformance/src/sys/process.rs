@@ -11,13 +11,13 @@ pub type Pid = i32;
 
 /// This process.
 pub fn pid() -> Pid {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::getpid() }
 }
 
 /// This thread.
 pub fn tid() -> Pid {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::gettid() }
 }
 
@@ -43,26 +43,26 @@ pub fn fork() -> Result<Forked, Errno> {
 
 /// Ends this process at once, without running anything.
 pub fn leave(status: i32) -> ! {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::_exit(status) }
 }
 
 /// `kill`. A process that no longer exists is no error.
 pub fn kill(pid: Pid, signal: i32) {
     assert!(!(-1..=1).contains(&pid), "a signal to process {pid}");
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::kill(pid, signal) };
 }
 
 /// Makes this process the leader of a new group.
 pub fn lead_group() {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::setpgid(0, 0) };
 }
 
 /// Makes the kernel kill this process when its parent ends.
 pub fn die_with_parent() {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
@@ -80,7 +80,7 @@ pub fn wait(child: Pid, patience: Duration) -> Option<End> {
     let mut pause = Pause::new(patience);
     loop {
         let mut status = 0;
-        // SAFETY: a valid place for the status.
+        // SAFETY: the call writes the status to a local.
         let waited = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG) };
         if waited == child {
             return Some(if libc::WIFSIGNALED(status) {

@@ -17,7 +17,7 @@ pub fn handle_signal(
     handler: extern "C" fn(i32),
     flags: i32,
 ) -> Result<(), Errno> {
-    // SAFETY: integers and function addresses, for which all zeroes are a value.
+    // SAFETY: the structure consists of integers and function addresses, for which zero is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = flags;

@@ -18,7 +18,7 @@ pub fn set_environment(name: &str, value: &Path) {
 
 /// Moves this process into a private IPC namespace. Its queues end with the namespace. Returns `None` without permission.
 pub fn enter_private_ipc_namespace() -> Option<()> {
-    // SAFETY: changes which IPC objects this process sees, nothing else.
+    // SAFETY: the call changes which IPC objects this process sees, nothing else.
     (unsafe { libc::unshare(libc::CLONE_NEWIPC) } == 0).then_some(())
 }
 
@@ -27,7 +27,7 @@ pub fn enter_private_ipc_namespace() -> Option<()> {
 /// # Errors
 /// The errors of `setns`.
 pub fn enter_ipc_namespace(namespace: BorrowedFd<'_>) -> Result<(), Errno> {
-    // SAFETY: changes which IPC objects this process sees, nothing else.
+    // SAFETY: the call changes which IPC objects this process sees, nothing else.
     check(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWIPC) }).map(drop)
 }
 
@@ -49,7 +49,7 @@ pub fn give_up_raised_limits() {
 
 /// Sets the file mode creation mask and returns the one before.
 pub fn umask(mask: u32) -> u32 {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::umask(mask) }
 }
 
@@ -58,7 +58,7 @@ pub fn umask(mask: u32) -> u32 {
 /// # Errors
 /// The errors of `setpriority`.
 pub fn set_nice(nice: i32) -> Result<(), Errno> {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }).map(drop)
 }
 
@@ -116,7 +116,7 @@ pub fn limit_kernel_system_v_queues(count: u8) -> io::Result<()> {
     io::Write::write_all(&mut file, &digits)
 }
 
-/// A time, or what is none.
+/// Makes a time. The numbers need not be valid.
 pub const fn time(tv_sec: i64, tv_nsec: i64) -> libc::timespec {
     libc::timespec { tv_sec, tv_nsec }
 }
@@ -124,7 +124,7 @@ pub const fn time(tv_sec: i64, tv_nsec: i64) -> libc::timespec {
 /// A point of the wall clock, `milliseconds` from now (or before now).
 pub fn from_now(milliseconds: i64) -> libc::timespec {
     let mut now = time(0, 0);
-    // SAFETY: a valid place for the time.
+    // SAFETY: the call writes the time to a local.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &mut now) };
     let nanoseconds = now.tv_sec * 1_000_000_000 + now.tv_nsec + milliseconds * 1_000_000;
     time(

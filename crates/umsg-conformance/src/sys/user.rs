@@ -5,7 +5,7 @@ use crate::errno::Errno;
 
 /// Returns whether this process runs as root.
 pub fn is_root() -> bool {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     unsafe { libc::geteuid() == 0 }
 }
 
@@ -44,11 +44,11 @@ impl User {
     /// The errors of `setgroups`, `setresgid` and `setresuid`.
     pub fn assume(self, by: &Credentials) -> Result<(), Errno> {
         let groups: Vec<u32> = self.supplementary.into_iter().collect();
-        // SAFETY: a live slice and its length.
+        // SAFETY: the pointer and the length are those of a live slice.
         check(unsafe { (by.setgroups)(groups.len(), groups.as_ptr()) })?;
-        // SAFETY: has no preconditions.
+        // SAFETY: the call has no preconditions.
         check(unsafe { (by.setresgid)(self.gid, self.gid, self.gid) })?;
-        // SAFETY: has no preconditions.
+        // SAFETY: the call has no preconditions.
         check(unsafe { (by.setresuid)(self.uid, self.uid, self.uid) })?;
         Ok(())
     }
@@ -59,9 +59,9 @@ impl User {
     /// The errors of `setresgid` and `setresuid`.
     pub fn assume_effective(self, by: &Credentials) -> Result<(), Errno> {
         const SAME: u32 = u32::MAX;
-        // SAFETY: has no preconditions.
+        // SAFETY: the call has no preconditions.
         check(unsafe { (by.setresgid)(SAME, self.gid, SAME) })?;
-        // SAFETY: has no preconditions.
+        // SAFETY: the call has no preconditions.
         check(unsafe { (by.setresuid)(SAME, self.uid, SAME) })?;
         Ok(())
     }
@@ -87,7 +87,7 @@ impl Credentials {
 
 /// The user and group that this process acts as.
 pub fn user() -> User {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };
     User {
         uid,

@@ -15,7 +15,7 @@ use crate::{arrivals, errno, fd, kept, kernel, next, ours, process, table};
 /// Closes a descriptor, which may be a queue's.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn close(fd: c_int) -> c_int {
-    // SAFETY: the caller's promises to libc's close are passed on.
+    // SAFETY: the caller makes the promises that libc's close requires.
     unsafe { close_here(fd, next::close) }
 }
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn mq_close(fd: c_int) -> c_int {
 /// # Safety
 /// The conditions of libc's close.
 unsafe fn bare_close(fd: c_int) -> c_int {
-    // SAFETY: takes a number, which the caller may close. The result of close fits into an int.
+    // SAFETY: the call takes a number, which the caller may close. The result of close fits into an int.
     unsafe { kernel::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
         .map_or_else(errno::fail, |result| result as c_int)
 }
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
             first = ours + 1;
         }
     }
-    // SAFETY: the caller's promises to libc's close_range are passed on.
+    // SAFETY: the caller makes the promises that libc's close_range requires.
     unsafe { next::close_range(first, last, flags) }
 }
 
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn closefrom(first: c_int) {
         }
         first = ours + 1;
     }
-    // SAFETY: the caller's promises to libc's closefrom are passed on.
+    // SAFETY: the caller makes the promises that libc's closefrom requires.
     unsafe { next::closefrom(first) };
 }
 

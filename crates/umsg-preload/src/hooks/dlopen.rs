@@ -29,7 +29,7 @@ pub(crate) extern "C" fn resolve() {
     TARGET.store(target, Ordering::Relaxed);
 }
 
-/// Is called in place of a dlopen that does not exist.
+/// The drop-in calls this function if there is no dlopen.
 extern "C" fn refuse() -> *mut c_void {
     std::ptr::null_mut()
 }

@@ -16,7 +16,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     }
     // First: another thread may close the descriptor meanwhile.
     share(fd);
-    // SAFETY: the caller's promises to libc's dup are passed on.
+    // SAFETY: the caller makes the promises that libc's dup requires.
     let new = unsafe { next::dup(fd) };
     enter_duplicate(fd, new);
     new
@@ -25,14 +25,14 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
 /// Duplicates to a number of the caller's choice, which is closed first.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
-    // SAFETY: the caller's promises to libc's dup2 are passed on.
+    // SAFETY: the caller makes the promises that libc's dup2 requires.
     replace(fd, new, || unsafe { next::dup2(fd, new) })
 }
 
 /// As dup2, with O_CLOEXEC on request.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
-    // SAFETY: the caller's promises to libc's dup3 are passed on.
+    // SAFETY: the caller makes the promises that libc's dup3 requires.
     replace(fd, new, || unsafe { next::dup3(fd, new, flags) })
 }
 
@@ -65,7 +65,7 @@ pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(
     // The program may open the queue later.
     vacated::note_spawned(fd);
     share(fd);
-    // SAFETY: the caller's promises to libc's function are passed on.
+    // SAFETY: the caller makes the promises that libc's function requires.
     unsafe { next::posix_spawn_file_actions_adddup2(actions, fd, new) }
 }
 

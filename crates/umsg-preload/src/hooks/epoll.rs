@@ -18,7 +18,7 @@ pub unsafe extern "C" fn epoll_ctl(
     fd: c_int,
     event: *mut epoll_event,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's epoll_ctl are passed on.
+    // SAFETY: the caller makes the promises that libc's epoll_ctl requires.
     unsafe {
         if table::knows(fd) {
             control_known(set, operation, fd, event)

@@ -46,7 +46,7 @@ fn manipulate(fd: c_int, command: c_int, argument: usize, call: impl FnOnce() ->
 /// Manipulates a device, or the flags of any file.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int {
-    // SAFETY: the caller's promises to libc's ioctl are passed on.
+    // SAFETY: the caller makes the promises that libc's ioctl requires.
     let call = || unsafe { next::ioctl(fd, request, argument) };
     match request as u32 {
         FIOCLEX => {

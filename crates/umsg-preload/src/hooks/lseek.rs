@@ -12,7 +12,7 @@ use crate::{errno, next, ours};
 pub unsafe extern "C" fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     match ours::file(fd) {
         Some(_) => seek(fd, offset, whence),
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes numbers.
         None => unsafe { next::lseek(fd, offset, whence) },
     }
 }
@@ -22,7 +22,7 @@ pub unsafe extern "C" fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t
 pub unsafe extern "C" fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     match ours::file(fd) {
         Some(_) => seek(fd, offset, whence),
-        // SAFETY: takes numbers.
+        // SAFETY: the call takes numbers.
         None => unsafe { next::lseek64(fd, offset, whence) },
     }
 }
@@ -39,6 +39,6 @@ fn seek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
         libc::SEEK_HOLE => (SIZE, libc::SEEK_SET),
         other => (offset, other),
     };
-    // SAFETY: takes numbers.
+    // SAFETY: the call takes numbers.
     unsafe { next::lseek(fd, offset, whence) }
 }

@@ -18,7 +18,7 @@ macro_rules! hooks {
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
             let $next = crate::next::$name;
-            // SAFETY: the caller's promises to libc's function of this name are passed on.
+            // SAFETY: the caller makes the promises that libc's function of this name requires.
             unsafe { $body }
         }
     };

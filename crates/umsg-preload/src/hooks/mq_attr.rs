@@ -101,7 +101,7 @@ unsafe fn wanted_flags(new: *const mq_attr) -> Result<Option<OFlags>, c_int> {
     if pointer::is_bad(new) {
         return Err(libc::EFAULT);
     }
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
     let flags = unsafe { (&raw const (*new).mq_flags).read_unaligned() };
     match u32::try_from(flags).map(OFlags::from_bits_retain) {
         Ok(flags) if OFlags::NONBLOCK.contains(flags) => Ok(Some(flags)),
@@ -125,7 +125,7 @@ unsafe fn write_attributes(held: &Held, flags: OFlags, out: *mut mq_attr) -> Res
     attributes.mq_maxmsg = now.max_messages as c_long;
     attributes.mq_msgsize = now.message_size as c_long;
     attributes.mq_curmsgs = now.messages as c_long;
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
     unsafe { out.write_unaligned(attributes) };
     Ok(0)
 }

@@ -49,7 +49,7 @@ unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
         None => ours::checked_queue(fd),
     };
     match held {
-        // SAFETY: the caller's promises to libc's mq_notify are passed on.
+        // SAFETY: the caller makes the promises that libc's mq_notify requires.
         Ok(None) => unsafe { next::mq_notify(fd, event) },
         // SAFETY: the caller promises an event that is valid for mq_notify.
         Ok(Some(held)) => unsafe { change(&held, event) }.map_or_else(errno::fail, |()| 0),

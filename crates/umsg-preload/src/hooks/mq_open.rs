@@ -120,7 +120,7 @@ pub(super) unsafe fn open_bare(
     open_checked(name.bytes(), flags, mode, attributes)
 }
 
-/// Opens a queue by a name with a slash, which is a good one. O_DIRECT is refused last, when the queue exists.
+/// Opens a queue by a valid name with a slash. O_DIRECT is refused last, when the queue exists.
 pub(crate) fn open_checked(
     name: &[u8],
     flags: c_int,
@@ -130,7 +130,7 @@ pub(crate) fn open_checked(
     home::notice_child();
     if flags & (libc::O_DIRECT | libc::O_PATH) == libc::O_DIRECT {
         let opened = open_checked(name, flags & !libc::O_DIRECT, mode, attributes)?;
-        // SAFETY: a descriptor of this call.
+        // SAFETY: this call has made the descriptor, and nothing else uses it.
         unsafe { close::mq_close(opened) };
         return Err(libc::EINVAL);
     }
@@ -163,7 +163,7 @@ unsafe fn read_attributes(attributes: *const mq_attr) -> Result<Option<mq_attr>,
     match attributes {
         _ if attributes.is_null() => Ok(None),
         _ if pointer::is_bad(attributes) => Err(libc::EFAULT),
-        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
         _ => Ok(Some(unsafe { attributes.read_unaligned() })),
     }
 }
@@ -249,7 +249,7 @@ impl Request<'_> {
         self.finish(queue, descriptor, ACCESS_MODE)
     }
 
-    /// O_PATH: the descriptor shows where the queue is, and is no queue's.
+    /// Opens with O_PATH: such a descriptor shows the place of the queue, but calls on queues refuse it.
     fn open_as_place(&self) -> Result<mqd_t, Refusal> {
         let (_, descriptor) = self.ask(&self.options())?;
         let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());

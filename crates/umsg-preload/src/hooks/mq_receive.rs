@@ -39,7 +39,7 @@ pub(super) unsafe extern "C" fn receive(
         priority,
         timeout,
     };
-    // SAFETY: the caller's promises to libc's mq_timedreceive are passed on.
+    // SAFETY: the caller makes the promises that libc's mq_timedreceive requires.
     cancellation::answer(unsafe { call.run() })
 }
 
@@ -150,7 +150,7 @@ impl Call {
                 // The message is lost, as in the kernel.
                 return Err(libc::EFAULT);
             }
-            // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+            // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
             unsafe { self.priority.write_unaligned(received.priority) };
         }
         Ok(received.len.cast_signed())

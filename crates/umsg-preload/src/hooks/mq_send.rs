@@ -42,7 +42,7 @@ pub(super) unsafe extern "C" fn send(
         priority,
         timeout,
     };
-    // SAFETY: the caller's promises to libc's mq_timedsend are passed on.
+    // SAFETY: the caller makes the promises that libc's mq_timedsend requires.
     cancellation::answer(unsafe { call.run() })
 }
 

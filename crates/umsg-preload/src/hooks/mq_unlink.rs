@@ -45,7 +45,7 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
     unlink_checked(room.with_slash(name, rest))
 }
 
-/// Removes a name with a slash, which is a good one.
+/// Removes a valid name with a slash.
 pub(crate) fn unlink_checked(name: &[u8]) -> Result<c_int, c_int> {
     home::notice_child();
     // Only a namespace that is known already: to determine the namespace takes more stack than a small thread has.

@@ -93,7 +93,7 @@ unsafe fn read_change(data: *const msqid_ds) -> Result<Change, c_int> {
     if pointer::is_bad(data) {
         return Err(libc::EFAULT);
     }
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
     let wanted = unsafe { data.read_unaligned() };
     Ok(Change::of(&wanted))
 }
@@ -104,7 +104,7 @@ unsafe fn write<T>(to: *mut T, value: T) -> Result<(), c_int> {
     if pointer::is_bad(to) {
         return Err(libc::EFAULT);
     }
-    // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+    // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
     unsafe { to.write_unaligned(value) };
     Ok(())
 }

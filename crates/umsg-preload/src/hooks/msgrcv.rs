@@ -33,7 +33,7 @@ pub(super) unsafe extern "C" fn receive(
         mtype,
         flags,
     };
-    // SAFETY: the caller's promises to libc's msgrcv are passed on.
+    // SAFETY: the caller makes the promises that libc's msgrcv requires.
     cancellation::answer(unsafe { call.run() })
 }
 
@@ -102,7 +102,7 @@ impl Call {
             Ok(received) => received,
             Err(errno) => self.receive_refused(queue, buffer, which, errno)?,
         };
-        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
         unsafe { self.message.write_unaligned(received.mtype) };
         Ok(received.len.cast_signed())
     }

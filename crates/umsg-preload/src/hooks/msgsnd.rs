@@ -31,7 +31,7 @@ pub(super) unsafe extern "C" fn send(
         len,
         flags,
     };
-    // SAFETY: the caller's promises to libc's msgsnd are passed on.
+    // SAFETY: the caller makes the promises that libc's msgsnd requires.
     cancellation::answer(unsafe { call.run() })
 }
 
@@ -86,7 +86,7 @@ impl Call {
         if pointer::is_bad(self.message) {
             return Err(libc::EFAULT);
         }
-        // SAFETY: by this function's contract. Unaligned as the kernel would take it.
+        // SAFETY: by this function's contract. The address need not be aligned, as in the kernel.
         let mtype = unsafe { self.message.read_unaligned() };
         let queue = raw::find_to_send(self.id, mtype, self.len)?;
         // SAFETY: by this function's contract. `len` is not above the length of the queue's longest message, and bytes need no alignment.

@@ -20,7 +20,7 @@ macro_rules! opens {
                 flags: c_int,
                 $($mode: mode_t,)?
             ) -> c_int {
-                // SAFETY: the caller's promises to libc's function are passed on.
+                // SAFETY: the caller makes the promises that libc's function requires.
                 unsafe {
                     let from = [$($directory,)? libc::AT_FDCWD][0];
                     if let Some(place) = mqueue::at(from, path) {
@@ -79,14 +79,14 @@ unsafe fn early(directory: c_int, path: *const c_char, flags: c_int, mode: mode_
 /// Opens a file as a stream.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's promises to libc's fopen are passed on.
+    // SAFETY: the caller makes the promises that libc's fopen requires.
     unsafe { stream(path, mode).unwrap_or_else(|| next::fopen(path, mode)) }
 }
 
 /// fopen, in programs compiled for files larger than 2 GB.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE {
-    // SAFETY: the caller's promises to libc's fopen64 are passed on.
+    // SAFETY: the caller makes the promises that libc's fopen64 requires.
     unsafe { stream(path, mode).unwrap_or_else(|| next::fopen64(path, mode)) }
 }
 

@@ -15,7 +15,7 @@ cancellation_point! {
 }
 
 unsafe extern "C" fn poll_deferred(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    // SAFETY: the caller's promises to libc's poll are passed on.
+    // SAFETY: the caller makes the promises that libc's poll requires.
     unsafe {
         if polling::concerns_us(fds, count) {
             poll_here(fds, count, timeout)
@@ -36,7 +36,7 @@ unsafe extern "C" fn poll_chk_deferred(
     timeout: c_int,
     room: size_t,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's poll are passed on.
+    // SAFETY: the caller makes the promises that libc's poll requires.
     unsafe {
         if has_room(count, room) && polling::concerns_us(fds, count) {
             poll_here(fds, count, timeout)
@@ -57,7 +57,7 @@ unsafe extern "C" fn ppoll_deferred(
     timeout: *const timespec,
     mask: *const sigset_t,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's ppoll are passed on.
+    // SAFETY: the caller makes the promises that libc's ppoll requires.
     unsafe {
         if polling::concerns_us(fds, count) {
             ppoll_here(fds, count, timeout, mask)
@@ -79,7 +79,7 @@ unsafe extern "C" fn ppoll_chk_deferred(
     mask: *const sigset_t,
     room: size_t,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's ppoll are passed on.
+    // SAFETY: the caller makes the promises that libc's ppoll requires.
     unsafe {
         if has_room(count, room) && polling::concerns_us(fds, count) {
             ppoll_here(fds, count, timeout, mask)

@@ -43,7 +43,7 @@ unsafe extern "C" fn select_deferred(
     timeout: *mut timeval,
 ) -> c_int {
     let sets = Sets::of(count, [reading, writing, strange]);
-    // SAFETY: the caller's promises to libc's select are passed on.
+    // SAFETY: the caller makes the promises that libc's select requires.
     unsafe {
         if sets.concern_us() {
             sets.select(timeout)
@@ -62,7 +62,7 @@ unsafe extern "C" fn pselect_deferred(
     mask: *const sigset_t,
 ) -> c_int {
     let sets = Sets::of(count, [reading, writing, strange]);
-    // SAFETY: the caller's promises to libc's pselect are passed on.
+    // SAFETY: the caller makes the promises that libc's pselect requires.
     unsafe {
         if sets.concern_us() {
             sets.pselect(timeout, mask)
@@ -268,7 +268,7 @@ fn found_by_poll(count: usize) -> usize {
         for (number, one) in (chunk * AT_ONCE..).zip(&mut numbers) {
             one.fd = number as c_int;
         }
-        // SAFETY: an array, and its length.
+        // SAFETY: the pointer and the length are those of an array.
         let outcome = unsafe { next::poll(numbers.as_mut_ptr(), AT_ONCE as nfds_t, 0) };
         outcome < 0 || numbers.iter().any(|one| one.revents & libc::POLLNVAL == 0)
     };
@@ -296,7 +296,7 @@ fn ones(word: usize) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Each million microseconds counts as a second. `None` for an invalid time.
+/// Returns the duration of a time; each million microseconds counts as a second. `None` for an invalid time.
 fn duration_of(time: timeval) -> Option<Duration> {
     let seconds = Duration::from_secs(u64::try_from(time.tv_sec).ok()?);
     seconds.checked_add(Duration::from_micros(u64::try_from(time.tv_usec).ok()?))

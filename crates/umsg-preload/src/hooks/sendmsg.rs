@@ -99,7 +99,7 @@ unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
     while len - at >= size_of::<cmsghdr>() {
         // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A program that sends may not have aligned it.
         let control = unsafe { start.add(at).cast::<cmsghdr>().read_unaligned() };
-        // SAFETY: takes a number.
+        // SAFETY: the call takes a number.
         let before = unsafe { libc::CMSG_LEN(0) } as usize;
         let control_len = bytes(control.cmsg_len);
         if control_len < before || control_len > len - at {

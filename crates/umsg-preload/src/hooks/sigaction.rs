@@ -13,7 +13,7 @@ pub unsafe extern "C" fn sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's sigaction are passed on.
+    // SAFETY: the caller makes the promises that libc's sigaction requires.
     unsafe { exchange(signal, new, old) }
 }
 
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn __sigaction(
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: the caller's promises to libc's sigaction are passed on.
+    // SAFETY: the caller makes the promises that libc's sigaction requires.
     unsafe { exchange(signal, new, old) }
 }
 
@@ -119,6 +119,6 @@ hooks! {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     signals::flags_change();
-    // SAFETY: the caller's promises to libc's siginterrupt are passed on.
+    // SAFETY: the caller makes the promises that libc's siginterrupt requires.
     unsafe { next::siginterrupt(signal, interrupts) }
 }

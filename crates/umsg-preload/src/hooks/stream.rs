@@ -12,7 +12,7 @@ const HAS_FAILED: c_int = 0x20;
 /// Writes the buffered bytes of a stream, or with NULL of all streams.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's promises to libc's fflush are passed on.
+    // SAFETY: the caller makes the promises that libc's fflush requires.
     unsafe {
         let number = limit_of(stream);
         let outcome = next::fflush(stream);
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn fflush(stream: *mut FILE) -> c_int {
 /// Closes a stream.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
-    // SAFETY: the caller's promises to libc's fclose are passed on.
+    // SAFETY: the caller makes the promises that libc's fclose requires.
     unsafe {
         let settled = match limit_of(stream) {
             Some(number) => {

@@ -103,7 +103,7 @@ const AGAIN: c_long = crate::cancellation::BEGIN_AGAIN as c_long;
 
 static SYSCALL: Symbol = Symbol::new();
 
-/// The next library's syscall. Null before the first call that is passed on.
+/// The next library's syscall. Null until the drop-in first passes a call on.
 static TARGET: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Returns the address of the next library's syscall.
@@ -286,7 +286,7 @@ pub unsafe extern "C" fn syscall() {
         ".cfi_restore x29",
         ".cfi_restore x30",
         "br x16",
-        // At 72 the type of cancellation, at 80 the result.
+        // The stack has the type of cancellation at 72, and the result at 80.
         "4: stp x29, x30, [sp, -96]!",
         ".cfi_def_cfa_offset 96",
         ".cfi_offset x29, -96",
@@ -426,7 +426,7 @@ unsafe fn pass_on(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     type Function = unsafe extern "C" fn(c_long, usize, usize, usize, usize, usize) -> c_long;
     // SAFETY: libc's syscall takes its arguments in the registers of named ones (see `hooks`).
     let function = unsafe { mem::transmute::<*mut c_void, Function>(resolve()) };
-    // SAFETY: handed on to the caller.
+    // SAFETY: the caller makes the promises that the function requires.
     unsafe { function(number, a, b, c, d, e) }
 }
 

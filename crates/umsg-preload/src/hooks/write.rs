@@ -69,7 +69,7 @@ hooks! {
             .unwrap_or_else(|| next(fd, parts, count, offset))
     }
 
-    /// A queue has nothing to bring to a disk: EINVAL.
+    /// Writes a file to the disk. For a queue, this fails with EINVAL.
     fn [fsync, fdatasync](fd: c_int) -> c_int {
         next => match ours::file(fd) {
             Some(_) => errno::fail(libc::EINVAL),

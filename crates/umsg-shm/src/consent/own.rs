@@ -69,7 +69,7 @@ pub fn prepare() {
     PRESENT.epoch.store(epoch, Ordering::Release);
 }
 
-/// A forked child has the descriptor of its parent's page.
+/// Closes the descriptor of the parent's page, which a forked child inherits.
 fn close_inherited() {
     let number = PRESENT.descriptor.swap(NONE, Ordering::Relaxed);
     if number != NONE && PRESENT.sighting.is_still(number, clock::monotonic_coarse()) {

@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(met.raise(&asked, (pid, 0)), Ok(false));
         drop(end);
         thread.join().unwrap();
-        // The kernel wakes the joiner before the thread is gone.
+        // The kernel wakes the joiner before the thread has vanished from /proc.
         let is_gone = |met: &mut Met| {
             std::thread::sleep(Duration::from_millis(1));
             met.raise(&asked, (pid, 0)) == Err(Errno::SRCH)

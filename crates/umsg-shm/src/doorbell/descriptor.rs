@@ -194,7 +194,7 @@ impl Doorbell {
                 name
             }
             Err(_) => {
-                // SAFETY: just taken out of its owner, and kept nowhere.
+                // SAFETY: this function has just taken the number out of its owner, and nothing else keeps it.
                 drop(unsafe { Own::at(number) });
                 self.polled_name.load(Ordering::Acquire)
             }
@@ -329,8 +329,9 @@ impl Doorbell {
         mask::current() & !self.masked.load(Ordering::Relaxed) == 0
     }
 
-    /// Locks the polled FIFO, to show other processes that this one has no helper which keeps the time. The caller holds the queue's lock, under which
-    /// other processes look at the FIFO. If the lock fails, this process learns of changes that time brings from the next call of any process.
+    /// Locks the polled FIFO, to show other processes that this process has no helper which keeps the time. The caller holds the queue's lock,
+    /// under which other processes look at the FIFO. If the FIFO can't be locked, this process learns of changes by time only when another process
+    /// next uses the queue.
     pub(crate) fn note_lack_of_helper(&self) {
         if !self.needs_help() && self.lacks_time() {
             self.lock_polled(Lock::Shared);

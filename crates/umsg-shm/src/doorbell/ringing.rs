@@ -30,7 +30,8 @@ const NEITHER: u32 = 32;
 const PACKETS: u32 = 7;
 /// Flag of [`Words::shown`]: a process is ringing, or has died while it rang. The packets in the FIFO have to be counted.
 const BUSY: u32 = 8;
-/// Flag of [`Words::shown`]: the process that repaired could not count the packets. The next process that can open the FIFO counts them.
+/// A flag of [`Words::shown`]: the process that repaired the queue could not count the packets in the FIFO. The next process that can open the FIFO
+/// counts them.
 const UNKNOWN: u32 = 16;
 
 /// Flag of [`Words::heard`], beside IN and OUT: a helper needs a call for each send and receive.
@@ -224,7 +225,7 @@ impl Ringer<'_> {
         let Some(to) = self.ring(shown, bits, then) else {
             return self.words.shown.set(shown);
         };
-        // Until the room of this operation, if it brings any, is told.
+        // If this operation makes room, the FIFO keeps its level until the room is reported.
         let kept = if then.room == 0 { shown & NEITHER } else { 0 };
         self.words.shown.set(to | kept | BUSY);
         crash_point!(BELL_FORETOLD);

@@ -13,7 +13,7 @@ pub struct InPlace {
 
 // SAFETY: the pointer leads into a shared mapping that outlives this value. Any thread of the process may access the bytes.
 unsafe impl Send for InPlace {}
-// SAFETY: as above; writing asks for `&mut`.
+// SAFETY: as above. A write requires `&mut`.
 unsafe impl Sync for InPlace {}
 
 impl InPlace {
@@ -72,7 +72,7 @@ impl InPlace {
         }
         let len = self.len.saturating_sub(offset).min(bytes.len());
         if len != 0 {
-            // SAFETY: as in `read_at`, the other way round.
+            // SAFETY: as in `read_at`, with source and target exchanged.
             unsafe {
                 let to = self.start.add(offset);
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, len);

@@ -89,7 +89,7 @@ impl Liveness for Memory {
         self.file.is_private()
     }
 
-    /// The address of the locks would show this, but is unknown here.
+    /// The address of the locks would say whether they are in plain form, but this type does not know the address.
     fn is_plain(&self) -> bool {
         false
     }

@@ -279,7 +279,7 @@ impl<F: Format> Segment<F> {
         index: usize,
         count: usize,
     ) -> Result<&T, Fault> {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: by this function's contract.
         unsafe { self.memory.item(offset, stride, index, count) }
     }
 

@@ -10,7 +10,7 @@ use super::world::{self, Death};
 use crate::crash::Point;
 use crate::sync::Ordering;
 
-/// Called at each point: the thread dies here if it is doomed to.
+/// Operations call this at each point. The thread dies here if the test wants it to die at this point.
 pub fn reached(point: Point) {
     step();
     strike(Death::At(point));

@@ -487,7 +487,7 @@ impl Engine {
         let order = Priorities::of(self.segment());
         let fetch = |slot| {
             self.segment().prefetch(slot);
-            // The next prefetch continues from there.
+            // The next prefetch continues from this slot.
             self.segment().prefetch_link(slot);
         };
         self.expected.received(&order, found.key, found.slot, fetch);

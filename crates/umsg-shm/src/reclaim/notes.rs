@@ -112,7 +112,7 @@ pub fn my_record() -> Option<&'static Record> {
 /// Returns the record of the thread with this pthread_t, if it has one. The distance from the pthread_t to the thread pointer is the same in
 /// all threads.
 pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     let me = unsafe { libc::pthread_self() } as usize;
     let pointer = (thread as usize).wrapping_add(thread_pointer().wrapping_sub(me));
     let home = home_of(pointer);
@@ -196,7 +196,7 @@ fn thread_pointer() -> usize {
         std::arch::asm!("mov {}, fs:0", out(reg) pointer, options(nostack, preserves_flags, readonly));
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: reads a register that user space may read.
+    // SAFETY: the call reads a register that user space may read.
     unsafe {
         std::arch::asm!("mrs {}, tpidr_el0", out(reg) pointer, options(nostack, preserves_flags, nomem));
     }

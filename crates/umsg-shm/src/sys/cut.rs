@@ -83,7 +83,7 @@ impl Range {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// If an entry changes meanwhile, it is not the entry of the address: the accessed mapping is in use, so its entry does not change.
+    /// An entry that changes meanwhile is not the entry of this address: the accessed mapping is in use, so its entry does not change.
     fn contains(&self, address: usize) -> bool {
         // Acquire: a thread that reads a start sees that the previous length was cleared; a thread that reads a length sees its start.
         let read = || {

@@ -89,7 +89,7 @@ impl Mapping {
     /// Keeps the mapping from the children of later forks.
     #[cfg(not(loom))]
     pub(crate) fn keep_from_children(&self) -> Result<(), Errno> {
-        // SAFETY: the whole mapping; the advice changes no contents.
+        // SAFETY: this is the whole mapping, and the advice changes no contents.
         unsafe { rustix::mm::madvise(self.base().cast(), self.len, Advice::LinuxDontFork) }
     }
 

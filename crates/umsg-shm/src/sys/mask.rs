@@ -88,7 +88,7 @@ pub fn clear() {
 /// Sets the thread's mask, and returns the previous one. When a handler returns, the kernel restores the mask of its context.
 pub fn set(mask: u64) -> u64 {
     let mut before = 0_u64;
-    // SAFETY: two masks of the kernel's size.
+    // SAFETY: the call gets the addresses of two masks of the kernel's size.
     unsafe { change(&raw const mask, &raw mut before) };
     before
 }

@@ -69,7 +69,7 @@ pub extern "C" fn before_fork() {
     PARENT.pid.store(pid, Ordering::Relaxed);
 }
 
-/// Returns whether this process has learned its namespaces, and its clocks are those of that time.
+/// Returns whether this process has learned its namespaces, and its clocks still have the same distances from each other as then.
 fn is_as_learned(own: u64, now: [i64; 2]) -> bool {
     LEARNED.0.load(Ordering::Relaxed) == own && are_near(now, &LEARNED.1)
 }
@@ -170,7 +170,7 @@ mod tests {
             }
             child => {
                 let mut status = -1;
-                // SAFETY: our own child, and a local.
+                // SAFETY: the call waits for a child of this process, and writes to a local.
                 unsafe { libc::waitpid(child, &raw mut status, 0) };
                 status == 0
             }
@@ -294,7 +294,7 @@ mod tests {
     }
 
     fn enter(flags: c_int) -> bool {
-        // SAFETY: changes the namespaces of a forked child.
+        // SAFETY: the call changes the namespaces of a forked child.
         unsafe { libc::unshare(flags) == 0 }
     }
 

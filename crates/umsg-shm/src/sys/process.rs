@@ -187,7 +187,7 @@ mod real {
     /// Returns whether the kernel started this program with more privileges than its caller has: a set-user-ID program, or one with file
     /// capabilities. Source: getauxval(3), AT_SECURE.
     pub fn was_started_with_privilege() -> bool {
-        // SAFETY: reads a number that the kernel put beside the program's arguments.
+        // SAFETY: the call reads a number that the kernel put beside the program's arguments.
         unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
 
@@ -284,7 +284,7 @@ mod real {
     pub fn raise_for_message(signal: i32, value: usize, sender: u32, uid: u32) {
         // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
         if queue_to_self(signal, value, sender, uid) != 0 && crate::sys::errno() != libc::EAGAIN {
-            // SAFETY: a signal to this process.
+            // SAFETY: the call sends a signal to this process, and touches no memory.
             unsafe { libc::kill(thread::current().pid().cast_signed(), signal) };
         }
     }
@@ -348,7 +348,7 @@ mod real {
 
     /// Makes the kernel deliver pending signals to the calling thread, as it does at the end of each system call.
     pub fn take_signals() {
-        // SAFETY: has no preconditions; libc's function might answer without a system call.
+        // SAFETY: the call has no preconditions; libc's function might answer without a system call.
         unsafe { libc::syscall(libc::SYS_getpid) };
     }
 

@@ -106,7 +106,7 @@ fn register(head: *const Head) -> Result<(), Errno> {
 fn of_libc() -> Option<*const Head> {
     /// 0 until it is known.
     static DISTANCE: AtomicUsize = AtomicUsize::new(0);
-    // SAFETY: has no preconditions.
+    // SAFETY: the call has no preconditions.
     let this = unsafe { libc::pthread_self() } as usize;
     // Relaxed: the number publishes no other data. Two threads, or a thread and its signal handler, may compute it at once, with the same result.
     let mut distance = DISTANCE.load(Ordering::Relaxed);

@@ -127,7 +127,7 @@ impl Drop for Uncancelled {
 }
 
 fn is_on_alternate() -> bool {
-    // SAFETY: numbers and a pointer, for which zero is valid.
+    // SAFETY: the structure consists of numbers and a pointer, for which zero is valid.
     let mut alternate: libc::stack_t = unsafe { std::mem::zeroed() };
     let arguments = [0, (&raw mut alternate).expose_provenance(), 0, 0, 0, 0];
     // SAFETY: the kernel fills a local of this function, and installs nothing.
@@ -158,7 +158,7 @@ impl Stack {
         // SAFETY: the first page of the new mapping, which nothing uses.
         unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) }.ok()?;
         let id = register_stack(base, base.wrapping_byte_add(LEN - 1));
-        // SAFETY: within the new mapping, which only this process has, and aligned to a page.
+        // SAFETY: the label lies within the new mapping, which only this function knows, and is aligned to a page.
         unsafe { stack.label().write(id) };
         Some(stack)
     }
@@ -190,7 +190,7 @@ impl Drop for Stack {
             Ordering::Relaxed,
         );
         if kept.is_err() {
-            // SAFETY: written by `map`; no process uses the stack any more.
+            // SAFETY: `map` wrote the label, and no thread uses the stack any more.
             deregister_stack(unsafe { self.label().read() });
             // SAFETY: the mapping that `map` has made.
             let _ = unsafe { rustix::mm::munmap(self.0, LEN) };

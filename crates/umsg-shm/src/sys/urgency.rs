@@ -57,7 +57,7 @@ mod tests {
                 assert!(real_time::become_urgent(1));
                 assert!(urgency.counts(tid) && urgency.is_likely(), "asked again");
                 let parameters = libc::sched_param { sched_priority: 0 };
-                // SAFETY: 0 is the calling thread; the call reads a local.
+                // SAFETY: 0 is the calling thread, and the call only reads a local.
                 let changed = unsafe {
                     libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters)
                 };

@@ -220,7 +220,7 @@ impl Engine {
                 repair::repair(receiving, self)?;
                 match self.serve(receiving, wakes) {
                     Err(Fault::Damaged) => return Err(Fault::Damaged.into()),
-                    // Without memory, waiters are not served here. All of them wake and serve themselves.
+                    // Without memory, this thread serves no waiters. It wakes all of them, and they serve themselves.
                     _ => wakes.add_everybody(self.waiters().usable()),
                 }
                 self.repair_poll_fifo(receiving);

@@ -112,7 +112,7 @@ impl Engine {
         crash_point!(MSG_OFFERED);
         self.waiters()
             .relocate(receiving, node, waiter.index, List::Offered)?;
-        // The id of the thread, as in the kernel.
+        // As in the kernel, this is the id of the thread.
         self.fixed().control.note_receive(node.tid.get());
         self.fixed().counters.count(Event::HandedOver);
         Ok(true)

@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// As [`check_room`](Self::check_room), while messages are leased or delayed.
+    /// Does the same as [`check_room`](Self::check_room), while messages are leased or delayed.
     #[cold]
     fn check_room_slow(
         &self,

@@ -56,7 +56,7 @@ pub(crate) struct Findings {
 }
 
 impl Findings {
-    /// About a segment in memory, which begins at this address.
+    /// Makes an empty list of findings for a segment in memory that begins at this address.
     pub(crate) fn at(base: usize) -> Findings {
         Findings {
             base,
@@ -137,7 +137,7 @@ impl Findings {
         self.list.len() + self.more
     }
 
-    /// Adds the findings of the other examination.
+    /// Keeps only the findings that another examination has, too.
     pub(crate) fn keep_common(&mut self, other: &Findings) {
         self.list.retain(|finding| other.list.contains(finding));
         self.more = self.more.min(other.more);

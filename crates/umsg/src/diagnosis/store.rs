@@ -72,7 +72,7 @@ fn check_levels(segment: &Segment, findings: &mut Findings) {
     );
 }
 
-/// False if the list has no end.
+/// Checks a list. Returns false if the list has no end.
 fn check_list(
     segment: &Segment,
     priority: usize,

@@ -73,7 +73,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// To be called before the comparison. None if the namespace has no count.
+    /// Begins a comparison. The caller calls this before it compares. None if the namespace has no count.
     pub(crate) fn begin(namespace: &Namespace) -> Option<Watch> {
         let changes = namespace.changes()?;
         let (count, since) = (changes.count()?, clock::monotonic_coarse());

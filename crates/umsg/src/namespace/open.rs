@@ -58,7 +58,7 @@ impl Namespace {
         Ok(self.open_queue(name, access, nonblocking)?.0)
     }
 
-    /// As [`open_queue_file`](Self::open_queue_file), in the directory of one kind.
+    /// Does the same as [`open_queue_file`](Self::open_queue_file), in the directory of one kind.
     pub(crate) fn open_file_in(
         &self,
         kind: &str,
@@ -143,7 +143,7 @@ impl Namespace {
         }
     }
 
-    /// As [`unlink_queue_file`](Self::unlink_queue_file), in the directory of one kind.
+    /// Does the same as [`unlink_queue_file`](Self::unlink_queue_file), in the directory of one kind.
     pub(crate) fn unlink_file_in(&self, kind: &str, name: &QueueName) -> Result<(), FileError> {
         let queues = self.queues_of(kind)?;
         close_other_names(&queues, name.as_os_str());

@@ -61,7 +61,7 @@ impl Unpublished {
         Unpublished::stage(queues, mode).map(Some)
     }
 
-    /// As [`create`](Unpublished::create), in the directory of one kind.
+    /// Does the same as [`create`](Unpublished::create), in the directory of one kind.
     pub(crate) fn create_in(
         namespace: &Namespace,
         kind: &str,

@@ -106,7 +106,7 @@ fn open_or_make(
     }
 }
 
-/// False if another process was faster.
+/// Makes a directory of queues. Returns false if another process was faster.
 fn make(namespace: &Directory, name: &str) -> Result<bool, NamespaceError> {
     let (at, name) = namespace.locate(name);
     match fs::mkdirat(at, &name, Mode::RWXU) {

@@ -257,7 +257,7 @@ fn check_proc() -> Result<(), NamespaceError> {
     }
 }
 
-/// The program may change its working directory later.
+/// Makes a path absolute, because the program may change its working directory later.
 fn absolute(dir: &Path) -> Result<PathBuf, NamespaceError> {
     std::path::absolute(dir).map_err(|e| {
         let errno = Errno::from_io_error(&e).unwrap_or(Errno::NOENT);

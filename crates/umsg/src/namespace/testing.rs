@@ -17,7 +17,7 @@ pub(super) const STRANGER: u32 = 65534;
 /// Another user, with no special rights.
 pub(super) const OTHER_STRANGER: u32 = 65533;
 
-/// A directory in /dev/shm, gone when dropped.
+/// A directory in /dev/shm, which is removed when the value is dropped.
 pub(super) struct TestDir(PathBuf);
 
 impl TestDir {
@@ -138,7 +138,7 @@ pub(super) struct Alone(&'static str);
 impl Alone {
     const VARIABLE: &str = "UMSG_TEST_ALONE";
 
-    /// By the name of its function.
+    /// Names the test by its function.
     pub(super) const fn new(test: &'static str) -> Alone {
         Alone(test)
     }

@@ -29,7 +29,7 @@ impl Directory {
         })
     }
 
-    /// Returns whether the directory is unchanged between this check and a later one.
+    /// Returns whether the directory has not changed between this check and `later`.
     #[doc(hidden)]
     #[must_use]
     pub fn is_unchanged_in(&self, later: &Directory) -> bool {

@@ -99,7 +99,7 @@ unsafe extern "C" {
 /// A thread's attributes. The program may destroy its own copy after the registration.
 struct Attributes(Box<libc::pthread_attr_t>);
 
-// SAFETY: numbers, and addresses that are only handed to pthread_create.
+// SAFETY: the attributes consist of numbers, and of addresses that are only passed to pthread_create.
 unsafe impl Send for Attributes {}
 
 impl Attributes {
@@ -146,7 +146,7 @@ impl Attributes {
     fn unmask(&mut self) -> bool {
         type Setter =
             unsafe extern "C" fn(*mut libc::pthread_attr_t, *const libc::sigset_t) -> c_int;
-        // SAFETY: a name with its NUL.
+        // SAFETY: the name ends with a NUL.
         let found =
             unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"pthread_attr_setsigmask_np".as_ptr()) };
         if found.is_null() {
@@ -174,7 +174,7 @@ impl Drop for Attributes {
 /// Both are initialised.
 unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
     let (mut size, mut number, mut address) = (0, 0, std::ptr::null_mut());
-    // SAFETY: numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is valid.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     // SAFETY: by this function's contract, the attributes are valid. The other arguments are places for results.
     unsafe {
@@ -211,7 +211,7 @@ unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t)
 /// The conditions of [`copy`].
 #[cfg(not(target_env = "musl"))]
 unsafe fn copy_processors(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
-    // SAFETY: bits, for which zero is a value.
+    // SAFETY: the structure consists of bits, for which zero is valid.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     let len = size_of::<libc::cpu_set_t>();
     // SAFETY: both by this function's contract; the set has the given length.

@@ -113,7 +113,7 @@ impl Post {
         &self.as_bytes()[..HEAD + self.len as usize]
     }
 
-    /// Returns the bytes of the message in the ring, with a longer payload.
+    /// Returns the bytes of a message in the ring: the head of this message, followed by `payload`.
     pub(super) fn wire_with(&self, payload: &[u8]) -> Vec<u8> {
         let mut wire = self.as_bytes()[..HEAD].to_vec();
         wire.extend_from_slice(payload);

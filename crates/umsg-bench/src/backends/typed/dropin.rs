@@ -17,7 +17,7 @@ impl Source for Dropin {
         dropin::typed_names()
     }
 
-    /// The queue's file is in the namespace directory of this run, which is removed.
+    /// A record is not needed: the queue's file is in the namespace directory of this run, which the supervisor removes.
     fn register() -> Result<Option<Entry>, Failure> {
         Ok(None)
     }

@@ -103,7 +103,7 @@ impl<S: Source> IdentifierQueue<S> {
         let names = S::names()?;
         let entry = S::register()?;
         let key = entry.as_ref().map_or(libc::IPC_PRIVATE, Entry::key);
-        // SAFETY: takes two numbers.
+        // SAFETY: the call takes two numbers.
         let id = unsafe { (names.get)(key, libc::IPC_CREAT | libc::IPC_EXCL | 0o600) };
         if id < 0 {
             let what = format!("{} msgget", S::WHOSE);

@@ -57,7 +57,7 @@ pub fn describe(depth: u64, wanted: u64) -> String {
     format!("kernel at {depth} messages, {why}")
 }
 
-/// A limit of the IPC namespace that we are in.
+/// Returns a limit of the present IPC namespace.
 fn limit(name: &str) -> String {
     let text = fs::read_to_string(format!("/proc/sys/kernel/{name}"));
     text.map_or_else(|_| "?".to_owned(), |text| text.trim().to_owned())

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;
 
-/// The capacity of a queue, as the sysctl of the present namespace.
+/// The file that sets the default capacity of queues in the present IPC namespace.
 const QUEUE_BYTES: &str = "/proc/sys/kernel/msgmnb";
 
 /// While this value lives, the calling process, which has one thread, is in the namespace, and so are the children that it forks.
@@ -28,7 +28,7 @@ impl OwnNamespace {
 
 impl Drop for OwnNamespace {
     fn drop(&mut self) {
-        // SAFETY: takes a descriptor, ours, and flags.
+        // SAFETY: the call takes flags and a descriptor that belongs to this value.
         let back = unsafe { libc::setns(self.back.as_raw_fd(), libc::CLONE_NEWIPC) };
         debug_assert_eq!(back, 0, "the way back into the namespace that we came from");
     }

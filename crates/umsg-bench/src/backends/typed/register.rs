@@ -85,7 +85,7 @@ fn unused_key() -> libc::key_t {
     loop {
         let number = NEXT.fetch_add(1, Ordering::Relaxed) % 0x1_0000;
         let key = (FIRST_KEY + number) as libc::key_t;
-        // SAFETY: takes two numbers.
+        // SAFETY: the call takes two numbers.
         if unsafe { libc::msgget(key, 0) } < 0 && Errno::last().0 == libc::ENOENT {
             return key;
         }

@@ -44,7 +44,7 @@ struct Cost {
     update: f64,
     /// The time measured as CPU time of the threads.
     cpu: f64,
-    /// One reading of the totals, at rest.
+    /// The time of one reading of the totals while no thread works.
     read: f64,
 }
 

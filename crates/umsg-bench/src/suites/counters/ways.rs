@@ -47,14 +47,14 @@ impl Lines {
     #[inline]
     pub fn add_atomically(&self, index: usize, messages: i64, bytes: i64) {
         let counts = self.line(index);
-        // Relaxed: numbers, read at rest. Two's complement makes a subtraction of an addition.
+        // Relaxed: the counts are read when no thread works. In two's complement, the addition of a negative number subtracts.
         counts[0].fetch_add(messages as u64, Ordering::Relaxed);
         counts[1].fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
     pub fn sum(&self) -> (i64, i64) {
         (0..self.count).fold((0, 0), |(messages, bytes), index| {
-            // Relaxed: at rest no process writes.
+            // Relaxed: when this is called, no thread writes.
             let [more, more_bytes] = self.line(index).map(|word| word.load(Ordering::Relaxed));
             (messages + more as i64, bytes + more_bytes as i64)
         })

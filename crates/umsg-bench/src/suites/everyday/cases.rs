@@ -241,7 +241,7 @@ fn notify_other(setting: &Setting) -> Result<Notified, Failure> {
     })
 }
 
-/// Blocks a signal in the calling process, and returns the set of it alone.
+/// Blocks a signal in the calling process, and returns the set with only this signal.
 fn blocked(signal: c_int) -> libc::sigset_t {
     // SAFETY: sigemptyset initialises the set that the other calls use.
     unsafe {
@@ -290,7 +290,7 @@ impl Polled {
             events: libc::EPOLLIN as u32,
             u64: 0,
         };
-        // SAFETY: takes flags; the set is a new descriptor, and the event a local.
+        // SAFETY: the call takes flags; the set is a new descriptor, and the event a local.
         unsafe {
             let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             if set < 0 {
@@ -316,7 +316,7 @@ impl Polled {
     fn receive(&mut self) -> Result<[u8; SIZE], Failure> {
         loop {
             let mut event = libc::epoll_event { events: 0, u64: 0 };
-            // SAFETY: room for one event, a local.
+            // SAFETY: the call writes at most one event, to a local.
             unsafe { libc::epoll_wait(self.set.as_raw_fd(), &raw mut event, 1, -1) };
             match self.inward.try_receive() {
                 Err(Errno::AGAIN) => {}
@@ -377,11 +377,11 @@ fn fork_and_wait(work: impl FnOnce() -> c_int) -> Result<(), Failure> {
     // SAFETY: the process has one thread.
     match unsafe { libc::fork() } {
         -1 => Err(Failure::system("fork")),
-        // SAFETY: ends the child at once.
+        // SAFETY: the call ends the child at once.
         0 => unsafe { libc::_exit(work()) },
         child => {
             let mut status = 0;
-            // SAFETY: our own child, and a local.
+            // SAFETY: the call waits for a child of this process, and writes to a local.
             unsafe { libc::waitpid(child, &raw mut status, 0) };
             match status {
                 0 => Ok(()),

@@ -85,7 +85,7 @@ fn installed() -> Result<(), Failure> {
 }
 
 fn set_nice(nice: i32) {
-    // SAFETY: takes three numbers; 0 is the calling process.
+    // SAFETY: the call takes three numbers; 0 is the calling process.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }
 

@@ -33,7 +33,7 @@ const OTHER: i64 = 2;
 /// The received type, if all other messages have one type.
 const WANTED: i64 = 1;
 
-/// The lowest type of a queue in which all messages have different types. At type 1 the kernel would look no further.
+/// The lowest type of a queue in which all messages have different types. Type 1 is not used: the kernel ends its search at a message of type 1.
 const LOWEST: i64 = 2;
 
 /// The messages in the queue, and the messages that are received.
@@ -139,7 +139,7 @@ impl Workload for Receives {
             random: Random::FIRST,
         };
         crowded.fill()?;
-        // Warm, and with no work left over from filling.
+        // After this burst, the caches are warm, and no work is left over from filling.
         crowded.burst()?;
         let end = clock::now() + self.budget.as_nanos() as u64;
         let mut bursts = Vec::new();

@@ -228,7 +228,7 @@ fn spin(stop: &Stop) -> Result<(), Failure> {
     Ok(())
 }
 
-/// At full speed, or at most one pair in this number of nanoseconds.
+/// Hammers a queue at full speed, or with at most one pair in this number of nanoseconds.
 fn hammer<Q: MessageQueue>(depth: u32, pace: u64, stop: &Stop) -> Result<(), Failure> {
     let queue = nearly_full::<Q>(depth)?;
     stop.begin();

@@ -148,7 +148,7 @@ fn one_thread_row(plan: &Plan, field: &Field<'_>) -> Result<Row, Failure> {
     field.row("one thread", "ns", Better::Less, &all)
 }
 
-/// The better of the peer's two ways to wait.
+/// Returns the rows of streams, for each peer by the better of its two ways to wait.
 fn stream_rows(plan: &Plan, field: &Field<'_>) -> Result<[Row; 2], Failure> {
     let flows = |way: Way, can: fn(Abilities) -> bool| {
         let what = format!("stream, {}", way.name());

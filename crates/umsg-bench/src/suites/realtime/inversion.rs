@@ -43,7 +43,7 @@ pub fn measure(setting: &Setting) -> Result<Vec<f64>, Failure> {
             scope.spawn(|| medium(cpu, &over)),
         ];
         let high = scope.spawn(|| high(queue, cpu, end)).join();
-        // Relaxed: the threads only have to see it at some time.
+        // Relaxed: it is enough that the threads see the word after a while.
         over.store(true, Ordering::Relaxed);
         for thread in threads {
             thread.join().map_err(|_| panicked())??;

@@ -17,7 +17,7 @@ const BATCHES: u64 = 200;
 /// The time between two batches, in nanoseconds. The receiver falls asleep meanwhile.
 const REST: u64 = 100_000;
 
-/// Voluntary context switches of the receiver for each batch.
+/// Measures the voluntary context switches of the receiver for each batch.
 pub fn row(plan: &Plan) -> Result<Row, Failure> {
     let [mut ours, mut plain] = std::array::from_fn(|_| Side::new());
     for round in 0..plan.rounds {

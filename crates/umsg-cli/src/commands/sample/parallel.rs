@@ -1,4 +1,4 @@
-//! Work on many queues, in several threads.
+//! Does the same work on many queues, in several threads.
 
 use std::num::NonZero;
 use std::thread;

@@ -1,4 +1,4 @@
-//! At most so many messages a second.
+//! Limits the number of messages that are shown in a second.
 
 use std::time::{Duration, Instant};
 

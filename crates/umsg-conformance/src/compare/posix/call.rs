@@ -120,7 +120,7 @@ impl Event {
             Event::Signal { signal, value } => (libc::SIGEV_SIGNAL, signal, value),
             Event::Unknown { how } => (how, 0, 0),
         };
-        // SAFETY: numbers and a pointer, for which all zeroes are a value.
+        // SAFETY: the structure consists of numbers and a pointer, for which zero is valid.
         let mut event: libc::sigevent = unsafe { std::mem::zeroed() };
         event.sigev_notify = how;
         event.sigev_signo = signal;

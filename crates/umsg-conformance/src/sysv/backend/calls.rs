@@ -140,7 +140,7 @@ impl Place {
                 unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_NONE) };
                 // SAFETY: within the first half.
                 let last = unsafe { start.byte_add(PAGE - size_of::<c_long>()) };
-                // SAFETY: eight bytes of the first half, aligned, and no other process's.
+                // SAFETY: the eight bytes lie in the first half, are aligned, and are used by nothing else.
                 unsafe { last.cast::<c_long>().write(1) };
                 last
             }
@@ -160,7 +160,7 @@ impl Functions {
 
     fn forget_caller(&self) {
         if let Some(forget) = self.forget_caller {
-            // SAFETY: has no preconditions.
+            // SAFETY: the call has no preconditions.
             unsafe { forget() };
         }
     }
@@ -347,14 +347,14 @@ impl Backend for Called {
     }
 
     fn stat(&self, id: Id, command: i32) -> Answer<(i32, Status)> {
-        // SAFETY: integers only; all zeroes are a value.
+        // SAFETY: the structure consists of integers, for which zero is valid.
         let mut status: msqid_ds = unsafe { mem::zeroed() };
         let returned = self.control(id, command, &mut status)?;
         Ok((returned, status.into()))
     }
 
     fn set(&self, id: Id, change: &Change) -> Answer<()> {
-        // SAFETY: integers only; all zeroes are a value.
+        // SAFETY: the structure consists of integers, for which zero is valid.
         let mut status: msqid_ds = unsafe { mem::zeroed() };
         status.msg_perm.uid = change.uid;
         status.msg_perm.gid = change.gid;
@@ -373,7 +373,7 @@ impl Backend for Called {
     }
 
     fn info(&self, command: i32) -> Answer<(i32, Info)> {
-        // SAFETY: integers only; all zeroes are a value.
+        // SAFETY: the structure consists of integers, for which zero is valid.
         let mut info: msginfo = unsafe { mem::zeroed() };
         let returned = self.control(0, command, &mut info)?;
         Ok((returned, info.into()))

@@ -29,7 +29,7 @@ pub enum Flaw {
     CountTooHigh,
     /// `msg_lrpid` is `msg_lspid`.
     WrongReceiver,
-    /// The time of the last change is that of the last send.
+    /// The time of the last change is wrong: it is that of the last send.
     WrongTime,
     /// `IPC_SET` forgets the group.
     GroupForgotten,

@@ -114,7 +114,7 @@ impl<'a> Hand<'a> {
         &self.words[SLOTS + 1 + MOST..][..1 + MOST]
     }
 
-    /// An identifier, and which it is in the order in which they were met.
+    /// Returns an identifier, and its position in the order in which identifiers first occurred.
     fn identified(&self, id: Id) -> Reply {
         let at = find(self.known(), id as u32).unwrap_or_else(|| {
             let at = add(self.known(), id as u32);

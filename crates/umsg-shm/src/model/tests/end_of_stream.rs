@@ -25,7 +25,7 @@ fn receive_all(queue: &Queue, me: &Thread) -> Vec<Message> {
     }
 }
 
-/// After all, the closed queue is empty, and works once it is open again.
+/// Checks that the closed queue is empty at the end, and works after it has been opened again.
 fn audit(queue: &Queue) {
     queue.direct(|queue, me| {
         let received = queue.receive(me, Deadline::Passed);

@@ -228,7 +228,7 @@ fn a_sleeping_receiver_gets_what_a_dead_holder_held() {
     explore("holds: a dead holder of a lease", 2, Slices::End, || {
         let queue = Queue::new(1, 1).filled(&[(1, 0)]);
         let holder = queue.spawn(1, |queue, me| {
-            // This fails if the other thread was first.
+            // The lease fails if the other thread was first.
             let _ = queue.lease(me, Deadline::Passed);
             step();
             me.die()

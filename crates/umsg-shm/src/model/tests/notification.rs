@@ -90,7 +90,7 @@ fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadlin
     }
 }
 
-/// Whatever the state of the registration is, the next message that comes to the empty queue fires it.
+/// Checks that the next message to the empty queue fires the registration, whatever its state is.
 fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {

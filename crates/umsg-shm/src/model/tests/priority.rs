@@ -166,7 +166,7 @@ fn what_a_dead_sender_announced_misleads_no_receiver() {
                 assert!(died || point == Point::SEND_RUN_CHANGED && heir_priority == 3);
                 alive(heir);
                 let mut rest = log.queue.empty();
-                // The messages that remain at rest are in order.
+                // The messages that remain in the queue at the end are in order.
                 assert!(rest.is_sorted_by(|a, b| a.1 >= b.1), "{rest:?}");
                 rest.push(received);
                 rest.sort_unstable();

@@ -178,7 +178,7 @@ impl Subject for Queue {
     }
 }
 
-/// The end of a thread that was not to die.
+/// Waits for the end of a thread that must not die, and returns its result.
 pub(super) fn alive<T>(thread: JoinHandle<Option<T>>) -> T {
     thread::join(thread).expect("nobody killed this thread")
 }

@@ -34,7 +34,7 @@ fn close(queue: &Queue) {
     queue.direct(|queue, me| assert_eq!(queue.engine().close_send(me), Ok(true)));
 }
 
-/// After all, the closed queue is empty, and works once it is open again.
+/// Checks that the closed queue is empty at the end, and works after it has been opened again.
 fn audit(queue: &Queue) {
     queue.direct(|queue, me| {
         let received = queue.receive(me, Want::Any, Deadline::Passed);

@@ -126,7 +126,8 @@ impl Pair {
                     if State::of(record) != State::Arrived {
                         continue;
                     }
-                    // A mover died behind the end of its record: any next mover ends that of the arrival.
+                    // A process died after it had ended its record of the move. The next process that moves a message ends the record of the
+                    // arrival.
                     let origin = Origin::of(record);
                     let from = match origin.queue {
                         SOURCE => &self.source,

@@ -88,7 +88,7 @@ fn watched(messages: u64) -> Queue {
     Queue::new(2, 2).polled(messages)
 }
 
-/// As [`watched`], a System V queue.
+/// Does the same as [`watched`], for a System V queue.
 fn watched_typed(messages: u64) -> sysv_stage::Queue {
     sysv_stage::Queue::new(2).polled(messages)
 }

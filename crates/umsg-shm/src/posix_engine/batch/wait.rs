@@ -165,7 +165,7 @@ impl Engine {
         })
     }
 
-    /// As [`end_batch`](Self::end_batch), under the receiver lock.
+    /// Does the same as [`end_batch`](Self::end_batch), under the receiver lock.
     pub(in crate::posix_engine) fn end_batch_locked<T: Turn>(
         &self,
         receiving: ReceiverHeld<'_>,

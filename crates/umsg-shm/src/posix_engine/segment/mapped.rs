@@ -13,7 +13,7 @@ use std::ops::Range;
 /// A mapped segment of a POSIX queue.
 pub type Segment = crate::memory::Segment<Fixed>;
 
-// SAFETY: `Fixed` is `repr(C)` and consists of atomics; `Layout::new` begins with it and ends with the file.
+// SAFETY: `Fixed` is `repr(C)` and consists of atomics. The layouts of `Layout::new` begin with it and end with the file.
 unsafe impl Format for Fixed {
     type Layout = Layout;
     type Cell = Cell;

@@ -152,7 +152,7 @@ proptest! {
         let (mut model, mut away) = (Model::default(), Vec::<Message>::new());
         let mut sender = Sender::new(300);
         for (step, pick, want, n) in steps {
-            // Far apart, and the largest of all.
+            // Most types are far apart, and one is the largest type of all.
             let mtype = match i64::from(pick) % types {
                 4 => i64::MAX,
                 small => 1 + small * 8,
@@ -198,7 +198,7 @@ proptest! {
         assert_same(&records, &model, &[1, 9]);
     }
 
-    /// Whatever a peer writes, each call ends with a result or an error, and the first repair restores the order.
+    /// Checks that each call ends with a result or an error, whatever a peer writes, and that the first repair restores the order.
     #[test]
     fn words_that_a_peer_writes_lead_to_errors_at_most(
         seed in any::<u64>(),

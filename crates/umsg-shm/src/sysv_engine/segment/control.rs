@@ -83,7 +83,7 @@ impl Contents {
             && all(queued.messages, messages, leased.messages) <= self.capacity
     }
 
-    /// The bytes that fit, in one more message.
+    /// Returns the most bytes that one more message can have.
     #[inline(always)]
     pub(crate) fn room(&self) -> u64 {
         let Contents { queued, leased, .. } = self;

@@ -34,7 +34,7 @@ impl Segment {
     }
 }
 
-// SAFETY: `Fixed` is `repr(C)` and consists of atomics; `Layout::new` begins with it and ends with the file.
+// SAFETY: `Fixed` is `repr(C)` and consists of atomics. The layouts of `Layout::new` begin with it and end with the file.
 unsafe impl Format for Fixed {
     type Layout = Layout;
     type Cell = Cell;

@@ -37,7 +37,7 @@ fn send_in_place(engine: &Engine, messages: &[Vec<u8>]) {
     }
 }
 
-/// Each message is given back once, and may be another thread's then.
+/// Each message is given back once. Then another thread may get it.
 fn receive_in_place(engine: &Engine) -> Vec<Vec<u8>> {
     loop {
         let lease = insist(PATIENT, |by| engine.lease(current(), by));

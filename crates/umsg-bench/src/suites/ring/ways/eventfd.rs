@@ -20,7 +20,7 @@ struct Shared {
 
 impl Eventfd {
     pub fn new() -> Result<Self, Failure> {
-        // SAFETY: takes a number and flags.
+        // SAFETY: the call takes a number and flags.
         let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
         if bell < 0 {
             return Err(Failure::system("eventfd"));
@@ -62,7 +62,7 @@ impl Sender for Posting {
         drop(queue);
         if was_empty {
             let one = 1_u64;
-            // SAFETY: the eight bytes of a number.
+            // SAFETY: the call reads the eight bytes of a number.
             unsafe { libc::write(self.0.bell.as_raw_fd(), (&raw const one).cast(), 8) };
         }
         Ok(())
