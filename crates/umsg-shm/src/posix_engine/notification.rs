@@ -228,7 +228,7 @@ impl Engine {
         self.fire_by(receiving, pid, wakes);
     }
 
-    /// Does the same as [`fire`](Self::fire); the sender of the message is the process `by`.
+    /// Does the same as [`fire`](Self::fire); `pid` is the process that sent the message.
     fn fire_by(&self, receiving: ReceiverHeld<'_>, pid: u32, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
