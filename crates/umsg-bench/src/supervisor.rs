@@ -70,7 +70,7 @@ pub fn exit_child(code: i32) -> ! {
     unsafe { libc::_exit(code) }
 }
 
-/// Has the kernel kill the calling process when its parent dies.
+/// Makes the kernel kill the calling process when its parent dies.
 pub fn die_with_parent(parent: u32) {
     // SAFETY: PR_SET_PDEATHSIG takes a signal number and touches no memory.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };

@@ -95,7 +95,7 @@ pub fn path() -> Result<&'static Path, String> {
     FOUND.get_or_init(find).as_deref().map_err(Clone::clone)
 }
 
-/// Has the C library installed below a directory of the target directory.
+/// Installs the C library below a directory of the target directory.
 fn install_c() -> Result<PathBuf, String> {
     let directory = profile_directory()?;
     let (profile, target) = profile(&directory)?;

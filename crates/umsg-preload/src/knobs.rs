@@ -338,7 +338,7 @@ fn show(knob: Knob, descriptor: BorrowedFd<'_>) {
     let _ = rustix::io::pwrite(descriptor, text.as_bytes(), 0);
 }
 
-/// Has the text that a stream has left in the file of a limit take effect.
+/// Sets a limit from the text that a stream has written to the limit's file.
 pub(crate) fn settle(number: c_int) -> Result<(), c_int> {
     let (Some(knob), Some(descriptor)) = (of(number), fd::borrow(number)) else {
         return Ok(());

@@ -43,9 +43,9 @@ impl Futex for AtomicU64 {
     }
 }
 
-/// Is a full barrier directly after a locked read-modify-write instruction.
+/// This call is a full barrier if it directly follows a locked read-modify-write instruction.
 ///
-/// On x86-64 the locked instruction is that barrier, so a compiler fence is enough. On aarch64 an acquire-release instruction is not, so
+/// On x86-64, the locked instruction is itself the barrier, so a compiler fence is enough. On aarch64 an acquire-release instruction is not, so
 /// there is a real fence. Loom models the weaker machine, and has the fence too.
 #[inline(always)]
 pub fn fence_after_rmw() {

@@ -264,7 +264,7 @@ impl Sender for Publishing {
     }
 }
 
-/// Is subscribed.
+/// The receiving end, which has subscribed to its subject.
 pub struct Receiving {
     connection: Connection,
     credits: Subject,

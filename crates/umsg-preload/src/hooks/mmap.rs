@@ -29,7 +29,7 @@ fn queue(flags: c_int, fd: c_int) -> Option<Held> {
     }
 }
 
-/// Before this library's constructor, an allocator may be starting, and must not call dlsym.
+/// Maps memory before this library's constructor has run. The caller may be an allocator that is starting, so this must not call dlsym.
 ///
 /// # Safety
 /// The conditions of libc's mmap.

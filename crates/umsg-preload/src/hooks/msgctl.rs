@@ -74,7 +74,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
     }
 }
 
-/// Has the exit of the process remove the files of the segments that it keeps.
+/// Makes the exit of the process remove the files of the segments that the process keeps.
 fn tidy_at_exit() {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if !IS_REGISTERED.load(Ordering::Relaxed) && !IS_REGISTERED.swap(true, Ordering::Relaxed) {

@@ -192,8 +192,9 @@ impl Helper {
 /// hundred, too.
 const CROWD: usize = 256;
 
-/// The number of functions that were called, and the number of threads that wait for such calls.
+/// The number of functions that were called.
 static SETTLED: AtomicU32 = AtomicU32::new(0);
+/// The number of threads that wait until such functions have been called.
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {

@@ -22,10 +22,13 @@ use rustix::io::{self, Errno};
 
 const READ_WRITE: u16 = 6;
 const ATTRIBUTE: &str = "system.posix_acl_access";
-/// The version of the attribute, and the tags of its entries for a named user, the file's group and a named group. Source: linux/posix_acl_xattr.h.
+/// The version of the attribute. Source, as of the tags below: linux/posix_acl_xattr.h.
 const VERSION: u32 = 2;
+/// The tag of the entry for a named user.
 const USER: u16 = 2;
+/// The tag of the entry for the file's group.
 const FILES_GROUP: u16 = 4;
+/// The tag of the entry for a named group.
 const GROUP: u16 = 8;
 /// Bytes of an entry: u16 tag, u16 permissions, u32 id.
 const ENTRY: usize = 8;

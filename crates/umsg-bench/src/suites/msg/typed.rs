@@ -214,7 +214,7 @@ impl<Q: TypedQueue> Crowded<'_, Q> {
         LOWEST + (index * 7919 % self.depth) as i64
     }
 
-    /// These messages were sent last at first, and are sent again after each burst.
+    /// Returns the types of the messages that were sent last when the queue was filled. They are sent again after each burst.
     fn newest_types(&self) -> Vec<Wish> {
         let newest = (self.depth - BURST..self.depth).map(|index| self.scattered(index));
         newest.map(|mtype| (Want::Exactly(mtype), mtype)).collect()

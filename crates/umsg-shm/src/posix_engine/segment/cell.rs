@@ -189,9 +189,9 @@ const DELAY_SHIFT: u32 = 16;
 /// The unit, as a power of 2 in nanoseconds: the bits then hold every time of the clock.
 const DELAY_UNIT: u32 = 16;
 
-/// Lengths of the two kinds of cell, in bytes, with the header.
+/// The length of a short cell in bytes, with the header.
 pub(crate) const SHORT_CELL: usize = 64;
-/// See [`SHORT_CELL`].
+/// The length of a long cell in bytes, with the header.
 pub(crate) const LONG_CELL: usize = 128;
 
 #[cfg(not(loom))]

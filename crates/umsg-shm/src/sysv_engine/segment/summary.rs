@@ -95,7 +95,7 @@ pub struct HeaderView {
     is_home: bool,
 }
 
-/// The processes of a queue whose creator had this process's namespaces. With it, a thread takes only locks in plain form, which need no other
+/// The processes of a queue whose creator had this process's namespaces. A thread uses this value only for locks in plain form, which need no other
 /// knowledge of processes.
 struct Home;
 

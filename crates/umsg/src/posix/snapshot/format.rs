@@ -24,10 +24,11 @@ const CLOSE_WITH_LAST_PRODUCER: u32 = 2;
 const SEND_CLOSED: u32 = 4;
 /// Magic, version, length of the header.
 pub(crate) const START: usize = 16;
-/// Length of a header without names, and of the longest header that is read.
+/// The length of a header without names.
 pub(super) const LEAST_HEADER: usize = 80;
 /// The length of the fields that follow the names in version 3: flags, fair_priorities, and both retry delays.
 const STATES: usize = 24;
+/// The length of the longest header that is read.
 pub(super) const LONGEST_HEADER: usize = 65_536;
 /// Length of the head of a message's record, and of the longest head that is read.
 pub(super) const RECORD_HEAD: usize = 24;
