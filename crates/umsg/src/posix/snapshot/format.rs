@@ -30,10 +30,11 @@ pub(super) const LEAST_HEADER: usize = 80;
 const STATES: usize = 24;
 /// The length of the longest header that is read.
 pub(super) const LONGEST_HEADER: usize = 65_536;
-/// Length of the head of a message's record, and of the longest head that is read.
+/// The length of the head of a message's record.
 pub(super) const RECORD_HEAD: usize = 24;
 /// The length of the same part in version 3, which has the delay of a message.
 const RECORD_HEAD_WITH_DELAY: usize = RECORD_HEAD + 8;
+/// The length of the longest head that is read.
 pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
 /// Length of a history, the last field of the head. Every record of a snapshot has one if one message has a history.
 const HISTORY: usize = 64 + LONGEST_SOURCE;
