@@ -266,8 +266,8 @@ macro_rules! cancellation_point {
                 ".cfi_def_cfa_offset 8",
                 "ret",
                 ".cfi_restore_state",
-                // Four more words on the stack: the type of cancellation, the result, and a sixth argument, which only calls have that never
-                // restart; one word is unused.
+                // The stack has four more words: the type of cancellation, the result, a sixth argument, and an unused word. Only calls that never
+                // restart have a sixth argument.
                 "3: sub rsp, 32",
                 ".cfi_def_cfa_offset 80",
                 "mov [rsp + 16], r9",

@@ -346,7 +346,7 @@ fn remove_if(
     match done(engine, engine.remove(thread::current(), &may)) {
         Ok(()) => Ok(()),
         Err(error @ (Removed | NotOwner | Queue(WouldDeadlock))) => Err(error),
-        // The lock is not released, or the guarded data are corrupted.
+        // A stopped process keeps the lock, or the data that the lock guards are corrupted.
         Err(error) => match (done(engine, engine.remove_unlocked(&may)), error) {
             (Ok(()), _) => Ok(()),
             // The owner in the header may be overwritten, too.

@@ -35,9 +35,11 @@ pub struct ReceiverSide {
     pub(super) level2: Guarded64,
     /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
     pub(super) held: AtomicU64,
-    /// Lists of blocked threads: receivers, senders, and receivers with an offer.
+    /// The list of blocked receivers.
     pub(super) receivers: Links,
+    /// The list of blocked senders.
     pub(super) senders: Links,
+    /// The list of receivers with an offer.
     pub(super) offered: Links,
     /// The levels that pollers watch, see [`crate::doorbell`]; 0 for none.
     pub(super) watched: Guarded32,
