@@ -11,8 +11,9 @@ pub struct LeaseRecord {
     /// See the table in [`super`].
     pub state: Guarded32,
     pub slot: Guarded32,
-    /// Neighbours in the list of lease records, as index + 1; 0 for none. A free record: the next free one.
+    /// The next record in the list of lease records, as index + 1; 0 for none. In a free record: the next free record.
     pub next: Guarded32,
+    /// The previous record in that list, as index + 1; 0 for none.
     pub previous: Guarded32,
     /// The process that holds the message, and its birth, which distinguishes it from other processes with the same id; see
     /// [`crate::sys::process::birth`]. In the record of a due message, a link replaces the birth; see [`super::due`].

@@ -43,8 +43,9 @@ pub struct Counts {
     pub delayed: u64,
     pub receivers: u32,
     pub senders: u32,
-    /// Seconds since 1970; 0 for never.
+    /// The time of the last send, in seconds since 1970; 0 for never.
     pub sent_at: u64,
+    /// The time of the last receive, in seconds since 1970; 0 for never.
     pub received_at: u64,
     pub sender: u32,
     pub receiver: u32,

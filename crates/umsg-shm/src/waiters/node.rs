@@ -16,8 +16,9 @@ pub struct Node {
     pub(crate) word: AtomicU32,
     /// The list that the node is in.
     pub list: Guarded32,
-    /// Neighbours in that list, as index + 1; 0 for none.
+    /// The next node in that list, as index + 1; 0 for none.
     pub next: Guarded32,
+    /// The previous node in that list, as index + 1; 0 for none.
     pub previous: Guarded32,
     /// The slot of a blocked sender's message ([`NO_SLOT`] for a batch), or of the message offered to a receiver.
     pub slot: Guarded32,

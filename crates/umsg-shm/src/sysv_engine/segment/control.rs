@@ -104,8 +104,9 @@ impl Contents {
 /// The last send and the last receive of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LastUses {
-    /// Seconds since 1970; 0 for never.
+    /// The time of the last send, in seconds since 1970; 0 for never.
     pub(crate) sent_at: u64,
+    /// The time of the last receive, in seconds since 1970; 0 for never.
     pub(crate) received_at: u64,
     pub(crate) sender: u32,
     pub(crate) receiver: u32,

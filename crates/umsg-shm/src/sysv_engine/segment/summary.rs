@@ -31,18 +31,23 @@ pub struct Summary {
     /// True if the process that removed the queue keeps the segment for another queue.
     pub is_vacant: bool,
     generation: Generation,
-    /// Process id of the creator, and its namespaces; see [`crate::sys::home`].
+    /// The process id of the creator.
     pub creator: u32,
+    /// The namespaces of the creator; see [`crate::sys::home`].
     pub home: u64,
     pub permissions: Permissions,
-    /// Seconds since 1970; 0 for never.
+    /// The time of the last change, in seconds since 1970; 0 for never.
     pub changed_at: u64,
+    /// The time of the last send, in seconds since 1970; 0 for never.
     pub sent_at: u64,
+    /// The time of the last receive, in seconds since 1970; 0 for never.
     pub received_at: u64,
     pub messages: u64,
     pub bytes: u64,
     pub qbytes: u64,
+    /// The process id of the last sender.
     pub sender: u32,
+    /// The process id of the last receiver.
     pub receiver: u32,
 }
 
