@@ -13,7 +13,7 @@ use crate::{errno, fd, next, ours, pointer};
 /// Reads a queue's attributes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
-    // SAFETY: the caller's promises to libc's mq_getattr are passed on.
+    // SAFETY: the caller makes the promises that libc's mq_getattr requires.
     let exchange = || unsafe { exchange(fd, std::ptr::null(), out) };
     trace::recorded(
         || exchange().unwrap_or_else(errno::fail),
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
 /// Sets O_NONBLOCK, the only attribute that can be set, and returns the previous attributes.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
-    // SAFETY: the caller's promises to libc's mq_setattr are passed on.
+    // SAFETY: the caller makes the promises that libc's mq_setattr requires.
     let exchange = || unsafe { exchange(fd, new, old) };
     trace::recorded(
         || exchange().unwrap_or_else(errno::fail),

@@ -18,13 +18,13 @@ use crate::{debug, errno, next, ours, pointer};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
     trace::recorded(
-        // SAFETY: the caller's promises to libc's mq_notify are handed on.
+        // SAFETY: the caller makes the promises that libc's mq_notify requires.
         || unsafe { notify(fd, event) },
         Function::MqNotify,
         |_| {
             let [how, signal] = match pointer::is_bad(event) {
                 true => [-1, 0],
-                // SAFETY: the call has read it.
+                // SAFETY: the call has read the event.
                 false => unsafe {
                     let how = (&raw const (*event).sigev_notify).read_unaligned();
                     let signal = (&raw const (*event).sigev_signo).read_unaligned();
@@ -41,9 +41,9 @@ pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
 }
 
 /// # Safety
-/// As for libc's mq_notify.
+/// The conditions of libc's mq_notify.
 unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
-    // As for a send, the table's word is enough.
+    // As for a send, it is enough to hold the word of the table.
     let held = match table::hold(fd) {
         Some(held) => Ok(Some(held)),
         None => ours::checked_queue(fd),

@@ -43,7 +43,7 @@ pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t
     if flags & libc::O_CREAT != 0 {
         fortify_fail();
     }
-    // SAFETY: the caller's promises to libc's function are passed on.
+    // SAFETY: the caller makes the promises that libc's function requires.
     unsafe { recorded_open(name, flags, 0, std::ptr::null()) }
 }
 

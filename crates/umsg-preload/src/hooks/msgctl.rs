@@ -20,7 +20,7 @@ pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) 
     home::notice_child();
     signals::announce();
     trace::recorded(
-        // SAFETY: the caller's promises to libc's msgctl are passed on.
+        // SAFETY: the caller makes the promises that libc's msgctl requires.
         || unsafe { control(id, command, data) }.unwrap_or_else(errno::fail),
         Function::Msgctl,
         |_| Described {
