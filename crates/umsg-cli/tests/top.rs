@@ -207,7 +207,7 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
     let owner = fs::metadata(site.path()).unwrap();
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), rustix_uid());
     assert!(screen.lines().next().unwrap().contains("every 100ms"));
-    for (width, height) in [(40, 10), (12, 4), (2, 2), (1, 1), (300, 100), SMALL] {
+    for (width, height) in [(40, 10), (12, 4), (2, 2), (300, 100), (40, 3), SMALL] {
         terminal.resize(width, height);
         let width = usize::from(width);
         terminal.until("another size", |screen| {
@@ -215,6 +215,9 @@ fn the_screen_shows_what_the_library_says_in_any_size() {
             first.starts_with(&"umsg top"[..width.min(8)]) && first.chars().count() <= width
         });
     }
+    terminal.resize(1, 1);
+    terminal.until("one character", |screen| screen.trim() == "?");
+    terminal.resize(SMALL.0, SMALL.1);
     // The other columns are behind the arrow keys.
     terminal.until("small again", |screen| {
         screen.contains("RCV") && !screen.contains("STATE")
@@ -568,7 +571,7 @@ fn the_screen_outlives_queues_that_go_and_are_damaged_and_the_namespace() {
     terminal.hides(&["ring:/jobs"]);
     // The whole namespace goes, and comes back.
     fs::remove_dir_all(site.path()).unwrap();
-    terminal.shows(&["umsg: "]);
+    terminal.shows(&["does not exist"]);
     fs::create_dir(site.path()).unwrap();
     set_mode(site.path(), 0o700);
     site.umsg(&["create", "/back"]).text();
@@ -642,7 +645,7 @@ fn figures_under_load_are_right_while_processes_are_killed() {
             && !screen.contains("/round")
     });
     // A signal ends it in order.
-    let pid = terminal.value("pane_pid");
+    let pid = terminal.process();
     umsg_testkit::run::succeed(std::process::Command::new("kill").arg(&pid));
     assert_eq!(terminal.ends(), 0);
     assert_eq!(

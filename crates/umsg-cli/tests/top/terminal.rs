@@ -1,5 +1,6 @@
 //! A real terminal: a pane of tmux, with a server of the test's own.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -52,6 +53,9 @@ impl Terminal {
         }
         command.envs(variables.iter().copied());
         command.args(["-x", &width.to_string(), "-y", &height.to_string()]);
+        // tmux may miss the end of a process, and then never knows the code.
+        let script = "\"$@\"; echo $? > \"$0\"";
+        command.args(["sh", "-c", script]).arg(terminal.code());
         command.args([env!("CARGO_BIN_EXE_umsg"), "top"]);
         command.args(arguments);
         command.args([";", "set-option", "-g", "remain-on-exit", "on"]);
@@ -137,10 +141,25 @@ impl Terminal {
         value.trim_end().to_owned()
     }
 
+    /// The file with the exit code of the command.
+    fn code(&self) -> PathBuf {
+        self.home.path().join("code")
+    }
+
     /// The exit code of the command, once it has ended.
     pub fn ended(&self) -> Option<i32> {
-        let is_dead = self.value("pane_dead") == "1";
-        is_dead.then(|| self.value("pane_dead_status").parse().unwrap_or(-1))
+        let code = std::fs::read_to_string(self.code()).ok()?;
+        code.trim_end().parse().ok()
+    }
+
+    /// The process of the command.
+    pub fn process(&self) -> String {
+        let shell = self.value("pane_pid");
+        let children = format!("/proc/{shell}/task/{shell}/children");
+        std::fs::read_to_string(children)
+            .unwrap()
+            .trim_end()
+            .to_owned()
     }
 
     #[track_caller]
