@@ -67,7 +67,7 @@ const PICTURES: [Picture; 4] = [
     Picture {
         file: "top-tree.svg",
         title: "umsg top: the tree of names, on a wide light screen",
-        size: (150, 14),
+        size: (160, 14),
         arguments: &["--colors", "light", "--tree", "--sort", "messages"],
         keys: &[],
         shows: &["/orders.*", "/mail.*", "STATE"],

@@ -151,25 +151,35 @@ fn draw(svg: &mut String, text: &str, paint: Paint, place: (usize, usize, u32), 
             "<rect x=\"{x:.1}\" y=\"{top}\" width=\"{width:.1}\" height=\"{HEIGHT}\" fill=\"{back}\"/>"
         );
     }
-    if text.trim().is_empty() && !paint.underlined {
-        return;
-    }
     let weight = if paint.bold {
         " font-weight=\"bold\""
     } else {
         ""
     };
-    let line = if paint.underlined {
-        " text-decoration=\"underline\""
-    } else {
-        ""
-    };
     let y = top + BASELINE;
-    let _ = writeln!(
-        svg,
-        "<text x=\"{x:.1}\" y=\"{y}\" textLength=\"{width:.1}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{front}\"{weight}{line}>{}</text>",
-        escaped(text)
-    );
+    // Viewers do not agree about spaces: each word stands in its own place.
+    for (at, word) in words(text) {
+        let x = f64::from(MARGIN) + (column + at) as f64 * WIDTH;
+        let width = word.chars().count() as f64 * WIDTH;
+        let _ = writeln!(
+            svg,
+            "<text x=\"{x:.1}\" y=\"{y}\" textLength=\"{width:.1}\" lengthAdjust=\"spacingAndGlyphs\" fill=\"{front}\"{weight}>{}</text>",
+            escaped(word)
+        );
+    }
+}
+
+/// The words of a text, each with the number of characters before it.
+fn words(text: &str) -> Vec<(usize, &str)> {
+    let mut at = 0;
+    let mut words = vec![];
+    for word in text.split(' ') {
+        if !word.is_empty() {
+            words.push((at, word));
+        }
+        at += word.chars().count() + 1;
+    }
+    words
 }
 
 fn escaped(text: &str) -> String {
