@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// The directories of tests, below the workspace.
-const PLACES: [&str; 25] = [
+const PLACES: [&str; 26] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",
     "crates/umsg/tests/consent",
