@@ -4,7 +4,7 @@ mod support;
 
 use support::Site;
 
-const COMMANDS: [&str; 21] = [
+const COMMANDS: [&str; 23] = [
     "run",
     "create",
     "rm",
@@ -18,6 +18,7 @@ const COMMANDS: [&str; 21] = [
     "peek",
     "watch",
     "top",
+    "trace",
     "metrics",
     "bench-queue",
     "bridge",
