@@ -195,7 +195,7 @@ mod tests {
             .change_closing(thread::current(), |_, _, _| {
                 // The other thread would wait for ever if it took one of the locks that this thread holds.
                 std::thread::scope(|scope| {
-                    seen.set(Some(scope.spawn(&look).join().unwrap()));
+                    seen.set(Some(scope.spawn(look).join().unwrap()));
                 });
                 false
             })

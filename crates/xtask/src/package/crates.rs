@@ -8,7 +8,14 @@ use crate::steps::Steps;
 use crate::workspace::Workspace;
 
 /// The published crates; each needs only earlier ones.
-pub const CRATES: [&str; 5] = ["umsg-shm", "umsg", "umsg-trace", "umsg-preload", "umsg-cli"];
+pub const CRATES: [&str; 6] = [
+    "umsg-shm",
+    "umsg",
+    "umsg-trace",
+    "umsg-preload",
+    "umsg-cli",
+    "umsg-bridge",
+];
 
 /// Packs the crates. Unless `quick`, compiles them from the packed files.
 pub fn make(
@@ -53,11 +60,12 @@ mod tests {
     use crate::package::build;
 
     /// The categories of crates.io that the crates use. Source: crates.io/category_slugs.
-    const CATEGORIES: [&str; 5] = [
+    const CATEGORIES: [&str; 6] = [
         "os::linux-apis",
         "concurrency",
         "command-line-utilities",
         "asynchronous",
+        "network-programming",
         "no-std",
     ];
 
