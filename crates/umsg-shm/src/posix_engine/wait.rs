@@ -496,12 +496,13 @@ pub(super) fn finish_early<T>(
     }
 }
 
-/// Returns how long the end of a wait may wait for the lock: after a hand-off until the deadline, else for a grace period.
+/// Returns how long the end of a wait may wait for the lock. After a hand-off, it waits until the deadline. An interrupted wait, which may have its
+/// message already, waits as a call that does not block. A wait whose time is over waits for a grace period.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
-    if end == End::Settled && !deadline.is_within(GRACE.as_nanos() as u64) {
-        deadline
-    } else {
-        Deadline::after(GRACE)
+    match end {
+        End::Settled if !deadline.is_within(GRACE.as_nanos() as u64) => deadline,
+        End::Interrupted => Deadline::Passed,
+        _ => Deadline::after(GRACE),
     }
 }
 
@@ -536,6 +537,56 @@ mod tests {
             let end = Deadline::after(Duration::from_millis(4500));
             let received = engine.receive(me, &mut [0; 8], end);
             assert!(received.is_ok(), "{:?}", received.err());
+        });
+    }
+
+    /// The owner of the lock, which has offered the message, does not run for longer than the grace period.
+    #[test]
+    #[allow(unsafe_code, reason = "a signal is sent by calls of libc")]
+    fn a_signal_does_not_interrupt_a_receiver_that_has_its_message() {
+        extern "C" fn nothing(_: i32) {}
+        let handler = nothing as extern "C" fn(i32);
+        // SAFETY: the handler does nothing; all zeros are a valid sigaction without flags, so that a wait is interrupted.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as libc::sighandler_t;
+            libc::sigaction(libc::SIGURG, &raw const action, std::ptr::null_mut());
+        }
+        let engine = Engine::new(testing::segment(4, 8));
+        let (me, waiters) = (thread::current(), Waiters::of(engine.segment()));
+        let (tell, told) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let receiver = scope.spawn(|| {
+                // SAFETY: the call has no preconditions.
+                tell.send(unsafe { libc::pthread_self() }).unwrap();
+                let me = thread::current();
+                engine
+                    .receive(me, &mut [0; 8], Deadline::Never)
+                    .map(|taken| taken.len)
+            });
+            let receiving_thread = told.recv().unwrap();
+            while waiters.len(List::Receivers) == 0 {
+                std::thread::yield_now();
+            }
+            let mut wakes = DeferredWakes::default();
+            let held = engine
+                .lock_receiver(me, Deadline::Never, &mut wakes)
+                .unwrap();
+            let receiving = held.receiver();
+            let sender = scope.spawn(|| engine.send(thread::current(), b"job", 0, Deadline::Never));
+            while waiters.len(List::Receivers) != 0 {
+                engine.hand_over(receiving, &mut wakes).unwrap();
+            }
+            // SAFETY: the thread is joined by the scope, later.
+            assert_eq!(
+                unsafe { libc::pthread_kill(receiving_thread, libc::SIGURG) },
+                0
+            );
+            std::thread::sleep(5 * GRACE);
+            held.unlock();
+            engine.wake(&wakes);
+            assert_eq!(receiver.join().unwrap().ok(), Some(3));
+            sender.join().unwrap().unwrap();
         });
     }
 }
