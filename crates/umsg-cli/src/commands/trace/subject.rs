@@ -7,6 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::process::Child;
 use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal};
@@ -89,7 +90,8 @@ impl Subject {
         match self {
             Subject::Started(child) => {
                 let mut child = child.lock().unwrap_or_else(|held| held.into_inner());
-                let ended = child.try_wait().is_ok_and(|status| status.is_some());
+                // The wait fails if the caller of this command ignores SIGCHLD: then the system reaps the program.
+                let ended = !matches!(child.try_wait(), Ok(None));
                 if let Some(signal) = signal.filter(|_| !ended) {
                     pass_on(&child, signal);
                 }
@@ -112,6 +114,10 @@ impl Subject {
 
     /// Ends the records. Returns the exit code.
     pub fn end(self) -> Result<u8> {
+        // The program still runs if its records could not be shown. It gets the signals that this command gets.
+        while matches!(self, Subject::Started(_)) && !self.is_over()? {
+            thread::sleep(super::PAUSE);
+        }
         match self {
             Subject::Started(child) => {
                 let mut child = child.into_inner().unwrap_or_else(|held| held.into_inner());
