@@ -151,7 +151,8 @@ impl Channel {
             false => 0o600,
         };
         let mut options = Options::new();
-        options.entries(ENTRIES).longest(LONGEST as u32).mode(mode);
+        options.entries(ENTRIES).overflow(0);
+        options.longest(LONGEST as u32).mode(mode);
         let ring = options
             .create_in(namespace, &name)
             .map_err(|error| Failure::of("the ring for records", error).coded(Code::NotPrepared))?;
