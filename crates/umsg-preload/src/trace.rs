@@ -254,9 +254,14 @@ fn send(turn: u32, mut numbers: Numbers, described: &Described) {
         data: described.data.bytes(),
     };
     let bytes = record.write(&mut buffer);
-    match sender.send_long(&Post::new(numbers.began), bytes, Until::Forever) {
-        Ok(()) => {}
-        Err(error) => give_up(turn, &error),
+    let post = Post::new(numbers.began);
+    loop {
+        match sender.send_long(&post, bytes, Until::Forever) {
+            Ok(()) => return,
+            // A handler has run: on an alternate stack, no signals are masked.
+            Err(SendError::Interrupted) => {}
+            Err(error) => return give_up(turn, &error),
+        }
     }
 }
 
