@@ -38,6 +38,10 @@ pub static umsg_trace_request_1: &Request = &REQUEST;
 
 /// Reads the request of the environment. Called by the constructor, where `malloc` may not have begun.
 pub(crate) fn start() {
+    // The user who starts a set-user-ID program must not choose the ring that gets its messages.
+    if umsg_shm::sys::process::was_started_with_privilege() {
+        return;
+    }
     let mut name = [0; 16];
     name[..VARIABLE.len()].copy_from_slice(VARIABLE.as_bytes());
     // SAFETY: the name ends with a zero byte; the value is a C string that stays while the process has one thread.
