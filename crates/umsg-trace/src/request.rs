@@ -21,8 +21,6 @@ pub struct Request {
     pub turn: AtomicU32,
     /// The errno for which the process has given up.
     pub refused: AtomicU32,
-    /// The calls that the process could not record.
-    pub lost: AtomicU32,
     /// The path of the ring, up to a zero byte: the directory of a namespace, a slash, and the ring's name.
     pub place: [AtomicU8; PLACE],
 }
@@ -44,7 +42,6 @@ impl Request {
             cancellations: AtomicU32::new(0),
             turn: AtomicU32::new(0),
             refused: AtomicU32::new(0),
-            lost: AtomicU32::new(0),
             place: [const { AtomicU8::new(0) }; PLACE],
         }
     }
