@@ -9,8 +9,9 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSymbol};
 use rustix::process::Pid;
 use umsg_trace::Request;
-use umsg_trace::request::SYMBOL;
+use umsg_trace::request::{PLACE, SYMBOL};
 
+use super::PREFIX;
 use crate::failure::{Code, Failure, Result};
 use crate::remote;
 
@@ -31,8 +32,7 @@ impl Attached {
             // Another value than that of an earlier command.
             turn: std::process::id(),
         };
-        let running = attached.word(Request::TURN)?;
-        if running != 0 && is_a_trace(running) {
+        if let Some(running) = attached.other_command()? {
             let line = format_args!(
                 "process {pid} is already traced by process {running}; end that one first"
             );
@@ -44,6 +44,17 @@ impl Attached {
         attached.write(Request::PLACE, &path)?;
         attached.write(Request::TURN, &attached.turn.to_ne_bytes())?;
         Ok(attached)
+    }
+
+    /// Returns the living command that gets the records of the process. Its number is in the name of its ring: the turn of a program that it has
+    /// started is 1.
+    fn other_command(&self) -> Result<Option<u32>> {
+        if self.word(Request::TURN)? == 0 {
+            return Ok(None);
+        }
+        let mut place = [0; PLACE];
+        self.read(Request::PLACE, &mut place)?;
+        Ok(command_of(&place).filter(|&running| is_a_trace(running)))
     }
 
     /// Fails if the process has given up.
@@ -69,15 +80,32 @@ impl Attached {
 
     fn word(&self, offset: usize) -> Result<u32> {
         let mut bytes = [0; 4];
-        remote::read(self.pid, self.request + offset as u64, &mut bytes)
-            .map_err(|error| unreachable_memory(self.pid, &error))?;
+        self.read(offset, &mut bytes)?;
         Ok(u32::from_ne_bytes(bytes))
     }
 
-    fn write(&self, offset: usize, bytes: &[u8]) -> Result {
-        remote::write(self.pid, self.request + offset as u64, bytes)
+    fn read(&self, offset: usize, into: &mut [u8]) -> Result {
+        remote::read(self.pid, self.address(offset), into)
             .map_err(|error| unreachable_memory(self.pid, &error))
     }
+
+    /// The process may have given any address.
+    fn address(&self, offset: usize) -> u64 {
+        self.request.wrapping_add(offset as u64)
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result {
+        remote::write(self.pid, self.address(offset), bytes)
+            .map_err(|error| unreachable_memory(self.pid, &error))
+    }
+}
+
+/// Returns the process whose ring has this path, which ends with a zero byte.
+fn command_of(place: &[u8]) -> Option<u32> {
+    let path = place.split(|&byte| byte == 0).next()?;
+    let slash = path.iter().rposition(|&byte| byte == b'/')?;
+    let number = path[slash..].strip_prefix(PREFIX.as_bytes())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
 }
 
 /// Returns whether a number is that of a living `umsg trace`. A killed one leaves its number.
@@ -103,7 +131,7 @@ fn find(pid: Pid) -> Result<u64> {
             continue;
         };
         let mut address = [0; 8];
-        remote::read(pid, start + symbol, &mut address)
+        remote::read(pid, start.wrapping_add(symbol), &mut address)
             .map_err(|error| unreachable_memory(pid, &error))?;
         return Ok(u64::from_ne_bytes(address));
     }
@@ -156,6 +184,17 @@ fn unreachable_memory(pid: Pid, error: &io::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_path_of_a_ring_names_its_command() {
+        assert_eq!(
+            command_of(b"/dev/shm/umsg-0/umsg-trace-4711\0\0"),
+            Some(4711)
+        );
+        for other in [&b""[..], b"umsg-trace-1", b"/d/umsg-trace-", b"/d/other-1"] {
+            assert_eq!(command_of(other), None);
+        }
+    }
 
     #[test]
     fn a_line_of_maps_is_taken_if_it_has_the_beginning_of_a_file() {
