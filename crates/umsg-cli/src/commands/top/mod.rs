@@ -46,6 +46,8 @@ use rates::Refreshes;
 const RETRY: Duration = Duration::from_secs(2);
 /// The shortest interval: a shorter one would show the cost of the command itself.
 const SHORTEST: Duration = Duration::from_millis(50);
+/// The longest interval. The time of the next refresh must be one that the clock can have.
+const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Show all queues and rings live, in one screen
 ///
@@ -127,7 +129,7 @@ impl Top {
     }
 
     fn interval(&self) -> Duration {
-        self.every.max(SHORTEST)
+        self.every.clamp(SHORTEST, LONGEST)
     }
 
     fn print(&self, cli: &Cli) -> Result {
