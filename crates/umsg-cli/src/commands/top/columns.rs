@@ -315,8 +315,8 @@ fn dash() -> String {
 }
 
 fn percent(part: f64) -> String {
-    // Not "100%" before it is full. The figures of a corrupted queue may be any.
-    format!("{:.0}%", (part * 100.0).floor().clamp(0.0, 999.0))
+    // Not "100%" before it is full. The product of 0.29 and 100 is less than 29. The figures of a corrupted queue may be any.
+    format!("{:.0}%", (part * 100.0 + 1e-9).floor().clamp(0.0, 999.0))
 }
 
 fn age(seconds: f64) -> String {
@@ -401,6 +401,9 @@ mod tests {
     fn a_full_queue_alone_is_at_100_percent() {
         assert_eq!(percent(0.9999), "99%");
         assert_eq!(percent(1.0), "100%");
+        for part in 0..=100 {
+            assert_eq!(percent(f64::from(part) / 100.0), format!("{part}%"));
+        }
         assert_eq!(percent(1e20), "999%");
     }
 }
