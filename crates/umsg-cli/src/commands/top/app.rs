@@ -274,20 +274,27 @@ impl App {
 
     pub fn key(&mut self, event: KeyEvent) {
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
+        let code = match event.code {
+            // Another key than the letter: ^Y is no yes.
+            KeyCode::Char(_) if control || event.modifiers.contains(KeyModifiers::ALT) => {
+                KeyCode::Null
+            }
+            code => code,
+        };
         if control && matches!(event.code, KeyCode::Char('c')) {
             self.is_over = true;
         } else if let Some(question) = self.question.take() {
-            match event.code {
+            match code {
                 KeyCode::Char('y' | 'Y') => self.tasks.push(question.task),
                 _ => self.told = Some(Ok("nothing was changed".to_owned())),
             }
         } else if self.input.is_some() {
-            self.type_in(event.code);
+            self.type_in(code);
         } else if self.has_help {
             self.has_help = false;
         } else {
             self.told = None;
-            self.command(event.code);
+            self.command(code);
         }
     }
 
