@@ -1,5 +1,6 @@
 //! The state of the screen, and the action of each key. Knows no terminal.
 
+use std::cell::Cell;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::time::{Duration, Instant, SystemTime};
@@ -71,6 +72,8 @@ pub struct Detail {
     pub diagnosis: Option<Result<Box<Diagnosis>, String>>,
     pub ranks: Option<Vec<(i64, u64)>>,
     pub scroll: usize,
+    /// The largest scroll, as the last picture has set it.
+    pub most: Cell<usize>,
     /// The time of the next diagnosis. None while one is going on.
     due: Option<Instant>,
 }
@@ -86,6 +89,8 @@ pub struct Messages {
     pub offset: usize,
     /// One message is shown as a whole, from this line on.
     pub whole: Option<usize>,
+    /// The last line from which on a message is shown, as the last picture has set it.
+    pub most: Cell<usize>,
     /// The page below. None for the list.
     below: Option<Detail>,
 }
@@ -462,6 +467,7 @@ impl App {
                 diagnosis: None,
                 ranks: None,
                 scroll: 0,
+                most: Cell::new(usize::MAX),
                 due: None,
             });
         }
@@ -485,6 +491,7 @@ impl App {
                 selected: 0,
                 offset: 0,
                 whole: None,
+                most: Cell::new(usize::MAX),
                 below,
             });
         }
@@ -548,9 +555,16 @@ impl App {
         let height = self.size.1;
         match &mut self.page {
             Page::List => self.select(self.selected.saturating_add_signed(steps)),
-            Page::Detail(detail) => detail.scroll = detail.scroll.saturating_add_signed(steps),
+            Page::Detail(detail) => {
+                let from = detail.scroll.min(detail.most.get());
+                detail.scroll = from.saturating_add_signed(steps);
+            }
             Page::Messages(messages) => match &mut messages.whole {
-                Some(line) => *line = line.saturating_add_signed(steps),
+                Some(line) => {
+                    *line = (*line)
+                        .min(messages.most.get())
+                        .saturating_add_signed(steps);
+                }
                 None => messages.select(messages.selected.saturating_add_signed(steps), height),
             },
         }
@@ -578,14 +592,16 @@ impl App {
 
 impl Detail {
     fn command(&mut self, code: KeyCode) {
-        match code {
-            KeyCode::Up | KeyCode::Char('k') => self.scroll = self.scroll.saturating_sub(1),
-            KeyCode::Down | KeyCode::Char('j') => self.scroll += 1,
-            KeyCode::PageUp => self.scroll = self.scroll.saturating_sub(10),
-            KeyCode::PageDown => self.scroll += 10,
-            KeyCode::Home | KeyCode::Char('g') => self.scroll = 0,
-            _ => {}
-        }
+        let from = self.scroll.min(self.most.get());
+        self.scroll = match code {
+            KeyCode::Up | KeyCode::Char('k') => from.saturating_sub(1),
+            KeyCode::Down | KeyCode::Char('j') => from.saturating_add(1),
+            KeyCode::PageUp => from.saturating_sub(10),
+            KeyCode::PageDown => from.saturating_add(10),
+            KeyCode::Home | KeyCode::Char('g') => 0,
+            KeyCode::End | KeyCode::Char('G') => usize::MAX,
+            _ => from,
+        };
     }
 }
 
@@ -618,16 +634,19 @@ impl Messages {
         let room = Messages::room(height);
         let towards = |at: usize| match code {
             KeyCode::Up | KeyCode::Char('k') => Some(at.saturating_sub(1)),
-            KeyCode::Down | KeyCode::Char('j') => Some(at + 1),
+            KeyCode::Down | KeyCode::Char('j') => Some(at.saturating_add(1)),
             KeyCode::PageUp => Some(at.saturating_sub(room)),
-            KeyCode::PageDown => Some(at + room),
+            KeyCode::PageDown => Some(at.saturating_add(room)),
             KeyCode::Home | KeyCode::Char('g') => Some(0),
             KeyCode::End | KeyCode::Char('G') => Some(usize::MAX),
             _ => None,
         };
         match (&mut self.whole, code) {
             (None, KeyCode::Enter) => self.whole = self.current().is_some().then_some(0),
-            (Some(line), _) => *line = towards(*line).unwrap_or(*line),
+            (Some(line), _) => {
+                let from = (*line).min(self.most.get());
+                *line = towards(from).unwrap_or(from);
+            }
             (None, _) => {
                 if let Some(at) = towards(self.selected) {
                     self.select(at, height);

@@ -46,22 +46,24 @@ pub fn draw(app: &App, detail: &Detail, area: Rect, buffer: &mut Buffer) {
     if body.width < WIDE {
         first.append(&mut second);
     }
-    column(&first, detail.scroll, Rect { width, ..body }, buffer);
+    let left = column(&first, detail.scroll, Rect { width, ..body }, buffer);
     let right = Rect {
         x: body.x + width + 2,
         width: body.width.saturating_sub(width + 2),
         ..body
     };
-    column(&second, detail.scroll, right, buffer);
+    let right = column(&second, detail.scroll, right, buffer);
+    detail.most.set(left.max(right));
 }
 
-/// Draws lines from the `scroll`-th on; the last one stays in sight.
-fn column(lines: &[Line<'_>], scroll: usize, area: Rect, buffer: &mut Buffer) {
+/// Draws lines from the `scroll`-th on; the last one stays in sight. Returns the largest scroll.
+fn column(lines: &[Line<'_>], scroll: usize, area: Rect, buffer: &mut Buffer) -> usize {
     let last = lines.len().saturating_sub(usize::from(area.height).max(1));
     let lines = lines.iter().skip(scroll.min(last));
     for (line, y) in lines.zip(0..area.height) {
         put(line, row(area, y), buffer);
     }
+    last
 }
 
 fn heading(app: &App, detail: &Detail) -> Line<'static> {

@@ -26,7 +26,8 @@ pub fn draw(app: &App, messages: &Messages, area: Rect, buffer: &mut Buffer) {
         Some(Ok(found)) => found,
     };
     if let (Some(line), Some(message)) = (messages.whole, messages.current()) {
-        return whole(app, message, line, area, buffer);
+        messages.most.set(whole(app, message, line, area, buffer));
+        return;
     }
     let shown = messages.shown();
     let name = text::on_one_line(messages.subject.lossy().as_bytes());
@@ -83,8 +84,8 @@ fn age(message: &Message) -> String {
     time::rough(age.unwrap_or_default())
 }
 
-/// One message: as text if it is UTF-8, else in hexadecimal numbers.
-fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buffer) {
+/// One message: as text if it is UTF-8, else in hexadecimal numbers. Returns the last line from which on it is shown.
+fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buffer) -> usize {
     let dead = message.dead.as_deref().unwrap_or("no dead letter");
     let title = format!(
         "{} bytes, priority or type {}, sent {} by {}, returned {} times, {dead}",
@@ -107,6 +108,7 @@ fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buf
     for (line, y) in lines.zip(1..area.height) {
         put(&Line::from(line.as_str()), row(area, y), buffer);
     }
+    last
 }
 
 fn lines(message: &Message, width: usize) -> Vec<String> {
