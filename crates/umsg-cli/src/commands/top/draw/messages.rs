@@ -112,7 +112,14 @@ fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buf
 }
 
 fn lines(message: &Message, width: usize) -> Vec<String> {
-    let data = &message.data[..message.data.len().min(LONGEST)];
+    let mut data = &message.data[..message.data.len().min(LONGEST)];
+    // The beginning of a longer text may end within a character.
+    if let Err(error) = std::str::from_utf8(data)
+        && error.error_len().is_none()
+        && data.len() < message.len
+    {
+        data = &data[..error.valid_up_to()];
+    }
     let mut lines: Vec<String> = match std::str::from_utf8(data) {
         Ok(_) => text::on_lines(data)
             .lines()
