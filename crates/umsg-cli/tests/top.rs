@@ -428,7 +428,7 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     let terminal = Terminal::start(&site, SMALL, &["--every", "100ms"]);
     terminal.shows(&["/jobs.dead"]);
     terminal.press(&["P"]);
-    terminal.shows(&["Receive and drop 1 messages of /jobs?", "any other key"]);
+    terminal.shows(&["Receive and drop 1 message of /jobs?", "any other key"]);
     terminal.press(&["n"]);
     terminal.shows(&["nothing was changed"]);
     assert_eq!(messages("/jobs"), 1);
@@ -463,7 +463,7 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     terminal.press(&["y"]);
     terminal.shows(&["/jobs.dead: removed"]);
     terminal.press(&["End", "P"]);
-    terminal.shows(&["messages of key:0x00000007?"]);
+    terminal.shows(&["1 message of key:0x00000007?"]);
     terminal.press(&["y"]);
     terminal.shows(&["1 message purged"]);
     terminal.press(&["X"]);

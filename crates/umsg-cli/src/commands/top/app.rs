@@ -20,6 +20,7 @@ use crate::address::{Address, Label, Notation, RING, Subject};
 use crate::commands::sample::figures::Kind;
 use crate::names::Name;
 use crate::output::owner::Owners;
+use crate::output::text;
 
 /// The shortest time between two diagnoses of a queue, and the share of the time that they take at most.
 const EXAMINE: Duration = Duration::from_secs(1);
@@ -497,16 +498,16 @@ impl App {
         }
     }
 
-    fn ask(&mut self, text: impl FnOnce(&str) -> String, task: impl FnOnce(Subject) -> Task) {
+    fn ask(&mut self, sentence: impl FnOnce(&str) -> String, task: impl FnOnce(Subject) -> Task) {
         if self.read_only {
             self.told = Some(Err("--read-only: no queue is changed".to_owned()));
         } else if let Some((key, subject)) = self.subject() {
             let name = match &key {
                 Key::Queue(_, name) | Key::Refused(_, name) | Key::Group(name) => name.clone(),
             };
-            let name = crate::output::text::on_one_line(name.as_bytes());
+            let name = text::on_one_line(name.as_bytes());
             self.question = Some(Question {
-                text: text(&name),
+                text: sentence(&name),
                 task: task(subject),
             });
         }
@@ -517,8 +518,11 @@ impl App {
             let row = self.row(&key)?;
             Some(row.figures.messages)
         });
-        let count = count.map_or_else(|| "its".to_owned(), |count| count.to_string());
-        let text = |name: &str| format!("Receive and drop {count} messages of {name}?");
+        let messages = count.map_or_else(
+            || "the messages".to_owned(),
+            |count| text::counted(count, "message"),
+        );
+        let text = |name: &str| format!("Receive and drop {messages} of {name}?");
         self.ask(text, Task::Purge);
     }
 
