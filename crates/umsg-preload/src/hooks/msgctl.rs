@@ -25,7 +25,11 @@ pub unsafe extern "C" fn msgctl(id: c_int, command: c_int, data: *mut msqid_ds) 
         Function::Msgctl,
         |_| Described {
             arguments: [id.into(), command.into(), 0, 0, 0],
-            queue: Target::SystemV(id),
+            queue: match command {
+                libc::IPC_RMID | libc::IPC_SET | libc::IPC_STAT => Target::SystemV(id),
+                // They take an index, or nothing.
+                _ => Target::None,
+            },
             data: Copied::default(),
         },
     )

@@ -50,6 +50,11 @@ impl<'a> Call<'a> {
     fn id(&self) -> Option<i64> {
         match self.function {
             Function::Msgget => Some(self.numbers.result).filter(|&id| id >= 0),
+            // The other commands take an index, or nothing.
+            Function::Msgctl => [libc::IPC_RMID, libc::IPC_SET, libc::IPC_STAT]
+                .iter()
+                .any(|&command| i64::from(command) == self.numbers.arguments[1])
+                .then_some(self.numbers.arguments[0]),
             function if function.is_sysv() => Some(self.numbers.arguments[0]),
             _ => None,
         }
