@@ -54,7 +54,7 @@ impl Request {
         for (to, &byte) in self.place.iter().zip(place) {
             to.store(byte, Ordering::Relaxed);
         }
-        // Release: who sees the turn sees the path.
+        // Release: a thread that sees the turn sees the path.
         self.turn.store(1, Ordering::Release);
     }
 

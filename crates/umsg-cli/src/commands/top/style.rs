@@ -133,7 +133,7 @@ impl Look {
             true => ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
             false => ['_', '.', ',', '-', '=', '+', '*', '#'],
         };
-        // What is not a number becomes 0.
+        // NaN becomes 0.
         let level = |value: f64| levels[((value.max(0.0) / most * 7.0).ceil() as usize).min(7)];
         let mut curve: Vec<char> = values.rev().take(width).map(level).collect();
         curve.resize(width, ' ');

@@ -241,7 +241,7 @@ impl Tracing<'_> {
     }
 
     fn show(&mut self, bytes: &[u8]) -> Result {
-        // Another process can write to the ring: what is no record is passed over.
+        // Another process can write to the ring. Bytes that are no record are passed over.
         let Some(call) = Record::read(bytes).and_then(line::Call::of) else {
             return Ok(());
         };
