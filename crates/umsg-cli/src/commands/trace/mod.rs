@@ -55,10 +55,12 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// waits for it, so that no call is missed. If this command ends or is killed, the process goes on without records.
 ///
 /// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it traces one
-/// process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C.
+/// process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not show calls that began
+/// before it.
 ///
-/// Calls by syscall(2) and calls on other functions, such as poll, are not shown. A process that sends from a signal handler may interrupt its own memory
-/// allocation: its first record allocates memory.
+/// Calls by syscall(2), calls of statically linked programs, and calls of other functions, such as poll, are not shown. If a signal handler with SA_RESTART
+/// interrupts a call, the duration begins after the handler. A process that sends from a signal handler may interrupt its own memory allocation: its first
+/// record allocates memory.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",
