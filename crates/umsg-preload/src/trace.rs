@@ -18,6 +18,7 @@ use std::time::{Instant, SystemTime};
 use libc::{ssize_t, timespec};
 use umsg::Namespace;
 use umsg::ring::{Post, RingError, SendError, Sender, Until};
+use umsg::signals::Caller;
 use umsg::sysv::raw;
 use umsg_shm::sys::stack::roomy;
 use umsg_trace::record::{DATA, LONGEST, UNKNOWN};
@@ -259,13 +260,21 @@ fn send(turn: u32, mut numbers: Numbers, described: &Described) {
     };
     let bytes = record.write(&mut buffer);
     let post = Post::new(numbers.began);
-    loop {
+    // A cancellation ends the program's calls. It does not end the wait for room.
+    let me = Caller::current();
+    let mut ended = me.take_end();
+    let sent = loop {
         match sender.send_long(&post, bytes, Until::Forever) {
-            Ok(()) => return,
-            // A handler has run: on an alternate stack, no signals are masked.
-            Err(SendError::Interrupted) => {}
-            Err(error) => return give_up(turn, &error),
+            // Or a handler has run: on an alternate stack, no signals are masked.
+            Err(SendError::Interrupted) => ended |= me.take_end(),
+            sent => break sent,
         }
+    };
+    if ended {
+        me.end_call();
+    }
+    if let Err(error) = sent {
+        give_up(turn, &error);
     }
 }
 
