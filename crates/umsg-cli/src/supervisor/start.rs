@@ -14,6 +14,7 @@ use rustix::net::{
 };
 
 use super::{PROBE, explains, filter, serve};
+use crate::ending;
 
 /// The reason why a program can't be supervised.
 #[derive(Debug)]
@@ -157,6 +158,8 @@ fn exit(status: i32) -> ! {
 /// Leaves the session, streams, descriptors and directory of the program, takes over the calls and answers them. Returns only if it fails.
 fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> io::Result<()> {
     rustix::process::setsid()?;
+    // A service manager sends its signal to all processes of a service. The programs still need the supervisor while they end.
+    ending::ignore(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
     let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
