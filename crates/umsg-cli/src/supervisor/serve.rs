@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -240,7 +241,8 @@ impl Server {
     /// Prints why a call failed, as the drop-in does.
     pub fn explain(&self, call: &str, why: &dyn Display) {
         if self.explains {
-            eprintln!("umsg: {call}: {why}");
+            // The reader of the program's standard error may have ended. eprintln would panic then, and end the supervisor.
+            let _ = writeln!(std::io::stderr(), "umsg: {call}: {why}");
         }
     }
 }
