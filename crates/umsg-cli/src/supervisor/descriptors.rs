@@ -170,8 +170,15 @@ impl Descriptors {
         self.known.insert((thread, number), Arc::clone(opened));
     }
 
-    /// Notes that a descriptor leads to the FIFO of its queue now.
+    /// Notes that a descriptor leads to the FIFO of its queue now. A registration by this descriptor stays.
     pub fn note_pollable(&mut self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
+        let file = opened.file.as_fd();
+        if let Some(registered) = self.registered.get_mut(&opened.queue.identity())
+            && registered.number == number
+            && memory::is_same_file(registered.process, number, file)
+        {
+            registered.opened = Arc::clone(opened);
+        }
         if let Ok(identity) = identity(&opened.file) {
             self.polled.insert(identity, Arc::clone(opened));
         }
