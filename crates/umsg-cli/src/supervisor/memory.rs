@@ -176,19 +176,28 @@ pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
     order == 0
 }
 
+/// Returns a descriptor that leads to a process. It leads to no process that gets the same number later.
+pub fn open_process(process: pid_t) -> Result<OwnedFd, i32> {
+    // SAFETY: numbers.
+    own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })
+}
+
 /// Returns a descriptor of this process for the open file description of a process's descriptor.
 pub fn copy_descriptor(process: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
-    let own = |result: libc::c_long| match result {
+    let process = open_process(process)?;
+    // SAFETY: numbers.
+    own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
+}
+
+/// Takes the result of a call that makes a descriptor.
+fn own_descriptor(result: libc::c_long) -> Result<OwnedFd, i32> {
+    match result {
         // SAFETY: a new descriptor, which has no other owner.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as RawFd) }),
         _ => Err(io::Error::last_os_error()
             .raw_os_error()
             .unwrap_or(libc::EBADF)),
-    };
-    // SAFETY: numbers.
-    let process = own(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })?;
-    // SAFETY: numbers.
-    own(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
+    }
 }
 
 /// Returns whether a descriptor of the thread is closed at exec.
@@ -253,7 +262,7 @@ pub fn signal(thread: pid_t) -> Signal {
 }
 
 /// Queues a signal as the kernel does for a message: with SI_MESGQ, the value, and the sender.
-pub fn tell(process: pid_t, signal: i32, value: u64, sender: (u32, u32)) {
+pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)) {
     /// The members of `siginfo_t` that a queue fills, on 64-bit machines.
     #[repr(C)]
     struct Info {
@@ -278,7 +287,15 @@ pub fn tell(process: pid_t, signal: i32, value: u64, sender: (u32, u32)) {
         rest: [0; 12],
     };
     // SAFETY: a structure of the size that the kernel reads. A process that is gone gets no signal.
-    unsafe { libc::syscall(libc::SYS_rt_sigqueueinfo, process, signal, &raw const info) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_pidfd_send_signal,
+            process.as_raw_fd(),
+            signal,
+            &raw const info,
+            0,
+        );
+    }
 }
 
 /// Attributes of zeroes: the kernel leaves the reserved ones zero.

@@ -324,6 +324,7 @@ impl Server {
             return Ok(Outcome::Pass);
         };
         let process = memory::status(call.thread).ok_or(libc::EBADF)?.process;
+        let told = memory::open_process(process)?;
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
@@ -341,7 +342,7 @@ impl Server {
             libc::SIGEV_NONE => Notify::Nothing,
             libc::SIGEV_SIGNAL if (0..=64).contains(&signal) => {
                 Notify::Quick(Box::new(move |by| {
-                    memory::tell(process, signal, value, (by.pid, by.uid));
+                    memory::tell(told.as_fd(), signal, value, (by.pid, by.uid));
                 }))
             }
             // The kernel sends the event of SIGEV_THREAD to a socket of the C library, which a process can't.
