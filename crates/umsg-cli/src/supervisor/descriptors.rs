@@ -8,7 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::pid_t;
 use rustix::fs::{FileType, Mode, OFlags};
@@ -81,10 +81,36 @@ impl Opened {
 }
 
 /// The process that is registered with a queue, and its descriptor.
-struct Registered {
+pub struct Registered {
     process: pid_t,
-    opened: Arc<Opened>,
     number: RawFd,
+    /// The identity of the queue.
+    queue: (u64, u64),
+    /// What the descriptor may lead to: the queue's file, and then the FIFO by which the queue is polled.
+    opened: Mutex<Vec<Arc<Opened>>>,
+}
+
+impl Registered {
+    pub fn new(process: pid_t, number: RawFd, opened: Arc<Opened>) -> Registered {
+        Registered {
+            process,
+            number,
+            queue: opened.queue.identity(),
+            opened: Mutex::new(vec![opened]),
+        }
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Vec<Arc<Opened>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes it.
+    pub fn is_open(&self) -> bool {
+        let leads_to = |opened: &Arc<Opened>| {
+            memory::is_same_file(self.process, self.number, opened.file.as_fd())
+        };
+        self.opened().iter().any(leads_to)
+    }
 }
 
 #[derive(Default)]
@@ -92,7 +118,7 @@ pub struct Descriptors {
     /// By thread and number.
     known: HashMap<(pid_t, RawFd), Arc<Opened>>,
     /// By the identity of the queue.
-    registered: HashMap<(u64, u64), Registered>,
+    registered: HashMap<(u64, u64), Arc<Registered>>,
     /// What programs poll, by the identity of the FIFO. A forked child may use its descriptor for the first time long after all others are closed.
     polled: HashMap<(u64, u64), Arc<Opened>>,
 }
@@ -170,35 +196,32 @@ impl Descriptors {
         self.known.insert((thread, number), Arc::clone(opened));
     }
 
-    /// Notes that a descriptor leads to the FIFO of its queue now. A registration by this descriptor stays.
-    pub fn note_pollable(&mut self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
-        let file = opened.file.as_fd();
-        if let Some(registered) = self.registered.get_mut(&opened.queue.identity())
+    /// Notes that a descriptor is about to lead to the FIFO of its queue. A registration by this descriptor stays.
+    pub fn expect_pollable(&self, number: RawFd, opened: &Arc<Opened>) {
+        if let Some(registered) = self.registered.get(&opened.queue.identity())
             && registered.number == number
-            && memory::is_same_file(registered.process, number, file)
+            && registered.is_open()
         {
-            registered.opened = Arc::clone(opened);
+            registered.opened().push(Arc::clone(opened));
         }
+    }
+
+    /// Notes that a descriptor leads to the FIFO of its queue now.
+    pub fn note_pollable(&mut self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
         if let Ok(identity) = identity(&opened.file) {
             self.polled.insert(identity, Arc::clone(opened));
         }
         self.note(thread, number, opened);
     }
 
-    pub fn note_registration(&mut self, process: pid_t, number: RawFd, opened: Arc<Opened>) {
-        let registered = Registered {
-            process,
-            opened,
-            number,
-        };
-        let identity = registered.opened.queue.identity();
-        self.registered.insert(identity, registered);
+    pub fn note_registration(&mut self, registered: Arc<Registered>) {
+        self.registered.insert(registered.queue, registered);
     }
 
     /// Withdraws the registration of a process with a queue, if it has one.
     pub fn withdraw(&mut self, process: pid_t, queue: &Queue) {
         let identity = queue.identity();
-        let is_theirs = |registered: &Registered| registered.process == process;
+        let is_theirs = |registered: &Arc<Registered>| registered.process == process;
         if self.registered.get(&identity).is_some_and(is_theirs) {
             self.registered.remove(&identity);
             withdraw_notification(identity);
@@ -211,8 +234,7 @@ impl Descriptors {
             memory::is_same_file(*thread, *number, opened.file.as_fd())
         });
         self.registered.retain(|identity, registered| {
-            let file = registered.opened.file.as_fd();
-            let stays = memory::is_same_file(registered.process, registered.number, file);
+            let stays = registered.is_open();
             if !stays {
                 withdraw_notification(*identity);
             }

@@ -36,9 +36,11 @@ impl Server {
         }
         let closes = memory::closes_at_exec(call.thread, number);
         let made = opened.pollable().and_then(|pollable| {
+            let pollable = Arc::new(pollable);
+            state.descriptors.expect_pollable(number, &pollable);
             self.listener
                 .replace(call, number, pollable.file.as_fd(), closes)?;
-            Ok(Arc::new(pollable))
+            Ok(pollable)
         });
         match made {
             Ok(pollable) => state

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use umsg::posix::{Lease, Notify, OpenError, OpenOptions, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
-use super::descriptors::Opened;
+use super::descriptors::{Opened, Registered};
 use super::listener::{Call, Gone};
 use super::memory::{self, Event};
 use super::serve::{Outcome, Server, Wait};
@@ -338,20 +338,25 @@ impl Server {
             state.descriptors.withdraw(process, &opened.queue);
             return Ok(Outcome::Value(0));
         };
+        let registered = Registered::new(process, number as RawFd, Arc::clone(&opened));
+        let registered = Arc::new(registered);
         let how = match notify {
             libc::SIGEV_NONE => Notify::Nothing,
             libc::SIGEV_SIGNAL if (0..=64).contains(&signal) => {
+                let registered = Arc::downgrade(&registered);
                 Notify::Quick(Box::new(move |by| {
-                    memory::tell(told.as_fd(), signal, value, (by.pid, by.uid));
+                    // A new program, or one that has closed the descriptor, does not expect the signal.
+                    if registered.upgrade().is_some_and(|it| it.is_open()) {
+                        memory::tell(told.as_fd(), signal, value, (by.pid, by.uid));
+                    }
                 }))
             }
             // The kernel sends the event of SIGEV_THREAD to a socket of the C library, which a process can't.
             _ => return Err(libc::EINVAL),
         };
-        let registered = opened.queue.register(how);
-        registered.map_err(|error| error.errno())?;
-        let number = number as RawFd;
-        state.descriptors.note_registration(process, number, opened);
+        let outcome = opened.queue.register(how);
+        outcome.map_err(|error| error.errno())?;
+        state.descriptors.note_registration(registered);
         Ok(Outcome::Value(0))
     }
 
