@@ -12,6 +12,9 @@ impl Server {
     pub fn msgget(&self, call: &Call) -> Result<Outcome, i32> {
         let [key, flags, ..] = call.arguments.map(|argument| argument as i32);
         self.status_like_own(call)?;
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
         let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
         let id = raw::get(key, flags).map_err(|error| {
             self.explain("msgget", &error);
@@ -204,11 +207,17 @@ impl Server {
                 let (answer, entry) = raw::msgctl_stat(id, command)?;
                 let mut filled = memory::no_description();
                 entry.fill(&mut filled);
+                if !self.listener.waits(call) {
+                    return Ok(Outcome::Answered);
+                }
                 memory::write(call.thread, data, &filled)?;
                 Ok(Outcome::Value(answer.into()))
             }
             libc::IPC_INFO | libc::MSG_INFO => {
                 let info = raw::msgctl_info(command)?;
+                if !self.listener.waits(call) {
+                    return Ok(Outcome::Answered);
+                }
                 memory::write(call.thread, data, &info.in_c())?;
                 Ok(Outcome::Value(info.highest_index.into()))
             }
