@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
-use libc::{mode_t, stat};
+use libc::{gid_t, mode_t, stat, uid_t};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
 use umsg::posix::{OpenError, OpenOptions, Queue};
 use umsg_shm::sys::stack::roomy;
@@ -336,6 +336,18 @@ impl Place<'_> {
             Ok(0)
         } else {
             Err(libc::EACCES)
+        }
+    }
+
+    /// Sets the owner and the group of the place.
+    #[cold]
+    pub(crate) fn change_owner(self, user: uid_t, group: gid_t) -> Result<c_int, c_int> {
+        let path = roomy(|| self.path())?;
+        // In a namespace of several users, another user may have put a symlink in the place of a queue's file.
+        // SAFETY: a C string.
+        match unsafe { next::lchown(path.as_ptr(), user, group) } {
+            -1 => Err(crate::errno::get()),
+            _ => Ok(0),
         }
     }
 

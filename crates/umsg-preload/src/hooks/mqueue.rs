@@ -142,12 +142,12 @@ hooks! {
 
     /// Sets the owner and the group of a file.
     fn [chown, lchown](path: *const c_char, user: uid_t, group: gid_t) -> c_int {
-        next => with_path(at(HERE, path), path, -1, |path| next(path, user, group))
+        next => either(at(HERE, path), |place| place.change_owner(user, group), || next(path, user, group))
     }
 
     /// Sets the owner and the group of a file, by a path from a directory.
     fn [fchownat](directory: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int {
-        next => with_path(at(directory, path), path, -1, |path| next(directory, path, user, group, flags))
+        next => either(at(directory, path), |place| place.change_owner(user, group), || next(directory, path, user, group, flags))
     }
 
     /// Creates a file, or empties it.
