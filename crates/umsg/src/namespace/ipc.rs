@@ -26,6 +26,7 @@
 //! The number of an inode may be used again. A process that has made an IPC namespace knows that the namespace is new, and removes what an earlier
 //! namespace with the same number has left.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self as files, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -334,18 +335,29 @@ struct Others {
 impl Others {
     /// Looks at all processes except `but`, until `is_enough` returns true for the namespaces found so far.
     fn look(but: Option<u32>, is_enough: impl Fn(&[IpcNamespace]) -> bool) -> Others {
+        /// The most lists of processes. On a machine where processes start all the time, each list has a new one.
+        const ROUNDS: usize = 4;
         let mut others = Others {
             found: Vec::new(),
             are_all_seen: true,
         };
-        let mut processes: Vec<u32> = numbers(Path::new("/proc")).collect();
-        processes.retain(|process| Some(*process) != but);
+        let mut processes = BTreeSet::<u32>::new();
         let mut add = |link: &str| others.add(link) && is_enough(&others.found);
-        for process in &processes {
-            let tasks = format!("/proc/{process}/task");
-            if numbers(Path::new(&tasks)).any(|task| add(&format!("{tasks}/{task}/ns/ipc"))) {
-                return others;
+        for _ in 0..ROUNDS {
+            // A process may fork and end before this look comes to it: the next list has its child.
+            let new: Vec<u32> = numbers(Path::new("/proc"))
+                .filter(|process| Some(*process) != but && !processes.contains(process))
+                .collect();
+            if new.is_empty() {
+                break;
             }
+            for process in &new {
+                let tasks = format!("/proc/{process}/task");
+                if numbers(Path::new(&tasks)).any(|task| add(&format!("{tasks}/{task}/ns/ipc"))) {
+                    return others;
+                }
+            }
+            processes.extend(new);
         }
         // A namespace can live without a process, because of a mount or a descriptor.
         let mounts = files::read_to_string("/proc/self/mountinfo").unwrap_or_default();
