@@ -330,6 +330,8 @@ struct Others {
     found: Vec<IpcNamespace>,
     /// False if the caller can't see the namespace of some process.
     are_all_seen: bool,
+    /// The look at a namespace has failed, for example because the caller had no descriptor left.
+    has_failed: bool,
 }
 
 impl Others {
@@ -340,6 +342,7 @@ impl Others {
         let mut others = Others {
             found: Vec::new(),
             are_all_seen: true,
+            has_failed: false,
         };
         let mut processes = BTreeSet::<u32>::new();
         let mut add = |link: &str| others.add(link) && is_enough(&others.found);
@@ -392,15 +395,23 @@ impl Others {
         if self.found.iter().any(|known| known.inode == inode) {
             return false;
         }
-        let found = ipc_namespace::of(link);
-        self.found.extend(found);
-        found.is_ok()
+        match ipc_namespace::of(link) {
+            Ok(found) => {
+                self.found.push(found);
+                true
+            }
+            Err(error) => {
+                // With these two errors, the process has ended since.
+                self.has_failed |= ![Errno::NOENT, Errno::SRCH].contains(&error);
+                false
+            }
+        }
     }
 
     /// Returns whether no hidden process can use a directory that the caller may remove. An ordinary user's directory is used only by processes of
     /// that user, which the user sees.
     fn suffice(&self, base: &Path) -> bool {
-        self.are_all_seen || caller() != 0 || is_closed(base)
+        !self.has_failed && (self.are_all_seen || caller() != 0 || is_closed(base))
     }
 
     fn have(&self, namespace: IpcNamespace) -> bool {
