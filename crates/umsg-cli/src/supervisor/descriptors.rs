@@ -142,8 +142,7 @@ impl Descriptors {
     #[cold]
     fn find_slow(&mut self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
         self.known.remove(&(thread, number));
-        let status = memory::status(thread).ok_or(libc::EBADF)?;
-        let file = memory::copy_descriptor(status.process, number)?;
+        let file = memory::copy_descriptor(thread, number)?;
         let Some(found) = self.identify(file)? else {
             return Ok(None);
         };

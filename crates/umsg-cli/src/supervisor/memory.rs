@@ -182,9 +182,18 @@ pub fn open_process(process: pid_t) -> Result<OwnedFd, i32> {
     own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })
 }
 
-/// Returns a descriptor of this process for the open file description of a process's descriptor.
-pub fn copy_descriptor(process: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
-    let process = open_process(process)?;
+/// Returns a descriptor of this process for the open file description of a thread's descriptor.
+pub fn copy_descriptor(thread: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
+    /// Source: linux/pidfd.h.
+    const PIDFD_THREAD: i32 = libc::O_EXCL;
+    // SAFETY: numbers.
+    let opened =
+        own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) });
+    let process = match opened {
+        // Linux before 6.9 opens only processes, whose descriptors are not found after the first thread has ended.
+        Err(libc::EINVAL) => open_process(status(thread).ok_or(libc::EBADF)?.process)?,
+        other => other?,
+    };
     // SAFETY: numbers.
     own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
 }
