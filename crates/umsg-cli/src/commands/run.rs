@@ -59,7 +59,8 @@ const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 /// that gets each system call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves
 /// all programs that the program starts, and ends after the last of them. With --raw-syscalls=on, it serves a dynamic program,
 /// too, and answers system calls that the program makes by its own instructions. Without CAP_SYS_ADMIN, a supervised program
-/// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS.
+/// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
+/// select, epoll_ctl and execve.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
 /// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace removes this directory.
