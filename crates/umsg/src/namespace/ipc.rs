@@ -23,8 +23,8 @@
 //! processes it can't see. Only the directories of root are used by processes of several users; root removes such a directory if /proc hides no
 //! process from it.
 //!
-//! The number of an inode may be used again. A process that has made an IPC namespace knows that the namespace is new, and removes what an earlier
-//! namespace with the same number has left.
+//! The number of an inode may be used again. A process that has made an IPC namespace, and is alone in it, knows that the namespace is new, and
+//! removes what an earlier namespace with the same number has left.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -185,7 +185,7 @@ fn belongs(name: &OsStr, to: IpcNamespace) -> bool {
 
 /// Returns the directory of an IPC namespace inside a namespace's directory. Creates it if necessary.
 fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
-    if of.id.is_none() && IS_NEW.swap(false, Ordering::Relaxed) {
+    if of.id.is_none() && IS_NEW.swap(false, Ordering::Relaxed) && is_alone_in(of) {
         remove_all(base, |name| belongs(name, of));
     }
     let (usual, user) = (name_of(of), caller());
@@ -217,6 +217,12 @@ fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
         }
     }
     Err(NamespaceError::changing("mkdir", base, Errno::EXIST))
+}
+
+/// Returns whether no other process is in the IPC namespace. A process that was forked after the namespace was made may have made its directory.
+fn is_alone_in(of: IpcNamespace) -> bool {
+    let others = Others::look(Some(std::process::id()), |found| found.contains(&of));
+    !others.have(of) && !others.has_failed
 }
 
 /// Makes a directory with the mode of the base. Until the directory has this mode, it is closed to other users.
