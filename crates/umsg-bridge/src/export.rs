@@ -249,7 +249,9 @@ impl Work<'_> {
         }
         let message = PublishMessage::build()
             .payload(data)
-            .headers(headers::of(&taken, &self.source));
+            .headers(headers::of(&taken, &self.source))
+            // The subject may belong to another stream, which would acknowledge the message.
+            .expected_stream(&self.bridge.stream);
         let sent = self.context.send_publish(subject, message).await;
         crash::reached(Point::EXPORT_PUBLISHED);
         match sent {
@@ -352,6 +354,9 @@ async fn land(place: u64, taken: Taken, ack: PublishAckFuture) -> (u64, Taken, O
 /// JetStream's codes for a message that is too large for a stream.
 const TOO_LARGE: u64 = 10054;
 
+/// JetStream's code for a subject of another stream than the expected one.
+const OTHER_STREAM: u64 = 10060;
+
 /// Decides whether a failure is one of the message, and names the setting.
 fn judge(error: &PublishError) -> Outcome {
     let why = stream::in_full(error);
@@ -362,6 +367,9 @@ fn judge(error: &PublishError) -> Outcome {
         (_, Some(TOO_LARGE)) => Outcome::Message(format!(
             "the message is larger than the stream's max_msg_size: {why}"
         )),
+        (_, Some(OTHER_STREAM)) => {
+            Outcome::Stream(format!("`subject`: another stream has this subject: {why}"))
+        }
         (PublishErrorKind::StreamNotFound, _) => {
             Outcome::Stream("`subject`: no stream has this subject".to_owned())
         }
