@@ -57,7 +57,6 @@ enum Outcome {
 /// A sentence: the queue is lost, and has to be opened again.
 pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
     let exporter = Exporter::open(&scene.namespace, bridge)?;
-    let spool = Spool::open(&scene.namespace, bridge)?;
     let dead = match &bridge.dead_letter {
         Some(name) => Some(crate::local::dead_letter(&scene.namespace, name)?),
         None => None,
@@ -71,6 +70,8 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         bridge.window,
     );
     let found = stream::find(&context, bridge, &scene.link).await?;
+    // After the steps that may fail: a ring takes its messages with it.
+    let spool = Spool::open(&scene.namespace, bridge)?;
     board.become_("running", None);
     let work = Work {
         source: Source {
