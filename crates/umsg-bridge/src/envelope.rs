@@ -15,6 +15,9 @@ pub fn wrap(reply_to: &str, message: &[u8]) -> Bytes {
     wrapped.into()
 }
 
+/// The longest subject, in bytes. A server ends the connection at a line that is longer than `max_control_line`, 4,096 bytes by default.
+const LONGEST: usize = 1024;
+
 /// Takes the subject from a message. The subject must be `below` or a subject under it: a local process must not reach other subjects.
 ///
 /// # Errors
@@ -25,6 +28,12 @@ pub fn unwrap(message: &Bytes, below: &str) -> Result<(String, Bytes), String> {
     let (Some(end), Some(subject)) = (end, line) else {
         return Err("the message has no envelope: its first line must be a subject".to_owned());
     };
+    if subject.len() > LONGEST {
+        return Err(format!(
+            "the envelope's subject has {} bytes, more than {LONGEST}",
+            subject.len()
+        ));
+    }
     let rest = subject.strip_prefix(below);
     let is_below = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
     let is_subject = subject
@@ -66,6 +75,8 @@ mod tests {
         ] {
             assert!(unwrap(&wrap(bad, b"m"), "replies").is_err(), "{bad}");
         }
+        let long = format!("replies.{}", "a".repeat(LONGEST));
+        assert!(unwrap(&wrap(&long, b"m"), "replies").is_err());
         assert!(unwrap(&Bytes::from_static(b"no line"), "replies").is_err());
         assert!(unwrap(&Bytes::from_static(b"\xff\n"), "replies").is_err());
     }
