@@ -241,7 +241,8 @@ impl Work<'_> {
             placing.data = envelope::wrap(reply_to, &placing.data);
         }
         if placing.is_expired() {
-            return Ok(self.expire(message, &placing).await);
+            self.expire(message, &placing).await;
+            return Ok(Placed::Settled);
         }
         let began = Instant::now();
         loop {
@@ -323,19 +324,28 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn expire(&self, message: &Message, placing: &Placing) -> Placed {
+    /// Moves a message whose time to live has ended to the dead-letter queue, or lets it wait in the stream.
+    async fn expire(&self, message: &Message, placing: &Placing) {
         if let Some(dead) = &self.dead {
-            if dead
-                .try_send(&placing.data, placing.priority.min(32_767))
-                .is_err()
-            {
-                return Placed::NoRoom;
+            if let Err(error) = dead.try_send(&placing.data, placing.priority.min(32_767)) {
+                return self.wait_for_dead_letter(message, &error).await;
             }
             self.board.count(|state| state.dead_lettered += 1);
         }
         self.board.count(|state| state.expired += 1);
         acknowledge(message).await;
-        Placed::Settled
+    }
+
+    /// Lets a message wait in the stream that the dead-letter queue does not take now.
+    async fn wait_for_dead_letter(&self, message: &Message, error: &posix::SendError) {
+        let error = format!("`dead_letter`: {error}");
+        log::event(
+            Level::Error,
+            &self.bridge.name,
+            "the message waits",
+            &[("error", &error)],
+        );
+        let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;
     }
 
     /// Moves a message that the queue will never take to the dead-letter queue, or lets it wait in the stream.
@@ -356,16 +366,8 @@ impl Work<'_> {
                 self.board.count(|state| state.dead_lettered += 1);
                 acknowledge(message).await;
             }
-            refused => {
-                if let Some(Err(error)) = refused {
-                    let error = format!("`dead_letter`: {error}");
-                    log::event(
-                        Level::Error,
-                        &self.bridge.name,
-                        "the message waits",
-                        &[("error", &error)],
-                    );
-                }
+            Some(Err(error)) => self.wait_for_dead_letter(message, &error).await,
+            None => {
                 let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;
             }
         }
