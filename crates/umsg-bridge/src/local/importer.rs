@@ -188,12 +188,13 @@ impl Importer {
         }
     }
 
-    /// Returns whether a message of this length has room now. Ends without reservations answer yes: the next attempt decides.
+    /// Returns whether a message of this length has room now. Rings and the kernel's queues answer yes: the next attempt decides.
     #[must_use]
     pub fn has_room(&self, len: usize) -> bool {
         match &self.queue {
             Queue::Posix(queue, _) => !matches!(queue.try_reserve(len), Err(SendError::Full)),
-            _ => true,
+            Queue::Sysv(queue, _) => queue.readiness().writable,
+            Queue::Ring(_) | Queue::Kernel(_) => true,
         }
     }
 
