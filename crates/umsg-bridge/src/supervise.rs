@@ -7,11 +7,14 @@ use crate::log::{self, Level};
 use crate::status::{self, Board, State};
 use crate::{export, import, service};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, LocalSet, spawn_local};
 use umsg::Namespace;
+
+/// The longest pause between two attempts of a bridge.
+const LONGEST: Duration = Duration::from_secs(2);
 
 /// What a bridge works with.
 #[derive(Clone, Debug)]
@@ -206,17 +209,21 @@ async fn keep(bridge: &Bridge, scene: &Scene) {
     let mut backoff = Backoff::default();
     let mut stop = scene.stop.clone();
     while !*stop.borrow() {
+        let began = Instant::now();
         let ended = tokio::select! {
             ended = once(bridge, scene, &board) => ended,
             _ = stopped_and_settled(scene) => break,
         };
         let Err(why) = ended else { break };
-        if board.get().state == "running" {
+        // A failure at the first message of each attempt must not repeat without a pause.
+        if board.get().state == "running" && began.elapsed() > LONGEST {
             backoff.reset();
         }
         board.become_("waiting for another attempt", Some(why));
         board.count(|state| state.retries += 1);
-        let pause = backoff.pause().min(Duration::from_secs(2));
+        // Shortened at random again: the limit would make many bridges come back at the same moment.
+        let pause = backoff.pause().min(LONGEST);
+        let pause = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let _ = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;
     }
     board.become_("stopped", None);
