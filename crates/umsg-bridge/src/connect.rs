@@ -181,6 +181,10 @@ fn note(
 ) {
     let level = match event {
         Event::Connected => {
+            // The refusals of earlier attempts explain no later error.
+            if let Ok(mut refusal) = refusal.lock() {
+                *refusal = None;
+            }
             connected.send_modify(|(count, holds)| (*count, *holds) = (*count + 1, true));
             Level::Info
         }
