@@ -106,15 +106,12 @@ pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<Strin
     let is_connected = faults.is_empty();
     for bridge in config.one_way() {
         let fault = |why: String| format!("bridge {:?}: {why}", bridge.name);
+        let makes_queue = bridge.create_queue.is_some();
         // A check makes nothing.
         let bridge = Bridge {
             create_queue: None,
             ..bridge.clone()
         };
-        let makes_queue = config
-            .bridges
-            .iter()
-            .any(|one| one.create_queue.is_some() && bridge.name.starts_with(&one.name));
         if !makes_queue && !matches!(bridge.queue, End::Ring(_) | End::Kernel(_)) {
             faults.extend(Exporter::open(namespace, &bridge).err().map(fault));
         }
