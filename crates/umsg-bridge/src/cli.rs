@@ -104,7 +104,7 @@ struct Status {
 #[derive(Args, Debug)]
 struct Declared {
     /// The file that declares the bridges
-    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["export", "import", "stream", "subject", "server"])]
+    #[arg(long, short, value_name = "FILE", conflicts_with_all = ["export", "import", "stream", "subject", "server", "name", "credentials_file", "ca_file", "subject_by", "mirror", "window", "create_stream", "create_queue", "dead_letter"])]
     config: Option<PathBuf>,
     /// The queue whose messages go to the stream
     #[arg(long, value_name = "QUEUE", conflicts_with = "import")]
