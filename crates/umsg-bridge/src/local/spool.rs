@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::Interest;
 use umsg::Namespace;
 use umsg::posix::{self, Reservation, SendError, Until};
-use umsg::ring::{AsyncRing, Options};
+use umsg::ring::{AsyncRing, INLINE, Options};
 
 /// The length of the fields of a ring's message.
 const FIELDS: usize = 16;
@@ -28,7 +28,7 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
             kernel::Queue::open(name, bridge.create_queue.as_ref(), Interest::READABLE)?
                 .message_size() as u64
         }
-        _ => source,
+        _ => longest_in_ring(source),
     };
     let new = NewQueue {
         max_messages: (4 * bridge.window).max(1024) as u32,
@@ -38,6 +38,11 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
         namespace,
         (&format!("/bridge.{}.spool", bridge.name), Some(&new)),
     )
+}
+
+/// A ring takes payloads of this length, whatever its longest payload is.
+fn longest_in_ring(longest: u64) -> u64 {
+    longest.max(INLINE as u64)
 }
 
 /// Puts the fields of a ring's message before its payload.
@@ -106,8 +111,22 @@ impl Spool {
             _ => return Ok(None),
         };
         let queue = queue(namespace, bridge)?;
+        let longest = queue.attributes().message_size;
+        let needed = match &source {
+            Source::Ring(_) => {
+                longest_in_ring(new.map_or(8192, |new| new.message_size.0)) + FIELDS as u64
+            }
+            Source::Kernel(source) => source.message_size() as u64,
+        };
+        // A spool of an earlier configuration would cut longer messages.
+        if needed > longest as u64 {
+            return Err(refuse(&format!(
+                "its spool /bridge.{}.spool takes messages of {longest} bytes, and {needed} are needed. Empty the spool, and remove it",
+                bridge.name
+            )));
+        }
         Ok(Some(Spool {
-            longest: queue.attributes().message_size,
+            longest,
             queue: Arc::new(queue),
             source,
         }))
@@ -148,11 +167,15 @@ impl Spool {
     }
 
     async fn room(&self) -> Result<Reservation<'static>, String> {
+        let mut pause = Duration::from_millis(1);
         loop {
             match self.queue.reserve_owned(self.longest, Until::Now) {
                 Ok(room) => return Ok(room),
-                // The exporter makes room in this process, at each acknowledgement.
-                Err(SendError::Full) => tokio::time::sleep(Duration::from_millis(1)).await,
+                // The exporter makes room in this process, at each acknowledgement. Without a server, it makes none for a long time.
+                Err(SendError::Full) => {
+                    tokio::time::sleep(pause).await;
+                    pause = (2 * pause).min(Duration::from_millis(64));
+                }
                 Err(error) => return Err(error.to_string()),
             }
         }
