@@ -195,6 +195,7 @@ impl Work<'_> {
 
     /// Pulls up to a window of messages, and places them.
     async fn pull(&self) -> Result<(), String> {
+        let began = Instant::now();
         let batch = self
             .consumer
             .batch()
@@ -207,7 +208,7 @@ impl Work<'_> {
         while let Some(message) = batch.next().await {
             let message = message.map_err(|error| format!("`consumer`: {error}"))?;
             crash::reached(Point::IMPORT_PULLED);
-            if self.place(&message).await? == Placed::Settled {
+            if self.place(&message, began).await? == Placed::Settled {
                 continue;
             }
             // Other machines may have room.
@@ -220,7 +221,8 @@ impl Work<'_> {
         Ok(())
     }
 
-    async fn place(&self, message: &Message) -> Result<Placed, String> {
+    /// Places a message of a pull that began then. The server may have delivered each of its messages at that time: `ack_wait` counts from there.
+    async fn place(&self, message: &Message, began: Instant) -> Result<Placed, String> {
         let info = message
             .info()
             .map_err(|error| format!("`consumer`: {error}"))?;
@@ -244,7 +246,6 @@ impl Work<'_> {
             self.expire(message, &placing).await;
             return Ok(Placed::Settled);
         }
-        let began = Instant::now();
         loop {
             match self.importer.try_place(&placing, sequence) {
                 Ok(number) => {
