@@ -130,6 +130,15 @@ enum Placed {
 }
 
 impl Work<'_> {
+    /// Returns the time after which the server delivers an unacknowledged message again. An existing consumer keeps its own.
+    fn ack_wait(&self) -> Duration {
+        let own = self.consumer.cached_info().config.ack_wait;
+        match own.is_zero() {
+            true => self.bridge.ack_wait.0,
+            false => own,
+        }
+    }
+
     async fn go(&self) -> Result<(), String> {
         let mut stop = self.scene.stop.clone();
         tokio::select! {
@@ -259,7 +268,7 @@ impl Work<'_> {
                     self.end(message, sequence, number).await;
                     return Ok(Placed::Settled);
                 }
-                Err(Refusal::Full) if began.elapsed() > self.bridge.ack_wait.0 / 2 => {
+                Err(Refusal::Full) if began.elapsed() > self.ack_wait() / 2 => {
                     return Ok(Placed::NoRoom);
                 }
                 Err(Refusal::Full) => self.importer.writable().await,
@@ -301,7 +310,7 @@ impl Work<'_> {
             for acker in consumed {
                 let _ = acker.ack().await;
             }
-            let prolonged = unconsumed.borrow_mut().take_due(self.bridge.ack_wait.0 / 3);
+            let prolonged = unconsumed.borrow_mut().take_due(self.ack_wait() / 3);
             for acker in prolonged {
                 let _ = acker.ack_with(AckKind::Progress).await;
             }

@@ -132,10 +132,31 @@ pub async fn consumer(
         ..pull::Config::default()
     };
     let made = match stream.get_consumer(&name).await {
-        Ok(consumer) => return Ok(consumer),
+        Ok(consumer) => return fitting(consumer, bridge),
         Err(_) => stream.create_consumer(config).await,
     };
     made.map_err(|error| with_refusal(format!("`consumer` {name}: {}", in_full(&error)), link))
+}
+
+/// Refuses a consumer with another filter or without acknowledgements. It was made by other means, or by an earlier configuration.
+fn fitting(
+    consumer: Consumer<pull::Config>,
+    bridge: &Bridge,
+) -> Result<Consumer<pull::Config>, String> {
+    let info = consumer.cached_info();
+    if info.config.ack_policy != AckPolicy::Explicit {
+        return Err(format!(
+            "`consumer` {}: its ack policy must be explicit. Make the consumer again, or name another one",
+            info.name
+        ));
+    }
+    match &bridge.subject {
+        Some(subject) if *subject != info.config.filter_subject => Err(format!(
+            "`subject` {subject}: the consumer {} has the filter {:?}. Remove the consumer, or name another one in `consumer`",
+            info.name, info.config.filter_subject
+        )),
+        _ => Ok(consumer),
+    }
 }
 
 /// Returns the server's code of an error of JetStream.
