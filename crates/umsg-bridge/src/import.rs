@@ -74,7 +74,8 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     importer.set_source(origin);
     let key = window::key(&[&origin.to_le_bytes(), &importer.identity.to_le_bytes()]);
     let path = scene.directory.join(format!("{}.window", bridge.name));
-    let window = Window::open(&path, key, bridge.dedupe);
+    // After a restart, the server delivers all unacknowledged messages again.
+    let window = Window::open(&path, key, bridge.dedupe.max(pending));
     let mut window = window.map_err(|error| format!("`state_dir` {}: {error}", path.display()))?;
     recover(&importer, &mut window)?;
     board.become_("running", None);
