@@ -161,6 +161,15 @@ impl Process {
             let before = before.map(|at| ending.swap_remove(at).task);
             self.running.push(self.start(bridge, before));
         }
+        // The state of a bridge that is declared no more would look like that of a dead one.
+        for old in ending {
+            let file = format!("{}{}", old.bridge.name, status::ENDING);
+            let path = self.scene.directory.join(file);
+            spawn_local(async move {
+                let _ = old.task.await;
+                let _ = std::fs::remove_file(path);
+            });
+        }
     }
 
     fn start(&self, bridge: Bridge, before: Option<JoinHandle<()>>) -> Running {
