@@ -236,6 +236,7 @@ impl Importer {
             (Queue::Posix(queue, _), End::Posix(name)) => opened::posix(namespace, (name, None))
                 .is_ok_and(|now| now.serial() == queue.serial()),
             (Queue::Sysv(queue, _), _) => !queue.is_removed(),
+            (Queue::Kernel(queue), _) => queue.is_current(),
             _ => true,
         }
     }

@@ -16,6 +16,8 @@ pub struct Queue {
     descriptor: Option<MqdT>,
     polled: AsyncFd<OwnedFd>,
     message_size: usize,
+    name: String,
+    access: MQ_OFlag,
 }
 
 impl Queue {
@@ -52,12 +54,29 @@ impl Queue {
             polled: polled.map_err(|error| format!("`queue` kernel:{name}: {error}"))?,
             descriptor: Some(descriptor),
             message_size: attributes.msgsize() as usize,
+            name: name.to_owned(),
+            access,
         })
     }
 
     /// The longest message, in bytes.
     pub fn message_size(&self) -> usize {
         self.message_size
+    }
+
+    /// Returns whether the name still leads to this queue.
+    pub fn is_current(&self) -> bool {
+        let number = |descriptor: &MqdT| {
+            let file = rustix::fs::fstat(descriptor.as_fd());
+            file.map(|file| (file.st_dev, file.st_ino)).ok()
+        };
+        let flags = self.access | MQ_OFlag::O_CLOEXEC;
+        let Ok(now) = mq_open(&*self.name, flags, Mode::empty(), None) else {
+            return false;
+        };
+        let is_same = self.descriptor.as_ref().and_then(number) == number(&now);
+        let _ = mq_close(now);
+        is_same
     }
 
     fn descriptor(&self) -> Result<&MqdT, Errno> {

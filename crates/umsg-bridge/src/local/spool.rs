@@ -15,6 +15,8 @@ use umsg::ring::{AsyncRing, INLINE, Options};
 
 /// The length of the fields of a ring's message.
 const FIELDS: usize = 16;
+/// The time without a message after which the name of a queue of the kernel is looked up again.
+const IDLE: Duration = Duration::from_secs(1);
 
 /// Opens the spool of a bridge.
 pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Queue, String> {
@@ -153,7 +155,11 @@ impl Spool {
                         match source.try_receive(&mut buffer) {
                             Ok(received) => break received,
                             Err(Errno::EAGAIN | Errno::EINTR) => {
-                                source.ready(Interest::READABLE).await
+                                let ready = source.ready(Interest::READABLE);
+                                let is_idle = tokio::time::timeout(IDLE, ready).await.is_err();
+                                if is_idle && !source.is_current() {
+                                    return Err("the queue was removed or replaced".to_owned());
+                                }
                             }
                             Err(error) => return Err(error.to_string()),
                         }
