@@ -162,7 +162,7 @@ impl Work<'_> {
             }
             self.scene.link.clone().wait().await;
             let pulled = tokio::select! {
-                pulled = self.pull() => pulled,
+                pulled = self.pull() => pulled?,
                 // The server has forgotten a pull of the last connection.
                 _ = connected.changed() => continue,
             };
@@ -203,20 +203,24 @@ impl Work<'_> {
         }
     }
 
-    /// Pulls up to a window of messages, and places them.
-    async fn pull(&self) -> Result<(), String> {
+    /// Pulls up to a window of messages, and places them. The inner error is one of the stream, the outer one is of the queue or the window: both have
+    /// to be opened again.
+    async fn pull(&self) -> Result<Result<(), String>, String> {
         let began = Instant::now();
         let batch = self
             .consumer
             .batch()
             .max_messages(self.bridge.window)
             .expires(PULL);
-        let mut batch = batch
-            .messages()
-            .await
-            .map_err(|error| format!("`consumer`: {error}"))?;
+        let mut batch = match batch.messages().await {
+            Ok(batch) => batch,
+            Err(error) => return Ok(Err(format!("`consumer`: {error}"))),
+        };
         while let Some(message) = batch.next().await {
-            let message = message.map_err(|error| format!("`consumer`: {error}"))?;
+            let message = match message {
+                Ok(message) => message,
+                Err(error) => return Ok(Err(format!("`consumer`: {error}"))),
+            };
             crash::reached(Point::IMPORT_PULLED);
             if self.place(&message, began).await? == Placed::Settled {
                 continue;
@@ -226,9 +230,9 @@ impl Work<'_> {
             while let Ok(Some(Ok(message))) = tokio::time::timeout(LATE, batch.next()).await {
                 give_back(&message).await;
             }
-            return self.wait_for_room(message.payload.len()).await;
+            return self.wait_for_room(message.payload.len()).await.map(Ok);
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
     /// Places a message of a pull that began then. The server may have delivered each of its messages at that time: `ack_wait` counts from there.
