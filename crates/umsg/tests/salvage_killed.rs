@@ -13,7 +13,7 @@ use support::child::{Child, Exit};
 use support::killing::Way;
 use support::place::Place;
 use support::shared::Shared;
-use umsg::diagnosis::{Diagnosis, Owner, Repaired};
+use umsg::diagnosis::{Diagnosis, Owner, Problem, ProblemKind, Repaired};
 use umsg::ring::{self, Options, Post, ReceiveError, Ring, Sender};
 use umsg::{posix, sysv};
 use umsg_shm::crash;
@@ -248,6 +248,11 @@ fn kill_one<K: Kind>(
     };
     let repaired = kind.repair();
     assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
+    let held_the_lock = |problem: &Problem| problem.kind == ProblemKind::Died;
+    if mark == 0 && repaired.before.problems.iter().any(held_the_lock) {
+        // The repair died with the lock before it had marked the queue as corrupted: the words of the queue were believed, as after any death.
+        return Some(mark);
+    }
     // This process held the leased messages, and still does: a copy of the queue has all others.
     let found = kind.drain();
     let mut whole = K::new();

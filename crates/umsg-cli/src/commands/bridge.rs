@@ -31,7 +31,7 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg bridge [run] --config FILE [--log json]
-       umsg bridge [run] --export QUEUE --stream STREAM --subject SUBJECT [OPTIONS]
+       umsg bridge [run] --export QUEUE --stream STREAM --subject S [OPTIONS]
        umsg bridge [run] --import QUEUE --stream STREAM [OPTIONS]
        umsg bridge check --config FILE [--offline]
        umsg bridge status [--json]",
