@@ -1,5 +1,6 @@
 /* msgget, msgsnd, msgrcv: in an IPC namespace of the program's own, where that is allowed. */
 #include "check.h"
+#include <glob.h>
 #include <limits.h>
 #include <pthread.h>
 #include <sched.h>
@@ -488,10 +489,21 @@ CASE(a_child_keeps_away_from_the_queues_that_its_parent_makes_later) {
     EXPECT(msgctl(next, IPC_RMID, NULL) == 0);
 }
 
+/* Writes the directory of the queues' files: that of this process's IPC namespace, if it has moved to another one. */
+static void directory(char *path, size_t size) {
+    glob_t found;
+    snprintf(path, size, "%s/ipc-*/msg", getenv("UMSG_DIR"));
+    if (glob(path, 0, NULL, &found) == 0)
+        snprintf(path, size, "%s", found.gl_pathv[0]);
+    else
+        snprintf(path, size, "%s/msg", getenv("UMSG_DIR"));
+    globfree(&found);
+}
+
 static int mappings(void) {
     char line[512], queues[256];
     int found = 0;
-    snprintf(queues, sizeof queues, "%s/msg/", getenv("UMSG_DIR"));
+    directory(queues, sizeof queues);
     FILE *maps = fopen("/proc/self/maps", "r");
     while (fgets(line, sizeof line, maps)) found += strstr(line, queues) != NULL;
     fclose(maps);
@@ -518,9 +530,10 @@ CASE(removed_queues_are_unmapped) {
 }
 
 static ino_t file_of(int id) {
-    char path[256];
+    char queues[256], path[300];
     struct stat state;
-    snprintf(path, sizeof path, "%s/msg/%d", getenv("UMSG_DIR"), id % 32768);
+    directory(queues, sizeof queues);
+    snprintf(path, sizeof path, "%s/%d", queues, id % 32768);
     EXPECT(stat(path, &state) == 0);
     return state.st_ino;
 }
