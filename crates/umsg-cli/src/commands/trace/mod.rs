@@ -107,7 +107,11 @@ impl Trace {
     pub fn perform(&self, cli: &Cli) -> Result<u8> {
         let out = Output::open(self.output.as_ref())?;
         let namespace = subject::namespace(cli, self.pid)?;
-        let mut ring = Channel::make(&namespace, self.pid)?;
+        if let Some(pid) = self.pid.filter(|&pid| subject::is_of_another_user(pid)) {
+            let line = format_args!("process {pid} belongs to another user; trace it as that user");
+            return Err(Failure::new(Code::Failed, line));
+        }
+        let mut ring = Channel::make(&namespace)?;
         let subject = match self.pid {
             Some(pid) => Subject::attach(pid, &ring.place)?,
             None => Subject::start(cli, &self.program, &ring.place)?,
@@ -138,7 +142,7 @@ struct Channel {
 }
 
 impl Channel {
-    fn make(namespace: &Namespace, pid: Option<u32>) -> Result<Channel> {
+    fn make(namespace: &Namespace) -> Result<Channel> {
         use std::os::unix::ffi::OsStrExt;
         let name = format!("{PREFIX}{}", std::process::id());
         let mut place = namespace.path().as_os_str().as_bytes().to_vec();
@@ -148,13 +152,9 @@ impl Channel {
             return Err(Failure::new(Code::NotPrepared, line));
         }
         remove_abandoned(namespace);
-        let mode = match pid.is_some_and(subject::is_of_another_user) {
-            true => 0o666,
-            false => 0o600,
-        };
         let mut options = Options::new();
         options.entries(ENTRIES).overflow(0);
-        options.longest(LONGEST as u32).mode(mode);
+        options.longest(LONGEST as u32).mode(0o600);
         let ring = options
             .create_in(namespace, &name)
             .map_err(|error| Failure::of("the ring for records", error).coded(Code::NotPrepared))?;
