@@ -67,11 +67,20 @@ static USED: Mutex<Option<Used>> = Mutex::new(None);
 static BASE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// Returns whether processes follow the kernel's IPC namespaces.
+///
+/// ```
+/// // `UMSG_IPC_NAMESPACE=share` asks for one namespace in all IPC namespaces.
+/// assert!(umsg::ipc::is_followed());
+/// ```
 pub fn is_followed() -> bool {
     std::env::var_os(VARIABLE).is_none_or(|value| value != SHARE)
 }
 
 /// Returns whether this process has used the directory of another IPC namespace than that of `$UMSG_DIR`.
+///
+/// ```
+/// assert!(!umsg::ipc::has_followed(), "the process has stayed in its IPC namespace");
+/// ```
 #[inline]
 #[must_use]
 pub fn has_followed() -> bool {
@@ -79,6 +88,10 @@ pub fn has_followed() -> bool {
 }
 
 /// Returns the inode number of the calling thread's IPC namespace. None without /proc.
+///
+/// ```
+/// assert!(umsg::ipc::present().is_some());
+/// ```
 #[must_use]
 pub fn present() -> Option<u64> {
     ipc_namespace::inode(OWN).ok()
@@ -86,6 +99,10 @@ pub fn present() -> Option<u64> {
 
 /// Returns whether the process is in another IPC namespace than when it determined its namespace. This is so for a child that was created in a new
 /// IPC namespace.
+///
+/// ```
+/// assert!(!umsg::ipc::has_moved());
+/// ```
 #[must_use]
 pub fn has_moved() -> bool {
     let noted = NOTED.load(Ordering::Relaxed);
@@ -93,6 +110,11 @@ pub fn has_moved() -> bool {
 }
 
 /// Returns the value of the variable, and its name, for programs whose `$UMSG_DIR` belongs to the caller's IPC namespace.
+///
+/// ```
+/// let (name, value) = umsg::ipc::variable().unwrap();
+/// std::process::Command::new("true").env(name, value);
+/// ```
 #[must_use]
 pub fn variable() -> Option<(&'static str, String)> {
     let own = ipc_namespace::of(OWN).ok()?;
@@ -100,6 +122,10 @@ pub fn variable() -> Option<(&'static str, String)> {
 }
 
 /// Returns the variable and the value with which no program leaves `$UMSG_DIR`.
+///
+/// ```
+/// assert_eq!(umsg::ipc::shared(), ("UMSG_IPC_NAMESPACE", "share"));
+/// ```
 #[must_use]
 pub fn shared() -> (&'static str, &'static str) {
     (VARIABLE, SHARE)
@@ -111,6 +137,12 @@ pub struct Used(IpcNamespace, PathBuf);
 
 /// Notes that the calling process has moved to another IPC namespace. `is_new` says that the process has created the IPC namespace. The next use of
 /// queues determines the namespace again. Returns the directory of the IPC namespace that the process has left.
+///
+/// ```no_run
+/// // After unshare(CLONE_NEWIPC):
+/// let left = umsg::ipc::note_move(true);
+/// left.into_iter().for_each(umsg::ipc::Used::leave);
+/// ```
 pub fn note_move(is_new: bool) -> Option<Used> {
     IS_NEW.store(is_new, Ordering::Relaxed);
     Namespace::forget_of_this_process();
@@ -119,6 +151,13 @@ pub fn note_move(is_new: bool) -> Option<Used> {
 
 impl Used {
     /// Removes the directory if no process is in its IPC namespace any more. The caller has moved.
+    ///
+    /// ```no_run
+    /// // After unshare(CLONE_NEWIPC):
+    /// if let Some(left) = umsg::ipc::note_move(true) {
+    ///     left.leave();
+    /// }
+    /// ```
     pub fn leave(self) {
         let Used(of, path) = self;
         let Some(base) = path.parent().filter(|_| is_in_sight(&path)) else {
@@ -234,6 +273,10 @@ fn make(base: &Path, path: &Path) -> std::io::Result<()> {
 }
 
 /// Removes, at the end of this process, the directories of the IPC namespaces that end with the process.
+///
+/// ```no_run
+/// umsg::ipc::leave_at_exit();
+/// ```
 pub fn leave_at_exit() {
     if let Some(base) = BASE.try_lock().ok().and_then(|mut base| base.take()) {
         let dead = dead(&base, Some(std::process::id()));

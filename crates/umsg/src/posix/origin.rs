@@ -102,6 +102,14 @@ impl Queue {
 
     /// Returns the numbers of the messages of a source whose arrivals the queue still records, see [`Reservation::commit_from`].
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// assert_eq!(queue.arrivals(7)?, [], "no message came from this source");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.
     pub fn arrivals(&self, source: u64) -> Result<Vec<u64>, ReceiveError> {
@@ -115,6 +123,15 @@ impl Queue {
     /// elsewhere](Reservation::commit_from) and have not left the queue. A message that was handed over to a blocked receiver, which has not taken it yet,
     /// is missing.
     ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// assert!(queue.message_ids()?.is_empty(), "it was neither leased nor delayed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Blocking
     /// Receivers wait meanwhile: for a time in proportion to all messages.
     ///
@@ -126,6 +143,14 @@ impl Queue {
     }
 
     /// Ends the record of an arrival: the caller has noted elsewhere that the message has arrived. Does nothing if there is no such record.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// # let queue = umsg::posix::OpenOptions::new().read(true).write(true).create(true).namespace(&namespace).open("/q")?;
+    /// queue.forget_arrival(umsg::posix::Origin { source: 7, number: 1 })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// `Damaged`, `WouldDeadlock`.

@@ -5,7 +5,7 @@
 //! | the process that is traced: a program that the command starts, or one that runs | [`subject`] |
 //! | finding the request for records in a process that runs | [`attach`] |
 //! | which calls are shown | [`filter`] |
-//! | the forms of a call: a line, JSON | [`line`], [`symbols`] |
+//! | the forms of a call: a line, JSON | [`mod@line`], [`symbols`] |
 //! | the table at the end | [`summary`] |
 
 mod attach;
@@ -44,11 +44,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Show the calls of a program on message queues
 ///
 /// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). It shows each call of mq_open, mq_close (also
-/// by close), mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends:
+/// by close), mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends.
 ///
-///   12:30:15.250161 [4711] mq_send(3</jobs>, "hello", 5, 0) = 0 <0.000000310> depth 1
-///
-/// The line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments, the result, the duration in seconds, the
+/// A line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments, the result, the duration in seconds, the
 /// number of messages in the queue after the call, and "slept" if the thread gave up its processor to wait. At most 32 bytes of a message are shown.
 ///
 /// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the process, the process
@@ -65,6 +63,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 #[command(
     override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",
     after_help = "\
+A line of the output:
+  12:30:15.250161 [4711] mq_send(3</q>, \"hi\", 2, 0) = 0 <0.000000310> depth 1
+
 Examples:
   umsg trace -- ./server --port 80
   umsg trace --failed --pid 4711
