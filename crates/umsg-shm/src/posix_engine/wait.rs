@@ -578,10 +578,8 @@ mod tests {
                 engine.hand_over(receiving, &mut wakes).unwrap();
             }
             // SAFETY: the thread is joined by the scope, later.
-            assert_eq!(
-                unsafe { libc::pthread_kill(receiving_thread, libc::SIGURG) },
-                0
-            );
+            let killed = unsafe { libc::pthread_kill(receiving_thread, libc::SIGURG) };
+            assert_eq!(killed, 0);
             std::thread::sleep(5 * GRACE);
             held.unlock();
             engine.wake(&wakes);
