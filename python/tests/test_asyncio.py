@@ -478,6 +478,17 @@ def test_a_task_that_lets_others_run_keeps_its_place(queue: umsg.Queue, run: Run
     run(main())
 
 
+def test_a_task_keeps_its_place_where_none_has_waited(queue: umsg.Queue, run: Run) -> None:
+    async def main() -> None:
+        # Whichever of these calls lets others run.
+        for _ in range(80):
+            tasks = [asyncio.create_task(queue.receive_async()) for _ in range(5)]
+            queue.send_many([b"0", b"1", b"2", b"3", b"4"])
+            assert await asyncio.gather(*tasks) == [b"0", b"1", b"2", b"3", b"4"]
+
+    run(main())
+
+
 def test_a_task_keeps_its_context(queue: umsg.Queue, run: Run) -> None:
     variable = contextvars.ContextVar("variable", default=0)
 

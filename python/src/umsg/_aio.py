@@ -55,17 +55,33 @@ def _pass() -> Generator[None, None, None]:
     yield
 
 
+_passing: dict[tuple[int, int, int], int] = {}
+"""The numbers of tasks that let others run, by queue, loop and side. A later task lets others run, too, so that it stays behind them."""
+
+
+async def _pass_in_order(key: tuple[int, int, int]) -> None:
+    _passing[key] = _passing.get(key, 0) + 1
+    try:
+        await _pass()
+    finally:
+        left = _passing[key] - 1
+        if left:
+            _passing[key] = left
+        else:
+            del _passing[key]
+
+
 async def _receive(queue: Any, attempt: Callable[[], _T], key: Hashable = None) -> _T:
     loop = _running_loop()
     if loop is None:
         return await _elsewhere(queue, _READING, attempt)
     result: _T
     watch = _find(queue, loop, _READING)
-    if not next(_calls) & _BUDGET:
+    if not next(_calls) & _BUDGET or (_passing and (id(queue), id(loop), _READING) in _passing):
         if watch is not None and watch.lets_wait:
             result = await _until(queue, loop, _READING, key, attempt, True)
             return result
-        await _pass()
+        await _pass_in_order((id(queue), id(loop), _READING))
         watch = _find(queue, loop, _READING)
     if watch is None or watch.may_try(queue, key):
         try:
@@ -82,11 +98,11 @@ async def _send(queue: Any, attempt: Callable[[], _T], key: Hashable = None) -> 
         return await _elsewhere(queue, _WRITING, attempt)
     result: _T
     watch = _find(queue, loop, _WRITING)
-    if not next(_calls) & _BUDGET:
+    if not next(_calls) & _BUDGET or (_passing and (id(queue), id(loop), _WRITING) in _passing):
         if watch is not None and watch.lets_wait:
             result = await _until(queue, loop, _WRITING, key, attempt, True)
             return result
-        await _pass()
+        await _pass_in_order((id(queue), id(loop), _WRITING))
         watch = _find(queue, loop, _WRITING)
     if watch is None or watch.may_try(queue, key):
         try:
