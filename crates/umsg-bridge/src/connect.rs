@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::Mutex;
 use tokio::sync::watch;
 
-/// What all bridges of a process share.
+/// The connection that all bridges of a process share.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// The client; it connects again by itself.

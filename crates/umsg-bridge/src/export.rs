@@ -39,7 +39,7 @@ const LAST: Duration = Duration::from_secs(5);
 /// The end of a publish, with its message and the message's place in the order of leases.
 type Flight = Pin<Box<dyn Future<Output = (u64, Taken, Outcome)>>>;
 
-/// What became of a publish.
+/// The result of a publish.
 #[derive(Debug)]
 enum Outcome {
     Stored {

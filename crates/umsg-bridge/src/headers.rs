@@ -26,7 +26,7 @@ const SENDER: &str = "Umsg-Sender";
 const QUEUE: &str = "Umsg-Queue";
 const REPLY_TO: &str = "Umsg-Reply-To";
 
-/// What all messages of an export have in common.
+/// The data that all messages of an export have in common.
 #[derive(Debug)]
 pub struct Source {
     /// The queue, as it is written.

@@ -121,7 +121,7 @@ struct Work<'a> {
     board: &'a Board,
 }
 
-/// What became of a message.
+/// The result of an attempt to place a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
     /// It is placed, or was before, or will never be.

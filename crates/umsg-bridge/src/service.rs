@@ -1,4 +1,4 @@
-//! What a service manager is told, by sd_notify(3)'s protocol: one datagram to the socket that `$NOTIFY_SOCKET` names.
+//! Reports to a service manager by the protocol of sd_notify(3): a report is one datagram to the socket that `$NOTIFY_SOCKET` names.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

@@ -16,7 +16,7 @@ use umsg::Namespace;
 /// The longest pause between two attempts of a bridge.
 const LONGEST: Duration = Duration::from_secs(2);
 
-/// What a bridge works with.
+/// The surroundings of a bridge.
 #[derive(Clone, Debug)]
 pub struct Scene {
     /// The namespace of the local queues.

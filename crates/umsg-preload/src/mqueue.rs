@@ -35,11 +35,12 @@ const QUEUES: &str = "mq";
 /// The file in the directory of a transient queue.
 const TRANSIENT: &str = "queue";
 
-/// Set once the process has opened the directory, or works in it.
+/// Set once the process has opened the directory, or works in it. Relaxed: as for [`IDENTITY`].
 #[unsafe(link_section = ".data.umsg")]
 static ANY: AtomicBool = AtomicBool::new(false);
 
-/// The device and the inode of the directory that was opened last.
+/// The device and the inode of the directory that was opened last. Relaxed: a thread uses a descriptor of the directory after it has got its number
+/// from the thread that opened it. A pair of two openings matches no directory, or one of the two.
 static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// A place below /dev.
@@ -130,7 +131,7 @@ pub(crate) fn forget_directory() {
 
 /// Returns whether the environment leaves /dev/mqueue to the drop-in.
 fn is_on() -> bool {
-    /// 0 before the first question.
+    /// 0 before the first question. Relaxed: threads that ask at once get the same answer.
     static ANSWER: AtomicU8 = AtomicU8::new(0);
     const ON: u8 = 1;
     const OFF: u8 = 2;

@@ -274,17 +274,13 @@ fn send(turn: u32, mut numbers: Numbers, described: &Described) {
         me.end_call();
     }
     if let Err(error) = sent {
-        give_up(turn, &error);
+        REQUEST.refuse(turn, error.errno());
     }
 }
 
 fn depth_of_sysv(id: c_int) -> u32 {
     let depth = || raw::find(id).ok()?.glance().ok();
     depth().map_or(UNKNOWN, |seen| seen.entry.messages as u32)
-}
-
-fn give_up(turn: u32, error: &SendError) {
-    REQUEST.refuse(turn, error.errno());
 }
 
 /// The ring, opened by the first call of a turn in each process.

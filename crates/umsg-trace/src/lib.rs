@@ -1,4 +1,4 @@
-//! What the drop-in tells `umsg trace` about the calls of a program: a record a call, through a ring.
+//! Records of calls. The drop-in sends one to `umsg trace` for each call of a traced program, through a ring.
 //!
 //! | what | where |
 //! |---|---|

@@ -52,6 +52,7 @@ impl Request {
             return;
         }
         for (to, &byte) in self.place.iter().zip(place) {
+            // Relaxed: published by the turn.
             to.store(byte, Ordering::Relaxed);
         }
         // Release: a thread that sees the turn sees the path.
@@ -70,13 +71,15 @@ impl Request {
     /// Gives up a turn, unless another one has begun.
     pub fn refuse(&self, turn: u32, errno: i32) {
         self.refused.store(errno.cast_unsigned(), Ordering::Relaxed);
+        // Release: the command sees the errno once it sees that the turn is over. A failure needs no ordering: the turn is another one's.
         let _ = self
             .turn
-            .compare_exchange(turn, 0, Ordering::AcqRel, Ordering::Relaxed);
+            .compare_exchange(turn, 0, Ordering::Release, Ordering::Relaxed);
     }
 
     /// Returns the path of the ring.
     pub fn place(&self) -> Vec<u8> {
+        // Relaxed: the Acquire of the turn has made the path visible.
         let bytes = self.place.iter().map(|byte| byte.load(Ordering::Relaxed));
         bytes.take_while(|&byte| byte != 0).collect()
     }

@@ -1,4 +1,4 @@
-//! What a command of cargo has built, from cargo's messages.
+//! The files that a command of cargo has built, read from cargo's messages.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -110,7 +110,7 @@ pub enum Direction {
     Durable,
 }
 
-/// What a message that can't be placed does.
+/// The way of a message that can't be placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReject {
@@ -172,7 +172,7 @@ pub struct Bridge {
     /// The most unacknowledged messages: publishes of an export, deliveries of an import.
     #[serde(default = "values::window")]
     pub window: usize,
-    /// What a message that can't be placed does.
+    /// The way of a message that can't be placed: it waits, or goes to the dead letters.
     #[serde(default)]
     pub on_reject: OnReject,
     /// The local POSIX queue for messages that can't be placed.

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use std::time::{Duration, SystemTime};
 use umsg::{Namespace, posix, sysv};
 
-/// What a queue sorts or finds a message by.
+/// The value by which a queue sorts or finds a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     /// The priority of a POSIX queue.

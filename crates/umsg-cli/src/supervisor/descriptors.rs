@@ -86,7 +86,7 @@ pub struct Registered {
     number: RawFd,
     /// The identity of the queue.
     queue: (u64, u64),
-    /// What the descriptor may lead to: the queue's file, and then the FIFO by which the queue is polled.
+    /// The files to which the descriptor may lead: the queue's file, and then the FIFO by which the queue is polled.
     opened: Mutex<Vec<Arc<Opened>>>,
 }
 

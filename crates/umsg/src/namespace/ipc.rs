@@ -51,6 +51,8 @@ const PREFIX: &str = "ipc-";
 /// The beginning of the name of a directory that is being removed.
 const GOING: &str = ".ipc-";
 
+// The accesses of these three words are Relaxed: each word is the whole message. The directories are in the mutexes below.
+
 /// Set once this process has used a directory of another IPC namespace.
 static HAS_FOLLOWED: AtomicBool = AtomicBool::new(false);
 
