@@ -66,7 +66,7 @@ macro_rules! comparisons {
 /// Compares as many operations as `UMSG_COMPARE_OPS` says.
 #[track_caller]
 pub fn compare<F: Comparable>(backend: Kind<F>) {
-    expect_no_difference(backend, number("UMSG_COMPARE_OPS", 20_000));
+    expect_no_difference(backend, number("UMSG_COMPARE_OPS", 8_000));
 }
 
 /// The drop-in.
