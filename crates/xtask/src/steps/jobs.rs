@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::io::Read as _;
-use std::process::{Command, ExitStatus};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, WaitId, WaitIdOptions};
 
 use super::spawn;
 use crate::failure::{Context as _, Result};
@@ -39,6 +41,8 @@ pub struct Ended {
     pub output: Vec<u8>,
     pub status: ExitStatus,
     pub took: Duration,
+    /// The time that it and the children that it waited for took of the processors. None if it could not be read.
+    pub computed: Option<Duration>,
 }
 
 /// The jobs that have not begun.
@@ -106,6 +110,7 @@ impl Job {
         let (mut child, mut printed) = spawn(&mut self.command)?;
         let mut output = Vec::new();
         printed.read_to_end(&mut output).context(&self.name)?;
+        let computed = computed(&child);
         let status = child.wait().context(&self.name)?;
         Ok(Ended {
             name: self.name,
@@ -114,8 +119,28 @@ impl Job {
             output,
             status,
             took: start.elapsed(),
+            computed,
         })
     }
+}
+
+/// Waits until a process has ended, and returns the time that it and the children that it waited for took of the processors.
+fn computed(child: &Child) -> Option<Duration> {
+    let pid = Pid::from_child(child);
+    rustix::process::waitid(
+        WaitId::Pid(pid),
+        WaitIdOptions::EXITED | WaitIdOptions::NOWAIT,
+    )
+    .ok()?;
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // utime, stime, cutime and cstime of proc_pid_stat(5): fields 14 to 17, of which the first two stand before the last parenthesis.
+    let fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let ticks: u64 = fields
+        .skip(11)
+        .take(4)
+        .map_while(|field| field.parse::<u64>().ok())
+        .sum();
+    Some(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32)
 }
 
 /// Runs the jobs in their order, so many at a time, and reports each that has ended. Fails after a signal, when the jobs that ran have ended.
@@ -172,6 +197,17 @@ mod tests {
         .unwrap();
         ended.sort_unstable();
         assert_eq!(ended, (0..20).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_time_of_the_processors_has_that_of_children_and_none_of_sleep() {
+        let script = "sh -c 'i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done'; sleep 0.2";
+        run(vec![job(0, None, script)], 1, |job| {
+            let computed = job.computed.unwrap();
+            assert!(computed > Duration::ZERO);
+            assert!(computed < job.took);
+        })
+        .unwrap();
     }
 
     #[test]

@@ -139,7 +139,11 @@ impl Steps {
         jobs::run(jobs, places, |job| {
             number += 1;
             let took = seconds(job.took);
-            println!("\n{number} of {count}, {took}: {}", job.name);
+            let computed = match job.computed {
+                Some(computed) => format!(" ({} of a processor)", seconds(computed)),
+                None => String::new(),
+            };
+            println!("\n{number} of {count}, {took}{computed}: {}", job.name);
             let printed = String::from_utf8_lossy(&job.output);
             print!("{printed}");
             printed.lines().for_each(|line| output.add(line));

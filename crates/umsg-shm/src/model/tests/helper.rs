@@ -116,15 +116,20 @@ fn a_helper_that_goes_to_sleep_and_a_caller_of_another_user_see_each_other() {
 fn of_two_callers_at_once_none_is_overslept() {
     // The callers and the helper do the same with both. Two preemptions take half a minute.
     for (fifo, preemptions) in [(Fifo::Private, 1), (Fifo::Shared, 2)] {
-        explore("helper: two callers", preemptions, Slices::Endless, move || {
-            let (queue, feed, value) = helped(2, fifo);
-            // The helper has shown both messages when there is no room any more.
-            let helper = helper(&queue, feed, value, Slices::Endless, |(_, room)| !room);
-            let callers = [CALLER, OTHER_CALLER].map(|tid| send(&queue, tid));
-            alive(helper);
-            callers.into_iter().for_each(alive);
-            assert_eq!(queue.empty().len(), 2);
-        });
+        explore(
+            "helper: two callers",
+            preemptions,
+            Slices::Endless,
+            move || {
+                let (queue, feed, value) = helped(2, fifo);
+                // The helper has shown both messages when there is no room any more.
+                let helper = helper(&queue, feed, value, Slices::Endless, |(_, room)| !room);
+                let callers = [CALLER, OTHER_CALLER].map(|tid| send(&queue, tid));
+                alive(helper);
+                callers.into_iter().for_each(alive);
+                assert_eq!(queue.empty().len(), 2);
+            },
+        );
     }
 }
 
