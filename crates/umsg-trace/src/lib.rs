@@ -6,7 +6,7 @@
 //! | a record | [`record`] |
 //! | the functions, and the meaning of their arguments in a record | [`function`] |
 //!
-//! The command trusts no record: a record of any bytes is read without a panic, or is none.
+//! The command trusts no record: it reads arbitrary bytes without a panic, and skips bytes that are not a record.
 
 pub mod function;
 pub mod record;

@@ -39,19 +39,19 @@ pub struct Numbers {
     pub result: i64,
     /// See the table above.
     pub arguments: [i64; 5],
-    /// The process, as it sees itself.
+    /// The process id, in the PID namespace of the process.
     pub pid: u32,
-    /// The thread, as it sees itself.
+    /// The thread id, in the PID namespace of the thread.
     pub tid: u32,
     /// The errno of a call that failed, otherwise 0.
     pub errno: i32,
     /// The messages in the queue after the call, or [`UNKNOWN`].
     pub depth: u32,
-    /// The times that the thread gave up its processor to wait.
+    /// The number of times that the thread gave up its processor to wait.
     pub slept: u32,
     /// The number of a [`Function`](crate::Function).
     pub function: u8,
-    /// Zero.
+    /// Always 0.
     pub reserved: u8,
     /// The bytes of the name.
     pub name: u16,

@@ -15,11 +15,12 @@ pub const PLACE: usize = 512;
 #[derive(Debug)]
 #[repr(C, align(8))]
 pub struct Request {
-    /// The drop-in's own: the threads that were cancelled. It lies beside [`turn`](Self::turn), so that a call reads both at once.
+    /// The drop-in's count of cancelled threads. `umsg trace` does not use it. The count lies beside [`turn`](Self::turn), so that a call reads
+    /// both words at once.
     pub cancellations: AtomicU32,
     /// 0: no records. Any other value asks for records; a new value asks anew. The process stores 0 if it can't send records.
     pub turn: AtomicU32,
-    /// The errno for which the process has given up.
+    /// The errno with which the process has given up the request.
     pub refused: AtomicU32,
     /// The path of the ring, up to a zero byte: the directory of a namespace, a slash, and the ring's name.
     pub place: [AtomicU8; PLACE],
@@ -36,7 +37,7 @@ impl Request {
 }
 
 impl Request {
-    /// Makes a request for nothing.
+    /// Returns a request that asks for no records.
     pub const fn new() -> Request {
         Request {
             cancellations: AtomicU32::new(0),
@@ -46,7 +47,7 @@ impl Request {
         }
     }
 
-    /// Asks this process for records. A path that is too long asks for none.
+    /// Asks this process for records. A path that is too long is ignored.
     pub fn ask(&self, place: &[u8]) {
         if place.len() >= PLACE {
             return;
@@ -71,7 +72,7 @@ impl Request {
     /// Gives up a turn, unless another one has begun.
     pub fn refuse(&self, turn: u32, errno: i32) {
         self.refused.store(errno.cast_unsigned(), Ordering::Relaxed);
-        // Release: the command sees the errno once it sees that the turn is over. A failure needs no ordering: the turn is another one's.
+        // Release: the command sees the errno once it sees that the turn is over. A failed exchange needs no ordering: the process is asked anew.
         let _ = self
             .turn
             .compare_exchange(turn, 0, Ordering::Release, Ordering::Relaxed);
