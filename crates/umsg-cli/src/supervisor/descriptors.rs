@@ -55,7 +55,7 @@ impl Opened {
         })
     }
 
-    /// The same by another open file description of the FIFO.
+    /// Returns the same queue with another open file description of the FIFO.
     fn over(&self, file: OwnedFd) -> Opened {
         Opened {
             file,
@@ -74,7 +74,7 @@ impl Opened {
         self.access != OFlags::RDONLY
     }
 
-    /// The description is the program's, too: the program may change the flag by fcntl(2).
+    /// Asks the kernel each time: the program shares the open file description, and may change the flag by fcntl(2).
     pub fn is_nonblocking(&self) -> bool {
         rustix::fs::fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
@@ -119,7 +119,8 @@ pub struct Descriptors {
     known: HashMap<(pid_t, RawFd), Arc<Opened>>,
     /// By the identity of the queue.
     registered: HashMap<(u64, u64), Arc<Registered>>,
-    /// What programs poll, by the identity of the FIFO. A forked child may use its descriptor for the first time long after all others are closed.
+    /// The queues that programs poll, by the identity of the FIFO. They are kept, because a forked child may use its descriptor for the first time
+    /// long after all other descriptors are closed.
     polled: HashMap<(u64, u64), Arc<Opened>>,
 }
 
@@ -227,7 +228,7 @@ impl Descriptors {
         }
     }
 
-    /// Gives up what programs have closed, and what belonged to threads that have ended.
+    /// Forgets the descriptors that programs have closed, and the descriptors of threads that have ended.
     pub fn sweep(&mut self) {
         self.known.retain(|(thread, number), opened| {
             memory::is_same_file(*thread, *number, opened.file.as_fd())

@@ -101,7 +101,8 @@ fn program() -> Vec<sock_filter> {
     program
 }
 
-/// Installs the filter in this process and, from then on, in all that it starts. Returns the descriptor of the supervisor.
+/// Installs the filter in this process and, from then on, in all that it starts. Returns the descriptor through which the supervisor gets the
+/// calls.
 ///
 /// From the moment at which the supervisor takes a call, only a deadly signal ends it (Linux 5.19): the answer reaches the program.
 ///

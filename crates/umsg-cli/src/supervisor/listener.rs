@@ -43,7 +43,7 @@ impl Listener {
         })
     }
 
-    /// Returns whether the thread still waits for the answer. So its memory was that of the call.
+    /// Returns whether the thread still waits for the answer. If so, the memory that was read before this check is that of the call.
     pub fn waits(&self, call: &Call) -> bool {
         let mut id = call.id;
         self.control(libc::SECCOMP_IOCTL_NOTIF_ID_VALID, (&raw mut id).cast())

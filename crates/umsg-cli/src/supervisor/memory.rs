@@ -130,7 +130,7 @@ pub fn write_parts(thread: pid_t, parts: &[(*const u8, usize, u64)]) -> Result<(
     }
 }
 
-/// Copies all bytes of the pieces, or fails. A part of a copy is EFAULT.
+/// Copies all bytes of the pieces, or fails. A partial copy fails with EFAULT.
 fn transfer(
     number: libc::c_long,
     thread: pid_t,

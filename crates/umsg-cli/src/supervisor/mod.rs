@@ -1,14 +1,14 @@
 //! Programs that no library can be loaded into, and system calls that a program makes by its own instructions.
 //!
-//! `umsg run` installs a filter ([`filter`]) and replaces itself with the program. A process that it has started before, the supervisor, gets each
-//! call on queues from the kernel, and answers it from umsg. The filter applies to all that the program starts, so one supervisor serves a tree of
-//! processes. Children into which the drop-in is loaded make no such calls.
+//! `umsg run` starts a process, the supervisor, installs a filter ([`filter`]) and replaces itself with the program. The kernel then passes each
+//! call on queues to the supervisor, which answers the call from umsg. The filter applies to all that the program starts, so one supervisor serves
+//! a tree of processes. Children into which the drop-in is loaded make no such calls.
 //!
 //! | what | where |
 //! |---|---|
 //! | which calls reach the supervisor | [`filter`] |
 //! | the descriptor by which the kernel hands them over | [`listener`] |
-//! | the memory, the user and the descriptors of their threads | [`memory`] |
+//! | the memory, the user and the descriptors of a calling thread | [`memory`] |
 //! | descriptor → queue | [`descriptors`] |
 //! | the loop that takes calls, interrupted calls | [`serve`] |
 //! | the calls | [`posix`], [`sysv`], [`polls`] |
@@ -33,7 +33,7 @@ mod workers;
 
 pub use start::begin;
 
-/// An argument that mq_getsetattr(2) does not have: `umsg run` asks by it whether a supervisor answers.
+/// An argument that mq_getsetattr(2) does not have: with it, `umsg run` asks whether a supervisor answers.
 const PROBE: u64 = 0x0067_736d_755f_6e75;
 
 /// Returns whether the user wants to know why calls failed.

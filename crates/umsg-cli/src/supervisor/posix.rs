@@ -57,7 +57,7 @@ fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
     }
 }
 
-/// The time until a deadline, and a slice at most; and whether the deadline comes first.
+/// Returns the time until the deadline, but at most a slice; and whether the deadline comes within the slice.
 fn limit(slice: Duration, deadline: Option<SystemTime>) -> (Duration, bool) {
     let left = deadline.map(|time| time.duration_since(SystemTime::now()).unwrap_or_default());
     match left.filter(|left| *left <= slice) {
@@ -66,7 +66,8 @@ fn limit(slice: Duration, deadline: Option<SystemTime>) -> (Duration, bool) {
     }
 }
 
-/// Opens a queue's file again, without the flags that its opening has needed: F_GETFL shows them. A file that can't be opened keeps them.
+/// Opens a queue's file again, without the flags that only its first opening needed, because F_GETFL would show these flags to the program. If
+/// the file can't be opened again, it keeps the flags.
 fn plain(file: OwnedFd) -> OwnedFd {
     let Ok(flags) = rustix::fs::fcntl_getfl(&file) else {
         return file;
@@ -111,7 +112,7 @@ impl Server {
             .mode(mode as u32 & 0o7777 & !status.umask)
             .namespace(namespace()?);
         if let Some(attributes) = attributes.filter(|_| creates) {
-            // A value that is no count becomes a count that no queue can have.
+            // A negative value becomes 0, which no queue can have: the call fails with EINVAL.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
@@ -123,7 +124,7 @@ impl Server {
                 errno_of(&error, creates)
             })?;
         let opened = Arc::new(Opened::new(plain(file), Arc::new(queue))?);
-        // Otherwise the process has no descriptor left, or has died. A queue that was created stays, as the kernel's does.
+        // If this fails, the process has no free descriptor, or has died. A queue that was created stays, as the kernel's does.
         if let Ok(Ok(number)) = self.listener.give(call, opened.file.as_fd()) {
             self.state().descriptors.note(call.thread, number, &opened);
         }
@@ -351,7 +352,7 @@ impl Server {
                     }
                 }))
             }
-            // The kernel sends the event of SIGEV_THREAD to a socket of the C library, which a process can't.
+            // For SIGEV_THREAD, the kernel sends the event to a netlink socket of the C library. Another process can't do so.
             _ => return Err(libc::EINVAL),
         };
         let outcome = opened.queue.register(how);

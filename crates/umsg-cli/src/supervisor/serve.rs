@@ -38,14 +38,14 @@ const BEGIN_AGAIN: i32 = 512;
 /// A call that blocks, and is tried again in slices.
 pub struct Wait {
     pub call: Call,
-    /// Until the worker looks for a signal.
+    /// The time until the worker next looks for a signal.
     pub slice: Duration,
     /// The last look found a signal that another thread may take.
     is_doubtful: bool,
 }
 
 impl Wait {
-    /// Follows each slice without success. Returns the errno with which a signal ends the call.
+    /// Must be called after each slice without success. Returns the errno with which a signal ends the call; None if no signal ends it.
     pub fn interruption(&mut self) -> Option<i32> {
         self.slice = (self.slice * 2).min(LONGEST_SLICE);
         let is_system_v = [libc::SYS_msgsnd, libc::SYS_msgrcv].contains(&self.call.number);
@@ -57,7 +57,8 @@ impl Wait {
             // Calls on System V queues never begin again.
             Signal::OfThread if is_system_v => Some(libc::EINTR),
             Signal::OfThread => Some(BEGIN_AGAIN),
-            // A running thread takes it at once. If it stays, it is probably this thread's.
+            // If another thread of the process runs, it takes the signal at once. If the signal is still pending at the next look, this thread
+            // probably has to take it.
             Signal::OfProcess => was_doubtful.then_some(libc::EINTR),
         }
     }
@@ -85,7 +86,7 @@ pub struct Server {
     explains: bool,
     /// Device and inode of the namespace's directory.
     namespace: (u64, u64),
-    /// For workers.
+    /// This server, for its workers.
     this: std::sync::Weak<Server>,
 }
 
@@ -126,7 +127,7 @@ impl Server {
         }
     }
 
-    /// Ends this process if the last program has ended, or ends within a time.
+    /// Ends this process if the last program has ended, or ends within this time.
     fn end_after_the_last(&self, time: Duration) {
         let time = Timespec {
             tv_sec: time.as_secs().cast_signed(),
@@ -145,7 +146,7 @@ impl Server {
 
     fn handle(&self, call: &Call) {
         if filter::changes_identity(call.number) {
-            // A new program has the number of its process's first thread, not that of the thread that has started it.
+            // All threads, not only the caller: after execve(2), a thread has the number of its process's first thread.
             let mut state = self.state();
             state
                 .threads

@@ -66,15 +66,15 @@ pub fn begin(namespace: &Path) -> Result<(), Fault> {
     )
     .map_err(step("socketpair"))?;
     let supervisor = start(namespace, identity, supervisors)?;
-    // Where Yama limits the access to memory, it lets the supervisor read that of this process. Its children can't inherit this.
-    // SAFETY: a number. A kernel without Yama refuses the call, and has no such limit.
+    // If Yama restricts access to other processes' memory, this call permits the supervisor to read the memory of this process.
+    // Children do not inherit the permission. SAFETY: a number. A kernel without Yama refuses the call, and has no such limit.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
     let listener = filter::install().map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => Fault::OtherSupervisor,
         _ => Fault::Step("seccomp", error),
     })?;
     send(&own, &listener).map_err(step("sendmsg"))?;
-    // Closed by the supervisor's death.
+    // The read ends if the supervisor dies, because its death closes the other end.
     let mut ready = [0];
     match rustix::io::read(&own, &mut ready) {
         Ok(1) => Ok(()),
@@ -82,8 +82,8 @@ pub fn begin(namespace: &Path) -> Result<(), Fault> {
     }
 }
 
-/// Returns the answer of the supervisor of this process, if it has one. Calls mq_getsetattr(2) with a bad descriptor and further arguments, by the
-/// instruction: the drop-in may be loaded, and would answer libc's function.
+/// Returns the answer of the supervisor of this process, if it has one. Calls mq_getsetattr(2) with a bad descriptor and further arguments. The
+/// call is made by the instruction, because a loaded drop-in would answer libc's function.
 fn probe((device, inode): (u64, u64)) -> Option<i64> {
     let result: i64;
     #[cfg(target_arch = "x86_64")]
@@ -111,7 +111,8 @@ fn probe((device, inode): (u64, u64)) -> Option<i64> {
     (result > 0).then_some(result)
 }
 
-/// Starts the process, as no child of this one: the program would find an unknown child. Returns its process id.
+/// Starts the supervisor's process, and returns its process id. The process is not a child of this one, because the program would find a child
+/// that it does not know.
 fn start(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> Result<libc::pid_t, Fault> {
     let (pid, pids) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(step("pipe"))?;
@@ -175,7 +176,7 @@ fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) ->
     // SAFETY: this process has one thread.
     unsafe {
         std::env::set_var("UMSG_DIR", namespace);
-        // The directory, whatever IPC namespace this process is in.
+        // The supervisor uses the directory itself, not one of an IPC namespace in it.
         std::env::set_var(name, value);
     }
     rustix::thread::set_name(c"umsg-supervisor")?;
@@ -193,7 +194,7 @@ fn raise_limit() {
         current: limit.maximum,
         ..limit
     };
-    // With the limit that it has, the supervisor serves fewer queues.
+    // If the limit can't be raised, the supervisor serves fewer queues.
     let _ = setrlimit(Resource::Nofile, most);
 }
 

@@ -124,7 +124,7 @@ impl Server {
                     return;
                 }
                 Err(ReceiveError::TimedOut) => {}
-                // msgrcv(2) knows no end of a queue.
+                // msgrcv(2) has no error for a closed queue, so the call goes on waiting.
                 Err(ReceiveError::Closed) => std::thread::sleep(wait.slice),
                 Err(error) => break error.errno(),
             }

@@ -1,4 +1,4 @@
-//! Threads for the calls that block: one for each blocked call, kept for the next.
+//! Threads for the calls that block: one for each blocked call. An idle thread is kept for the next call.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
