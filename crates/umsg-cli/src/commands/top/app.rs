@@ -1,4 +1,4 @@
-//! The state of the screen, and the action of each key. Knows no terminal.
+//! The state of the screen, and the action of each key. This module does not access the terminal.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ use crate::names::Name;
 use crate::output::owner::Owners;
 use crate::output::text;
 
-/// The shortest time between two diagnoses of a queue, and the share of the time that they take at most.
+/// The shortest time between two diagnoses of a queue, and their largest share of the time: one part in this many.
 const EXAMINE: Duration = Duration::from_secs(1);
 const SHARE: u32 = 20;
 
@@ -73,7 +73,7 @@ pub struct Detail {
     pub diagnosis: Option<Result<Box<Diagnosis>, String>>,
     pub ranks: Option<Vec<(i64, u64)>>,
     pub scroll: usize,
-    /// The largest scroll, as the last picture has set it.
+    /// The largest useful scroll, set when the page was last drawn.
     pub most: Cell<usize>,
     /// The time of the next diagnosis. None while one is going on.
     due: Option<Instant>,
@@ -90,9 +90,9 @@ pub struct Messages {
     pub offset: usize,
     /// One message is shown as a whole, from this line on.
     pub whole: Option<usize>,
-    /// The last line from which on a message is shown, as the last picture has set it.
+    /// The largest useful value of `whole`, set when the page was last drawn.
     pub most: Cell<usize>,
-    /// The page below. None for the list.
+    /// The page to which "back" leads; None for the list.
     below: Option<Detail>,
 }
 
@@ -155,7 +155,7 @@ impl App {
         }
     }
 
-    /// Shows another refresh.
+    /// Takes the figures of a new refresh.
     pub fn refresh(&mut self, view: View) {
         self.view = view;
         self.arrange();
@@ -225,7 +225,7 @@ impl App {
 
     fn subject_of(&self, key: &Key) -> Option<Subject> {
         let (kind, name) = match key {
-            // A name that is not UTF-8 is not known here.
+            // The bytes of a name that is not UTF-8 are not known here.
             Key::Refused(_, name) if name.contains(char::REPLACEMENT_CHARACTER) => return None,
             Key::Queue(kind, name) | Key::Refused(kind, name) => (*kind, name.as_str()),
             Key::Group(_) => return None,
@@ -281,7 +281,7 @@ impl App {
     pub fn key(&mut self, event: KeyEvent) {
         let control = event.modifiers.contains(KeyModifiers::CONTROL);
         let code = match event.code {
-            // Another key than the letter: ^Y is no yes.
+            // A letter with Ctrl or Alt is not the letter: ^Y does not confirm.
             KeyCode::Char(_) if control || event.modifiers.contains(KeyModifiers::ALT) => {
                 KeyCode::Null
             }
@@ -431,7 +431,7 @@ impl App {
         self.arrange();
     }
 
-    /// Sorts by a column; the other way round, if the list is sorted by it.
+    /// Sorts by a column. If the list is already sorted by this column, reverses the order.
     fn sort_by(&mut self, column: Column) {
         self.order.reverse = self.order.sort == column && !self.order.reverse;
         self.order.sort = column;

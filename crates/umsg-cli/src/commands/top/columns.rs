@@ -101,7 +101,7 @@ impl Column {
         }
     }
 
-    /// The characters that the column takes on the screen. The name takes those that are left.
+    /// The width of the column, in characters. The name takes the remaining width.
     pub fn width(self) -> u16 {
         match self {
             Column::Name => 14,
@@ -141,7 +141,7 @@ impl Column {
         }
     }
 
-    /// The number of a cell. None if there is none.
+    /// The number in a cell; None if the cell has no number.
     fn number(self, of: &Shown) -> Option<f64> {
         match self {
             Column::Name | Column::Owner | Column::State => None,
@@ -315,7 +315,8 @@ fn dash() -> String {
 }
 
 fn percent(part: f64) -> String {
-    // Not "100%" before it is full. The product of 0.29 and 100 is less than 29. The figures of a corrupted queue may be any.
+    // Rounds down, so that only a full queue shows "100%". The small addend is needed because 0.29 * 100.0 is less than 29. The clamp limits the
+    // arbitrary figures of a corrupted queue.
     format!("{:.0}%", (part * 100.0 + 1e-9).floor().clamp(0.0, 999.0))
 }
 

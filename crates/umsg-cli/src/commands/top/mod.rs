@@ -46,7 +46,7 @@ use rates::Refreshes;
 const RETRY: Duration = Duration::from_secs(2);
 /// The shortest interval: a shorter one would show the cost of the command itself.
 const SHORTEST: Duration = Duration::from_millis(50);
-/// The longest interval. The time of the next refresh must be one that the clock can have.
+/// The longest interval. With this limit, the time of the next refresh stays within the range of the clock.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Show all queues and rings live, in one screen

@@ -7,7 +7,7 @@ use std::time::{Instant, SystemTime};
 use crate::commands::sample::figures::{Figures, Kind};
 use crate::commands::sample::gather::{Refused, Snapshot};
 
-/// The refreshes of which a queue's past consists.
+/// The number of refreshes in a queue's past.
 pub const PAST: usize = 120;
 
 /// The state of a namespace at one refresh.
@@ -29,7 +29,7 @@ pub struct Row {
     pub past: Arc<Past>,
 }
 
-/// Messages and bytes a second; None of those that the kind of queue does not count.
+/// Messages and bytes a second. A figure is None if the kind of queue does not count it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rates {
     pub sent: f64,
@@ -83,7 +83,7 @@ impl Refreshes {
     fn row(&mut self, figures: Figures, seconds: Option<f64>) -> Row {
         let key = (figures.kind, Arc::clone(&figures.queue), figures.id);
         let before = self.known.remove(&key);
-        // A sample opens another queue of the same name, and so makes another label.
+        // If the queue was replaced by another one of the same name, the sample has made a new label.
         let before = before.filter(|known| Arc::ptr_eq(&known.figures.queue, &figures.queue));
         let rates = before
             .as_ref()
@@ -106,7 +106,7 @@ impl Refreshes {
 }
 
 impl Rates {
-    /// None if a counter is lower than before: a repair begins again.
+    /// None if a counter is lower than before: a rebuilt queue counts from 0 again.
     fn between(before: &Figures, now: &Figures, seconds: f64) -> Option<Rates> {
         let rate = |before: u64, now: u64| {
             let seconds = seconds.max(1e-6);

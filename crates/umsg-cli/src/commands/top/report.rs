@@ -131,7 +131,7 @@ fn queue<'a>(row: &'a Row, view: &View, owners: &Owners) -> Queue<'a> {
     }
 }
 
-/// The columns of the table: all that are text.
+/// The number of columns of the table: all except the trend, which is a drawing.
 const COLUMNS: usize = Column::ALL.len() - 1;
 
 fn columns() -> [Column; COLUMNS] {

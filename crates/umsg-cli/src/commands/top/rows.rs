@@ -13,7 +13,7 @@ use crate::output::owner::Owners;
 pub struct Line {
     pub key: Key,
     pub shown: Shown,
-    /// The number of groups around it.
+    /// The number of groups that contain the line.
     pub depth: u16,
     /// Of a group: whether its members are hidden.
     pub folded: Option<bool>,
@@ -110,7 +110,7 @@ impl Order {
                 None => parts.push(vec![line]),
             }
         }
-        // A group is sorted as its first line.
+        // A group is sorted by its own line, which comes first and has the sums.
         let mut groups: Vec<Vec<Line>> = parts
             .into_iter()
             .map(|part| self.group(part, common, depth))

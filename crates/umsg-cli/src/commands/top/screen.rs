@@ -109,7 +109,7 @@ impl Session<'_> {
             true => longest,
             false => left.min(longest),
         };
-        // All events that are there, before the screen is drawn again.
+        // Handles all pending events before the screen is drawn again.
         while poll(time)? {
             match read()? {
                 Event::Key(key) if key.kind != KeyEventKind::Release => match is_suspend(&key) {
@@ -132,7 +132,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Reads the namespace. `is_due` if this is a refresh, and no look between two of them.
+    /// Reads the namespace. `is_due` is true for a regular refresh, which --count counts, and false for a reading between two refreshes.
     fn refresh(&mut self, is_due: bool) {
         self.app.is_stale = false;
         self.due = Instant::now() + self.app.interval;
@@ -187,7 +187,7 @@ fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     execute!(io::stdout(), DisableMouseCapture)?;
     ratatui::try_restore()?;
     kill_process(getpid(), Signal::TSTP)?;
-    // Continued.
+    // The process was continued.
     *terminal = ratatui::try_init()?;
     execute!(io::stdout(), EnableMouseCapture)?;
     terminal.clear()

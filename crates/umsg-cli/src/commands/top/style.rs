@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use ratatui::style::{Color, Modifier, Style};
 
-/// The set of colours. All are among the 16 of the terminal, whose background stays.
+/// The set of colours. All of them are among the 16 colours of the terminal. The background does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Colours {
     /// For a dark background
@@ -110,7 +110,7 @@ impl Look {
             let full = (part * width as f64) as usize;
             return format!("{}{}", "#".repeat(full), ".".repeat(width - full));
         }
-        // A queue with one message shows a trace.
+        // At least an eighth, so that the bar of a queue with one message is not empty.
         let eighths = (part * width as f64 * 8.0) as usize;
         let eighths = eighths.max(usize::from(part > 0.0));
         let mut bar = "█".repeat(eighths / 8);

@@ -18,7 +18,7 @@ use crate::names::Name;
 use crate::opened::{Opened, Purpose};
 use crate::output::text::counted;
 
-/// The most messages that are read, and about the most bytes: receivers wait while they are copied.
+/// The maximum number of messages that are read, and the approximate maximum of their bytes. Receivers wait during the copy.
 const MOST: usize = 1000;
 const MOST_BYTES: usize = 4 << 20;
 
@@ -70,7 +70,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// `namespace` finds the namespace, which may be another one each time.
+    /// Each task calls `namespace`, because the directory may have been replaced since the previous task.
     pub fn start(namespace: impl Fn() -> Result<Namespace> + Send + 'static) -> Worker {
         let (tasks, todo) = channel::<Task>();
         let (tell, done) = channel();

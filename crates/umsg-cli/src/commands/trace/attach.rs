@@ -46,8 +46,8 @@ impl Attached {
         Ok(attached)
     }
 
-    /// Returns the living command that gets the records of the process. Its number is in the name of its ring: the turn of a program that it has
-    /// started is 1.
+    /// Returns the process id of the running command that gets the records of this process. The id is taken from the name of that command's
+    /// ring, because the turn of a program that the command has started is always 1.
     fn other_command(&self) -> Result<Option<u32>> {
         if self.word(Request::TURN)? == 0 {
             return Ok(None);
@@ -71,7 +71,7 @@ impl Attached {
         Err(Failure::new(Code::Failed, line))
     }
 
-    /// Ends the records, unless the process is gone or another command has asked.
+    /// Withdraws the request, unless the process has ended or another command has asked the process.
     pub fn release(&self) {
         if self.word(Request::TURN).is_ok_and(|turn| turn == self.turn) {
             let _ = self.write(Request::TURN, &0_u32.to_ne_bytes());
@@ -89,7 +89,7 @@ impl Attached {
             .map_err(|error| unreachable_memory(self.pid, &error))
     }
 
-    /// The process may have given any address.
+    /// Wraps around: the traced process may have given any address.
     fn address(&self, offset: usize) -> u64 {
         self.request.wrapping_add(offset as u64)
     }
@@ -108,7 +108,7 @@ fn command_of(place: &[u8]) -> Option<u32> {
     std::str::from_utf8(number).ok()?.parse().ok()
 }
 
-/// Returns whether a number is that of a living `umsg trace`. A killed one leaves its number.
+/// Returns whether a process id is that of a running `umsg trace`. A killed command leaves its id in the request.
 fn is_a_trace(pid: u32) -> bool {
     let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     words.split(|&byte| byte == 0).any(|word| word == b"trace")

@@ -21,7 +21,7 @@ use crate::ending;
 use crate::failure::{Code, Failure, Result};
 use crate::place;
 
-/// The time within which a process ends that has given up its memory.
+/// The maximum time from the moment at which an ending process gives up its memory to its end.
 const TO_END: Duration = Duration::from_secs(1);
 
 /// A program that the command has started, or a process that ran before.
@@ -30,7 +30,7 @@ pub enum Subject {
     Attached { process: Attached, pidfd: OwnedFd },
 }
 
-/// The namespace of the ring: that of `--dir`, else the one that a running process was told.
+/// The namespace of the ring: that of `--dir`, else that of the UMSG_DIR of the running process.
 pub fn namespace(cli: &Cli, pid: Option<u32>) -> Result<Namespace> {
     let told = pid.filter(|_| cli.dir.is_none()).and_then(directory_of);
     let opened = match told {
@@ -66,7 +66,7 @@ impl Subject {
         let child = command
             .spawn()
             .map_err(|error| run.not_executed(error, path))?;
-        // The terminal sends these to the program, too, which decides.
+        // The terminal also sends these signals to the program. The program decides whether it ends.
         ending::ignore(&[libc::SIGINT, libc::SIGQUIT]);
         ending::note(&[libc::SIGTERM, libc::SIGHUP]);
         Ok(Subject::Started(Mutex::new(child)))
@@ -147,7 +147,7 @@ fn no_process(pid: u32) -> Failure {
 fn pass_on(child: &Child, signal: i32) {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
-        // It may have just ended.
+        // The program may have just ended.
         let _ = rustix::process::kill_process(pid, signal);
     }
 }

@@ -39,7 +39,8 @@ pub fn errno_named(name: &str) -> Option<c_int> {
     found.map(|&(number, _)| number)
 }
 
-/// Flags and the bits without a name: `O_CREAT|0x10`. `rest` shows these bits; 0 bits are left out if a flag is named.
+/// Flags and the bits without a name: `O_CREAT|0x10`. `rest` formats the bits without a name. It is not called if no such bits are set and a flag
+/// is named.
 fn flags(
     first: Option<&str>,
     table: &[(c_int, &'static str)],

@@ -1,4 +1,4 @@
-//! More of one queue.
+//! The page of details of one queue.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

@@ -24,7 +24,7 @@ struct Placed {
     width: u16,
 }
 
-/// Places the columns: the name, and those behind the first `shifted` others that the screen has room for.
+/// Places the columns: first the name; then, without the first `shifted` others, as many as the screen has room for.
 fn placed(width: u16, shifted: usize) -> Vec<Placed> {
     let others = &Column::ALL[1..];
     let others = &others[shifted.min(others.len())..];
@@ -67,7 +67,7 @@ pub fn column_at(x: u16, size: (u16, u16), shifted: usize) -> Option<Column> {
     found.map(|placed| placed.column)
 }
 
-/// Returns the number of columns that may be out of sight at the left: with more, the last one would leave room.
+/// Returns the largest useful number of columns that are out of sight at the left: the smallest number with which the last column is in sight.
 pub fn most_shifted(size: (u16, u16)) -> usize {
     let others = Column::ALL.len() - 1;
     let shows_last = |shifted: &usize| {
@@ -170,7 +170,7 @@ fn fill_text(app: &App, line: &Line, fill: f64, width: usize) -> String {
     format!("{}{percent:>4}", app.look.bar(fill, bar))
 }
 
-/// The name, shifted by the groups around it; the middle of a name that is too long is left out.
+/// The name, indented by its depth in the tree; the middle of a name that is too long is left out.
 fn name(line: &Line, is_unicode: bool, width: usize) -> String {
     let mark = match (line.folded, is_unicode) {
         (None, _) if line.depth == 0 => "",

@@ -84,7 +84,8 @@ fn age(message: &Message) -> String {
     time::rough(age.unwrap_or_default())
 }
 
-/// One message: as text if it is UTF-8, else in hexadecimal numbers. Returns the last line from which on it is shown.
+/// One message: as text if it is UTF-8, else in hexadecimal numbers. Returns the largest useful `from`: with it, the last line of the message is
+/// in sight.
 fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buffer) -> usize {
     let dead = message.dead.as_deref().unwrap_or("no dead letter");
     let title = format!(

@@ -1,4 +1,4 @@
-//! The pictures of the state.
+//! Draws the state of the screen.
 //!
 //! | what | where |
 //! |---|---|
