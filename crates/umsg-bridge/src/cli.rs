@@ -18,7 +18,7 @@ use umsg::Namespace;
 /// lost, and repeated messages are recognised.
 ///
 /// The bridges are declared in a file (--config), or one bridge by flags. Secrets are in files or in the environment, never on the command line.
-/// SIGHUP reads the file again; SIGTERM ends the bridges in order.
+/// SIGHUP reads the file again; SIGTERM ends the bridges gracefully.
 #[derive(Parser, Debug)]
 #[command(
     name = "umsg-bridge",

@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM end `umsg recv --exec` in order: the first one ends the receiving, the second one ends the running commands.
+//! SIGINT and SIGTERM end `umsg recv --exec` gracefully: the first signal ends the receiving, the second one ends the running commands.
 //!
 //! The signals are blocked in all threads, and the main thread reads them from a descriptor. It interrupts the thread that waits in a queue:
 //! see [`crate::lookout`].

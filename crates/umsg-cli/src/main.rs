@@ -10,7 +10,7 @@
 //! | a queue that is in another place | [`elsewhere`] |
 //! | root in the namespace of another user | [`owner`] |
 //! | the queue with which a command works | [`opened`]; System V: [`attached`] |
-//! | signals that end the work in order | [`ending`] |
+//! | signals that end the work gracefully | [`ending`] |
 //! | waits that have become pointless | [`lookout`] |
 //! | sending and receiving for both kinds of queues | [`outlet`], [`inlet`] |
 //! | errors, hints and exit codes | [`failure`]; for a stopped owner of a lock, [`held_up`] |

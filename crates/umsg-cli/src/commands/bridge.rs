@@ -24,8 +24,8 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 ///
 /// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
 ///
-/// The bridges are declared in a file (--config), or one bridge by options. SIGHUP reads the file again, SIGTERM ends the bridges in order. Secrets
-/// are in files or in the environment, never on the command line.
+/// The bridges are declared in a file (--config), or one bridge by options. SIGHUP reads the file again, SIGTERM ends the bridges gracefully.
+/// Secrets are in files or in the environment, never on the command line.
 ///
 /// The command replaces itself with the program umsg-bridge, which is an installation of its own.
 #[derive(Args, Debug)]
