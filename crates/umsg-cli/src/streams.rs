@@ -2,8 +2,7 @@
 //!
 //! Rust's runtime opens /dev/null in place of a closed standard stream. Its `Stdin` treats EBADF as the end of the input, and its `Stdout` treats
 //! EBADF as success. So a received message would be lost, with exit code 0. Therefore this module inspects the streams before the runtime does, and
-//! checks
-//! their access modes before use.
+//! it checks their access modes before use.
 
 use std::fmt;
 use std::io;

@@ -18,7 +18,7 @@ impl NewFile {
         let mut options = File::options();
         options.write(true).create_new(true).mode(mode);
         let file = match options.open(&path) {
-            // A killed process with the same id left the file.
+            // The file is left over from a killed process with the same id.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 fs::remove_file(&path)?;
                 options.open(&path)?

@@ -3,7 +3,7 @@
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// The longest latency that is told apart: 10 minutes.
+/// The longest latency that is recorded: 10 minutes. Longer latencies count as this one.
 const MOST: u64 = 600_000_000_000;
 
 pub struct Latencies(Histogram<u64>);

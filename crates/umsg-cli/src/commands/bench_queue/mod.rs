@@ -36,7 +36,7 @@ use role::{Received, Role, Sent};
 const PATIENCE: Duration = Duration::from_secs(30);
 /// The interval at which the command notices a signal.
 const GLANCE: Duration = Duration::from_millis(50);
-/// The time from the word to begin to the first message: each process is awake then.
+/// The time from the signal to begin to the first message, so that each process is awake by then.
 const START: Duration = Duration::from_millis(50);
 
 /// Load a queue at a given rate, and print how long messages take
@@ -165,7 +165,7 @@ impl BenchQueue {
 
     fn measure(&self, namespace: &Namespace, ending: &Ending) -> Result<Report> {
         let name = format!("/umsg-bench-queue-{}", std::process::id());
-        // The queue goes with its last user, even if all of them are killed.
+        // The queue is removed with its last user, even if all users are killed.
         let queue = OpenOptions::new()
             .read(true)
             .write(true)

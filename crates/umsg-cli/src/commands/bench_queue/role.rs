@@ -124,7 +124,7 @@ fn send(queue: &Queue, load: &Load) -> Result<Sent> {
             false => begin + (messages as f64 * 1e9 / load.rate) as u64,
         };
         let at = wait_until(due.min(end));
-        // Also a sender that can't keep the rate ends in time.
+        // A sender that can't keep the rate ends in time, too.
         if at >= end {
             break;
         }
@@ -143,7 +143,7 @@ fn send(queue: &Queue, load: &Load) -> Result<Sent> {
     })
 }
 
-/// Sends a message, and waits for room until the end. Returns false if there was none.
+/// Sends a message, and waits for room until the end. Returns false if there was no room.
 fn put(queue: &Queue, message: &[u8], end: u64) -> Result<bool> {
     match queue.try_send(message, 0) {
         Err(SendError::Full) => {}

@@ -33,7 +33,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// The number of failures that the result lists.
 const LISTED: usize = 1000;
 
-/// The options of the work.
+/// The options of `umsg recv` that control the work.
 pub struct Plan<'a> {
     /// The queue's name for people.
     pub name: String,
@@ -118,7 +118,7 @@ impl Summary {
     }
 }
 
-/// Works until the plan is fulfilled, a signal arrives or the queue fails. Returns the outcome and the counts.
+/// Works until all messages of the plan are handled, a signal arrives, or the queue fails. Returns the outcome and the counts.
 pub fn work(plan: &Plan<'_>, from: &Inlet<'_>, queue: String) -> Result<(Summary, Result)> {
     let job = Job::new(plan.command, &plan.environment, plan.time)?;
     let ending = Ending::prepare().map_err(|error| {

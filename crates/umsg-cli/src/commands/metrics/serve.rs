@@ -18,7 +18,7 @@ use crate::output;
 
 /// The threads that send.
 const SENDERS: usize = 4;
-/// The time that a client may read nothing.
+/// The maximum time for which a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const PATH: &str = "/metrics";
@@ -30,8 +30,8 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 #[derive(Clone, Copy, Debug)]
 pub struct Loopback(SocketAddr);
 
-/// Parses an address and a port. Only the loopback interface is permitted: the users of this machine may know the names of queues, but nobody else
-/// needs them.
+/// Parses an address and a port. Only the loopback interface is permitted: the users of this machine may know the names of queues, but no other
+/// user needs them.
 pub fn loopback(text: &str) -> Result<Loopback, String> {
     let address: SocketAddr = text
         .parse()

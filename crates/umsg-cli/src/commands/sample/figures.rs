@@ -32,7 +32,7 @@ pub enum Reason {
     Limit,
     Permission,
     Corrupted,
-    /// The name is not UTF-8, as labels have to be.
+    /// The name is not UTF-8. A label has to be UTF-8.
     Name,
     /// The file is of another version, or no queue, or can't be mapped.
     Unusable,
@@ -81,7 +81,7 @@ pub fn labels(kind: Kind, queue: &str) -> String {
     format!("kind=\"{}\",queue=\"{queue}\"", kind.label())
 }
 
-/// The figures; None of those that the kind does not have.
+/// The figures of a queue. A figure is None if the kind of queue does not have it.
 #[derive(Clone, Debug)]
 pub struct Figures {
     pub kind: Kind,
@@ -222,7 +222,7 @@ impl Figures {
         let (entry, counted) = (&seen.entry, seen.statistics);
         let held = seen.leased.saturating_add(seen.delayed);
         let bytes = entry.bytes.saturating_add(seen.leased_bytes);
-        // The kernel limits the number of messages by the same number.
+        // The limit of bytes (msg_qbytes) also limits the number of messages, as in the kernel.
         let messages = entry.messages.saturating_add(held);
         Figures {
             kind: Kind::Sysv,

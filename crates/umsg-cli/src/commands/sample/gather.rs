@@ -22,7 +22,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Explain, Failure, Result};
 use crate::place;
 
-/// The number of queues for which a thread is worth its start.
+/// The smallest number of queues for which the start of a thread pays.
 pub const SHARE: usize = 256;
 
 /// The state of a namespace at one time.
@@ -73,7 +73,7 @@ impl Snapshot {
         self.left_out[kind as usize][why as usize] += 1;
     }
 
-    /// Frees the place of a queue that has no figures for this reason. None: the queue was removed since the names were read.
+    /// Frees the place of a queue that has no figures, and counts the reason. Without a reason, the queue was removed since the names were read.
     fn give_up(&mut self, kind: Kind, queue: &str, why: Option<Reason>) {
         self.admitted -= 1;
         match why {

@@ -3,7 +3,7 @@
 //! | what | where |
 //! |---|---|
 //! | the queues and rings, which stay mapped between two samples | [`gather`] |
-//! | what is kept of one queue, and when it is opened again | [`kept`] |
+//! | the state of one queue between two samples, and when the queue is opened again | [`kept`] |
 //! | the figures of a queue, of any kind | [`figures`] |
 //! | several threads | [`parallel`] |
 //!

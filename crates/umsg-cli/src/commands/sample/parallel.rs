@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::thread;
 
-/// The threads that are worth their start, at most.
+/// The maximum number of threads: the start of further threads does not pay.
 const MOST: usize = 4;
 
 /// Returns the results of `work` for all items, in their order. Each thread gets at least `least` items.

@@ -29,7 +29,7 @@ pub struct Memory {
 /// A message that was seen.
 struct Sight {
     sent: SystemTime,
-    /// The last look that showed it.
+    /// The number of the last look that found the message.
     look: u64,
 }
 

@@ -138,8 +138,9 @@ impl Watch {
 
 /// The messages that were not shown.
 struct Tally {
-    /// By --rate, and because they were received between two looks.
+    /// Messages that --rate suppressed.
     over_rate: u64,
+    /// Messages that were received between two looks.
     unseen: u64,
     told: (u64, u64),
     at: Instant,
@@ -226,7 +227,7 @@ impl Watching<'_> {
         Ok(())
     }
 
-    /// Shows the new ones of some messages. Returns whether --count is reached.
+    /// Shows the messages of a look that are new. Returns whether --count is reached.
     fn show(&mut self, messages: Vec<Seen>, decoder: &Decoder<'_>) -> Result<bool> {
         let new = self.memory.new_ones(messages);
         let mut out = output::standard()?;
