@@ -13,7 +13,7 @@ const DEADLINE: Duration = Duration::from_secs(30);
 /// Waits until all children have ended.
 ///
 /// # Errors
-/// If a child fails, dies, or is not done at the deadline.
+/// Fails if a child fails, dies, or is not done at the deadline.
 pub fn wait_for_all(children: &mut [Child]) -> Result<(), Failure> {
     let end = Instant::now() + DEADLINE;
     while children.iter().any(|child| !child.ended) {
@@ -102,7 +102,7 @@ impl Child {
         })
     }
 
-    /// Records whether the child has ended. Fails if it ended without success.
+    /// Records whether the child has ended. Fails if the child ended without success.
     fn look(&mut self) -> Result<(), Failure> {
         if self.ended {
             return Ok(());

@@ -14,14 +14,14 @@ const QUIET: f64 = 0.05;
 /// Above this share of a CPU figures mean nothing.
 const LOUD: f64 = 0.25;
 
-/// The state of things when a suite began.
+/// The CPU times of the machine and of this process when a suite began.
 pub struct Company {
     began: u64,
     /// The seconds that the CPUs were busy, summed over all CPUs.
     busy: f64,
     /// The seconds that the hypervisor gave to other machines, summed over all CPUs.
     stolen: f64,
-    /// Seconds of ours.
+    /// The CPU seconds of this process and of its children that have ended.
     ours: f64,
 }
 
@@ -36,7 +36,7 @@ impl Company {
         }
     }
 
-    /// Returns the processor time that other processes have taken since.
+    /// Returns the load by other processes and by other virtual machines since the suite began.
     pub fn load(&self) -> Load {
         let seconds = (clock::now() - self.began) as f64 / 1e9;
         let (busy, stolen) = machine().unwrap_or((self.busy, self.stolen));
@@ -52,11 +52,11 @@ impl Company {
 /// The load on the machine while a suite ran.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Load {
-    /// The time of the run.
+    /// The duration of the suite.
     pub seconds: f64,
-    /// CPUs that other processes took meanwhile.
+    /// The average number of CPUs that other processes took.
     pub others: f64,
-    /// CPUs that the hypervisor gave to other machines.
+    /// The average number of CPUs that the hypervisor gave to other machines.
     pub stolen: f64,
 }
 
@@ -78,7 +78,7 @@ impl Load {
     }
 }
 
-/// CPU seconds of this process and of its children that have ended.
+/// Returns the CPU seconds of this process and of its children that have ended.
 fn ours() -> f64 {
     let of = |who| {
         // SAFETY: all-zero is a valid rusage, which the call fills.

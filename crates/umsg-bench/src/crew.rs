@@ -48,19 +48,19 @@ pub fn anywhere(threads: usize, cpus: &[usize]) -> Seats {
 pub struct Yield {
     /// The counts of the threads.
     pub count: u64,
-    /// Meanwhile, in nanoseconds.
+    /// The time of the round, in nanoseconds.
     pub elapsed: u64,
     /// CPU time of all threads, in nanoseconds.
     pub cpu: u64,
 }
 
 impl Yield {
-    /// Thousands a second.
+    /// Returns the rate, in thousands a second.
     pub fn rate(&self) -> f64 {
         self.count as f64 / self.elapsed as f64 * 1e6
     }
 
-    /// CPU time of all threads, in nanoseconds for each that was counted.
+    /// Returns the CPU time of all threads, in nanoseconds for each counted operation.
     pub fn cpu_each(&self) -> f64 {
         self.cpu as f64 / self.count as f64
     }
@@ -73,7 +73,7 @@ struct Tally(AtomicU64);
 
 /// The state of a thread of the crew.
 pub struct Member<'a> {
-    /// 0 and up.
+    /// The number of the thread, from 0 up.
     pub index: usize,
     tally: &'a Tally,
     over: &'a AtomicBool,
@@ -87,7 +87,7 @@ impl Member<'_> {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Counts what was done.
+    /// Adds to the count of this thread's operations.
     #[inline]
     pub fn count(&self, more: u64) {
         // Relaxed: only this thread writes it, and an approximate number suffices for the reader.
@@ -141,7 +141,7 @@ fn measure(
                 let seated = machine::pin_to(cpus);
                 start.wait();
                 if let Err(failure) = seated.and_then(|()| work(&member)) {
-                    // The other processes may wait for this process for ever.
+                    // The process ends at once, because other processes may wait for it for ever.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }

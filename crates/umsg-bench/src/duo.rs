@@ -10,14 +10,14 @@ use crate::shared::SharedWords;
 /// The number of checks at the barrier before a process yields the CPU.
 const BARRIER_SPINS: u32 = 1000;
 
-/// The CPUs of the two of a pair.
+/// The CPUs of the two processes of a pair.
 #[derive(Clone, Copy, Debug)]
 pub enum Places {
-    /// Each on its own CPU.
+    /// Each process runs on its own CPU.
     Apart(usize, usize),
     /// The two processes run on one CPU.
     Together(usize),
-    /// The scheduler chooses among two CPUs.
+    /// The scheduler chooses between the two CPUs.
     Anywhere(usize, usize),
 }
 

@@ -18,7 +18,7 @@ impl Failure {
         Self(format!("{what}: {}", std::io::Error::last_os_error()))
     }
 
-    /// A queue operation that answered with an error number.
+    /// Makes the failure of a queue operation that returned an error number.
     pub fn queue(what: impl fmt::Display, errno: Errno) -> Self {
         Self(format!("{what}: {errno}"))
     }

@@ -26,11 +26,11 @@ pub struct Plan {
     pub quick: bool,
     /// True if tables are printed for people.
     pub tables: bool,
-    /// The reports on standard error meanwhile.
+    /// The reports on standard error during the measurement.
     pub progress: Progress,
     /// The time for which one cheap operation is repeated within a round.
     pub budget: Duration,
-    /// The time that two processes work within a round.
+    /// The time for which two processes work within a round.
     pub duo_budget: Duration,
     /// Seconds of each row of suite `realtime` on each side, if the caller states them.
     pub seconds: Option<u32>,
@@ -39,11 +39,11 @@ pub struct Plan {
     pub cpus: Cpus,
     /// True if the measurement has precedence over other processes, at nice -20.
     pub hurried: bool,
-    /// The depth that the kernel allows us.
+    /// The depth that the kernel allows this process.
     pub allowance: Allowance,
     /// A directory for the files of peers. The supervisor removes it.
     pub scratch: Scratch,
-    /// The file of the drop-in, or the reason why it has no column.
+    /// The file of the drop-in, or the reason why the drop-in has no column.
     pub dropin: Result<PathBuf, Failure>,
 }
 

@@ -39,7 +39,7 @@ impl Only {
         }
     }
 
-    /// Returns whether all rows are measured.
+    /// Returns whether every row is measured.
     pub fn is_all(&self) -> bool {
         self.pattern.is_none()
     }

@@ -13,9 +13,9 @@ pub struct Progress {
     suites: Vec<Suite>,
     quick: bool,
     start: Instant,
-    /// The running suite, counted from 0.
+    /// The index of the running suite.
     at: Cell<usize>,
-    /// Before each line.
+    /// The text before each line: the number and the name of the suite.
     place: RefCell<String>,
     /// Shows the rounds of the row that is measured; hidden if standard error is no terminal. No background thread draws the bar, because it would
     /// disturb the measurement.

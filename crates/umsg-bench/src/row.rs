@@ -71,7 +71,7 @@ impl Verdict {
         }
     }
 
-    /// The figure as text.
+    /// The verdict as text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -155,13 +155,13 @@ impl Row {
         }
     }
 
-    /// A further column; a figure that was not taken stays empty.
+    /// Adds a column. A figure that was not taken stays empty.
     pub fn column(mut self, key: &'static str, value: Option<f64>) -> Self {
         self.columns.push(key, value);
         self
     }
 
-    /// The spreads of both sides, in percent.
+    /// Adds two columns: the spreads of both sides, in percent.
     pub fn spreads(self, umsg: &Samples, kernel: &Samples) -> Self {
         self.column("umsg_spread", umsg.spread())
             .column("kernel_spread", kernel.spread())
@@ -172,7 +172,7 @@ impl Row {
         self
     }
 
-    /// Says why a side has no figure, if so.
+    /// Adds a note with the reason if a side has no figures.
     pub fn reason(self, side: &str, failure: Option<&Failure>) -> Self {
         match failure {
             Some(failure) => self.note(format!("no {side}: {failure}")),
@@ -180,7 +180,7 @@ impl Row {
         }
     }
 
-    /// Says why the figures mean nothing.
+    /// Marks the figures as doubtful, for this reason.
     pub fn doubt(mut self, doubt: impl Into<String>) -> Self {
         self.resolved = false;
         self.doubts.push(doubt.into());
@@ -281,7 +281,7 @@ impl Samples {
         self.0.len() == 1
     }
 
-    /// The values between which the middle half of the rounds is.
+    /// Returns the values between which the middle half of the rounds lies.
     pub fn middle_half(&self) -> Option<(f64, f64)> {
         let Self(samples) = self;
         (!samples.is_empty()).then(|| {

@@ -63,7 +63,7 @@ impl SharedWords {
         }
     }
 
-    /// Adds one and gives the sum.
+    /// Adds one to a word, and returns the sum.
     pub fn increment(&self, index: usize) -> u64 {
         self.words[index].fetch_add(1, Ordering::AcqRel) + 1
     }

@@ -1,6 +1,6 @@
 //! Medians, spreads and intervals.
 
-/// The median; NaN of nothing.
+/// The median; NaN without samples.
 pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
 }

@@ -1,4 +1,4 @@
-//! The suites, each a question.
+//! The suites. Each answers one question.
 
 use clap::ValueEnum;
 
@@ -95,7 +95,7 @@ impl Suite {
         }
     }
 
-    /// Returns the time on a machine with two CPUs: for an estimate.
+    /// Returns the duration on a machine with two CPUs, from which the remaining time is estimated.
     pub fn seconds(self, quick: bool) -> u32 {
         let (short, full) = match self {
             Suite::Mqueue => (12, 75),

@@ -80,7 +80,7 @@ pub fn die_with_parent(parent: u32) {
     }
 }
 
-/// Sends a signal to a child of ours that has not been reaped.
+/// Sends a signal to a child of this process that has not been reaped.
 pub fn kill(child: libc::pid_t, signal: i32) {
     // SAFETY: kill touches no memory. The child belongs to this process and is not reaped, so the id is still that of the child.
     unsafe { libc::kill(child, signal) };
@@ -142,7 +142,7 @@ fn wait_for(
 /// The wait status of a child that has ended.
 pub fn reap(child: libc::pid_t, flags: i32) -> Option<i32> {
     let mut status = 0;
-    // SAFETY: `status` is an int of our own.
+    // SAFETY: `status` is a local of this function.
     let reaped = unsafe { libc::waitpid(child, &raw mut status, flags) };
     (reaped == child).then_some(status)
 }

@@ -37,7 +37,7 @@ fn distinct_notes(rows: &[Row]) -> Vec<&str> {
     notes
 }
 
-/// The notes below the table: first the reason if the figures mean nothing.
+/// Returns the notes below the table. If the figures are doubtful, the reason comes first.
 fn remarks(row: &Row) -> impl Iterator<Item = &String> {
     row.doubts.iter().chain(&row.notes)
 }

@@ -26,12 +26,12 @@ use crate::{machine, suites, supervisor};
 /// A trial ends itself after this time on top of its budget.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// The implementation of the C calls that a trial meets.
+/// The implementation that answers a trial's C calls.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum System {
     Kernel,
     Dropin,
-    /// As a static program, or a program that makes system calls by its own instructions, meets umsg.
+    /// A supervisor, which serves static programs and programs that make system calls by their own instructions.
     Supervised,
 }
 
@@ -111,7 +111,7 @@ pub fn run(
         .map_err(|error| Failure::new(format!("the figures of the trial are unreadable: {error}")))
 }
 
-/// This program on a supervisor of `umsg run`, and without the drop-in.
+/// Returns the command that runs this program under a supervisor of `umsg run`, without the drop-in.
 fn supervised(plan: &Plan) -> Result<Command, Failure> {
     let own = std::env::current_exe()?;
     let umsg = own.with_file_name("umsg");

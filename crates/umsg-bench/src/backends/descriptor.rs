@@ -22,7 +22,7 @@ pub struct Names {
     pub receive: Receive,
 }
 
-/// A queue with two descriptors: calls on one of them wait, calls on the other one do not. In these functions, waiting is a property of the open
+/// A queue with two descriptors: calls on one of them wait, calls on the other one do not. In the C interface, waiting is a property of the open
 /// file.
 pub struct DescriptorQueue {
     names: Names,
@@ -33,7 +33,7 @@ pub struct DescriptorQueue {
 impl DescriptorQueue {
     /// Makes a queue, and unlinks it at once: it lives on without a name.
     pub fn make(names: Names, spec: &Spec) -> Result<Self, Errno> {
-        // A name of ours holds no zero byte.
+        // A fresh name contains no zero byte.
         let name = CString::new(fresh_name()).map_err(|_| Errno(libc::EINVAL))?;
         // SAFETY: all-zero is a valid mq_attr; every field that counts is set below.
         let mut attributes: libc::mq_attr = unsafe { mem::zeroed() };
@@ -161,7 +161,7 @@ macro_rules! message_queue {
 }
 pub(super) use message_queue;
 
-/// Makes a queue and words the failure.
+/// Makes a queue, and turns its errno into a sentence.
 pub fn make(names: Names, spec: &Spec, whose: &str) -> Result<DescriptorQueue, Failure> {
     DescriptorQueue::make(names, spec).map_err(|errno| {
         let Spec {

@@ -31,7 +31,7 @@ pub fn load(path: Option<&Path>) -> Result<PathBuf, Failure> {
     let path = path.map_or_else(beside_program, |path| Ok(path.to_owned()))?;
     let library = Library::open(&path)?;
     let names = names(&library)?;
-    // A second load finds the same library; its names are the same.
+    // A second load finds the same library, so the functions are the same.
     NAMES.get_or_init(|| names);
     TYPED_NAMES.get_or_init(|| typed_names_of(&library));
     Ok(path.canonicalize()?)
@@ -49,7 +49,7 @@ pub fn typed_names() -> Result<TypedNames, Failure> {
 fn beside_program() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()?;
     let beside = program.with_file_name("libumsg_preload.so");
-    // The programs of tests and examples are in a subdirectory of the library's directory.
+    // Programs of tests and examples are one directory below the library.
     let above = program
         .ancestors()
         .nth(2)

@@ -34,7 +34,7 @@ const NAMES: Names = Names {
 /// The depth that the kernel allows the calling process.
 #[derive(Clone, Copy, Debug)]
 pub struct Allowance {
-    /// The other values that the command line allows.
+    /// The maximum depth that the command line allows.
     cap: u32,
 }
 

@@ -17,7 +17,7 @@ impl Library {
     /// Loads the library, which runs its constructors.
     ///
     /// # Errors
-    /// Fails if the library can't be loaded. The error says the loader's reason.
+    /// Fails if the library can't be loaded. The error has the loader's reason.
     pub fn open(path: &Path) -> Result<Self, Failure> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| Failure::new("the path of a library holds a zero byte"))?;
@@ -33,7 +33,7 @@ impl Library {
         Ok(library)
     }
 
-    /// A function of the library itself.
+    /// Returns the address of a function that the library itself defines.
     pub fn symbol(&self, name: &CStr) -> Result<*mut c_void, Failure> {
         // SAFETY: a library that dlopen gave, and a name that ends with zero.
         let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };

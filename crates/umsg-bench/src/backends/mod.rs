@@ -16,9 +16,9 @@ use crate::failure::Failure;
 /// The capacity of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// Messages.
+    /// The maximum number of messages.
     pub depth: u32,
-    /// Bytes a message, at most.
+    /// The maximum size of a message, in bytes.
     pub message_size: u32,
 }
 
@@ -27,7 +27,7 @@ pub struct Spec {
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Full, or empty.
+    /// The queue is full, or empty.
     pub const AGAIN: Self = Self(libc::EAGAIN);
 
     /// The errno of the last failed call of libc.
@@ -61,7 +61,7 @@ pub trait MessageQueue: Sized {
     /// [`Errno::AGAIN`] if the queue is full.
     fn try_send(&self, message: &[u8], priority: u32) -> Result<(), Errno>;
 
-    /// Waits while the queue is empty. Gives the length in bytes.
+    /// Waits while the queue is empty. Returns the length in bytes.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
 
     /// [`Errno::AGAIN`] if the queue is empty.

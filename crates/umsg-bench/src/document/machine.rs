@@ -18,12 +18,12 @@ pub struct Machine {
     pub cpus: usize,
     /// The CPUs on which the measurement ran.
     pub cpus_used: Vec<usize>,
-    /// A hypervisor is reported: the CPUs may move from core to core.
+    /// True if the processor reports a hypervisor: the CPUs may then move from core to core.
     pub virtual_machine: bool,
     pub memory_mib: u64,
     pub kernel: String,
     pub clock_source: String,
-    /// Nanoseconds that reading the clock takes.
+    /// The time of one reading of the clock, in nanoseconds.
     pub clock_ns: f64,
     /// True if the measurement had precedence over other processes, at nice -20.
     pub hurried: bool,

@@ -99,7 +99,7 @@ fn run(document: &Document) -> String {
     format!("{kind}{rounds} rounds, {minutes:.1} minutes")
 }
 
-/// Returns the share of the processors that other processes took: the least and the most of all suites.
+/// Returns the smallest and the largest share of the processors that other processes took during a suite.
 fn loads(document: &Document) -> String {
     let range = |share: fn(&crate::company::Load) -> f64| {
         let shares = document.suites.iter().map(|suite| share(&suite.load));
@@ -115,7 +115,7 @@ fn loads(document: &Document) -> String {
     )
 }
 
-/// The vulnerabilities with a mitigation. Those with "Not affected" are only named.
+/// The vulnerabilities with a mitigation. The vulnerabilities that are "Not affected" are only named.
 fn mitigations(document: &Document) -> String {
     let affects = |state: &str| state != "Not affected";
     let all = || document.machine.mitigations.iter();

@@ -1,4 +1,4 @@
-//! Boost.Interprocess: headers only, so that a compiler is all that they take.
+//! Boost.Interprocess: a library of headers only, which needs nothing but a compiler.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ pub const NAME: &str = "Boost.Interprocess";
 /// Compiles the library for Boost.Interprocess, and loads it.
 ///
 /// # Errors
-/// If the compiler or the headers are missing. The error says how to get them.
+/// Fails if the compiler or the headers are missing. The error names the packages that contain them.
 pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     let [source, library] = ["boost.cpp", "libboost.so"].map(|name| scratch.path().join(name));
     fs::write(&source, SOURCE)?;
@@ -38,7 +38,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
         .arg("-o")
         .arg(&library)
         .env("LC_ALL", "C")
-        // The queue's remains after a kill are removed with the directory.
+        // The files that the queue leaves after a kill are removed with this directory.
         .env("TMPDIR", scratch.path())
         .stdin(Stdio::null());
     server::ends_with_us(&mut compiler);

@@ -58,7 +58,7 @@ impl Peer for Socket {
 /// A counter to sleep on, like the wake-up of a queue in shared memory.
 pub struct Eventfd;
 
-/// The operations of a counter.
+/// The length of a read or write of a counter, in bytes.
 const WORD: usize = size_of::<u64>();
 
 impl Peer for Eventfd {
@@ -155,7 +155,7 @@ impl<const N: usize> Sender for Writer<N> {
         match unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) } {
             length if length == N as isize => Ok(()),
             length if length < 0 => Err(Errno::last()),
-            // A pipe writes this many bytes as a whole or not.
+            // A pipe writes this many bytes as a whole or not at all.
             _ => Err(Errno(libc::EIO)),
         }
     }

@@ -63,9 +63,9 @@ impl Way {
 pub struct Abilities {
     /// True if the peer has calls that do not wait, and repeating them makes sense.
     pub polls: bool,
-    /// Carries bytes, not only wake-ups.
+    /// True if the peer carries bytes, not only wake-ups.
     pub carries: bool,
-    /// The peer sends from process to process, and not only from thread to thread.
+    /// True if the peer sends between processes, not only between threads.
     pub crosses: bool,
 }
 
@@ -94,7 +94,7 @@ pub trait Peer {
     /// that know its name.
     fn make(&self, spec: &Spec) -> Result<Self::Link, Failure>;
 
-    /// CPU time that its server has taken so far, in nanoseconds.
+    /// The CPU time that the peer's server has taken so far, in nanoseconds; 0 without a server.
     fn server_cpu(&self) -> u64 {
         0
     }
@@ -124,7 +124,7 @@ pub trait Sender {
     /// [`Errno::AGAIN`] if there is no room.
     fn try_send(&mut self, message: &[u8]) -> Result<(), Errno>;
 
-    /// Releases the message that it has kept back, if any.
+    /// Sends the messages that this end has buffered, if any.
     fn flush(&mut self) -> Result<(), Errno> {
         Ok(())
     }

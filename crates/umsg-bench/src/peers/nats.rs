@@ -102,7 +102,7 @@ impl Peer for Nats {
     }
 }
 
-/// A subject, and one for how far the receiver is.
+/// A subject for messages, and one on which the receiver reports its position.
 pub struct Channel {
     address: String,
     name: String,
@@ -154,7 +154,7 @@ impl Link for Channel {
     }
 }
 
-/// A client, and the thread's runtime that its tasks run in while a call waits.
+/// A client, and the thread's runtime, in which the client's tasks run while a call waits.
 struct Connection {
     runtime: Runtime,
     client: Client,

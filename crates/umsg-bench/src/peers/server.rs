@@ -62,7 +62,7 @@ impl Server {
         })
     }
 
-    /// Tries until the server answers.
+    /// Repeats the attempt until the server answers.
     pub fn wait_for<T>(
         &mut self,
         mut attempt: impl FnMut(u32) -> Result<T, Failure>,
@@ -105,7 +105,7 @@ impl Drop for Server {
 /// Makes the kernel end a program when the measuring process dies in any way.
 pub fn ends_with_us(command: &mut Command) {
     let us = std::process::id();
-    // SAFETY: between fork and exec it makes two system calls without memory, and takes no lock.
+    // SAFETY: between fork and exec, the closure makes two system calls that access no memory, and takes no lock.
     unsafe {
         command.pre_exec(move || {
             supervisor::die_with_parent(us);

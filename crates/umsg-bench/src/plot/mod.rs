@@ -19,7 +19,7 @@ const WIDTH: f64 = 360.0;
 pub struct Plot {
     pub id: String,
     pub title: String,
-    /// The finding.
+    /// The finding, in a sentence.
     pub about: String,
     pub x: Axis,
     pub y: Axis,

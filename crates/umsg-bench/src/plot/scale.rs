@@ -12,13 +12,13 @@ pub struct Axis {
 pub enum Scale {
     /// Equal factors are equal lengths.
     Log,
-    /// The row with these values written.
+    /// Logarithmic, with labels at these values.
     LogAt(Vec<f64>),
-    /// Percentiles, the last ones spread out: as far from 90 to 99 as from 99 to 99.9.
+    /// For percentiles: the distance from 90 to 99 is the same as that from 99 to 99.9.
     Tail,
 }
 
-/// The label of a place.
+/// A labelled position on an axis.
 pub struct Tick {
     pub value: f64,
     pub text: String,
@@ -40,7 +40,7 @@ impl Scale {
         match self {
             Self::Log => {
                 let (below, above) = (round_below(low), round_above(high));
-                // A scale with a single value needs some room, too.
+                // An axis with a single value needs a range, too.
                 if below < above {
                     (below, above)
                 } else {

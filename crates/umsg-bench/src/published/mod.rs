@@ -32,7 +32,7 @@ pub struct Table {
     pub notes: Vec<String>,
 }
 
-/// A line of it.
+/// A line of a table.
 #[derive(Debug, Serialize)]
 pub struct Line {
     pub label: String,

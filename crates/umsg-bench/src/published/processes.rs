@@ -5,7 +5,7 @@
 use super::{Line, Table};
 use crate::document::Document;
 
-/// Label, suite and row, and the row of peers.
+/// For each line: its label; the suite and the row of umsg and the kernel; the row of the peers.
 const LINES: [(&str, &str, &str, &str); 11] = [
     (
         "stream, queue of 1,024, best way to wait",

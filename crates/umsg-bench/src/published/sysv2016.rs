@@ -3,14 +3,14 @@
 use super::{Entry, Table};
 use crate::document::Document;
 
-/// Threads, and messages in 60 seconds with the wake-up inside of the lock and outside.
+/// The number of threads; and the messages in 60 seconds, first with wake-ups inside of the lock, then with wake-ups outside of it.
 const THREADS: [(u32, [f64; 2]); 3] = [
     (2, [22_884_224.0, 24_278_200.0]),
     (4, [21_367_197.0, 35_743_458.0]),
     (8, [19_347_422.0, 30_442_191.0]),
 ];
 
-/// Rows that nothing was published for.
+/// Rows without published figures.
 const BESIDES: [(&str, &str); 5] = [
     ("one thread, send + receive", "one thread, send + receive"),
     (

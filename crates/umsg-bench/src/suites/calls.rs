@@ -10,17 +10,17 @@ use crate::failure::Failure;
 /// Bytes of a message.
 pub const SIZE: usize = 16;
 
-/// Bytes that a queue allows for a message.
+/// The maximum size of a message in the queues, in bytes.
 const LIMIT: usize = 64;
 
-/// The POSIX queues of a trial. Each trial has its own namespace, or removes its queues at its end.
+/// The name of the POSIX queue of a trial. Each trial has its own namespace, or removes its queues at its end.
 pub const NAME: &CStr = c"/umsg-bench-trial";
 pub const OTHER: &CStr = c"/umsg-bench-trial-2";
 
 /// The key of the System V queue of a trial.
 pub const KEY: libc::key_t = 0x756d_6576;
 
-/// A deadline that is over.
+/// A deadline in the past.
 static OVER: libc::timespec = libc::timespec {
     tv_sec: 0,
     tv_nsec: 0,
@@ -95,7 +95,7 @@ impl Queue {
         }
     }
 
-    /// Sends by a deadline that is over: if the queue is full, the call fails.
+    /// Sends with a deadline in the past: if the queue is full, the call fails at once.
     #[inline]
     pub fn send_late(&self, message: &[u8]) -> Result<(), Errno> {
         let start = message.as_ptr().cast();
@@ -107,7 +107,7 @@ impl Queue {
         }
     }
 
-    /// Receives by a deadline that is over: if the queue is empty, the call fails.
+    /// Receives with a deadline in the past: if the queue is empty, the call fails at once.
     #[inline]
     pub fn receive_late(&self) -> Result<(), Errno> {
         let mut buffer = [0_u8; LIMIT];
@@ -242,7 +242,7 @@ pub fn send_and_receive(identifier: c_int) -> Result<(), Failure> {
 /// Reads the totals or the limits of all System V queues.
 #[inline]
 pub fn control_all(command: c_int) -> Result<(), Failure> {
-    // Larger than a msginfo and than a msqid_ds.
+    // The buffer is larger than a msginfo and than a msqid_ds.
     let mut room = [0_u64; 32];
     // SAFETY: MSG_INFO and IPC_INFO fill a msginfo, for which the buffer has room.
     let done = unsafe { libc::msgctl(0, command, room.as_mut_ptr().cast()) };

@@ -26,7 +26,7 @@ const SIZE: usize = 1 << 20;
 /// The length of a message, in words.
 const WORDS: usize = SIZE / size_of::<u64>();
 
-/// Messages, or buffers, between the two.
+/// The number of messages, or buffers, between the two processes.
 const DEPTH: usize = 4;
 
 /// The bytes of a part in the kernel's queues: the limit for unprivileged processes.
@@ -88,7 +88,7 @@ trait Way {
     fn receive(&self, number: u64) -> Result<(), Failure>;
 }
 
-/// Microseconds a message.
+/// Returns the time of a message, in microseconds.
 fn time(places: Places, messages: u64, way: &impl Way) -> Result<f64, Failure> {
     let result = SharedWords::new(1)?;
     duo::run(
@@ -141,7 +141,7 @@ impl Bare {
     fn new() -> Result<Self, Failure> {
         Ok(Self {
             buffers: SharedWords::new(DEPTH * WORDS)?,
-            // A line for each.
+            // A cache line for each flag.
             flags: SharedWords::new(DEPTH * 16)?,
         })
     }

@@ -17,7 +17,7 @@ const DEPTHS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 /// The capacity that both sides create: room for the deepest queue.
 const DECLARED: u32 = 1_048_576;
 
-/// The goal: the maximum cost of the dearest depth, as a multiple of the cheapest.
+/// The goal: the maximum ratio of the cost at the slowest depth to that at the fastest depth.
 const FLAT: f64 = 3.0;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
@@ -43,7 +43,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The result at one depth, in nanoseconds.
+/// The figures at one depth, in nanoseconds.
 #[derive(Clone, Copy)]
 struct Stop {
     pair: f64,

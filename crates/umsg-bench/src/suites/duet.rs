@@ -7,7 +7,7 @@ use crate::backends::{Errno, MessageQueue, Waiting};
 use crate::clock;
 use crate::failure::Failure;
 
-/// Bytes a message in the rows.
+/// The sizes of the messages in the rows, in bytes.
 pub const SIZES: [usize; 3] = [64, 1024, 8192];
 
 /// The time for which a receiver of [`Mode::Pausing`] leaves the sender's cache lines alone, in nanoseconds.
@@ -41,7 +41,7 @@ impl Mode {
         }
     }
 
-    /// Readies the handle of the calling process.
+    /// Sets how the calling process waits.
     pub fn prepare<Q: MessageQueue>(self, queue: &Q) {
         match self {
             Self::Polling | Self::Pausing => {}

@@ -14,16 +14,16 @@ use crate::row::{Better, Row, Verdict};
 
 const SUITE: &str = "memory";
 
-/// Bytes of bookkeeping a message, at most: the goal.
+/// The goal: the maximum bookkeeping for each message, in bytes.
 const PER_MESSAGE: u64 = 96;
 
-/// The largest overhead of a queue in bytes: the goal.
+/// The goal: the maximum overhead of a queue, in bytes.
 const PER_QUEUE: f64 = 1024.0 * 1024.0;
 
 /// The goal: the maximum memory, as a multiple of the bytes and the bookkeeping.
 const FACTOR: f64 = 1.3;
 
-/// Priorities of the mixed cases, enough to put the order store to use.
+/// The number of priorities in the mixed cases: enough to exercise the store, which sorts by priority.
 const PRIORITIES: u32 = 1_000;
 
 /// A queue under test, with the largest number of messages that it held at once.
@@ -88,7 +88,7 @@ fn filled(name: &str, messages: u32, size: usize) -> Result<Row, Failure> {
     watched.row(name)
 }
 
-/// Sizes that follow one another must not add up.
+/// Measures phases with different message sizes: the memory of successive phases must not add up.
 fn phases(name: &str, phases: &[(u32, usize)]) -> Result<Row, Failure> {
     let mut watched = Watched::new(DECLARED)?;
     for &(messages, size) in phases {

@@ -15,7 +15,7 @@ pub const MESSAGE_SIZE: usize = 16;
 /// of the scheduler.
 const CHUNK: f64 = 20_000.0;
 
-/// The end of a measurement: a time, or a number of pairs.
+/// The extent of a measurement: a time, or a number of pairs.
 #[derive(Clone, Copy)]
 pub struct Extent {
     pub budget: Duration,
@@ -41,7 +41,7 @@ impl Extent {
         }
     }
 
-    /// A quarter of it.
+    /// Returns a quarter of this extent.
     pub fn quarter(self) -> Self {
         Self {
             budget: self.budget / 4,
@@ -65,7 +65,7 @@ pub fn fill<Q: MessageQueue, P: Priorities>(
     Ok(())
 }
 
-/// Receives until the queue is empty. Gives the number of messages.
+/// Receives until the queue is empty. Returns the number of messages.
 pub fn drain<Q: MessageQueue>(queue: &Q) -> Result<u32, Failure> {
     let mut buffer = [0; MESSAGE_SIZE];
     let mut count = 0;
@@ -106,7 +106,7 @@ pub fn chunked(
         if taken >= CHUNK {
             chunks.push(taken / f64::from(size));
         } else {
-            // Still finding out how many make a chunk, and warming up.
+            // The chunk is still too short. This repetition warms up.
             size *= 2;
         }
     }
@@ -170,7 +170,7 @@ pub fn send_share<Q: MessageQueue, P: Priorities>(
     })
 }
 
-/// The mean without the slowest hundredth, which the scheduler and the hypervisor own.
+/// The mean without the slowest hundredth, in which the scheduler or the hypervisor took the CPU.
 fn trimmed_mean(samples: &[f64]) -> f64 {
     let limit = stats::quantile(samples, 0.99);
     let kept: Vec<f64> = samples

@@ -33,7 +33,7 @@ const BACKLOG: u32 = 5;
 const WARM_UP: u64 = 100;
 /// The maximum number of measured round trips that are kept.
 const KEPT: usize = 200_000;
-/// The message after which both stop.
+/// The message after which both processes stop.
 const LAST: u8 = 1;
 
 /// A poller: its events, and the way in which they are reported.
@@ -95,7 +95,7 @@ impl Set {
             events: poller.events as u32,
             u64: 0,
         };
-        // SAFETY: the descriptors are ours, and the event a local.
+        // SAFETY: the descriptors belong to this process, and the event is a local.
         let (set, added) = unsafe {
             let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
             (

@@ -85,7 +85,7 @@ impl Priorities for Decreasing {
     }
 }
 
-/// Marsaglia's xorshift: a nanosecond, and no table that would use cache of the measurement.
+/// Marsaglia's xorshift: it takes a nanosecond, and has no table that would displace the measured data from the cache.
 pub struct Random(u32);
 
 impl Priorities for Random {

@@ -27,11 +27,11 @@ const GOAL: f64 = 15.0;
 /// Messages before anything is measured.
 const WARM_UP: u64 = 2_000;
 
-/// Every how many messages one carries the time.
+/// One message in this many carries the time.
 const STAMPED: u64 = 256;
 
-/// The number of messages after which the sender checks whether the round is over. They take a small part of a round, even if both processes sleep
-/// for each message.
+/// The number of messages after which the sender checks whether the round is over. These messages take a small part of a round, even if both
+/// processes sleep for each message.
 const LOOK: u64 = 64;
 
 /// One round.

@@ -1,8 +1,8 @@
-//! Measures how much a queue slows down that `umsg top` watches.
+//! Measures how much `umsg top` slows down a queue that it watches.
 //!
 //! One process sends and receives on and on, with a thousand messages in the queue. Beside it, the command refreshes its figures of this and 99 other
-//! queues ten times a second, on another core. A second row has the work of the page of details: the priorities of the messages at each
-//! refresh, and diagnoses, which copy the queue. A third row has the command on the core of the queue's process, so that it takes the core's time, too.
+//! queues ten times a second, on another core. A second row measures the work of the page of details: the priorities of the messages at each refresh,
+//! and diagnoses, which copy the queue. In a third row, the command runs on the core of the queue's process, so that it also takes the core's time.
 //!
 //! Each window with an observer is paired with one without, in turn first and last. The mean time of a window counts, because a median over chunks would
 //! hide the moments of the refreshes.
@@ -46,11 +46,11 @@ const WINDOW: Duration = Duration::from_secs(1);
 const QUICK_WINDOW: Duration = Duration::from_millis(300);
 /// The operations between two readings of the clock.
 const BLOWS: u32 = 64;
-/// As in `umsg top`: the most messages of which the priorities are counted, and the part of the time that diagnoses take.
+/// As in `umsg top`: the maximum number of messages whose priorities are counted, and the inverse of the share of the time that diagnoses take.
 const MOST: usize = 10_000;
 const SHARE: u32 = 20;
 
-/// The process that looks at the queue meanwhile.
+/// The process that observes the queue during a window.
 enum Observer<'a> {
     /// `umsg top`, on a processor.
     Command(&'a Path, usize),
@@ -117,7 +117,7 @@ impl Drop for Named {
     }
 }
 
-/// The command that was built along with this program.
+/// Returns the path of the command that was built along with this program.
 fn command() -> Result<PathBuf, Failure> {
     let program = std::env::current_exe()?;
     let above = program.ancestors().nth(2).map(|above| above.join("umsg"));
@@ -175,7 +175,7 @@ fn hammer(queue: &UmsgQueue, window: Duration) -> Result<f64, Failure> {
 }
 
 impl Observer<'_> {
-    /// Starts, and returns after the first refresh. The observer ends with the value.
+    /// Starts the observer, and returns after its first refresh. The observer ends when the returned value is dropped.
     fn start(&self, output: &Path) -> Result<Child, Failure> {
         let _ = std::fs::remove_file(output);
         let child = match *self {
@@ -203,7 +203,7 @@ impl Observer<'_> {
     }
 }
 
-/// The work of the page of details, until the process is killed.
+/// Does the work of the page of details until the process is killed.
 fn details(name: &str, output: &Path) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(format!("{name}: {error}"));
     let namespace = Namespace::resolve().map_err(|error| failed(&error))?;

@@ -23,7 +23,7 @@ pub struct Names {
     pub control: Control,
 }
 
-/// The origin of the functions.
+/// The side to which the functions belong.
 pub trait Source: Sync {
     /// The origin of the functions in descriptions, such as "the kernel's".
     const WHOSE: &'static str;
@@ -38,7 +38,7 @@ pub trait Source: Sync {
 pub struct IdentifierQueue<S> {
     names: Names,
     id: c_int,
-    /// Given back after the removal.
+    /// The record of the queue, which is dropped after the queue's removal.
     _entry: Option<Entry>,
     _source: std::marker::PhantomData<S>,
 }
@@ -70,7 +70,7 @@ impl<S: Source> TypedQueue for IdentifierQueue<S> {
             let what = format!("{} MSG_INFO", S::WHOSE);
             return Err(Failure::queue(what, Errno::last()));
         }
-        // Source: msgctl(2): these fields have other meanings here than their names say.
+        // With MSG_INFO, these fields do not have the meanings of their names. Source: msgctl(2).
         Ok(Totals {
             messages: info.msgmap as u64,
             bytes: info.msgtql as u64,
@@ -103,7 +103,7 @@ impl<S: Source> IdentifierQueue<S> {
         let names = S::names()?;
         let entry = S::register()?;
         let key = entry.as_ref().map_or(libc::IPC_PRIVATE, Entry::key);
-        // SAFETY: the call takes two numbers.
+        // SAFETY: the call takes two numbers and accesses no memory of this process.
         let id = unsafe { (names.get)(key, libc::IPC_CREAT | libc::IPC_EXCL | 0o600) };
         if id < 0 {
             let what = format!("{} msgget", S::WHOSE);
@@ -117,7 +117,7 @@ impl<S: Source> IdentifierQueue<S> {
         })
     }
 
-    /// Sets how many bytes the queue may hold, if that is not the number with which the queue was made.
+    /// Sets the number of bytes that the queue may hold, unless the queue was made with this number.
     fn allow(&self, bytes: u64) -> Result<(), Errno> {
         // SAFETY: all-zero is a valid msqid_ds.
         let mut status: libc::msqid_ds = unsafe { mem::zeroed() };

@@ -1,5 +1,5 @@
 //! An IPC namespace that belongs to the measurement alone. In it, the measurement can raise the kernel's limits without an effect on other
-//! processes. To create it takes CAP_SYS_ADMIN.
+//! processes. Its creation needs CAP_SYS_ADMIN.
 
 use std::fs::{self, File};
 use std::os::fd::AsRawFd as _;

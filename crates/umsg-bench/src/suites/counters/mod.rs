@@ -29,7 +29,7 @@ const SUITE: &str = "counters";
 
 const THREADS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 160];
 
-/// Bytes a message.
+/// The size of a message, in bytes.
 const SIZE: i64 = 8;
 
 /// The number of updates between two checks whether the round is over. An update is a send and a receive.
@@ -40,9 +40,9 @@ const READS: u32 = 1_000;
 
 /// The findings of one round of one way, in nanoseconds.
 struct Cost {
-    /// The time of a CPU for an update, including waits for cache lines.
+    /// The time of an update: the elapsed time, times the number of CPUs, divided by the number of updates. It includes waits for cache lines.
     update: f64,
-    /// The time measured as CPU time of the threads.
+    /// The same, from the CPU time of the threads.
     cpu: f64,
     /// The time of one reading of the totals while no thread works.
     read: f64,
@@ -101,7 +101,7 @@ fn row(plan: &Plan, threads: usize) -> Result<Row, Failure> {
     )
 }
 
-/// One round of one way, and whether its sum is exact.
+/// Measures one round of one way. Fails if the sum is not exact.
 fn measure<W: Way>(plan: &Plan, threads: usize) -> Result<Cost, Failure> {
     let way = W::make(threads)?;
     let mut cpus = plan.cpus.both();

@@ -18,7 +18,7 @@ const QUEUES: usize = 80;
 
 pub fn row(plan: &Plan) -> Result<Row, Failure> {
     let name = format!("read the totals of {QUEUES} queues");
-    // If permitted, in a namespace of its own: the queues of other processes come and go.
+    // Uses a private namespace if permitted, because other processes create and remove queues in a shared one.
     let _namespace = OwnNamespace::enter(DEFAULT_BYTES);
     let mut umsg = Side::new();
     let mut kernel = Side::new();
@@ -48,7 +48,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     )
 }
 
-/// Lets two threads work on each queue, and asks for the totals when they are done. Returns the nanoseconds that this question takes.
+/// Lets two threads work on each queue, and asks for the totals when they are done. Returns the time of reading the totals, in nanoseconds.
 fn measure<Q: TypedQueue>(plan: &Plan) -> Result<f64, Failure> {
     let before = Q::totals()?;
     let queues = (0..QUEUES).map(|_| Q::make(DEFAULT_BYTES));

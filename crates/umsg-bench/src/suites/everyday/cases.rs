@@ -31,7 +31,8 @@ const CHUNK: u64 = 20_000;
 /// The minimum number of processes that the rows of a first operation start.
 const FEWEST: usize = 5;
 
-/// Nanoseconds that a notification takes, with the pause after it. This gives the number of notifications that the budget allows.
+/// The estimated time of a notification with the pause after it, in nanoseconds. The budget divided by this time gives the number of
+/// notifications.
 const NOTIFICATION: u64 = 400_000;
 
 /// The pause before a send: the receiver then sleeps.
@@ -83,7 +84,7 @@ pub fn create_in_a_row(setting: &Setting) -> Figure {
     repeat(setting, create_and_unlink)
 }
 
-/// Each creation is the first operation of its process.
+/// Measures creations that are each the first operation of a process.
 pub fn create_first(setting: &Setting) -> Figure {
     let words = SharedWords::new(1)?;
     let end = clock::now() + setting.budget.as_nanos() as u64;
@@ -277,7 +278,7 @@ pub fn epoll_trip(setting: &Setting) -> Figure {
     time
 }
 
-/// The queue that a process polls, the queue that it sends to, and the epoll set of the first.
+/// The queue that a process polls, the queue to which it sends, and the epoll set with the polled queue.
 struct Polled {
     inward: Queue,
     outward: Queue,

@@ -23,13 +23,13 @@ struct Case {
     goal: Option<f64>,
     /// True if `cargo xtask bench-check` compares the row.
     guarded: bool,
-    /// The umsg side.
+    /// The implementation on umsg's side: the drop-in or the supervisor.
     system: System,
     /// Measures one figure, in the unit.
     measure: fn(&Setting) -> Result<f64, Failure>,
 }
 
-/// The time of an operation.
+/// Returns a case that measures the time of an operation.
 const fn case(
     name: &'static str,
     goal: f64,
@@ -65,7 +65,7 @@ impl Case {
         Self { goal: None, ..self }
     }
 
-    /// Operations a second, over whole seconds, in place of nanoseconds.
+    /// Makes the unit operations a second, measured over whole seconds, instead of nanoseconds.
     const fn rate(self) -> Self {
         Self {
             unit: "ops/s",
@@ -74,7 +74,7 @@ impl Case {
         }
     }
 
-    /// The time to measure in a round, and the number of rounds.
+    /// Returns the time of a round and the number of rounds.
     fn extent(&self, plan: &Plan) -> (Duration, u32) {
         match (self.better, plan.quick) {
             (Better::Less, _) => (plan.budget, plan.rounds),
@@ -84,7 +84,7 @@ impl Case {
     }
 }
 
-/// The rows, with the least ratio of the kernel's time to umsg's.
+/// The rows. The goal is the smallest ratio of the kernel's time to umsg's.
 const CASES: &[Case] = &[
     case(
         "mq_open of an existing queue + close",

@@ -17,7 +17,7 @@ pub fn posix(setting: &Setting) -> Result<f64, Failure> {
     stress(setting, &["--mq", "2", "--mq-size", "1"])
 }
 
-/// The measurement while each CPU compiles at nice 19.
+/// Runs `posix` while each CPU also runs a compiler at nice 19.
 pub fn posix_beside_compile(setting: &Setting) -> Result<f64, Failure> {
     installed()?;
     let compile = Neighbour::compile()?;
@@ -31,7 +31,7 @@ pub fn posix_beside_compile(setting: &Setting) -> Result<f64, Failure> {
             }
         })
     };
-    // Dropped, and killed thereby, after the run.
+    // The drop of these values after the run kills the compilers.
     let _compiles = setting
         .cpus
         .iter()
@@ -40,7 +40,7 @@ pub fn posix_beside_compile(setting: &Setting) -> Result<f64, Failure> {
     posix(setting)
 }
 
-/// Returns the operations a second of real time.
+/// Returns the operations per second of real time.
 fn stress(setting: &Setting, stressor: &[&str]) -> Result<f64, Failure> {
     installed()?;
     // The measurement itself has nice -20, which stress-ng must not inherit.

@@ -38,7 +38,7 @@ const EMPTY_GOAL: f64 = 45.0;
 /// The additional cost of a call through the libc names, in nanoseconds: the goal.
 const DROPIN_GOAL: f64 = 10.0;
 
-/// All that is compared, under one order of priorities.
+/// All sides of the comparison, under one order of priorities.
 struct Sides {
     umsg: Side<Figures>,
     umsg_shallow: Side<Figures>,
@@ -50,7 +50,7 @@ struct Sides {
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;
-    // Seconds a round: the result does not need many.
+    // A round takes seconds, and the result does not need many rounds.
     let arrays = if plan.quick { 1 } else { plan.rounds };
     for order in Order::ALL {
         let sides = measure(plan, order, &kernel_depth, arrays)?;
@@ -72,7 +72,7 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The queue holds nothing before the send and after the receive.
+/// Returns the rows of a queue that holds no message before the send and after the receive.
 fn empty_rows(plan: &Plan, kernel_depth: &Result<u32, Failure>) -> Result<Vec<Row>, Failure> {
     let mut sides = sides(plan, kernel_depth);
     for round in 0..plan.rounds {

@@ -49,7 +49,7 @@ pub fn empty<Q: MessageQueue>(depth: u32, budget: Duration) -> Result<Figures, F
 }
 
 /// Fills a new queue up to one below its depth and drains it. Then takes another queue, which was full before with each of these orders. It fills
-/// that queue, sends and receives at that depth, and drains it. It fills and drains a shallow queue many times.
+/// that queue, sends and receives at that depth, and drains it. With a shallow queue, it repeats all this many times.
 pub fn full<Q: MessageQueue, P: Priorities>(
     depth: u32,
     budget: Duration,
@@ -120,7 +120,7 @@ fn fill_and_drain<Q: MessageQueue, P: Priorities>(queue: &Q, count: u32) -> Resu
     })
 }
 
-/// Nothing may be lost, nothing may come twice.
+/// Drains the queue, and fails unless it held this number of messages.
 fn drain_exactly<Q: MessageQueue>(queue: &Q, count: u32) -> Result<(), Failure> {
     let drained = pairs::drain(queue)?;
     if drained == count {

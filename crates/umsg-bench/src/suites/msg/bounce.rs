@@ -15,7 +15,7 @@ use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 use crate::suites::duet::LINE_NOTE;
 
-/// Threads on the queue.
+/// The numbers of threads on the queue.
 const THREADS: [usize; 3] = [2, 4, 8];
 
 /// The goal, as a ratio, for threads that have a core each.
@@ -94,7 +94,7 @@ fn row(plan: &Plan, threads: usize, cores: Cores, waiting: Waiting) -> Result<Ro
     })
 }
 
-/// Returns the bound of any exchange between these threads.
+/// Returns the rate that no exchange between these threads can exceed.
 fn limit(plan: &Plan, cores: Cores, workload: &Bounce) -> Option<f64> {
     let mut limit = Side::new();
     for _ in 0..plan.rounds {

@@ -42,7 +42,7 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// A message is known by its number.
+/// The failure of a receive that returned another message than expected: each message is identified by its number.
 #[cold]
 fn mixed_up(expected: u64, received: u64) -> Failure {
     Failure::new(format!(

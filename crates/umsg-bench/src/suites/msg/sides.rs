@@ -34,7 +34,7 @@ pub struct Sides<T> {
 }
 
 impl<T> Sides<T> {
-    /// The kernel's workload is a separate one, because it may have less room.
+    /// The kernel gets a separate workload, because its queues may have less room.
     pub fn measure<W: Workload<Found = T>>(
         plan: &Plan,
         name: &str,
@@ -64,7 +64,7 @@ impl<T> Sides<T> {
         }
     }
 
-    /// The row of one figure, with the columns of all sides.
+    /// Makes the row of one figure, with the columns of all sides.
     pub fn row(
         &self,
         name: impl Into<String>,

@@ -38,7 +38,7 @@ const DEPTH: u32 = 65_528;
 const PAIRS: u32 = 30;
 /// The number of pairs with `--quick`, which can hardly resolve the goal.
 const QUICK_PAIRS: u32 = 3;
-/// The array's queue takes seconds to fill, and a part of the pairs is enough for its result.
+/// The number of pairs with the sorted array. Its queue takes seconds to fill, and fewer pairs are enough for its result.
 const ARRAYS: u32 = 5;
 
 /// Percent: the goal.
@@ -154,7 +154,7 @@ fn compare(neighbour: &Neighbour, umsg: &Interval, kernel: &Interval) -> Row {
 struct Paired<'a> {
     places: Places,
     neighbour: &'a Neighbour,
-    /// The order of the two changes from pair to pair.
+    /// True if the run beside the hammer comes first. The order changes from pair to pair.
     hammer_first: bool,
 }
 
@@ -173,7 +173,7 @@ impl Paired<'_> {
         Ok(100.0 * (with - without) / without)
     }
 
-    /// CPU time of the neighbour's work, in nanoseconds.
+    /// Returns the CPU time of the neighbour's work beside this company, in nanoseconds.
     fn beside(&self, company: impl Fn(&Stop) -> Result<(), Failure>) -> Result<f64, Failure> {
         let words = SharedWords::new(2)?;
         duo::run(
@@ -236,7 +236,7 @@ fn hammer<Q: MessageQueue>(depth: u32, pace: u64, stop: &Stop) -> Result<(), Fai
     while !stop.is_set() {
         pairs::pairs(&queue, &mut Constant, BLOWS)?;
         next += pace * u64::from(BLOWS);
-        // Spinning, as the baseline does.
+        // Spins like the baseline's process.
         while pace != 0 && clock::now() < next && !stop.is_set() {
             hint::spin_loop();
         }
@@ -244,7 +244,7 @@ fn hammer<Q: MessageQueue>(depth: u32, pace: u64, stop: &Stop) -> Result<(), Fai
     Ok(())
 }
 
-/// With room for one message.
+/// Returns a queue with room for one more message.
 fn nearly_full<Q: MessageQueue>(depth: u32) -> Result<Q, Failure> {
     let queue = Q::make(&Spec {
         depth,

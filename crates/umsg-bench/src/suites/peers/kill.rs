@@ -35,10 +35,10 @@ const WARM_UP: u64 = 64;
 /// Nanoseconds within which both processes have to handle their first message.
 const START: u64 = 10_000_000_000;
 
-/// Nanoseconds of work before the kill, at most.
+/// The maximum time of work before the kill, in nanoseconds.
 const WORK: u64 = 10_000_000;
 
-/// Messages after the kill that prove it: more than any of the peers with a bound keeps back.
+/// The number of messages after the kill that proves that a process works: more than any peer with a bounded queue can hold.
 const ENOUGH: u64 = 1_200;
 
 /// Nanoseconds without a message after which a process is stuck.
@@ -122,9 +122,9 @@ struct Trial<L> {
     _children: [Child; 2],
     _link: L,
     tallies: SharedWords,
-    /// The result of the survivor, after the kill of the other process.
+    /// The survivor's tally at the time of the kill.
     before: u64,
-    /// The process whose tallies count.
+    /// The index of the survivor's tally in `tallies`.
     lived: usize,
     /// The progress of the slower process.
     least: u64,
@@ -243,7 +243,7 @@ fn busy(
     Ok(())
 }
 
-/// Moments to kill at.
+/// Random moments for the kills.
 struct Random(u64);
 
 impl Random {

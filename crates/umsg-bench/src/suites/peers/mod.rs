@@ -195,7 +195,7 @@ fn trip_rows(plan: &Plan, field: &Field<'_>, name: &str, way: Way) -> Result<[Ro
     ])
 }
 
-/// The trials of all that go from process to process.
+/// Returns the rows of the kill trials, for all peers that send between processes.
 fn kills(
     plan: &Plan,
     field: &Field<'_>,

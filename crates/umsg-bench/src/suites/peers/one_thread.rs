@@ -14,7 +14,7 @@ use super::pair;
 /// A depth that no side reaches.
 const DEPTH: u32 = 10;
 
-/// Pairs before anything is measured.
+/// The number of pairs before the measurement.
 const WARM_UP: u64 = 200;
 
 /// The number of pairs between two readings of the clock.

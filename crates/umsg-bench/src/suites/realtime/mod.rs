@@ -24,7 +24,7 @@ struct Case {
     /// The maximum of umsg's longest call, as a multiple of the kernel's.
     goal: f64,
     note: &'static str,
-    /// Measures calls, in nanoseconds.
+    /// Returns the times of the calls, in nanoseconds.
     measure: fn(&Setting) -> Result<Vec<f64>, Failure>,
 }
 

@@ -108,7 +108,7 @@ fn latencies(place: Place, cadence: u64, sides: &[Side<Figures>]) -> Vec<Latenci
         .collect()
 }
 
-/// All ways, and the time of a cache line from CPU to CPU meanwhile.
+/// Measures all ways, and in each round the time of a cache line between the CPUs.
 fn measure_all(plan: &Plan, place: Place, cadence: u64) -> (Vec<Side<Figures>>, Option<f64>) {
     let what = title(place, cadence);
     let mut sides: Vec<_> = VARIANTS.iter().map(|_| Side::new()).collect();
@@ -212,7 +212,7 @@ fn post<W: Way>(plan: &Plan, way: &W, place: Place, cadence: u64) -> Result<Figu
     )
 }
 
-/// Touches the memory for samples in the calling process, so that the measurement includes no page faults.
+/// Writes the memory for samples once in the calling process, so that the measurement includes no page faults.
 fn touch(words: &SharedWords, first: usize, count: usize) {
     for at in (first..=first + count).step_by(256) {
         note(words, at, 0);
@@ -300,7 +300,8 @@ fn compare(place: Place, cadence: u64, sides: &[Side<Figures>], line: Option<f64
         .collect()
 }
 
-/// The goals stand for a message every 10 µs.
+/// Judges a row. The goals in nanoseconds apply to a message every 10 µs; the goal of the mode "asleep" is a ratio, and applies to every
+/// interval.
 fn judge(row: Row, (mode, cadence): (&str, u64), most: f64) -> Row {
     if mode == "asleep" {
         let verdict = row.judge_ratio(1.0 / 1.1);

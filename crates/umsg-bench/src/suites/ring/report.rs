@@ -13,10 +13,10 @@ const PERCENTILES: [f64; 15] = [
 /// The findings of one round of one way.
 #[derive(Debug)]
 pub struct Figures {
-    /// Nanoseconds: of the sender, of the receiver.
+    /// The times of the sender and of the receiver, in nanoseconds.
     sides: [Histogram<u64>; 2],
     pub expected: u64,
-    /// CPU time of both, 1 for all the time.
+    /// The CPU time of both ends, as a share of the round; 1 is one whole CPU.
     pub cpu: [f64; 2],
 }
 
@@ -35,7 +35,7 @@ impl Figures {
         })
     }
 
-    /// The time within which this share of the messages was sent (0), received (1).
+    /// Returns the time within which this share of the messages was sent (side 0) or received (side 1).
     pub fn quantile(&self, side: usize, share: f64) -> f64 {
         self.sides[side].value_at_quantile(share) as f64
     }
@@ -100,7 +100,7 @@ pub fn print(heading: &str, rounds: &[Figures]) {
     );
 }
 
-/// Three to a line.
+/// Formats the percentiles, three to a line.
 fn lines(all: &Histogram<u64>) -> Vec<String> {
     let cells: Vec<String> = PERCENTILES
         .iter()

@@ -61,7 +61,7 @@ fn as_threads(members: Vec<Member<'_>>) -> Result<(), Failure> {
                 };
                 let done = machine::pin(member.cpu).and_then(|()| (member.work)(&meet));
                 if let Err(failure) = done {
-                    // The other processes may wait for this process without end.
+                    // The process ends at once, because the other processes may wait for it for ever.
                     eprintln!("umsg-bench: {failure}");
                     supervisor::exit_child(1);
                 }

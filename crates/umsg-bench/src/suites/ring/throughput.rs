@@ -36,9 +36,9 @@ struct Case {
 /// The findings of one round.
 #[derive(Debug)]
 struct Found {
-    /// Millions a second.
+    /// The rate, in million messages a second.
     rate: f64,
-    /// CPU time of all, in nanoseconds a message.
+    /// The CPU time of all members, in nanoseconds a message.
     cpu: f64,
 }
 

@@ -38,7 +38,7 @@ pub fn row(plan: &Plan) -> Result<Row, Failure> {
     .spreads(&umsg, &kernel)
     .reason("umsg", ours.failure.as_ref())
     .reason("kernel", plain.failure.as_ref())
-    // A rest that was cut short, so that the receiver was not asleep, makes it less than one.
+    // The figure is less than one if a rest was cut short, so that the receiver was not asleep.
     .goal_umsg("one", 1.01))
 }
 
