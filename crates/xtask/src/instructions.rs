@@ -1,7 +1,8 @@
 //! `cargo xtask instructions`: counts the instructions of sends and receives, and compares them with the counts that were accepted.
 //!
-//! gungraun runs `crates/umsg/benches/instructions.rs` under callgrind. A count depends on the code, the compiler and the processor's features that
-//! libc chooses its functions by, not on the load of the machine. With another compiler than that of the accepted counts, the command only advises.
+//! gungraun runs `crates/umsg/benches/instructions.rs` under callgrind. A count depends on the code, the compiler and the features of the processor
+//! by which libc chooses its functions, not on the load of the machine. With another compiler than that of the accepted counts, the command only
+//! advises.
 
 use std::collections::BTreeMap;
 use std::fs;

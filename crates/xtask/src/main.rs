@@ -74,12 +74,12 @@ enum Task {
         #[arg(long)]
         lives: bool,
     },
-    /// Do violence to senders and receivers at random (kill, stop, fork, exec, flood with signals), and account for every message
+    /// Disturb senders and receivers at random (kill, stop, fork, exec, flood with signals), and account for every message
     Soak {
         /// The time in minutes, for each face
         #[arg(long, value_name = "N", default_value_t = 1.0)]
         minutes: f64,
-        /// Only this face; all at the same time otherwise
+        /// Only this face [default: all, at the same time]
         #[arg(long)]
         face: Option<soak::Face>,
         /// The seed of an earlier run, to repeat its choices; the timing always differs
@@ -114,7 +114,7 @@ enum Task {
         #[arg(long, value_name = "N", default_value_t = fuzz::SECONDS)]
         seconds: u64,
     },
-    /// Interpret the library's tests in Miri, with Rust's nightly toolchain: races and references that Rust gives no meaning to
+    /// Run the library's tests in Miri, with Rust's nightly toolchain: it reports undefined behaviour, such as data races
     Miri {
         /// Run only tests whose names contain this text
         filter: Option<String>,
@@ -126,7 +126,7 @@ enum Task {
     Musl,
     /// Run the library's tests with threads under ThreadSanitizer, with Rust's nightly toolchain
     Tsan {
-        /// After one round of all tests, for how long threads pass messages on
+        /// The time in minutes for which threads pass messages on, after one round of all tests
         #[arg(long, value_name = "N", default_value_t = 0.0)]
         minutes: f64,
     },
@@ -192,7 +192,7 @@ enum Task {
     },
     /// Write the header of the C library again from its source
     CHeader {
-        /// Only look whether it is up to date
+        /// Only check whether the header is up to date
         #[arg(long)]
         check: bool,
     },
@@ -203,12 +203,12 @@ enum Task {
     },
     /// Build the C library and install it with its header, pkg-config file and manual
     CInstall {
-        /// Below which directory
+        /// The directory below which the files are installed
         prefix: PathBuf,
-        /// A library with checks and without optimisation
+        /// Install the library of a debug build, with checks and without optimisation
         #[arg(long)]
         debug: bool,
-        /// Take the library that a build of the whole workspace has made, and build nothing
+        /// Build nothing: install the library that a build of the whole workspace has made
         #[arg(long)]
         built: bool,
     },

@@ -1,5 +1,5 @@
-//! `cargo xtask miri`: the library's tests in Miri, an interpreter that reports every access which Rust's memory model gives no meaning to:
-//! races, references to memory that others write, invented addresses. Needs Rust's nightly toolchain.
+//! `cargo xtask miri`: the library's tests in Miri, an interpreter that reports undefined behaviour: data races, references to memory that
+//! other processes write, invented addresses. Needs Rust's nightly toolchain.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -45,8 +45,8 @@ const BEYOND: [&str; 5] = [
     "sysv_engine::order",
 ];
 
-/// A question to the system finds nothing, and time is the interpreter's own: each seed means the same run, anywhere. Words
-/// that lead to slots are addresses with flags (`reclaim/link.rs`), which come out of nowhere as far as Miri knows.
+/// System calls find no files, and the interpreter simulates the clock, so that a seed gives the same run on every machine.
+/// `reclaim/link.rs` stores addresses with flags as numbers, whose origin Miri can't follow.
 const FLAGS: &str = "-Zmiri-isolation-error=hide -Zmiri-permissive-provenance";
 
 /// Runs the tests whose names contain `filter`, or all that Miri supports; tests with threads in the given number of schedules.
@@ -74,7 +74,7 @@ pub fn run(workspace: &Workspace, filter: Option<&str>, seeds: u32) -> Result<()
     steps.finish()
 }
 
-/// One schedule of some threads, where Miri has been used before: to build its standard library takes minutes.
+/// Runs one schedule of some tests with threads, if Miri's standard library is already built: building it takes minutes.
 pub fn short(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let ready = Nightly::with(&COMPONENTS).and_then(|nightly| match has_library(&nightly) {
         true => Ok(nightly),
@@ -107,7 +107,7 @@ fn tests(workspace: &Workspace, nightly: &Nightly, filters: &[&str], seeds: u32)
     tests
 }
 
-/// Returns whether there is a standard library that Miri can interpret, where `cargo miri` keeps it.
+/// Returns whether `cargo miri` has already built the standard library for Miri.
 fn has_library(nightly: &Nightly) -> bool {
     let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
     let cache = cache.or_else(|| Some(std::env::home_dir()?.join(".cache")));

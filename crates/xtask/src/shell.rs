@@ -18,7 +18,7 @@ pub fn line(command: &Command) -> String {
         .join(" ")
 }
 
-/// The program: cargo by its name, which finds it again, anything else as it is.
+/// Returns the program: cargo by its bare name, any other program as the command names it.
 fn program(command: &Command) -> String {
     let program = Path::new(command.get_program());
     match program.file_name() {

@@ -36,7 +36,7 @@ const GROUPS: [(&str, &str); 14] = [
     ("umsg-preload/", KERNEL),
 ];
 
-/// The programs that take longest, which begin first; and all of a group, which run one after another, follow them.
+/// The programs that take longest, which begin first. The programs of a group, of which only one runs at a time, begin next.
 const LONGEST: [&str; 9] = [
     "umsg-cli/adversary",
     "umsg-conformance/comparison",
@@ -102,7 +102,7 @@ impl<'a> Suite<'a> {
         again
     }
 
-    /// The programs that [`build`](Self::build) has built, those first that take longest.
+    /// Returns the programs that [`build`](Self::build) has built, the longest first.
     pub fn jobs(&self) -> Result<Vec<Job>> {
         let messages = built::messages(&mut self.build())?;
         let programs = messages.iter().filter_map(TestProgram::of);

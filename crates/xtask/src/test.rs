@@ -130,7 +130,7 @@ fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     soak::beside_each_other(workspace, &soak::Wish::new(SOAK_MINUTES, None), steps)?;
     steps.end(models)?;
     miri::short(workspace, steps)?;
-    // Measures times: nothing runs beside it.
+    // This step measures times, so nothing runs beside it.
     steps.run(TIMES, &mut repair_time(workspace))
 }
 
@@ -245,7 +245,7 @@ fn compare_both(
     steps.run(COMPARISON_SYSV, sysv.arg("--sysv"))
 }
 
-/// Below a prefix in the target directory.
+/// Returns the command that installs the C library below a prefix in the target directory.
 fn c_library(workspace: &Workspace, profile: Profile) -> Command {
     let mut install = workspace.cargo(&["run", "--quiet", "-p", "xtask", "--", "c-install"]);
     install.arg(c_prefix(workspace)).arg("--built");

@@ -14,7 +14,7 @@ pub struct Nightly {
 }
 
 impl Nightly {
-    /// If it is installed.
+    /// Returns the toolchain; None if it is not installed.
     pub fn find() -> Option<Nightly> {
         let text = output(rustup("rustc").arg("-vV"))?;
         let host = text.lines().find_map(|line| line.strip_prefix("host: "))?;

@@ -46,7 +46,7 @@ impl Workspace {
         command
     }
 
-    /// A cargo command, with the cargo that runs us.
+    /// A cargo command, with the cargo that runs this program.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(cargo());
         command.args(arguments);

@@ -28,7 +28,7 @@ const DROP_IN: &str = "libumsg_preload.so";
 pub struct Built {
     pub programs: Vec<Program>,
     pub files: Vec<PathBuf>,
-    /// Files and directories with other paths there.
+    /// Files and directories that have another path on the machine, each with that path.
     pub others: Vec<(PathBuf, String)>,
     /// Directories that the programs expect.
     pub directories: Vec<PathBuf>,
@@ -67,7 +67,7 @@ impl Built {
         Ok(built)
     }
 
-    /// Adds the programs that cargo has built: the second run only names them.
+    /// Adds the programs that cargo has built. This second run of cargo builds nothing, and only lists them.
     fn add_tests(&mut self, list: &mut Command, selection: &Selection) -> Result<()> {
         let mut programs = Vec::new();
         let mut files = BTreeSet::new();

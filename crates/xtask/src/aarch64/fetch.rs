@@ -1,5 +1,5 @@
-//! The kernel and BusyBox of Debian 12 for arm64. apt-get fetches them with lists and settings of its own, and checks their signatures; the system here keeps
-//! its one architecture.
+//! The kernel and BusyBox of Debian 12 for arm64. apt-get fetches them with lists and settings of its own, and checks their signatures; no second
+//! architecture is added to this system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -137,7 +137,7 @@ impl Apt {
         for option in [
             "APT::Architecture=arm64".to_owned(),
             "APT::Architectures=arm64".to_owned(),
-            // The directory is this user's.
+            // apt must not change to a user of its own: the directory belongs to this user.
             "APT::Sandbox::User=root".to_owned(),
             "Acquire::Languages=none".to_owned(),
             "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false".to_owned(),

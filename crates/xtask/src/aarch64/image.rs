@@ -102,7 +102,7 @@ impl Image {
         })
     }
 
-    /// Adds a directory and those above it.
+    /// Adds a directory and its parents.
     fn directory(&mut self, path: &str) -> Result<()> {
         let path = path.trim_matches('/');
         if path.is_empty() || self.names.contains(path) {
@@ -168,7 +168,7 @@ impl Image {
         Ok(())
     }
 
-    /// Adds an entry, once.
+    /// Adds an entry, unless the archive already has one of this name.
     fn entry(&mut self, name: &str, mode: u32, bytes: &[u8], device: (u32, u32)) -> Result<()> {
         if !self.names.insert(name.to_owned()) {
             return Ok(());

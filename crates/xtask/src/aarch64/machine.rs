@@ -13,13 +13,13 @@ use crate::interrupt;
 use crate::shell;
 use crate::steps::{Output, Tests};
 
-/// The time in which the machine starts.
+/// The maximum time for the start of the machine.
 const TO_START: Duration = Duration::from_secs(120);
-/// The time after a program's limit in which the machine must have killed it.
+/// The maximum time from a program's limit until the machine has killed the program.
 const TO_KILL: Duration = Duration::from_secs(60);
 /// The interval at which a wait looks for a signal.
 const LOOK: Duration = Duration::from_millis(100);
-/// The beginning of a line of init.sh's own.
+/// The beginning of each line that init.sh itself prints.
 const MARK: &str = "@umsg ";
 
 /// Returns the commands that run the programs, for init.sh.
@@ -65,7 +65,7 @@ pub struct Machine<'a> {
     pub console: PathBuf,
 }
 
-/// QEMU, which is killed in any case.
+/// QEMU's process, which is killed when this value is dropped.
 struct Qemu(Child);
 
 impl Drop for Qemu {
@@ -119,14 +119,14 @@ impl Machine<'_> {
             .arg("-initrd")
             .arg(self.files)
             .args(["-append", "console=ttyAMA0 loglevel=4 panic=-1"]);
-        // A group of its own: Ctrl-C is for this task, which then kills it.
+        // QEMU gets a process group of its own, so that Ctrl-C reaches only this task, which then kills QEMU.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         command
     }
 }
 
-/// Reads lines in a thread, so that the wait for one has an end.
+/// Reads lines in a thread, so that the wait for a line can time out.
 fn lines(printed: ChildStdout) -> Receiver<Vec<u8>> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

@@ -74,7 +74,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
     start(workspace, &directory, &debian, &built, test, &options.cpu)
 }
 
-/// Runs commands on the machine, beside Debian's Python and these files, of which each has the given path there. Fails if one of them fails.
+/// Runs commands on the machine, which also has Debian's Python and these files, each at the given path. Fails if one of them fails.
 pub fn run_with_python(
     workspace: &Workspace,
     programs: Vec<Program>,

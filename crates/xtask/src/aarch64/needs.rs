@@ -80,7 +80,7 @@ pub fn library(name: &str) -> Option<PathBuf> {
     let mut ask = Command::new(COMPILER);
     ask.arg(format!("-print-file-name={name}"));
     let output = ask.stderr(Stdio::null()).output().ok()?;
-    // The bare name, if there is no such file.
+    // If there is no such file, the compiler prints the bare name.
     let path = PathBuf::from(String::from_utf8(output.stdout).ok()?.trim());
     path.is_absolute().then_some(path)
 }

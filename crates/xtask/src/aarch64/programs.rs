@@ -56,7 +56,7 @@ const PARTS: &[(&str, &[&str])] = &[
     ("umsg-conformance/sysv_preloaded", &["control::"]),
 ];
 
-/// Programs that can't run on the machine, or say nothing there.
+/// Programs that can't run on the machine, or whose results mean nothing there; each with the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
     (
         "umsg-preload/symbols",
@@ -66,10 +66,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("umsg-c/installed", "compiles programs"),
 ];
 
-/// Tests of a program that alone are run.
+/// The programs of which only some tests run, with these tests.
 const ONLY: &[(&str, &[&str])] = &[("umsg-c/programs", &["in_c11"])];
 
-/// Tests of a program that are not run: they use script(1), which BusyBox does not have.
+/// The programs of which some tests do not run, with these tests: they use script(1), which BusyBox does not have.
 const NOT: &[(&str, &[&str])] = &[
     (
         "umsg-cli/dump_load",

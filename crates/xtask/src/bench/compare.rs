@@ -11,8 +11,8 @@ use crate::failure::{Context as _, Failure, Result};
 /// A ratio that is lower than this part of the accepted one has dropped.
 const KEPT: f64 = 0.85;
 
-/// The ratios of two processes depend on the distance of their CPUs, which on a virtual machine changes by the hour: beyond
-/// this factor between the times of a cache line the ratios do not compare.
+/// The ratios of two processes depend on the distance of their CPUs, which on a virtual machine changes by the hour. If the
+/// times of a cache line in two runs differ by more than this factor, their ratios are not compared.
 const FARTHER: f64 = 1.5;
 
 /// The version of the document that is understood.
@@ -26,14 +26,14 @@ pub struct Figures(Vec<Figure>);
 struct Figure {
     row: String,
     ratio: f64,
-    /// True if the machine was quiet enough for it to mean something.
+    /// True if the machine was quiet enough for the ratio to mean something.
     resolved: bool,
-    /// Nanoseconds of a cache line between the two CPUs, if it took two.
+    /// The time of a cache line between the two CPUs, in nanoseconds; None if the row uses one CPU.
     line: Option<f64>,
 }
 
 impl Figure {
-    /// Returns the reason why the ratio can't be compared with an accepted one, if so.
+    /// Returns the reason why the ratio can't be compared with an accepted one; None if it can.
     fn unlike(&self, accepted: &Figure) -> Option<String> {
         if !accepted.resolved {
             return Some("which noise had made meaningless".to_owned());

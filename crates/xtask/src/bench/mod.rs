@@ -16,7 +16,7 @@ use crate::workspace::Workspace;
 const FIGURES: &str = "docs/benchmarks.json";
 const PAGE: &str = "docs/benchmarks.html";
 const DOCUMENT: &str = "docs/benchmarks.md";
-/// Written by hand, and put at the end of the document.
+/// A text that is written by hand, and is put at the end of the document.
 const ATTEMPTS: &str = "docs/benchmarks-attempts.md";
 
 /// The number of runs that have to show a drop.
@@ -41,8 +41,8 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
     steps.finish()
 }
 
-/// Measures everything and writes the figures, the page and the document that lie in `docs`, and the table of the README; with `again`
-/// only makes page, document and table of the figures that lie there.
+/// Measures everything, and writes the figures, the page and the document in `docs`, and the table of the README. With `again`, it
+/// measures nothing, and makes page, document and table from the present figures.
 pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_benchmarks())?;

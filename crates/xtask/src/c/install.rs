@@ -30,9 +30,9 @@ const SYSTEM_LIBRARIES: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "
 pub struct Layout<'a> {
     /// The directory that is written.
     pub root: &'a Path,
-    /// The directory of libraries below it: `lib`, or Debian's `lib/x86_64-linux-gnu`.
+    /// The directory of libraries, below `root`: `lib`, or Debian's `lib/x86_64-linux-gnu`.
     pub libraries: &'a str,
-    /// The directory in the file for pkg-config that will have the files.
+    /// The directory of the installed files, as the file for pkg-config names it.
     pub prefix: &'a str,
     /// The C compiler that links the shared library.
     pub compiler: OsString,
@@ -109,7 +109,7 @@ fn link(workspace: &Workspace, archive: &Path, directory: &Path, compiler: &OsSt
             .arg(new)
             .arg(format!("-Wl,-soname,{soname}"))
             .arg(joined("-Wl,--version-script=", &map))
-            // Not unloaded by dlclose: threads and fork have addresses of its functions.
+            // dlclose must not unload the library: threads, and the handlers of fork, have addresses of its functions.
             .args([
                 "-Wl,--gc-sections",
                 "-Wl,-z,relro,-z,now,-z,defs,-z,nodelete",

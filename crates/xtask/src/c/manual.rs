@@ -91,7 +91,7 @@ fn text(library: &Library, function: &Function) -> Result<String> {
     Ok(page.roff.render())
 }
 
-/// A sentence as NAME has it.
+/// Returns a sentence in the form of the section NAME: without capital and full stop.
 fn in_a_phrase(summary: &str) -> String {
     let mut letters = summary.trim_end_matches('.').chars();
     let first = letters.next().map(|first| first.to_lowercase().to_string());

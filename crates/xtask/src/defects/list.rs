@@ -32,12 +32,12 @@ pub struct Defect {
     pub what: &'static str,
     /// The part that has to notice the defect.
     pub by: By,
-    /// Below `crates`.
+    /// The path of the source file, below `crates`.
     pub file: &'static str,
-    /// Stands there once.
+    /// The text that the defect replaces. It occurs once in the file.
     pub old: &'static str,
     pub new: &'static str,
-    /// The words of the finding, one of these: another failure proves nothing.
+    /// The words of the failure that the defect causes; one of them must occur. Another failure proves nothing.
     pub finding: &'static [&'static str],
 }
 

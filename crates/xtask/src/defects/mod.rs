@@ -4,8 +4,8 @@
 //! the given time, or the test that is named with it, and to report the defect's effect: another failure does not count. The task prints
 //! which one failed, after how long, and with which words.
 //!
-//! First the soak or test has to pass on the sound copy, a soak for as long: one that fails by itself, say because the machine is too busy,
-//! would notice anything.
+//! First, the soak or test has to pass on the copy without a defect, a soak for the same time. A soak that fails without a defect, for
+//! example because the machine is too busy, would "notice" every defect.
 
 mod beside;
 mod delivery;
@@ -96,7 +96,7 @@ struct Noticed {
 }
 
 impl Noticed {
-    /// Returns whether it is the defect's effect.
+    /// Returns whether the failure is the effect of the defect.
     fn is_of(&self, defect: &Defect) -> bool {
         defect
             .finding
@@ -116,7 +116,7 @@ impl fmt::Display for Noticed {
     }
 }
 
-/// A copy of the sources, in which defects grow.
+/// A copy of the sources, into which defects are planted.
 struct Nursery {
     copy: Workspace,
 }
@@ -132,7 +132,7 @@ impl Nursery {
         let _ = fs::remove_dir_all(&copy.root);
         fs::create_dir_all(&copy.root).context(copy.root.display())?;
         let mut all = Command::new("cp");
-        // Sets the present time: builds with a defect, of an earlier run, are older.
+        // The copies get the present time, so that cargo rebuilds everything that an earlier run has built with a defect.
         let options = ["-a", "--no-preserve=timestamps", "--"];
         all.current_dir(&workspace.root).args(options);
         all.args(COPIED).arg(&copy.root);
@@ -155,7 +155,7 @@ impl Nursery {
         tests
     }
 
-    /// Has its soak or test run with the defect in place.
+    /// Plants a defect, and runs the soak or test that has to notice it.
     fn plant(&self, defect: &Defect, minutes: f64) -> Result<Option<Noticed>> {
         let path = self.file(defect);
         let sound = fs::read_to_string(&path).context(path.display())?;
@@ -231,7 +231,7 @@ fn directory() -> std::io::Result<TempDir> {
         .tempdir_in("/dev/shm")
 }
 
-/// Removes that. A process that works there dies with a process that runs them, and may make files until then.
+/// Removes the directory. Processes of the tests may make files in it until they have died with their program, so the removal is repeated.
 fn remove(queues: TempDir) {
     let mut tries = 0..100;
     while fs::remove_dir_all(queues.path()).is_err() && tries.next().is_some() {
@@ -244,14 +244,14 @@ fn failure(command: &mut Command) -> std::io::Result<Option<String>> {
     let mut child = command.stderr(Stdio::piped()).process_group(0).spawn()?;
     let words = complaint(&mut child);
     if words.is_some() {
-        // Fails only if it has ended.
+        // This fails only if the program has ended.
         let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
     }
     let status = child.wait()?;
     Ok(words.or_else(|| (!status.success()).then(|| status.to_string())))
 }
 
-/// Returns the text of the first panic that it prints, if it panics before its end.
+/// Returns the text of the first panic that the program prints; None if the program ends without one.
 fn complaint(child: &mut Child) -> Option<String> {
     let lines = BufReader::new(child.stderr.take()?).lines();
     let mut lines = lines.map_while(std::result::Result::ok);
@@ -287,7 +287,7 @@ mod tests {
         lines.any(|line| line == function || line == test)
     }
 
-    /// Returns the Rust files of a folder, if there is one, and of those in it.
+    /// Returns the Rust files in a folder and its subfolders; none if there is no such folder.
     fn sources(folder: &Path) -> Vec<PathBuf> {
         let entries = folder.read_dir().into_iter().flatten();
         let paths = entries.map(|entry| entry.unwrap().path());

@@ -1,4 +1,4 @@
-//! A queue as deep as root's deepest, without root, and a look into it.
+//! A queue as deep as the deepest one that the kernel allows root, made without root; and its messages.
 
 use super::stage::{Namespace, Stage, answer};
 use crate::failure::{Failure, Result};
@@ -26,7 +26,7 @@ pub fn show(stage: &Stage) -> Result<()> {
             println!("kernel:  fill {QUEUE} {MESSAGES}\n         refused: {reason}");
         }
         Err(interrupted) => return Err(interrupted),
-        // A process raised the limits for all processes.
+        // The limits of this machine were raised for all processes.
         Ok(filled) => println!(
             "kernel:  fill {QUEUE} {MESSAGES}\n         {}",
             filled.trim()

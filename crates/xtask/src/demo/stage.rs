@@ -19,10 +19,10 @@ const NOBODY: u32 = 65_534;
 
 /// The programs of the demonstration.
 pub struct Stage {
-    /// All processes may look into it: an unprivileged user runs programs from here.
+    /// Readable by all users, because an unprivileged user runs programs from it.
     directory: TempDir,
     pub root: bool,
-    /// One round of each measurement.
+    /// True for one round of each measurement.
     quick: bool,
 }
 
@@ -47,8 +47,9 @@ impl Stage {
         Ok(stage)
     }
 
-    /// In the checkout, because a temporary directory may forbid running programs; but not if it is root's, which is out
-    /// of the unprivileged user's sight, or if LD_PRELOAD could not name it.
+    /// Returns the target directory, because a temporary directory may forbid running programs. Returns the temporary
+    /// directory for root, whose checkout the unprivileged user may not be able to read, and if LD_PRELOAD can't name
+    /// the target directory.
     fn place(workspace: &Workspace, root: bool) -> PathBuf {
         let target = workspace.target.to_string_lossy();
         match root || target.contains([' ', ':']) {
@@ -57,12 +58,12 @@ impl Stage {
         }
     }
 
-    /// The rounds of a measurement that usually has so many.
+    /// Returns the number of rounds of a measurement that usually has `usual` rounds.
     pub fn rounds(&self, usual: usize) -> usize {
         if self.quick { 1 } else { usual }
     }
 
-    /// A program of ours.
+    /// Returns the path of a program of umsg.
     pub fn program(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
@@ -76,7 +77,7 @@ impl Stage {
         cc.args(["-std=gnu11", "-O2", "-o"])
             .arg(&program)
             .arg(&file);
-        // If librt is not a part of glibc, librt has the calls.
+        // In a glibc of which librt is not a part, librt has the functions.
         cc.arg("-lrt");
         if interrupt::run(&mut cc)?.success() {
             Ok(program)

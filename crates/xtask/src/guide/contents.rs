@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 
 const SUMMARY: &str = "docs/SUMMARY.md";
 
-/// This file has the programs in Rust compiled and run, as tests of documentation.
+/// The file through which the programs in Rust are compiled and run, as tests of documentation.
 const DOCUMENTATION_TESTS: &str = "crates/umsg/src/lib.rs";
 
 /// Languages of blocks that show something and are no program.

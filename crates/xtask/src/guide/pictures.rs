@@ -211,7 +211,7 @@ impl Stage {
             "200ms",
         ];
         self.run(&[&new[..], picture.arguments].concat())?;
-        // The trend needs its refreshes.
+        // The trend becomes a curve after some refreshes.
         let is_curve = |c: &char| ('▁'..='▇').contains(c);
         self.wait("a trend", |screen| {
             let mut lines = screen.lines().skip(3);
@@ -227,7 +227,7 @@ impl Stage {
         })?;
         let screen = self.run(&["capture-pane", "-p", "-e"])?;
         self.run(&["kill-session"])?;
-        // The path of the namespace is longer than one that users have.
+        // The picture shows the usual path of a namespace, in place of the longer one of this namespace.
         let path = self.namespace.path().to_string_lossy().into_owned();
         let plain = "/dev/shm/umsg-1000";
         let spaces = " ".repeat(path.len().saturating_sub(plain.len()));
@@ -255,7 +255,7 @@ impl Drop for Stage {
     fn drop(&mut self) {
         let _ = self.tmux(&["kill-server"]).output();
         if let Some(users) = &mut self.users {
-            // It passes the signal on to its group.
+            // `timeout` passes the signal on to its group.
             let pid = users.id().cast_signed();
             if let Some(pid) = rustix::process::Pid::from_raw(pid) {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);

@@ -7,7 +7,7 @@ use crate::failure::{Failure, Result};
 
 /// The languages of blocks that are run.
 pub const LANGUAGES: [&str; 3] = ["sh", "bash", "console"];
-/// How the comments begin that the module [`super`] explains.
+/// The beginnings of the comments that the module [`super`] explains.
 pub const FILE: &str = "file:";
 pub const NOT_RUN: &str = "not run:";
 const RUN: &str = "run\n";
@@ -33,7 +33,7 @@ pub struct Step {
 
 impl Session {
     /// # Errors
-    /// A comment that belongs to a block stands before none.
+    /// Fails if no block follows a comment that belongs to a block.
     pub fn of(page: &Page) -> Result<Session> {
         let mut session = Session {
             script: "trap 'failed=yes' ERR\n".into(),

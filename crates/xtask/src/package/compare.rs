@@ -9,7 +9,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// Runs a command with another umask: other users can't read the files that the command creates.
+/// Runs a command with another umask, so that other users can't read the files that the command creates.
 const ANOTHER_UMASK: [&str; 4] = ["sh", "-c", "umask 077 && exec \"$@\"", "sh"];
 
 /// Locale and time zone of the second build. The zone is 14 hours ahead: half of the time, the day is another one.

@@ -15,7 +15,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// An empty directory.
+    /// Empties the directory of the packages, or makes it.
     pub fn new(workspace: &Workspace) -> Result<Self> {
         let directory = super::directory(workspace).join("files");
         if directory.exists() {
@@ -36,7 +36,7 @@ impl Files {
         path
     }
 
-    /// The first package whose name starts so.
+    /// Returns the first package whose name begins with `start`.
     pub fn find(&self, start: &str) -> Result<PathBuf> {
         let name = self.names.iter().find(|name| name.starts_with(start));
         name.map(|name| self.directory.join(name))

@@ -76,7 +76,7 @@ pub fn merged(all: impl IntoIterator<Item = Licences>) -> String {
     list
 }
 
-/// The ids of the crates and of all that they are compiled with, tests and build scripts aside.
+/// Returns the ids of the crates and of all crates that are compiled into them, except those of tests and build scripts.
 fn used<'a>(metadata: &'a Value, crates: &[&str]) -> BTreeSet<&'a str> {
     let nodes: BTreeMap<&str, &Value> = array(&metadata["resolve"]["nodes"])
         .iter()

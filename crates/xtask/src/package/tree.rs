@@ -30,12 +30,12 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The files that a directory has already.
+    /// Returns a tree with the files that a directory already has.
     pub fn of(root: PathBuf) -> Self {
         Self::with_tools(root, "")
     }
 
-    /// The same, with the tools of a cross compiler, whose names begin so.
+    /// Uses the tools of a cross compiler, whose names begin with `prefix`.
     pub fn with_tools(root: PathBuf, prefix: &str) -> Self {
         let strip = format!("{prefix}strip");
         Self { root, strip }
@@ -107,7 +107,7 @@ impl Tree {
         set_mode(&path, mode)
     }
 
-    /// Makes a directory and those above it in the tree.
+    /// Makes a directory of the tree and its parents.
     fn make(&self, directory: &Path) -> Result<()> {
         fs::create_dir_all(directory).context(directory.display())?;
         let inside = directory.ancestors();

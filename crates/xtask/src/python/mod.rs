@@ -127,7 +127,7 @@ pub fn run(workspace: &Workspace, options: &Options) -> Result<()> {
         let mut check = environment.module("mypy.stubtest", &STUBS);
         steps.run("stubs", &mut check)?;
         steps.run("types, by pyright", &mut environment.pyright(&PLACES)?)?;
-        // The types that a program sees which imports the package.
+        // Checks the types that a program sees when it imports the package.
         let check = ["--verifytypes", "umsg", "--ignoreexternal"];
         let mut check = environment.pyright(&check)?;
         check.current_dir(&package.directory);

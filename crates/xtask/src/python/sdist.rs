@@ -46,7 +46,7 @@ pub fn install(package: &Package, python: &Path, files: &Path, steps: &mut Steps
     let mut install = package.workspace.command(environment.join("bin/pip"));
     install.args(["install", "--quiet", "--disable-pip-version-check"]);
     install.arg(only(files, ".tar.gz")?);
-    // Whether it builds does not depend on the optimisation.
+    // A build without optimisation is enough to show that the distribution builds.
     install
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
@@ -82,7 +82,7 @@ fn take(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fails if a crate of the distribution is outside it, and from no registry.
+/// Fails if the distribution needs a crate that is neither in it nor in a registry.
 fn check(package: &Package, source: &Path) -> Result<()> {
     let manifest = source.join("python/Cargo.toml");
     let mut command = package.workspace.cargo(&["metadata", "--locked"]);

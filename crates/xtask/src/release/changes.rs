@@ -6,7 +6,7 @@ use super::{Seen, VERSION};
 use crate::failure::{Context as _, Result};
 use crate::workspace::Workspace;
 
-/// CHANGELOG.md has a section of the version with a date.
+/// Checks that CHANGELOG.md has a section of the version, with a date.
 pub fn section_is_dated(workspace: &Workspace) -> Result<Seen> {
     let path = workspace.root.join("CHANGELOG.md");
     let text = fs::read_to_string(&path).context(path.display())?;
@@ -34,7 +34,7 @@ fn date<'a>(text: &'a str, version: &str) -> Option<&'a str> {
     is_date.then_some(date)
 }
 
-/// README.md does not say that the version is still to come.
+/// Checks that README.md does not say that the version is still to come.
 pub fn readme_names_a_release(workspace: &Workspace) -> Result<Seen> {
     let path = workspace.root.join("README.md");
     let text = fs::read_to_string(&path).context(path.display())?;

@@ -10,7 +10,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::package::text;
 use crate::workspace::Workspace;
 
-/// All files are committed.
+/// Checks that all files are committed.
 pub fn is_clean(workspace: &Workspace) -> Result<Seen> {
     let changed = text(workspace.command("git").args(["status", "--porcelain"]))?;
     Ok(match changed.lines().count() {
@@ -19,7 +19,7 @@ pub fn is_clean(workspace: &Workspace) -> Result<Seen> {
     })
 }
 
-/// All crates have one version, and need each other in this version.
+/// Checks that all crates have the same version, and depend on each other in this version.
 pub fn versions_agree(workspace: &Workspace) -> Result<Seen> {
     let mut metadata = workspace.cargo(&["metadata", "--no-deps", "--locked"]);
     let metadata = text(metadata.args(["--format-version", "1"]));
@@ -36,7 +36,7 @@ pub fn versions_agree(workspace: &Workspace) -> Result<Seen> {
     })
 }
 
-/// The crates with another version, and those that need another one.
+/// Returns the crates that have another version, and the crates that depend on another version.
 fn disagreements(metadata: &Value) -> Vec<String> {
     let packages = metadata["packages"].as_array();
     let packages = packages.map_or(&[][..], Vec::as_slice);
@@ -60,7 +60,7 @@ fn disagreements(metadata: &Value) -> Vec<String> {
     wrong
 }
 
-/// No tag has the name of the release.
+/// Checks that no tag has the name of the release.
 pub fn tag_is_free(workspace: &Workspace) -> Result<Seen> {
     let tag = format!("v{VERSION}");
     let found = text(workspace.command("git").args(["tag", "--list", &tag]))?;
@@ -70,7 +70,7 @@ pub fn tag_is_free(workspace: &Workspace) -> Result<Seen> {
     })
 }
 
-/// The header is the one that the source makes.
+/// Checks that the C header is the one that the source makes.
 pub fn header_is_fresh(workspace: &Workspace) -> Result<Seen> {
     match c::header(workspace, true) {
         Ok(()) => Ok(Seen::Fine("is the one that the source makes".to_owned())),
@@ -79,7 +79,7 @@ pub fn header_is_fresh(workspace: &Workspace) -> Result<Seen> {
     }
 }
 
-/// The newest version of symbols is not newer than the release.
+/// Checks that the newest version of symbols is not newer than the release.
 pub fn symbols_have_the_version(workspace: &Workspace) -> Result<Seen> {
     let path = workspace.root.join("crates/umsg-c/umsg.map");
     let map = fs::read_to_string(&path).context(path.display())?;

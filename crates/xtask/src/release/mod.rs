@@ -86,7 +86,7 @@ fn print(what: &str, seen: &Seen) -> usize {
     missing
 }
 
-/// All packages are built, from a checkout without changes twice.
+/// Builds all packages; from a checkout without changes, builds them twice and compares them.
 fn packages(workspace: &Workspace, options: Options) -> Result<Seen> {
     if options.no_packages {
         return Ok(Seen::Unchecked("--no-packages".to_owned()));

@@ -11,7 +11,7 @@ use crate::workspace::Workspace;
 /// The workspaces with a lock file.
 const WORKSPACES: [&str; 2] = ["Cargo.toml", "python/Cargo.toml"];
 
-/// Licences, sources and duplicates of the dependencies; advisories, if their database can be fetched.
+/// Checks the licences, sources and duplicates of the dependencies; also the advisories, if their database can be fetched.
 pub fn deny(workspace: &Workspace) -> Result<Seen> {
     if text(workspace.cargo(&["deny"]).arg("--version")).is_err() {
         let why = "cargo-deny is not installed; cargo install --locked cargo-deny";
@@ -46,7 +46,7 @@ fn deny_of(workspace: &Workspace, manifest: &str) -> Command {
     check
 }
 
-/// The public items of the libraries, beside those of the last release.
+/// Compares the public items of the libraries with those of the last release.
 pub fn semver_checks(workspace: &Workspace) -> Result<Seen> {
     let tags =
         text(
@@ -74,7 +74,7 @@ pub fn semver_checks(workspace: &Workspace) -> Result<Seen> {
     })
 }
 
-/// Everything that a change has to pass.
+/// Runs everything that a change has to pass.
 pub fn tests(workspace: &Workspace, run: bool) -> Result<Seen> {
     if !run {
         let why = "run .ci/run on this commit, or give --tests";

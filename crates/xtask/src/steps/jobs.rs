@@ -1,4 +1,4 @@
-//! Test programs that run beside each other: at each place one after another, the output of each whole.
+//! Runs test programs in parallel: each of a number of places runs one program after another. The output of a program is printed in one piece.
 
 use std::collections::VecDeque;
 use std::io::Read as _;
@@ -27,7 +27,7 @@ pub struct Job {
 pub enum Again {
     /// By `cargo test` with these options.
     Options(String),
-    /// By `cargo test` with the options that the job prints: it is cargo.
+    /// By `cargo test` with the options that the job itself prints, because the job is cargo.
     Printed,
     /// By its own command.
     Whole,
@@ -48,7 +48,7 @@ pub struct Ended {
 /// The jobs that have not begun.
 struct Queue {
     state: Mutex<State>,
-    /// A job of a group has ended.
+    /// Signalled when a job of a group has ended.
     freed: Condvar,
 }
 
@@ -63,7 +63,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the first job whose group has none that runs, and waits for one if there is none. None if no job is left.
+    /// Takes the first job of which no other job of the same group runs. If there is none, waits for one. None if no job is left.
     fn take(&self) -> Option<Job> {
         let mut state = self.state();
         while !state.waiting.is_empty() {
@@ -143,7 +143,7 @@ fn computed(child: &Child) -> Option<Duration> {
     Some(Duration::from_secs(ticks) / rustix::param::clock_ticks_per_second() as u32)
 }
 
-/// Runs the jobs in their order, so many at a time, and reports each that has ended. Fails after a signal, when the jobs that ran have ended.
+/// Runs the jobs in their order, `places` at a time, and reports each job that has ended. After a signal, waits for the running jobs and fails.
 pub fn run(jobs: Vec<Job>, places: usize, mut report: impl FnMut(Ended)) -> Result<()> {
     let state = State {
         waiting: jobs.into(),

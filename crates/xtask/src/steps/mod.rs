@@ -48,7 +48,7 @@ pub struct Beside {
 #[derive(Default)]
 struct Printed {
     bytes: Vec<u8>,
-    /// The time until then.
+    /// The time that the command took.
     took: Duration,
 }
 
@@ -80,13 +80,13 @@ impl Steps {
         }
     }
 
-    /// Prints from here on, at the beginning of each of these steps, its number and the time that is left. Each has the seconds that it
-    /// takes where `file` has no time of an earlier run.
+    /// Makes each of these steps print its number and the estimated time that is left when it begins. The seconds of a step are its
+    /// estimate, unless `file` has its time in an earlier run.
     pub fn plan(&mut self, file: PathBuf, steps: &[(&'static str, u64)]) {
         self.plan = Some(Plan::new(file, steps));
     }
 
-    /// Shows from here on, if standard error is a terminal, how much of the expected time has passed.
+    /// From now on, shows how much of the expected time has passed, if standard error is a terminal.
     pub fn show_time(&mut self, expected: Duration) {
         let style = ProgressStyle::with_template("{spinner} {elapsed} of {msg}");
         self.clock = ProgressBar::new_spinner()
@@ -120,8 +120,8 @@ impl Steps {
         Ok(())
     }
 
-    /// Runs test programs, so many at a time, and prints the output of each when it has ended. `again` is a command of cargo which, with the
-    /// options of a program, repeats it.
+    /// Runs test programs, `places` at a time, and prints the output of each program when it has ended. `again` is a command of cargo that
+    /// repeats a program if the program's options are added.
     pub fn run_jobs(
         &mut self,
         what: &str,
@@ -176,7 +176,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Runs a command whose failure leaves a step out, and reports it.
+    /// Runs a command. If it fails, reports the step as left out, not as failed.
     pub fn try_run(&mut self, what: &str, command: &mut Command, otherwise: &str) -> Result<()> {
         let done = self.perform(what, command)?;
         match done.failed {

@@ -67,7 +67,7 @@ impl Output {
     }
 }
 
-/// Whether a report on failures is understood without the line.
+/// Returns whether a line reports success, so that a report on failures can omit it.
 fn is_of_success(line: &str) -> bool {
     line.is_empty() || line.ends_with(" ... ok") || line.starts_with("test result: ok")
 }

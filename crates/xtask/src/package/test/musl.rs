@@ -37,7 +37,7 @@ const ORDINARY: [(&str, &str); 3] = [
     ),
     (
         "a program of glibc gets the other library",
-        // The program can't start here; the choice of the library comes before it.
+        // The program can't start in this system, but `umsg run` chooses the library before the start.
         "umsg run -- glibc 2>&1 | grep -v 'another C library' | grep \"can't be executed\"
          UMSG_PRELOAD=/usr/local/lib/umsg/musl/libumsg_preload.so umsg run -- glibc 2>&1 | grep 'another C library'",
     ),

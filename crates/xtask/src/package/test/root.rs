@@ -43,7 +43,7 @@ impl<'a> Root<'a> {
         let kept = roots.join(format!("{name}.tar"));
         let list = roots.join(format!("{name}.packages"));
         let wanted = packages.join(",");
-        // Other packages make another system.
+        // A system with other packages is made anew.
         let is_kept = fs::read_to_string(&list).is_ok_and(|list| list == wanted) && kept.exists();
         if !is_kept {
             let mut make = workspace.command("mmdebstrap");
@@ -51,7 +51,7 @@ impl<'a> Root<'a> {
             if !packages.is_empty() {
                 make.args(["--include", &wanted]);
             }
-            // Nothing of a test's size needs a sync of each file, or pages of the system's own programs in other languages.
+            // A system for tests needs no sync of each file. apt must not change to a user of its own, which could not write here.
             make.args([
                 "--dpkgopt=force-unsafe-io",
                 "--aptopt=APT::Sandbox::User \"root\"",
