@@ -91,7 +91,7 @@ fn import(bridge: &Bridge) -> String {
 /// Tries what the bridges need: secrets, the server, streams, and queues. Returns the sentences about all that is missing.
 ///
 /// # Errors
-/// A sentence: the settings of the server can't be used.
+/// The error is a sentence: the settings of the server can't be used.
 pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<String>, String> {
     let mut faults = Vec::new();
     let mut link = connect::connect(&config.server, "umsg-bridge check").await?;
@@ -107,7 +107,7 @@ pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<Strin
     for bridge in config.one_way() {
         let fault = |why: String| format!("bridge {:?}: {why}", bridge.name);
         let makes_queue = bridge.create_queue.is_some();
-        // A check makes nothing.
+        // A check creates no queue.
         let bridge = Bridge {
             create_queue: None,
             ..bridge.clone()

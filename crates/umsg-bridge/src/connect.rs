@@ -74,7 +74,7 @@ fn read_variable(setting: &str, name: &str) -> Result<String, String> {
 /// Makes the options of a connection.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub fn options(server: &Server) -> Result<ConnectOptions, String> {
     let mut options = ConnectOptions::new();
     if let Some(path) = &server.credentials_file {
@@ -146,7 +146,7 @@ fn tls(mut options: ConnectOptions, server: &Server) -> Result<ConnectOptions, S
 /// Connects in the background: the first attempt may fail, as later ones may.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
     let (tell, connected) = watch::channel((0, false));
     let refusal = Arc::new(Mutex::new(None));

@@ -59,7 +59,7 @@ impl Unconsumed {
     /// blocked receiver and its lease, a message is in no list.
     ///
     /// # Errors
-    /// The sentence of the library.
+    /// The error is the sentence of the library.
     pub fn take_consumed(&mut self, queue: &posix::Queue) -> Result<Vec<Acker>, String> {
         if self.messages.is_empty() {
             return Ok(Vec::new());

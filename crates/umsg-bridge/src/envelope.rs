@@ -21,7 +21,7 @@ const LONGEST: usize = 1024;
 /// Takes the subject from a message. The subject must be `below` or a subject under it: a local process must not reach other subjects.
 ///
 /// # Errors
-/// The sentence that says what is wrong with the envelope.
+/// The error is a sentence that names the fault of the envelope.
 pub fn unwrap(message: &Bytes, below: &str) -> Result<(String, Bytes), String> {
     let end = message.iter().position(|byte| *byte == b'\n');
     let line = end.and_then(|end| std::str::from_utf8(&message[..end]).ok());

@@ -31,9 +31,9 @@ use umsg::posix;
 
 /// The time after which a message that was refused is tried again.
 pub const REFUSED: Duration = Duration::from_secs(30);
-/// The time between two looks at things that report no change.
+/// The interval at which states that report no change are checked.
 const TICK: Duration = Duration::from_secs(1);
-/// The time that publishes have to settle at the end.
+/// The time that publishes have to settle when the bridge ends.
 const LAST: Duration = Duration::from_secs(5);
 
 /// The end of a publish, with its message and the message's place in the order of leases.
@@ -54,7 +54,7 @@ enum Outcome {
 /// Runs an export until the process stops it.
 ///
 /// # Errors
-/// A sentence: the queue is lost, and has to be opened again.
+/// The error is a sentence: the queue is lost, and has to be opened again.
 pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
     let exporter = Exporter::open(&scene.namespace, bridge)?;
     let dead = match &bridge.dead_letter {
@@ -70,7 +70,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         bridge.window,
     );
     let found = stream::find(&context, bridge, &scene.link).await?;
-    // After the steps that may fail: a ring takes its messages with it.
+    // Opened after the steps that may fail: if the bridge closed its ring again, the messages in it would be lost.
     let spool = Spool::open(&scene.namespace, bridge)?;
     board.become_("running", None);
     let work = Work {
@@ -100,7 +100,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     }
 }
 
-/// An export at work.
+/// A running export.
 struct Work<'a> {
     exporter: Exporter,
     source: Source,
@@ -224,7 +224,7 @@ impl Work<'_> {
         }
     }
 
-    /// Publishes a message. None: the message can't be published, and was rejected.
+    /// Publishes a message. Returns None if the message can't be published: it was rejected.
     async fn publish(&self, place: u64, taken: Taken) -> Option<Flight> {
         let (subject, data) = match self.bridge.envelope {
             false => (self.subject(taken.key), taken.data.clone()),
@@ -277,7 +277,7 @@ impl Work<'_> {
                 let ended = taken.acknowledge();
                 crash::reached(Point::EXPORT_ENDED);
                 if let Err(error) = ended {
-                    // The message comes once more, and JetStream recognises it.
+                    // The queue delivers the message once more, and JetStream recognises the repeat.
                     let name = &self.bridge.name;
                     log::event(
                         Level::Warning,

@@ -30,16 +30,16 @@ use umsg::posix;
 
 /// The time that a pull waits for messages at the server.
 const PULL: Duration = Duration::from_secs(2);
-/// The time in which messages that are on their way to a pull that ends arrive.
+/// The time within which messages arrive that were under way when their pull ended.
 const LATE: Duration = Duration::from_millis(50);
 
-/// The time between two looks at which messages of a durable queue have been consumed.
+/// The interval at which the import checks which messages of a durable queue were consumed.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs an import until the process stops it.
 ///
 /// # Errors
-/// A sentence: the queue or the consumer is lost, and has to be opened again.
+/// The error is a sentence: the queue or the consumer is lost, and has to be opened again.
 pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), String> {
     let mut importer = Importer::open(&scene.namespace, bridge)?;
     let dead = match &bridge.dead_letter {
@@ -108,7 +108,7 @@ fn note(window: &mut Window, sequence: u64, number: u64) -> Result<(), String> {
     noted.map_err(|error| format!("`state_dir`: the window can't be written: {error}"))
 }
 
-/// An import at work.
+/// A running import.
 struct Work<'a> {
     importer: Importer,
     window: RefCell<Window>,
@@ -124,14 +124,14 @@ struct Work<'a> {
 /// The result of an attempt to place a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Placed {
-    /// It is placed, or was before, or will never be.
+    /// The message is placed, was placed before, or can never be placed.
     Settled,
-    /// There was no room for a long time: it goes back to the stream.
+    /// There was no room for a long time: the message goes back to the stream.
     NoRoom,
 }
 
 impl Work<'_> {
-    /// Returns the time after which the server delivers an unacknowledged message again. An existing consumer keeps its own.
+    /// Returns the time after which the server delivers an unacknowledged message again. An existing consumer keeps its own setting.
     fn ack_wait(&self) -> Duration {
         let own = self.consumer.cached_info().config.ack_wait;
         match own.is_zero() {
@@ -163,7 +163,7 @@ impl Work<'_> {
             self.scene.link.clone().wait().await;
             let pulled = tokio::select! {
                 pulled = self.pull() => pulled?,
-                // The server has forgotten a pull of the last connection.
+                // The server has forgotten the pull, which belonged to the last connection.
                 _ = connected.changed() => continue,
             };
             match pulled {
@@ -183,7 +183,7 @@ impl Work<'_> {
         }
     }
 
-    /// The consumer or the stream may be gone.
+    /// Fails with `why` if there is a connection but the server has no such consumer any more.
     async fn check_consumer(&self, why: String) -> Result<(), String> {
         if !self.scene.link.connected.borrow().1 {
             return Ok(());
@@ -203,8 +203,8 @@ impl Work<'_> {
         }
     }
 
-    /// Pulls up to a window of messages, and places them. The inner error is one of the stream, the outer one is of the queue or the window: both have
-    /// to be opened again.
+    /// Pulls up to a window of messages, and places them. The inner error is that of the stream. The outer error is that of the queue or the window,
+    /// which have to be opened again.
     async fn pull(&self) -> Result<Result<(), String>, String> {
         let began = Instant::now();
         let batch = self
@@ -235,7 +235,8 @@ impl Work<'_> {
         Ok(Ok(()))
     }
 
-    /// Places a message of a pull that began then. The server may have delivered each of its messages at that time: `ack_wait` counts from there.
+    /// Places a message of a pull that began at `began`. `ack_wait` counts from that time, because the server may have delivered the message
+    /// then.
     async fn place(&self, message: &Message, began: Instant) -> Result<Placed, String> {
         let info = message
             .info()
@@ -304,7 +305,7 @@ impl Work<'_> {
         }
     }
 
-    /// Acknowledges the messages of a durable queue that local receivers have acknowledged, for ever.
+    /// Runs for ever: acknowledges the messages of a durable queue that local receivers have acknowledged.
     async fn acknowledge_consumed(&self) -> Result<(), String> {
         let (Some(unconsumed), Some(queue)) = (&self.unconsumed, self.importer.posix()) else {
             return std::future::pending().await;
@@ -351,7 +352,7 @@ impl Work<'_> {
         acknowledge(message).await;
     }
 
-    /// Lets a message wait in the stream that the dead-letter queue does not take now.
+    /// Lets a message wait in the stream, because the dead-letter queue does not take it now.
     async fn wait_for_dead_letter(&self, message: &Message, error: &posix::SendError) {
         let error = format!("`dead_letter`: {error}");
         log::event(

@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// The weight of an event, with the number that systemd's journal reads.
+/// The level of an event, with the number that systemd's journal reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The bridge cannot do its work.

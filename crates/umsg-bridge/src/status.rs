@@ -23,7 +23,7 @@ pub struct State {
     pub queue: String,
     /// The stream.
     pub stream: String,
-    /// The process.
+    /// The process id of the bridge.
     pub pid: u32,
     /// The state in words: `running`, `waiting for the server`, `the local queue is full` ...
     pub state: String,
@@ -125,7 +125,7 @@ impl Inner {
         }
     }
 
-    /// A state that can't be written is missing in `umsg bridge status`; messages go on.
+    /// Writes the state. If that fails, `umsg bridge status` does not show the bridge, which goes on.
     fn write(&mut self) {
         self.written = Some(Instant::now());
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -139,7 +139,7 @@ impl Inner {
 /// Returns the state directory of a configuration, and makes it.
 ///
 /// # Errors
-/// The sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub fn directory(chosen: Option<&Path>, namespace: &Namespace) -> Result<PathBuf, String> {
     let path = default_directory(chosen, namespace);
     let made = std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
@@ -152,7 +152,7 @@ pub fn directory(chosen: Option<&Path>, namespace: &Namespace) -> Result<PathBuf
     }
 }
 
-/// Another user must not choose the contents of the windows.
+/// Fails unless the directory belongs to this user: another user must not choose the contents of the windows.
 fn own(path: &Path) -> Result<PathBuf, String> {
     use std::os::unix::fs::MetadataExt;
     let refuse = |why: &str| Err(format!("`state_dir` {}: {why}", path.display()));

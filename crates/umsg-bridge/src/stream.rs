@@ -12,7 +12,7 @@ use std::time::Duration;
 #[must_use]
 pub fn context(link: &Link, domain: Option<&str>, timeout: Duration, window: usize) -> Context {
     let builder = ContextBuilder::new().timeout(timeout).ack_timeout(timeout);
-    // The export keeps to its window by itself; a permit returns a moment after its acknowledgement.
+    // More than a window: the export itself keeps to the window, but the client frees the place of a publish some time after its acknowledgement.
     let builder = builder.max_ack_inflight(2 * window + 16);
     match domain {
         Some(domain) => builder.domain(domain).build(link.client.clone()),
@@ -23,7 +23,7 @@ pub fn context(link: &Link, domain: Option<&str>, timeout: Duration, window: usi
 /// Finds the stream of a bridge, or makes it.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub async fn find(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream<Info>, String> {
     let name = &bridge.stream;
     let why = match (context.get_stream(name).await, &bridge.create_stream) {
@@ -47,7 +47,7 @@ async fn again(context: &Context, name: &str) -> Result<Stream<Info>, String> {
     found.map_err(|error| format!("`stream` {name}: {}", in_full(&error)))
 }
 
-/// The error kind of a stream that can't be found is private to the client; its text is the server's.
+/// Decides by the text of the error, which is the server's: the client does not export the kind of this error.
 fn is_missing(error: &str) -> bool {
     error.contains("10059") || error.contains("stream not found")
 }
@@ -67,7 +67,7 @@ pub fn in_full(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Adds what the server said meanwhile: a missing permission is no answer to the call.
+/// Adds the server's last refusal to an error: the server does not report a missing permission as the answer to the call.
 #[must_use]
 pub fn with_refusal(why: String, link: &Link) -> String {
     match link.take_refusal() {
@@ -111,7 +111,7 @@ fn config(name: &str, bridge: &Bridge, new: &NewStream) -> Config {
 /// Finds the durable consumer of an import, or makes it.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub async fn consumer(
     stream: &Stream<Info>,
     bridge: &Bridge,

@@ -54,7 +54,7 @@ pub fn host() -> String {
 /// Runs all bridges until SIGINT or SIGTERM. `read` reads the configuration, at the beginning and at SIGHUP.
 ///
 /// # Errors
-/// A sentence: the configuration is wrong, or the system refuses a call.
+/// The error is a sentence: the configuration is wrong, or the system refuses a call.
 pub fn run(namespace: &Namespace, read: &dyn Fn() -> Result<Config, String>) -> Result<(), String> {
     let config = read()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -141,7 +141,7 @@ impl Process {
         })
     }
 
-    /// Ends the bridges that are not declared any more, or otherwise, and starts the new ones.
+    /// Ends the bridges that are no longer declared or are declared differently, and starts the new ones.
     fn apply(&mut self, config: &Config) {
         let wanted = config.one_way();
         let (stay, end) = std::mem::take(&mut self.running)
@@ -161,7 +161,7 @@ impl Process {
             let before = before.map(|at| ending.swap_remove(at).task);
             self.running.push(self.start(bridge, before));
         }
-        // The state of a bridge that is declared no more would look like that of a dead one.
+        // The state of a bridge that is no longer declared would look like the state of a dead bridge.
         for old in ending {
             let file = format!("{}{}", old.bridge.name, status::ENDING);
             let path = self.scene.directory.join(file);
@@ -195,7 +195,7 @@ impl Process {
         for running in self.running {
             let _ = running.task.await;
         }
-        // Acknowledgements that are still in the buffers.
+        // Sends the acknowledgements that are still in the client's buffers.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.scene.link.client.flush()).await;
     }
 }
@@ -230,7 +230,7 @@ async fn keep(bridge: &Bridge, scene: &Scene) {
         }
         board.become_("waiting for another attempt", Some(why));
         board.count(|state| state.retries += 1);
-        // Shortened at random again: the limit would make many bridges come back at the same moment.
+        // Shortened at random once more: with the same limit, many bridges would come back at the same moment.
         let pause = backoff.pause().min(LONGEST);
         let pause = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let _ = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;
@@ -238,7 +238,7 @@ async fn keep(bridge: &Bridge, scene: &Scene) {
     board.become_("stopped", None);
 }
 
-/// The end of a bridge that does not end by itself: it waits for the server, for example.
+/// Returns some seconds after the request to stop: for a bridge that does not end by itself, for example because it waits for the server.
 async fn stopped_and_settled(scene: &Scene) {
     let mut stop = scene.stop.clone();
     let _ = stop.wait_for(|stop| *stop).await;

@@ -98,7 +98,7 @@ impl Default for Server {
     }
 }
 
-/// Where messages go.
+/// The direction of a bridge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
@@ -110,7 +110,7 @@ pub enum Direction {
     Durable,
 }
 
-/// The way of a message that can't be placed.
+/// The treatment of a message that can't be placed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReject {
@@ -121,11 +121,11 @@ pub enum OnReject {
     DeadLetter,
 }
 
-/// The last words of the subject of an export.
+/// The tokens at the end of the subject of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SubjectBy {
-    /// None.
+    /// No further token.
     #[default]
     Nothing,
     /// `.p.PRIORITY`, of a POSIX queue.
@@ -151,7 +151,7 @@ pub enum Delivery {
 pub struct Bridge {
     /// The name in logs, states and metrics; letters, digits, `-` and `_`.
     pub name: String,
-    /// Where messages go.
+    /// The direction of the messages.
     pub direction: Direction,
     /// The local end: `/orders`, `key:0x1234`, `id:5`, `ring:/jobs`, `kernel:/orders`.
     pub queue: End,
@@ -161,7 +161,7 @@ pub struct Bridge {
     pub stream: String,
     /// Export: the subject of messages. Import: the filter, all subjects of the stream by default.
     pub subject: Option<String>,
-    /// Export: what the subject ends with.
+    /// Export: the tokens at the end of the subject.
     #[serde(default)]
     pub subject_by: SubjectBy,
     /// Export: the subject that `Umsg-Reply-To` names.
@@ -172,7 +172,7 @@ pub struct Bridge {
     /// The most unacknowledged messages: publishes of an export, deliveries of an import.
     #[serde(default = "values::window")]
     pub window: usize,
-    /// The way of a message that can't be placed: it waits, or goes to the dead letters.
+    /// The treatment of a message that can't be placed: it waits, or goes to the dead letters.
     #[serde(default)]
     pub on_reject: OnReject,
     /// The local POSIX queue for messages that can't be placed.
@@ -257,7 +257,7 @@ impl Config {
     /// Reads a configuration and checks it as a whole.
     ///
     /// # Errors
-    /// A sentence that names the line or the bridge, and the setting.
+    /// The error is a sentence that names the line or the bridge, and the setting.
     pub fn parse(text: &str) -> Result<Config, String> {
         let config: Config = toml::from_str(text).map_err(|error| error.to_string())?;
         rules::check(&config)?;

@@ -31,7 +31,7 @@ impl Exporter {
     /// Opens the queue of an export, or its spool.
     ///
     /// # Errors
-    /// A sentence that names the setting.
+    /// The error is a sentence that names the setting.
     pub fn open(namespace: &Namespace, bridge: &Bridge) -> Result<Exporter, String> {
         let new = bridge.create_queue.as_ref();
         let (queue, identity) = match &bridge.queue {
@@ -73,7 +73,7 @@ impl Exporter {
     /// Takes the next message, if there is one.
     ///
     /// # Errors
-    /// The sentence of the library: the queue is removed or corrupted.
+    /// The error is the sentence of the library: the queue is removed or corrupted.
     pub fn try_take(&self) -> Result<Option<Taken>, String> {
         match &self.queue {
             Queue::Posix(queue) => match queue.receive_lease_owned(Until::Now) {

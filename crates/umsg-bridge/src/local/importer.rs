@@ -33,7 +33,7 @@ pub struct Importer {
     queue: Queue,
     /// The identity of the queue among those of all machines.
     pub identity: u64,
-    /// The number of the stream and the consumer in the queue's records of arrivals.
+    /// The number that stands for the stream and the consumer in the queue's records of arrivals.
     source: u64,
 }
 
@@ -49,7 +49,7 @@ impl Importer {
     /// Opens the queue of an import.
     ///
     /// # Errors
-    /// A sentence that names the setting.
+    /// The error is a sentence that names the setting.
     pub fn open(namespace: &Namespace, bridge: &Bridge) -> Result<Importer, String> {
         let new = bridge.create_queue.as_ref();
         let poll = |descriptor: std::io::Result<OwnedFd>| {
@@ -164,7 +164,7 @@ impl Importer {
     /// Ends the queue's record of an arrival.
     ///
     /// # Errors
-    /// The sentence of the library.
+    /// The error is the sentence of the library.
     pub fn forget(&self, sequence: u64) -> Result<(), String> {
         match &self.queue {
             Queue::Posix(queue, _) => {
@@ -178,7 +178,7 @@ impl Importer {
     /// Returns the sequences of messages that were placed by a bridge that died before it noted them.
     ///
     /// # Errors
-    /// The sentence of the library.
+    /// The error is the sentence of the library.
     pub fn arrivals(&self) -> Result<Vec<u64>, String> {
         match &self.queue {
             Queue::Posix(queue, _) => queue

@@ -24,7 +24,7 @@ impl Queue {
     /// Opens a queue.
     ///
     /// # Errors
-    /// A sentence that names the setting.
+    /// The error is a sentence that names the setting.
     pub fn open(name: &str, new: Option<&NewQueue>, interest: Interest) -> Result<Queue, String> {
         let refuse = |what: &str, error: Errno| format!("`queue` kernel:{name}: {what}: {error}");
         let access = match interest.is_readable() {

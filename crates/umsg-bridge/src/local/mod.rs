@@ -55,14 +55,14 @@ pub struct Taken {
     pub id: String,
     /// The time of the send.
     pub sent: SystemTime,
-    /// The sender's process.
+    /// The process id of the sender.
     pub pid: u32,
     held: Held,
 }
 
 #[derive(Debug)]
 enum Held {
-    /// Of a test.
+    /// No lease: a message that a test has made.
     Nothing,
     Posix(posix::Lease<'static>),
     Sysv(sysv::Lease<'static>),
@@ -85,7 +85,7 @@ impl Taken {
     /// Ends the lease: the message leaves the queue.
     ///
     /// # Errors
-    /// The sentence of the library.
+    /// The error is the sentence of the library.
     pub fn acknowledge(self) -> Result<(), String> {
         match self.held {
             Held::Nothing => Ok(()),
@@ -94,9 +94,9 @@ impl Taken {
         }
     }
 
-    /// Returns the message to the queue, for a later delivery. The messages behind it pass.
+    /// Returns the message to the queue, for a delivery after this time. Meanwhile, the messages behind it are delivered.
     pub fn return_after(self, delay: Duration) {
-        // A lease that can't be returned so returns by its drop.
+        // If this fails, the drop of the lease returns the message at once.
         match self.held {
             Held::Nothing => {}
             Held::Posix(lease) => drop(lease.return_after(delay)),

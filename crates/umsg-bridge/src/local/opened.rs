@@ -4,7 +4,7 @@ use crate::config::{Bridge, End, NewQueue};
 use umsg::posix::{self, OpenError};
 use umsg::{Namespace, sysv};
 
-/// The sentence about a queue that is not there.
+/// Returns the error of a queue that does not exist.
 fn missing(end: &End, why: &dyn std::fmt::Display) -> String {
     format!("`queue` {end}: {why}. Make the queue, or write `create_queue`")
 }
@@ -12,7 +12,7 @@ fn missing(end: &End, why: &dyn std::fmt::Display) -> String {
 /// Opens a POSIX queue for both directions.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub fn posix(
     namespace: &Namespace,
     (name, new): (&str, Option<&NewQueue>),
@@ -32,7 +32,7 @@ pub fn posix(
 /// Opens a System V queue.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub fn sysv(namespace: &Namespace, bridge: &Bridge) -> Result<sysv::Queue, String> {
     let mut options = sysv::OpenOptions::new();
     options.namespace(namespace);
@@ -48,7 +48,7 @@ pub fn sysv(namespace: &Namespace, bridge: &Bridge) -> Result<sysv::Queue, Strin
 /// Opens the queue for messages that can't be placed. The bridge makes it if it is missing: each message must have a place.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub fn dead_letter(namespace: &Namespace, name: &str) -> Result<posix::Queue, String> {
     let mut options = posix::OpenOptions::new();
     options

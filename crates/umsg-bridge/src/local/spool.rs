@@ -24,7 +24,7 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
         .create_queue
         .as_ref()
         .map_or(8192, |new| new.message_size.0);
-    // A queue of the kernel that others made may have longer messages, up to the system's limit.
+    // A queue of the kernel that another program made may have longer messages, up to the system's limit.
     let longest = match &bridge.queue {
         End::Kernel(name) => {
             kernel::Queue::open(name, bridge.create_queue.as_ref(), Interest::READABLE)?
@@ -87,7 +87,7 @@ impl Spool {
     /// Opens the source of a spool. None for a queue that leases messages.
     ///
     /// # Errors
-    /// A sentence that names the setting.
+    /// The error is a sentence that names the setting.
     pub fn open(namespace: &Namespace, bridge: &Bridge) -> Result<Option<Spool>, String> {
         let refuse = |error: &dyn std::fmt::Display| format!("`queue` {}: {error}", bridge.queue);
         let new = bridge.create_queue.as_ref();
@@ -137,10 +137,10 @@ impl Spool {
     /// Moves messages to the spool, for ever.
     ///
     /// # Errors
-    /// The sentence of the library or the system: the source or the spool is lost.
+    /// The error is the sentence of the library or the system: the source or the spool is lost.
     pub async fn fill(&mut self) -> Result<(), String> {
         loop {
-            // The room first: a message that has left its source must have a place.
+            // Waits for room first: a message that has left its source must have a place.
             let room = self.room().await?;
             match &mut self.source {
                 Source::Ring(ring) => {
