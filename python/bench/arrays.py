@@ -1,7 +1,7 @@
 """Times arrays of 1 MB between two processes, in place, beside one memcpy of such an array into memory of the same size.
 
-The sender copies its array into the queue, and the receiver reads it there. The two take turns with the copies, round after round, so that what
-else the machine does meets both. The medians of the rounds count.
+The sender copies its array into the queue, and the receiver reads it there. The two take turns with the copies, round after round, so that other
+load on the machine affects both alike. The medians of the rounds count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Times a send and a receive of 16 bytes in one process: umsg, its compatible modules, posix_ipc and sysv_ipc on the kernel's queues,
 SimpleQueue and faster-fifo. If UMSG_PRELOAD_LIBRARY names the drop-in, also posix_ipc and sysv_ipc in a process under it.
 
-The candidates take turns, round after round, so that what else the machine does meets all of them. The medians of the rounds count.
+The candidates take turns, round after round, so that other load on the machine affects all of them alike. The medians of the rounds count.
 """
 
 from __future__ import annotations

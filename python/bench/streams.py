@@ -1,7 +1,7 @@
 """Times a stream of messages of 64 bytes from one process to another: umsg one by one and in batches, rings, and the queues of multiprocessing.
 
-The receiver answers at the end of each stream. The candidates take turns, round after round, so that what else the machine does meets all of
-them. The medians of the rounds count. The processor time is that of both processes.
+The receiver answers at the end of each stream. The candidates take turns, round after round, so that other load on the machine affects
+all of them alike. The medians of the rounds count. The processor time is that of both processes.
 """
 
 from __future__ import annotations

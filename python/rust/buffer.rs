@@ -66,7 +66,7 @@ pub unsafe fn fill(
     }
 }
 
-/// Sets that a view was refused.
+/// Marks a view as refused.
 ///
 /// # Safety
 /// `view` is the argument of `bf_getbuffer`.

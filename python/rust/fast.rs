@@ -191,7 +191,7 @@ fn fail(error: PyErr) -> *mut PyObject {
     ptr::null_mut()
 }
 
-/// Returns None.
+/// Returns a new reference to Python's None.
 #[inline(always)]
 pub fn none() -> *mut PyObject {
     // SAFETY: None lives for ever, and the caller gets its own reference.

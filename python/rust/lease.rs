@@ -172,7 +172,7 @@ pub fn data<'py>(
 ) -> PyResult<(Bound<'py, PyAny>, Option<Py<PyWeakrefReference>>)> {
     let alive = known.and_then(|known| known.bind(object.py()).upgrade());
     if let Some(view) = alive {
-        // A released view is of no use.
+        // A released view can't be given out again.
         if view.getattr("nbytes").is_ok() {
             return Ok((view, None));
         }
@@ -252,7 +252,7 @@ impl Lease {
         }
     }
 
-    /// Reads what a queue keeps of a leased message of a POSIX queue.
+    /// Reads data that a POSIX queue keeps about a leased message.
     fn look<T>(
         &self,
         py: Python<'_>,

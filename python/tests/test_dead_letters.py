@@ -132,7 +132,7 @@ def test_a_signal_notifies(queue: umsg.Queue) -> None:
     try:
         with queue.notify(signal=signal.SIGUSR1) as registration:
             queue.send(b"news")
-            # The process itself may be chosen to run the handler later.
+            # Another thread may take the signal. Python then runs the handler some time later, in the main thread.
             for _ in range(6000):
                 if heard:
                     break

@@ -49,7 +49,7 @@ fn alike<'py>(
     priority: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Messages<'py>> {
     let priority = priority.map_or(Ok(0), priority_of)?;
-    // A bytes object is iterable, and a batch of its numbers is never meant.
+    // A bytes object is iterable, but its numbers are never meant as messages.
     if messages.is_instance_of::<PyBytes>() {
         return Err(PyTypeError::new_err(
             "messages must be an iterable of bytes-like objects, not bytes",
@@ -139,7 +139,7 @@ pub fn receive<'py>(
     let mut wait = Some(Wait::of(timeout)?);
     let queue = this.shared(py)?;
     let list = PyList::empty(py);
-    // A longer message comes by itself, as from `receive`.
+    // A message that is longer than this is received alone, as by `receive`.
     let len = this.message_size.saturating_mul(most).clamp(1, SHORT);
     let mut buffer = vec![0; len];
     while list.len() < most {
@@ -157,7 +157,7 @@ pub fn receive<'py>(
             Err(Missed::Exception(error)) => return Err(error),
             Err(Missed::Longer(_)) => {}
             Err(Missed::Error(ReceiveError::Empty)) if wait.is_some() => {}
-            // The messages that are there already count.
+            // The call succeeds with the messages that it has already received.
             Err(Missed::Error(_)) if !list.is_empty() => break,
             Err(Missed::Error(error)) => return Err(this.raise(py, &error)),
         }

@@ -136,7 +136,7 @@ impl RedriveRefused {
     }
 }
 
-/// Which dead letters a call is about, in the arguments of Python.
+/// The selection of dead letters, as arguments of Python.
 pub struct Which<'a, 'py> {
     pub id: Option<u64>,
     pub reason: Option<&'a str>,

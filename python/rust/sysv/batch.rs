@@ -19,14 +19,14 @@ pub fn send(
     timeout: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let py = messages.py();
-    // A bytes object is iterable, and a batch of its numbers is never meant.
+    // A bytes object is iterable, but its numbers are never meant as messages.
     if messages.is_instance_of::<PyBytes>() {
         return Err(PyTypeError::new_err(
             "messages must be an iterable of bytes-like objects, not bytes",
         ));
     }
     let wait = Wait::of(timeout)?;
-    // Dropped in the reverse order: the bytes before the objects that keep them.
+    // Locals are dropped in the reverse order: the bytes before the objects that keep them alive.
     let mut objects = Vec::new();
     let mut all: Vec<(i64, Bytes)> = Vec::new();
     for item in messages.try_iter()? {
@@ -67,7 +67,7 @@ pub fn receive<'py>(
     let mut wait = Some(Wait::of(timeout)?);
     let queue = this.shared(py)?;
     let list = PyList::empty(py);
-    // A longer message comes by itself, as from `receive`.
+    // A message that is longer than this is received alone, as by `receive`.
     let len = this.longest().saturating_mul(most).clamp(1, SHORT);
     let mut buffer = vec![0; len];
     while list.len() < most {
@@ -81,7 +81,7 @@ pub fn receive<'py>(
             Err(Missed::Exception(error)) => return Err(error),
             Err(Missed::Longer(_)) => {}
             Err(Missed::Error(ReceiveError::NoMessage)) if wait.is_some() => {}
-            // The messages that are there already count.
+            // The call succeeds with the messages that it has already received.
             Err(Missed::Error(_)) if !list.is_empty() => break,
             Err(Missed::Error(error)) => return Err(this.raise(py, &error)),
         }

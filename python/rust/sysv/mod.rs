@@ -118,7 +118,7 @@ pub fn type_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     })
 }
 
-/// Takes a message from the queue or gets one that blocks: arguments that several methods share.
+/// An argument of Python that may be missing.
 type Optional<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
 
 #[pymethods]

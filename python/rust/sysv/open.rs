@@ -16,7 +16,7 @@ use umsg::sysv::{self, OpenOptions};
 /// Reads a key or an identifier.
 pub fn number(value: &Bound<'_, PyAny>, what: &str) -> PyResult<i32> {
     let py = value.py();
-    // A key is the 32 bits of a key_t: 0xffff_0000 is as good as its negative twin.
+    // A key is the 32 bits of a key_t: 0xffff_0000 and the negative number with the same bits are one key.
     match value.extract::<i64>() {
         Ok(number) => i32::try_from(number)
             .or_else(|_| u32::try_from(number).map(u32::cast_signed))

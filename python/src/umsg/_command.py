@@ -15,7 +15,7 @@ _STARTED = "UMSG_PYTHON_RUN"
 
 def _find() -> str:
     """Returns the path of the command: that of the package, of the environment, or of the system."""
-    import shutil  # Here, because `import umsg` takes no time for it.
+    import shutil  # Imported here, so that `import umsg` stays fast.
     import sysconfig
 
     modules = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))

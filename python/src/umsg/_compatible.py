@@ -6,7 +6,7 @@ import importlib
 import os
 from operator import index
 
-# To import typing takes longer than the rest. Checkers of types take this name for true.
+# The import of typing would take longer than the rest. Type checkers treat this name as true.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType

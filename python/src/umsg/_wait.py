@@ -73,7 +73,7 @@ class Waiter:
         if self._done:
             return False
         self._done = True
-        self.line.remove(self)  # At once: an event that comes before the task's next step belongs to the others.
+        self.line.remove(self)  # Leaves the line at once: an event that comes before this task's next step is for the other tasks.
         self._cancelled = CancelledError() if msg is None else CancelledError(msg)
         if self._callback is not None:
             self.loop.call_soon(self._callback, self, context=self._context)
@@ -116,13 +116,13 @@ class Watch:
         self.queue = weakref.ref(queue, self._queue_died)
         self.loop = weakref.ref(loop)
         self.line: deque[Waiter] = deque()
-        # Whether all tasks of the line wait for the same: if one fails, so do the others.
+        # True if all tasks in the line wait for the same thing: if one of them fails, so do the others.
         self.is_plain = not hasattr(queue, "is_removed")
-        # Whether a poll without waiting tells that a task may succeed which has just failed. A ring has no such poll, and needs none.
+        # True if `readiness` tells whether a task that has just failed may succeed now. A ring has no `readiness`, and needs none.
         self.is_leveled = self.is_plain and hasattr(queue, "readiness")
-        # A queue may let no sender wait.
+        # With the overflow policy "fail", no sender waits for room.
         self.lets_wait = side != _WRITING or not self.is_leveled or queue.status().on_full != "fail"
-        # The tasks of a System V queue want different types, and room for different lengths: each message may be the one.
+        # Tasks at a System V queue wait for different types, or for room for different lengths: every event may be for any of them.
         descriptor = queue.fileno() if self.is_plain else queue.fileno("all")
         self.epoll = select.epoll()
         self.epoll.register(descriptor, EVENTS[side])
@@ -132,7 +132,7 @@ class Watch:
         self.is_shut = False
 
     def _queue_died(self, _: object) -> None:
-        # At any moment, even within a call of the loop: the loop ends the watch later.
+        # This may run at any moment, even within a call of the loop. So the loop ends the watch later.
         self.forget()
         self._end_later()
 
@@ -182,7 +182,7 @@ class Watch:
 
     def _ready(self) -> None:
         loop = self.loop()
-        assert loop is not None  # It runs this callback.
+        assert loop is not None  # The loop exists: it runs this callback.
         if not self.line:
             loop.remove_reader(self.epoll.fileno())
             self.is_polled = False
@@ -191,7 +191,7 @@ class Watch:
             self.serve(loop)
             queue = self.queue()
             if self.is_shut or queue is None or queue.closed or not queue.readiness()[_READING]:
-                # The epoll descriptor forgets an event whose message is gone.
+                # Once the message is gone, the epoll descriptor has no event.
                 return
         if self.epoll.poll(0, 1):
             self.serve(loop)
@@ -204,7 +204,7 @@ class Watch:
                 waiter.wake()
                 if self.is_plain and line and line[0] is waiter:
                     return
-        except BaseException:  # An exit from the program; a loop that goes on must still serve the rest.
+        except BaseException:  # For example SystemExit. If the loop goes on, it must serve the remaining tasks.
             loop.call_soon(self.serve, loop)
             raise
         if self.is_plain and line and not self.is_shut:
@@ -279,7 +279,7 @@ def _watch(queue: Any, loop: AbstractEventLoop, side: int) -> Watch:
     if found is None:
         found = Watch(queue, loop, side)
         found.remember()
-        if queue.closed:  # By another thread, which has not seen the watch.
+        if queue.closed:  # Another thread has closed the queue, without seeing the new watch.
             shut(found)
     return found
 

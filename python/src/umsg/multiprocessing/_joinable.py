@@ -71,7 +71,7 @@ class JoinableQueue(Queue[T]):
         poll = select.poll()
         try:
             poll.register(self._queue.fileno(), select.POLLIN)
-        except _errors.HandleClosed:  # The next look at the queue says so.
+        except _errors.HandleClosed:  # The next call on the queue raises this.
             return
         poll.poll(1000 * (1.0 if rest is None else min(rest, 1.0)))
 

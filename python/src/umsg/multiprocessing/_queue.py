@@ -263,7 +263,7 @@ class Channel(Generic[T]):
         with room[:length] as view:
             item = unpickled(view)
         if length > _SHORT:
-            # The room goes, with its pages, and the next messages are read in place.
+            # The room is freed, with its pages. The next messages are read in place.
             self._in_place = _IN_PLACE
         else:
             self._rooms.append(room)

@@ -45,7 +45,7 @@ class _Keeper:
         """Returns whether the buffer belongs into the pickle."""
         try:
             raw = buffer.raw()
-        except BufferError:  # The memory has gaps.
+        except BufferError:  # The buffer is not contiguous.
             return True
         if raw.nbytes < _LARGE:
             return True
