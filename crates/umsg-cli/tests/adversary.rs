@@ -1,10 +1,9 @@
 //! Tests the powers of another user over a namespace: a table of subjects, objects and operations.
 //!
 //! The objects are found by a walk through a namespace in use, and the names that do not exist yet by watching the victims create files. Each
-//! operation
-//! must be refused unless the modes grant it, and must leave the victims unharmed: two processes of another user and two of root go on with
-//! everything that they do (send, receive, wait, poll, notify, create, open, remove, list, diagnose), each step within a bound. They do without the
-//! one queue that the modes grant the adversary something of, or without the one name that it was the first to use.
+//! operation must be refused unless the modes grant it, and must leave the victims unharmed: two processes of another user and two of root go on
+//! with everything that they do (send, receive, wait, poll, notify, create, open, remove, list, diagnose), each step within a bound. They do not
+//! use the one queue to which the modes grant the adversary some access, or the one name that the adversary was the first to use.
 
 #[path = "adversary/actor.rs"]
 mod actor;
@@ -34,7 +33,7 @@ use support::compiler::Workshop;
 
 /// The answer of an adversary whose operation succeeded.
 const SUCCESS: &str = "done";
-/// After so many failed cells a test gives up.
+/// The number of failed cells after which a test gives up.
 const MOST_FAILURES: usize = 12;
 /// The longest description of a failed cell, in characters: logs keep the last lines only.
 const LONGEST_LINE: usize = 500;
@@ -129,8 +128,8 @@ fn grants_what_was_asked_for(stage: &Stage, entry: &Entry) -> Result<(), String>
     }
 }
 
-/// Lets a user try operations on an entry, all in one process. If any succeeded, lets the victims continue meanwhile. Returns whether any
-/// did.
+/// Lets a user try operations on an entry, all in one process. If an operation succeeded, lets the victims continue meanwhile. Returns
+/// whether an operation succeeded.
 fn cell(
     stage: &mut Stage,
     command: &Path,
@@ -172,7 +171,7 @@ fn unharmed(error: String) -> String {
     format!("expected that the victims go on, got {error}")
 }
 
-/// All cells of the table, of which some are tried together. Those together that do harm are tried one by one to name them.
+/// All cells of the table. Some operations are tried together; if they do harm, they are tried one by one, to name the harmful one.
 struct Table<'a> {
     command: &'a Path,
     stage: Stage,
@@ -180,8 +179,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Tries all operations on an entry: those that the modes refuse together, as one process can try them all. Of the others, each that changes
-    /// the entry is tried alone.
+    /// Tries all operations on an entry. One process tries all operations that the modes refuse. Each operation that the modes permit and that
+    /// changes the entry is tried alone.
     fn try_all(&mut self, user: User, at: usize, entry: &Entry) {
         let is_granted = |operation: &&Operation| grants(user, entry, operation.needs);
         let (granted, refused): (Vec<_>, Vec<_>) = OPERATIONS.iter().partition(is_granted);
@@ -259,7 +258,7 @@ fn what_a_stranger_puts_at_a_free_name_harms_no_other_user() {
     failures.expect_none();
 }
 
-/// Puts something under a name that the victims are about to use, and lets them.
+/// Puts an entry under a name that the victims are about to use, and lets the victims use it.
 fn plant(stage: &mut Stage, command: &Path, name: &str, act: Act) -> Result<(), String> {
     let newcomers = stage.newcomers();
     let (_adversary, planted) = put_all(stage, name, &newcomers.pids(), act)?;

@@ -53,7 +53,7 @@ fn metrics_show_the_states_of_bridges() {
     };
     state("dead", now - 60_000);
     state("live", now);
-    // What another user may plant stops no scrape.
+    // Files that another user plants stop no scrape.
     umsg_testkit::run::succeed(
         std::process::Command::new("mkfifo").arg(directory.join("fifo.state.json")),
     );

@@ -279,7 +279,7 @@ fn a_killed_container_returns_its_messages_and_blocks_no_other() {
         .succeed();
     let holder = bert("exec umsg recv /jobs --exec sleep 100").start(&image);
     wait_for(&ann("umsg stat /jobs | grep -q ' 1 leased'"), &image);
-    // The holder is not mistaken for the process that has its number here.
+    // The holder is not mistaken for the process that has the same id in this container.
     let who = ann("umsg who /jobs").start(&image).succeed();
     let line = who.lines().nth(1).unwrap();
     let words: Vec<&str> = line.split_whitespace().collect();

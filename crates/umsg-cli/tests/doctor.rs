@@ -209,7 +209,7 @@ fn a_call_that_finds_neither_room_nor_messages_reports_the_stopped_owner() {
         site.umsg(&["recv", "/q", "--timeout", "50ms"]).text(),
         "here\n"
     );
-    // Any stopped process is a wrong owner here.
+    // A receiver does not need the senders' lock, so the stopped owner is not named as the cause.
     let none = site.umsg(&["recv", "/q", "--timeout", "50ms"]);
     none.fails(3, &["timed out waiting for a message"]);
     site.scribble("mq/q", SENDER_LOCK, &[0; 4]);
@@ -280,7 +280,7 @@ fn a_waiter_that_died_is_not_listed_as_blocked_and_makes_a_queue_unwell() {
     site.umsg(&["create", "/q"]).text();
     let waiting = Killed(start(&mut site.command(&["recv", "/q"])));
     site.wait_for("/q", "blocked_receivers", 1);
-    // Once it sleeps: of one that dies while it looks around the system does not mark its place.
+    // Waits until the receiver sleeps: the kernel does not mark the node of a thread that dies while it is awake.
     let state = format!("/proc/{}/stat", waiting.0.id());
     while !std::fs::read_to_string(&state).unwrap().contains(") S ") {
         std::thread::sleep(Duration::from_millis(5));
@@ -368,7 +368,7 @@ fn a_cut_file_is_said_to_be_one_that_the_doctor_repairs() {
     }
     for (name, file) in [("/q", "mq/q"), ("key:7", "msg/0")] {
         let len = site.path().join(file).metadata().unwrap().len();
-        // Behind all that was used.
+        // Behind all bytes that were used.
         cut(&site, file, len - 1);
         for command in ["send", "recv", "peek", "stat"] {
             let says = ["is corrupted", "`umsg doctor --repair`", "`umsg rm`"];
@@ -450,14 +450,14 @@ fn what_can_not_be_looked_at_is_an_error() {
     ] {
         let outcome = site.umsg(&["doctor", name]);
         outcome.fails(1, &[says]);
-        // Once is enough.
+        // The reason is on standard error alone.
         assert!(outcome.output.is_empty(), "{outcome:?}");
     }
     std::fs::write(site.path().join("mq/letter"), "Dear Sir").unwrap();
     let outcome = site.umsg(&["doctor", "--all"]);
     assert_eq!(outcome.code, Some(1), "{outcome:?}");
     assert!(outcome.errors.contains("/letter: "), "{outcome:?}");
-    // Wrong bytes are worse.
+    // Corruption determines the exit code, before a queue that can't be inspected.
     site.scribble("mq/q", 536, &[0xff; 4]);
     let outcome = site.umsg(&["doctor", "--all"]);
     outcome.fails(5, &["/letter: "]);

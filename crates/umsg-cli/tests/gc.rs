@@ -128,7 +128,7 @@ fn what_a_process_has_open_is_kept_unless_that_is_said() {
     queue.send(b"still mine", 0).unwrap();
 }
 
-/// A directory that a process left which was killed while it made a queue.
+/// The directory that a killed process left while it made a queue.
 fn half_made(site: &Site) -> std::path::PathBuf {
     use std::os::unix::fs::MetadataExt;
     let mut child = std::process::Command::new("true").spawn().unwrap();

@@ -30,7 +30,7 @@ impl Shop {
         shop
     }
 
-    /// A file in the namespace's directory would make it one of foreign files; next to it is room.
+    /// The file lies next to the namespace's directory: in it, the file would make the directory one with foreign files.
     fn trace(&self) -> PathBuf {
         self.0.path().with_extension("trace")
     }
@@ -208,7 +208,7 @@ fn a_message_that_returns_with_a_delay_keeps_the_worker_from_no_other() {
 #[test]
 fn jobs_run_at_once_up_to_the_number() {
     let shop = Shop::new(&["1", "2", "3", "4"]);
-    // Each waits until two are there: with one at a time the first would wait for ever.
+    // Each command waits until two of them run: if only one ran at a time, the first would wait for ever.
     let script = r#"echo $1 >> $T; for i in $(seq 1000); do test $(wc -l < $T) -ge 2 && exit 0; sleep 0.01; done; exit 1"#;
     let mut command = shop.command(&["--all", "--jobs", "2", "--json"], script, &["x", "{}"]);
     let outcome = end(start(&mut command));
@@ -236,7 +236,7 @@ fn a_command_that_takes_too_long_is_ended_and_its_message_returns() {
         "{outcome:?}"
     );
     assert_eq!(shop.traced()[1], "told");
-    // Its children, too.
+    // The children of the command are killed, too.
     let child = shop.traced()[0].clone();
     let start = Instant::now();
     while std::fs::read_to_string(format!("/proc/{child}/stat"))
@@ -493,7 +493,7 @@ fn many_workers_do_each_message_once() {
     };
     let mut workers = [worker(), worker(), worker()];
     shop.wait_for_lines(40);
-    // SIGKILL: its messages come again.
+    // After SIGKILL, the worker's messages are delivered again.
     workers[0].kill().unwrap();
     workers[0].wait().unwrap();
     for worker in workers.into_iter().skip(1) {
@@ -526,7 +526,7 @@ fn the_end_of_the_stream_ends_workers_that_follow() {
         outcome.errors.contains("the end of the stream"),
         "{outcome:?}"
     );
-    // A worker that waits already learns of it, too.
+    // A worker that is already waiting learns of the close, too.
     let shop = Shop::new(&[]);
     let worker = shop.start(&["--follow"], "cat");
     shop.0.wait_for("/jobs", "blocked_receivers", 1);

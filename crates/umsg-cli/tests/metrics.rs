@@ -273,7 +273,7 @@ fn a_server_notices_new_removed_replaced_and_corrupted_queues_and_opens_none_twi
     assert_eq!(value(&text, "umsg_queue_messages", "posix", "/orders"), 2.0);
     assert_eq!(exporter.mappings(&site), first, "a queue was mapped again");
 
-    // Replaced, new, removed.
+    // One queue is replaced, one is new, one is removed.
     site.umsg(&["rm", "/orders"]).text();
     site.umsg(&["create", "/orders"]).text();
     site.umsg(&["rm", "key:0x12"]).text();
@@ -294,7 +294,7 @@ fn a_server_notices_new_removed_replaced_and_corrupted_queues_and_opens_none_twi
     let mappings = exporter.mappings(&site);
     assert!(!mappings.contains("(deleted)"), "{mappings}");
 
-    // Cut short and scribbled over while it is mapped.
+    // The file is truncated and overwritten while it is mapped.
     let file = fs::File::options()
         .write(true)
         .open(site.path().join("mq/new"));
@@ -309,7 +309,7 @@ fn a_server_notices_new_removed_replaced_and_corrupted_queues_and_opens_none_twi
         0.0
     );
 
-    // The whole namespace goes, and comes back.
+    // The whole namespace is removed, and made again.
     fs::remove_dir_all(site.path()).unwrap();
     let gone = exporter.get("GET", "/metrics", "");
     assert!(gone.starts_with("HTTP/1.1 503"), "{gone}");
@@ -365,7 +365,7 @@ fn a_server_answers_as_http_has_it() {
         );
         assert!(answer.ends_with(end), "{method} {path}: {answer}");
     }
-    // A client that says nothing stops no other.
+    // A client that sends nothing does not stop other clients.
     let _silent = exporter.connect();
     assert!(exporter.metrics().contains("\"/q\""));
 }

@@ -58,7 +58,7 @@ fn a_follower_does_not_run_ahead_of_its_reader() {
         (&state["messages"], &state["leased"]),
         (&json!(2), &json!(1))
     );
-    // The reader goes without having read `b`.
+    // The reader ends before it has read `b`.
     drop(follower.stdout.take());
     end(follower).fails(1, &["the message is back in the queue"]);
     assert_eq!(site.umsg(&["recv", "/q", "--all"]).text(), "b\nc\nd\n");
@@ -269,7 +269,7 @@ fn json_that_recv_printed_is_sent_as_it_was() {
         }
     }
     assert_eq!(again.len(), 2);
-    // Hand-written.
+    // JSON that is written by hand.
     site.umsg_with_input(
         &["send", "/q", "--from-json"],
         b"{\"data\":\"x\"}\n{\"data\":1}\n",

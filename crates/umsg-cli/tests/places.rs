@@ -269,7 +269,7 @@ fn root_changes_a_namespace_of_another_user_as_its_owner_only() {
     site.umsg(&["rm", "/theirs", "/new", "--as-owner"]).text();
     site.umsg(&["run", "--as-owner", "--", "true"])
         .fails(2, &["runuser"]);
-    // Another user gets nothing by the option.
+    // The option gives other users nothing.
     let roots = Site::new();
     set_mode(roots.path(), 0o755);
     roots.umsg(&["create", "/roots"]).text();
@@ -372,7 +372,7 @@ fn a_wait_is_one_call_whose_whole_time_is_shown() {
     for (name, _, what) in calls {
         site.wait_for(name, &format!("blocked_{what}ers"), 1);
     }
-    // In parts of 1 s, 2 s and so on, the second part would not be as old as this.
+    // If the command waited in several calls of 1 s, 2 s and so on, the present call would be younger than this.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(2_600) {
         thread::sleep(Duration::from_millis(50));

@@ -27,7 +27,7 @@ fn a_policy_is_shown_to_people_and_programs() {
     ];
     site.umsg(&create).text();
     let shown = site.umsg(&["stat", "/jobs", "--json"]).json();
-    // The first in the list is the queue for dead letters, which was made along.
+    // The first queue in the list is the dead-letter queue, which was created with the other queue.
     let listed = &site.umsg(&["ls", "--json"]).json()["queues"][1];
     for queue in [&shown, listed] {
         assert_eq!(queue["on_full"], "fail");
@@ -97,7 +97,7 @@ fn a_queue_that_goes_with_its_last_user_waits_for_the_first_and_says_so() {
     let other = site.umsg(&["create", "/stays", "--remove-on-last-close"]);
     other.fails(1, &["no --remove-on-last-close"]);
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/answers\n/stays\n");
-    // A user, and the last one.
+    // The command is the only user of the queue, and so also the last one.
     site.umsg(&["send", "/answers", "x"]).text();
     assert_eq!(site.umsg(&["ls", "-q"]).text(), "/stays\n");
 }
@@ -109,7 +109,7 @@ fn retry_delays_and_producers_are_shown_for_both_kinds_of_queues() {
         let options = ["--retry-delay", "500ms..1m", "--close-with-last-producer"];
         site.umsg(&[&["create", name], &options[..]].concat())
             .text();
-        // Created once more, it is the same queue.
+        // Creating the queue once more finds the same queue.
         site.umsg(&["create", name, "--retry-delay", "500ms..1m"])
             .text();
         let other = site.umsg(&["create", name, "--retry-delay", "2s"]);
@@ -288,7 +288,7 @@ fn a_queue_for_dead_letters_is_made_along_and_stays() {
         (&dead["max_messages"], &dead["ttl_seconds"]),
         (&json!(3), &json!(null))
     );
-    // Its only user goes, and it with him.
+    // The only user of the queue closes it, which removes the queue.
     site.umsg(&["send", "/q", "x"]).text();
     assert_eq!(site.umsg(&["ls", "--quiet"]).text(), "/dead\n");
     let help = site.umsg(&["create", "--help"]);

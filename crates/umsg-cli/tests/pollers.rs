@@ -154,7 +154,7 @@ fn a_program_that_polls_before_the_first_lease_is_told_that_the_worker_was_kille
     for arguments in [&[][..], &["edges"]] {
         let stage = Stage::new(&[]);
         let poller = stage.poll(arguments);
-        // Otherwise the poller gets the message.
+        // The poller is stopped: otherwise it would get the message.
         poller.signal("STOP");
         stage.send("job", &[]);
         let worker = stage.lease();

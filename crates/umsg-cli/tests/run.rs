@@ -51,7 +51,7 @@ impl Stage {
         finish(&mut self.command(arguments), b"")
     }
 
-    /// With this program.
+    /// Runs this program.
     fn run_file(&self, program: &Path) -> Outcome {
         self.run(&["--", program.to_str().unwrap()])
     }

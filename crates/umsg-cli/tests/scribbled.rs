@@ -25,10 +25,10 @@ fn site_with(queues: &[&str]) -> Site {
     site
 }
 
-/// Changes a header, and whether a repair can know the previous value.
+/// A function that changes a header, and whether a repair can know the previous value.
 type Scribble = (fn(&Site), bool);
 
-/// Ways to make the header of a System V queue's file say something else.
+/// Changes of the header of a System V queue's file.
 const HEADERS: [Scribble; 8] = [
     (|site| site.scribble("msg/0", 0, b"X"), true),
     (|site| site.scribble("msg/0", 36, &[9]), true),
@@ -170,7 +170,7 @@ fn a_system_v_queue_whose_lock_is_never_released_is_removed_without_it() {
         &["gc", "*", "--remove"],
         &["gc", "*", "--remove", "--in-use"],
     ];
-    // Each waits for a second, now and then.
+    // In parallel, because each removal waits for the lock, some of them for a second.
     std::thread::scope(|scope| {
         for (hold, remove) in HOLDERS.into_iter().zip(removals) {
             scope.spawn(move || removed_without_its_lock(hold, remove));

@@ -112,7 +112,7 @@ fn a_message_that_cant_be_printed_keeps_its_room_in_a_full_queue() {
     let site = Site::new();
     site.umsg(&["create", "/q", "--max-messages", "1"]).text();
     site.umsg(&["send", "/q", "lost?", "-p", "3"]).text();
-    // Blocked, and remains so: no room was free meanwhile.
+    // This sender is blocked. It stays blocked until the message is received: at no time is there room.
     let sender = start(&mut site.command(&["send", "/q", "next"]));
     site.wait_for("/q", "blocked_senders", 1);
     shell(&site, "umsg recv /q > /dev/full").fails(1, &["is back in the queue"]);
@@ -201,7 +201,7 @@ fn send_without_a_readable_input_is_an_error_and_no_empty_message() {
     shell(&site, "umsg send /q --lines <&-").fails(1, &["/q: no message is given"]);
     shell(&site, "umsg send /q 0> /dev/null").fails(1, &["open for writing only; "]);
     assert_eq!(site.umsg(&["stat", "/q", "--json"]).json()["messages"], 0);
-    // Expected emptiness is checked.
+    // An input that is empty, but can be read, is no error.
     shell(&site, "umsg send /q < /dev/null").text();
     shell(&site, "umsg send /q x <&-").text();
     assert_eq!(messages(&site), "\nx\n");

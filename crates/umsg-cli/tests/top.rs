@@ -376,7 +376,7 @@ fn details_show_waits_holds_and_priorities_and_messages_can_be_searched() {
     terminal.shows(&["5 bytes, priority or type 3", "first"]);
     terminal.press(&["q", "q"]);
     terminal.shows(&["POSIX queue", "to send"]);
-    // Of the other kinds.
+    // The pages of the other kinds of queues.
     terminal.press(&["q", "Down", "Enter"]);
     terminal.shows(&["key:0x00000012  System V queue", "Messages by type"]);
     terminal.press(&["m"]);
@@ -569,7 +569,7 @@ fn the_screen_outlives_queues_that_go_and_are_damaged_and_the_namespace() {
     terminal.shows(&["key:0x00000012", "ring:/jobs"]);
     drop(ring);
     terminal.hides(&["ring:/jobs"]);
-    // The whole namespace goes, and comes back.
+    // The whole namespace is removed, and made again.
     fs::remove_dir_all(site.path()).unwrap();
     terminal.shows(&["does not exist"]);
     fs::create_dir(site.path()).unwrap();
@@ -634,7 +634,7 @@ fn figures_under_load_are_right_while_processes_are_killed() {
         site.umsg(&["rm", &name]).text();
     }
     terminal.press(&["q"]);
-    // Gives back what the killed processes held.
+    // This call returns the messages that the killed processes held.
     site.umsg(&["stat", "/q"]).text();
     let namespace = Namespace::existing(site.path()).unwrap();
     let mut options = OpenOptions::new();
@@ -644,7 +644,7 @@ fn figures_under_load_are_right_while_processes_are_killed() {
         cells(screen, "/q").is_some_and(|cells| cells[..2] == [&*messages, "8"])
             && !screen.contains("/round")
     });
-    // A signal ends it in order.
+    // A signal ends the command gracefully.
     let pid = terminal.process();
     umsg_testkit::run::succeed(std::process::Command::new("kill").arg(&pid));
     assert_eq!(terminal.ends(), 0);

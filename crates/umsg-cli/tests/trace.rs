@@ -255,7 +255,7 @@ fn a_running_process_is_traced_until_the_command_ends_and_goes_on() {
     let mut attached = stage.attach(&["--calls", "mq_receive"], &process);
     assert!(attached.line().contains("mq_receive(3</loop>, \"x\""));
     assert_eq!(stage.rings().len(), 1, "{:?}", stage.rings());
-    // It ends with the process.
+    // The command ends with the process.
     drop(process);
     assert_eq!(attached.process.0.wait().unwrap().code(), Some(0));
 }

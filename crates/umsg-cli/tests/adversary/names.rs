@@ -16,7 +16,7 @@ use super::stage::{Stage, Without};
 const PID: &str = "<pid>";
 /// Stands for each free index of System V queues.
 pub const INDEX: &str = "msg/<index>";
-/// So many indices are tried.
+/// The number of indices that are tried.
 const INDICES: u32 = 100;
 
 /// The names, as paths with placeholders.
@@ -28,7 +28,7 @@ pub fn learn(stage: &mut Stage) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// For each kind of entry a name that nothing has, but which looks like one of the kind.
+/// For each kind of entry, an unused name that looks like a name of the kind.
 fn neighbours(entries: &[Entry]) -> Vec<String> {
     let mut seen = Vec::new();
     let mut names = Vec::new();
@@ -38,7 +38,7 @@ fn neighbours(entries: &[Entry]) -> Vec<String> {
             continue;
         };
         seen.extend(kind(entry));
-        // One that hexadecimal numbers may end with, too.
+        // Another digit of a hexadecimal number.
         let other = if last == 'd' { 'c' } else { 'd' };
         let mut name = entry.path.clone();
         name.pop();
@@ -110,7 +110,7 @@ pub fn expand(name: &str, pids: &[u32]) -> Vec<String> {
     }
 }
 
-/// Removes the planted entry, of any kind. The victims may have been able to already.
+/// Removes the planted entry, of any kind. The victims may already have removed it.
 pub fn remove(path: &Path) {
     let is_directory = path.symlink_metadata().is_ok_and(|meta| meta.is_dir());
     let _ = match is_directory {

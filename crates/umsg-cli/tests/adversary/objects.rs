@@ -12,7 +12,7 @@ pub struct Entry {
     /// Its path in the namespace; empty for the namespace itself.
     pub path: String,
     pub meta: Metadata,
-    /// Of the directory that it is in.
+    /// The metadata of the directory that contains the entry.
     pub parent: Metadata,
 }
 
@@ -44,8 +44,8 @@ pub enum Kind {
 
 use Kind::*;
 
-/// The kinds with the type of file and the most that their modes may grant to group and others. A queue's or ring's file may grant that much only
-/// if its creator asked for it.
+/// The kinds, each with its type of file and the most that its modes may grant to group and others. The file of a queue or ring may grant that
+/// much only if its creator asked for it.
 pub const KINDS: &[(Kind, u32, u32)] = &[
     (Top, libc::S_IFDIR, 0o077),
     (Record, libc::S_IFREG, 0o044),

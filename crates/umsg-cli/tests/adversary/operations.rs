@@ -213,7 +213,7 @@ pub const OPERATIONS: &[Operation] = &[
     }),
 ];
 
-/// The entries that an adversary makes at a free name. It may spoil the entry itself, and nothing else.
+/// The entries that an adversary makes at a free name. The adversary may spoil this entry, and nothing else.
 pub const PLANTS: &[(&str, Act)] = &[
     ("an empty file", |path, _| {
         make_file(path)?;
@@ -313,7 +313,7 @@ fn chmod(path: &Path, mode: u32) -> io::Result<Held> {
     done(fs::set_permissions(path, Permissions::from_mode(mode)))
 }
 
-/// Makes a file where nothing is.
+/// Makes a file at a free name.
 fn make_file(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).open(path)

@@ -52,7 +52,7 @@ struct Pair {
 /// The objects that the victims of a round do not need.
 #[derive(Clone, Copy, Default)]
 pub struct Without<'a> {
-    /// The place of a kept object that the adversary is granted something of.
+    /// The place of a kept object to which the modes grant the adversary some access.
     pub skipped: &'a str,
     /// The place of a new object that the adversary was the first to make.
     pub spoiled: &'a str,
@@ -66,7 +66,7 @@ pub struct Stage {
     rounds: u32,
 }
 
-/// Processes that come new, before they do anything.
+/// New processes that have not yet done anything.
 pub struct Newcomers(Vec<Actor>);
 
 impl Stage {
@@ -182,7 +182,7 @@ impl Stage {
         Newcomers(self.pairs.iter().map(start).collect())
     }
 
-    /// Everything that the victims do, by processes that are there, by new ones, and by the command.
+    /// Performs all steps of the victims: by the running processes, by new processes, and by the command.
     pub fn round(&mut self, command: &Path, without: Without<'_>) -> Result<(), String> {
         let newcomers = self.newcomers();
         self.round_with(command, without, &newcomers)

@@ -31,7 +31,7 @@ pub enum What {
 #[derive(Clone, Debug)]
 pub struct Object {
     pub what: What,
-    /// Its place; that of a queue without a key is known when it is made.
+    /// The object's place. The place of a queue without a key is known only when the queue is made.
     pub place: String,
     pub mode: u32,
 }
@@ -181,7 +181,7 @@ fn make(space: &Namespace, object: &mut Object, end: End) -> Result<Handle, Stri
 }
 
 impl Keeper {
-    /// Opens all objects. The receiver says where the queue without a key is; the sender is told in `objects`.
+    /// Opens all objects. The receiver reports the place of the queue without a key; the sender gets it in `objects`.
     pub fn open(space: &Namespace, objects: &[Object], end: End) -> Result<Keeper, String> {
         let mut keeper = Keeper {
             held: Vec::new(),
@@ -325,8 +325,8 @@ fn receive_ring(place: &str, ring: &mut Ring) -> Result<Vec<u8>, String> {
     }
 }
 
-/// All that a process does that comes new: it uses the kept objects but one, and makes, uses and removes others. Of the `spoiled` place it
-/// may be refused anything.
+/// Performs all steps of a new process: it uses all kept objects except one, and makes, uses and removes others. Every call on the
+/// `spoiled` place may be refused.
 pub fn come_new(
     space: &Namespace,
     owner: &str,

@@ -75,7 +75,7 @@ pub struct Service {
     #[serde(default)]
     pub depends_on: BTreeMap<String, Condition>,
     pub healthcheck: Option<Healthcheck>,
-    /// The engine of the test has no need of it: it kills the containers.
+    /// Not used: the engine of the test kills the containers, and needs no init process.
     #[serde(default, rename = "init")]
     _init: bool,
 }

@@ -110,7 +110,7 @@ fn the_dashboard_and_the_rules_use_metrics_that_exist() {
         Command::new(promtool).args(["check", "rules"]).arg(&file),
         b"",
     );
-    // It finds duplicates, because the rules have one name.
+    // promtool finds duplicates, because the rules have the same name.
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
 }
 
@@ -138,7 +138,7 @@ fn scraping(prometheus: &Path, home: &Path, exporter: &Exporter) -> (Killed, Str
         ))
         .arg(format!("--web.listen-address={address}"));
     let mut process = Killed(start(&mut command));
-    // It would block once the pipe of its log is full.
+    // Without a reader of its log, Prometheus would block once the pipe is full.
     let mut log = process.0.stderr.take().unwrap();
     std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
     (process, address)
@@ -172,7 +172,7 @@ fn prometheus_scrapes_the_server_and_answers_with_the_values() {
 fn get(address: &str, path: &str) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).ok()?;
-    // HTTP/1.0: no pieces.
+    // With HTTP/1.0, the answer is not chunked.
     write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;

@@ -33,7 +33,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Standard output of a command that did well and complained of nothing.
+    /// Returns the standard output. Fails unless the command succeeded and printed nothing on standard error.
     #[track_caller]
     pub fn text(&self) -> &str {
         assert_eq!((self.code, self.errors.as_str()), (Some(0), ""), "{self:?}");
@@ -101,7 +101,7 @@ impl Site {
         finish(&mut self.command(arguments), input)
     }
 
-    /// With a standard output that no byte can be written to.
+    /// Runs the command with a standard output to which no byte can be written.
     pub fn umsg_into_full_disk(&self, arguments: &[&str]) -> Outcome {
         let full = std::fs::File::options().write(true).open("/dev/full");
         let mut command = self.command(arguments);
@@ -114,7 +114,7 @@ impl Site {
         self.umsg_as_nobody_with(arguments, &[])
     }
 
-    /// With some variables in the environment.
+    /// Does the same, with some variables in the environment.
     pub fn umsg_as_nobody_with(
         &self,
         arguments: &[&str],
@@ -123,7 +123,7 @@ impl Site {
         if !is_root() {
             return None;
         }
-        // Where the command was built, he may not be able to look.
+        // The other user may have no access to the directory in which the command was built.
         let workshop = Workshop::new();
         let mut command = Command::new(workshop.copy(env!("CARGO_BIN_EXE_umsg"), "umsg"));
         clean(&mut command)
