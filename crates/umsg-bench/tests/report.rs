@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-/// Quick runs: of the other suites, and of the peers, all of which were there.
+/// The figures of quick runs: of the peers, all of which were installed, and of the other suites.
 const FIGURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/figures/quick.json");
 
 fn report(arguments: &[&str]) -> Output {

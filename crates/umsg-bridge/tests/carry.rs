@@ -418,7 +418,7 @@ fn a_durable_queue_is_refilled_after_the_loss_of_the_machine() {
         (7, 6, 1)
     );
     drop(lease);
-    // The machine is gone, with its memory.
+    // The machine ends, and with it the memory of its queues.
     drop((queue, inbox));
     drop(machine);
     let mut machine = Machine::new();

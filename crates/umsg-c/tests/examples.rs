@@ -17,7 +17,7 @@ fn checkout() -> &'static Path {
         .unwrap()
 }
 
-/// The examples, built by make; None if something for that is missing.
+/// Returns the directory of the examples, built by make; None if a tool for that is missing.
 fn examples() -> Option<&'static Path> {
     static EXAMPLES: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = EXAMPLES.get_or_init(|| {

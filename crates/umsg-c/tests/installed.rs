@@ -52,7 +52,7 @@ fn declared() -> Names {
         .collect()
 }
 
-/// The compiler has nothing to complain of in a file that only includes a header.
+/// Fails if the compiler warns about a file that only includes a header.
 fn stands_alone(header: &str, language: &str, standard: &str) {
     let file = workshop().join(format!("alone-{language}-{standard}"));
     fs::write(&file, format!("#include <{header}>\nextern int nothing;\n")).unwrap();
@@ -106,7 +106,7 @@ fn the_list_of_symbols_is_what_is_exported() {
             release.starts_with(version.trim_start_matches("UMSG_")),
             "{line}"
         );
-        // A line of its own stands for each version itself.
+        // Each version has a line of its own.
         if name != version {
             listed.insert(format!("{name}@@{version}"));
         }
@@ -182,7 +182,7 @@ fn man_has_nothing_to_complain_of() {
 #[test]
 fn mandoc_has_nothing_to_complain_of() {
     if !is_installed("mandoc") {
-        // Not needed in CI: man says the same of what matters.
+        // Not needed in CI: man reports the important faults, too.
         return;
     }
     let mut mandoc = Command::new("mandoc");

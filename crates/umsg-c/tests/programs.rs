@@ -81,8 +81,8 @@ fn under_valgrind(name: &str) {
         options: &["-std=c11"],
     });
     // valgrind's search for leaks reads all mapped pages, and so makes them real memory: gigabytes of a System V queue.
-    // And a thread that ends with its process, as the one that waits for notifications, is a possible leak to it.
-    // The sanitizers find the leaks of these programs.
+    // valgrind also counts a thread that ends with its process, such as the thread that waits for notifications, as a
+    // possible leak. The sanitizers find the leaks of these programs.
     let leaks = match name {
         "typed" | "notify" => "no",
         _ => "full",
@@ -114,7 +114,7 @@ macro_rules! programs {
 
 programs!(everywhere: open, messages, batch, look, threads, in_place, pollfd, snapshot, notify, typed, ring);
 
-// The limits of a process are not those that sanitizers and valgrind live with.
+// Sanitizers and valgrind do not work under the limits that this program sets.
 programs! {
     exhaustion: in_c11 in_c11;
 }

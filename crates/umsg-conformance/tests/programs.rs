@@ -39,7 +39,7 @@ fn pairs(ran: &Ran) -> usize {
         .count()
 }
 
-/// pmqtest with these arguments is content on both, and sums up this many pairs of threads.
+/// pmqtest with these arguments succeeds on both sides, and sums up this number of pairs of threads.
 fn pmqtest(arguments: &[&str], expected: usize) -> Option<[Ran; 2]> {
     let Some(program) = on_the_path("pmqtest") else {
         missing("pmqtest of Debian's rt-tests");

@@ -6,7 +6,7 @@ use umsg_conformance::ring::{Flaw, Operation, Ours, Uring, compare, operations, 
 const OPERATIONS: usize = 3_000;
 const SEEDS: u64 = 3;
 
-/// False, and said, where there is nothing to compare with.
+/// Returns whether there is an io_uring to compare with; says so if there is none.
 fn has_io_uring() -> bool {
     let why = unavailable();
     if let Some(why) = &why {

@@ -7,7 +7,7 @@ use std::process::Command;
 use support::{Namespace, compile, kernel_has_queues, succeed};
 
 const SEEDS: u32 = 80;
-/// The output for so many operations fits into a pipe.
+/// The output of this number of operations fits into a pipe.
 const OPERATIONS: &str = "250";
 
 #[test]

@@ -7,7 +7,7 @@ use support::{Namespace, compile_with, library, succeed};
 /// Bytes of stack that a call of the drop-in may take.
 const LIMIT: usize = 4096;
 
-/// Only an optimised build is held to it: its frames are a third as long.
+/// Only an optimised build has to keep to the limit: its frames are a third as long as those of a debug build.
 #[test]
 fn no_call_takes_more_than_four_kilobytes_of_stack() {
     let program = compile_with("stack", "stack", &["-Wl,-z,now", "-Wno-format-truncation"]);

@@ -15,7 +15,7 @@ use tempfile::TempDir;
 /// The work of each frame.
 const PROBE: &str = include_str!("probe.js");
 
-/// A browser that shows nothing by then is stuck, and is ended.
+/// The time after which a browser that has shown nothing counts as stuck, and is ended.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// The browser, if there is one.
@@ -113,7 +113,7 @@ pub fn look(browser: &Path, page: &str, widths: &[u32]) -> Vec<(u32, Found)> {
     widths.iter().copied().zip(found).collect()
 }
 
-/// A page with one frame for each width, in which the script looks when all are there.
+/// A page with one frame for each width. The script looks at the frames when all are loaded.
 fn frames(page: &str, widths: &[u32]) -> String {
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
     let frame = |width: &u32| {
@@ -141,7 +141,7 @@ fn wait(mut browser: Child) {
 }
 
 impl Found {
-    /// These plots are there, have names, and lines with places that exist.
+    /// Fails unless these plots exist, have names, and have lines whose coordinates lie in the drawing.
     pub fn check_plots(&self, ids: &[&str]) {
         let found: Vec<&str> = self.plots.iter().map(|plot| plot.id.as_str()).collect();
         assert_eq!(found, ids);
@@ -169,7 +169,7 @@ impl Found {
         }
     }
 
-    /// Each table has lines, each line all its cells, and a name and a figure of umsg.
+    /// Fails unless each table has lines, and each line has all its cells, a name, and a figure of umsg.
     pub fn check_tables(&self) {
         assert!(self.tables.len() > 5);
         for Filled {
@@ -188,7 +188,7 @@ impl Found {
         }
     }
 
-    /// Nothing is wider than the frame, except inside of what scrolls.
+    /// Fails if anything is wider than the frame, except inside of boxes that scroll.
     pub fn check_width(&self, width: u32) {
         assert_eq!(self.outside, [""; 0], "at {width}");
         assert!(
@@ -199,7 +199,7 @@ impl Found {
     }
 }
 
-/// A number of a drawing that is at most 360 wide, and no higher.
+/// Fails unless a number lies in a drawing, which is at most 360 wide and not higher.
 fn assert_place(id: &str, number: &str) {
     let place: f64 = number.parse().unwrap_or(f64::NAN);
     assert!((-20.0..=400.0).contains(&place), "{id}: {number}");

@@ -23,14 +23,14 @@ pub fn workshop() -> PathBuf {
 /// A namespace of the test's own, removed with it.
 pub type Namespace = umsg_testkit::TestNamespace;
 
-/// Makes one.
+/// Makes a namespace.
 pub fn namespace() -> Namespace {
     Namespace::new("umsg-c-test-")
 }
 
 /// The compilation of a program.
 pub struct Build<'a> {
-    /// Below `tests/programs`.
+    /// The path of the source, below `tests/programs`.
     pub source: &'a str,
     /// The name of the program.
     pub output: &'a str,
@@ -38,7 +38,7 @@ pub struct Build<'a> {
     pub options: &'a [&'a str],
 }
 
-/// Compiles a program with what pkg-config says.
+/// Compiles a program with the flags that pkg-config returns.
 pub fn compile(build: &Build) -> PathBuf {
     programs::of_c_library(
         native(Path::new(build.source)),

@@ -1,6 +1,6 @@
 //! The common part of the tests of the comparison.
 //!
-//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` where chance begins.
+//! `UMSG_COMPARE_OPS` sets the number of operations, `UMSG_COMPARE_SEED` the start of the random numbers.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -75,7 +75,7 @@ pub fn dropin() -> PathBuf {
     library.to_path_buf()
 }
 
-/// Compares, and is content only if there is no difference.
+/// Compares, and fails if there is a difference.
 #[track_caller]
 pub fn expect_no_difference<F: Comparable>(backend: Kind<F>, operations: u64) -> Summary {
     let seed = number("UMSG_COMPARE_SEED", 1);
@@ -83,7 +83,7 @@ pub fn expect_no_difference<F: Comparable>(backend: Kind<F>, operations: u64) ->
     summary.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Is content only if each of these calls was answered like this at least once.
+/// Fails unless each of these calls was answered like this at least once.
 #[track_caller]
 pub fn expect_seen(summary: &Summary, expected: &[(&'static str, &str)]) {
     let missing: Vec<_> = expected
@@ -93,7 +93,7 @@ pub fn expect_seen(summary: &Summary, expected: &[(&'static str, &str)]) {
     assert!(missing.is_empty(), "never seen: {missing:?}");
 }
 
-/// Is content only if a mistake is found, and shown by a short history.
+/// Fails unless the mistake is found, and shown by a short history.
 #[track_caller]
 pub fn expect_found<F: Comparable>(flaw: F::Flaw) {
     match run(Kind::<F>::Flawed(flaw.clone()), 50_000, 1) {

@@ -27,7 +27,7 @@ pub struct Ran {
 #[derive(Clone, Copy)]
 pub enum Kernel {
     Open,
-    /// It may create no queue of the kernel, so a program that works has used umsg.
+    /// The program can create no queue of the kernel, so a program that works has used umsg.
     Barred,
 }
 
@@ -91,7 +91,7 @@ pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     let kernel = finish(command(), Kernel::Open);
     let directory = namespace_directory();
-    // As `umsg run` does: a program may begin with another user than root.
+    // Makes the namespace first, as `umsg run` does, because a program may start as another user than root.
     umsg::Namespace::at(directory.path()).expect("a namespace");
     let mut preloaded = command();
     preloaded
@@ -189,7 +189,7 @@ pub fn passed(ran: &Ran) -> Vec<&str> {
     passed
 }
 
-/// One of stress-ng's stressors finds nothing wrong on both, and makes its rounds.
+/// Fails unless one of stress-ng's stressors reports no fault on either side, and completes its rounds.
 pub fn stress_ng(stressor: &str, further: &[&str]) {
     let Some(program) = on_the_path("stress-ng") else {
         return missing("stress-ng");
