@@ -1,4 +1,4 @@
-//! A process's part in the use of a POSIX queue.
+//! The part of a process that uses a POSIX queue.
 
 use super::journal::{Deed, How, Journal, Message, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
@@ -142,7 +142,7 @@ impl<'a> Part<'a, Queue> {
         result
     }
 
-    /// The message that is leased.
+    /// Returns the journal's record of a leased message.
     fn message_of(&mut self, lease: &Lease<'_>) -> Option<&'a Message> {
         lease.read_at(0, &mut self.buffer);
         self.journal.of(&self.buffer[..lease.len()])
@@ -215,12 +215,12 @@ impl<'a> Part<'a, Queue> {
         self.journal.end(self.role);
     }
 
-    /// Waits until poll says that there is a message; whether it did.
+    /// Waits until poll reports a message. Returns whether it did.
     pub fn poll(&self, how: How) -> bool {
         self.poll_doorbell(self.queue.pollable(), how)
     }
 
-    /// Registers for a notification, if no process is, and waits for it; whether it came.
+    /// Registers for a notification, if no process is registered, and waits for it. Returns whether it came.
     pub fn await_notification(&self, time: Duration) -> bool {
         self.begin(How::Within(time));
         let waited = self

@@ -56,7 +56,7 @@ pub const PANICKED: i32 = 101;
 pub struct Child {
     pid: libc::pid_t,
     exit: Option<Exit>,
-    /// True if it leads a group, of which all is signalled and reaped with it.
+    /// True if the child leads a process group. All processes of the group are signalled and reaped with the child.
     leads: bool,
 }
 
@@ -66,8 +66,8 @@ impl Child {
         Child::begin(false, work)
     }
 
-    /// Runs a child as [`run`](Self::run) does, if it makes children itself: they are stopped and killed with it. The parent gets orphans
-    /// (PR_SET_CHILD_SUBREAPER).
+    /// Runs a child that makes children itself: these are stopped and killed with it. Otherwise as [`run`](Self::run). The parent becomes
+    /// the parent of orphans (PR_SET_CHILD_SUBREAPER).
     pub fn lead(work: impl FnOnce() -> i32) -> Child {
         Child::begin(true, work)
     }
@@ -79,7 +79,7 @@ impl Child {
         let pid = unsafe { libc::fork() };
         assert!(pid >= 0, "fork");
         if leads {
-            // SAFETY: this process, or a child of ours. Both do it: either may be first.
+            // SAFETY: this process, or its own child. Both make the call, because either may be first.
             unsafe { libc::setpgid(pid, pid) };
         }
         if pid == 0 {
@@ -100,7 +100,7 @@ impl Child {
         self.pid
     }
 
-    /// The present calls of the child and its children: for the report of a stuck one.
+    /// Returns the present calls of the child and its children, for the report about a stuck child.
     pub fn portrait(&self) -> String {
         portrait(self.pid)
     }
@@ -109,7 +109,7 @@ impl Child {
     pub fn signal(&self, signal: i32) {
         if self.exit.is_none() {
             let target = if self.leads { -self.pid } else { self.pid };
-            // SAFETY: a signal to a child of ours that was not reaped: no other process has its id.
+            // SAFETY: a signal to a child of this process that was not reaped, so no other process has its id.
             unsafe { libc::kill(target, signal) };
         }
     }
@@ -130,7 +130,7 @@ impl Child {
         let names = tasks.filter_map(|task| task.ok()?.file_name().into_string().ok());
         for thread in names.filter_map(|name| name.parse::<libc::pid_t>().ok()) {
             if self.exit.is_none() {
-                // SAFETY: a signal to a thread of a child of ours that was not reaped, or to none.
+                // SAFETY: a signal to a thread of a child of this process that was not reaped, or to no thread.
                 unsafe { libc::syscall(libc::SYS_tgkill, self.pid, thread, signal) };
             }
         }
@@ -166,7 +166,7 @@ impl Child {
         self.exit
     }
 
-    /// Waits for the child's end; fails the test if it does not come.
+    /// Waits for the child's end, and fails the test if the child does not end in this way in time.
     #[track_caller]
     pub fn expect(&mut self, exit: Exit, what: &str) {
         match self.wait(PATIENCE) {
@@ -182,17 +182,17 @@ impl Child {
         assert_eq!(end, None, "process {} has ended", self.pid);
     }
 
-    /// Reaps the child, which has ended; and kills and reaps those that it leads.
+    /// Reaps the child, which has ended. Kills and reaps the processes that it leads.
     fn reap(&self) -> i32 {
         let mut status = 0;
         if self.leads {
             self.signal(libc::SIGKILL);
         }
-        // SAFETY: our own child; the status is a local.
+        // SAFETY: a child of this process; the status is a local.
         let pid = retried(|| unsafe { libc::waitpid(self.pid, &raw mut status, 0) });
         assert_eq!(pid, self.pid, "waitpid");
         let mut ignored = 0;
-        // SAFETY: as above, of our children in its group.
+        // SAFETY: as above, for the children in its group.
         while self.leads && retried(|| unsafe { libc::waitpid(-self.pid, &raw mut ignored, 0) }) > 0
         {
         }
@@ -200,7 +200,7 @@ impl Child {
     }
 
     fn ends_within(&self, patience: Duration) -> bool {
-        // SAFETY: a descriptor of our own child's, closed below.
+        // SAFETY: a descriptor of a child of this process, closed below.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) } as i32;
         assert!(descriptor >= 0, "pidfd_open");
         let mut poll = libc::pollfd {
@@ -215,12 +215,12 @@ impl Child {
             // SAFETY: one entry, a local.
             unsafe { libc::poll(&raw mut poll, 1, left) }
         });
-        // SAFETY: the descriptor is ours.
+        // SAFETY: the descriptor belongs to this function.
         unsafe { libc::close(descriptor) };
         ended == 1
     }
 
-    /// Kills and reaps.
+    /// Kills the child and reaps it.
     pub fn kill(&mut self) {
         self.signal(libc::SIGKILL);
         self.wait(PATIENCE).expect("a killed child");
@@ -236,7 +236,7 @@ impl Drop for Child {
     }
 }
 
-/// Calls again while a signal handler interrupts.
+/// Repeats a call that a signal handler interrupts.
 fn retried(mut call: impl FnMut() -> i32) -> i32 {
     loop {
         let result = call();
@@ -247,7 +247,7 @@ fn retried(mut call: impl FnMut() -> i32) -> i32 {
     }
 }
 
-/// A test that is killed leaves no children.
+/// Makes this process die with its parent, so that a killed test leaves no children.
 fn die_with_parent() {
     // SAFETY: a setting of this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
@@ -258,7 +258,7 @@ static IS_CHILD: AtomicBool = AtomicBool::new(false);
 
 /// A child's panic is written to standard error: the harness would keep it in memory that dies with the child. The hook is set before the
 /// first child: a child that is forked while another test panics could not set it, because it would wait for that panic's locks without end.
-/// How many panics there were in children, also in those that were killed before they could end by it.
+/// Returns the number of panics in children, including children that were killed before the panic ended them.
 pub fn complaints() -> u64 {
     COMPLAINTS
         .get()
@@ -287,7 +287,7 @@ pub fn complain(what: &str) {
         complaints.fetch_add(1, Ordering::SeqCst);
     }
     write_error(&format!("child {}: {what}\n", std::process::id()));
-    // Last, for it takes a lock that a child may have inherited.
+    // The backtrace comes last, because it takes a lock that a child may have inherited.
     let known = Backtrace::capture();
     if known.status() == BacktraceStatus::Captured {
         write_error(&known.to_string());

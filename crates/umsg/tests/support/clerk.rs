@@ -1,4 +1,4 @@
-//! As [`Actor`](super::actor::Actor), for a System V queue: the journal's priorities are types.
+//! The same as [`Actor`](super::actor::Actor) for a System V queue. Priorities in the journal are types.
 
 use super::journal::{How, Journal, Part, SHORTEST};
 use std::sync::atomic::Ordering::SeqCst;
@@ -13,7 +13,7 @@ impl<'a> Part<'a, Queue> {
         Part::of(queue, journal, role, queue.msgmax())
     }
 
-    /// The part of a process that knows that no message is longer than `size` bytes.
+    /// Makes the part of a process which knows that no message is longer than `size` bytes.
     pub fn of_short(queue: &'a Queue, journal: &'a Journal, role: usize, size: usize) -> Self {
         Part::of(queue, journal, role, size)
     }
@@ -108,7 +108,7 @@ impl<'a> Part<'a, Queue> {
     ) -> Result<Vec<usize>, ReceiveError> {
         self.me().receiving.fetch_add(most as u32, SeqCst);
         self.journal.begin(self.role, how);
-        // A batch that has to wait wants room for the longest message that there might be.
+        // A batch receive that has to wait needs room for the longest possible message.
         let len = (most * self.buffer.len()).max(self.queue.msgmax());
         let mut buffer = self.journal.room(self.role, len);
         let mut received = vec![Received::default(); most];
@@ -145,7 +145,7 @@ impl<'a> Part<'a, Queue> {
         result
     }
 
-    /// Waits until poll says that there is a message; whether it did.
+    /// Waits until poll reports a message. Returns whether it did.
     pub fn poll(&self, how: How) -> bool {
         self.poll_doorbell(self.queue.pollable(), how)
     }

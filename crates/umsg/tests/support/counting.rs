@@ -1,4 +1,4 @@
-//! The system's allocator, counting: for tests that show that a call takes no memory of malloc's.
+//! The system's allocator with a count of its calls, for tests that a call takes no memory of malloc.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,10 +12,10 @@ fn note() {
     CALLS.set(CALLS.get() + 1);
 }
 
-/// The system's allocator, counting.
+/// The system's allocator with a count of its calls.
 struct Counting;
 
-// SAFETY: all is passed on to the system's.
+// SAFETY: all calls are passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();

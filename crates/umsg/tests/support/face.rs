@@ -4,7 +4,7 @@ use std::time::Duration;
 use umsg::ring::{self, Post, Ring, Sender, Until};
 use umsg::{Namespace, posix, sysv};
 
-/// Messages that a [`Face`] holds at most, as far as there is memory.
+/// The maximum number of messages that a [`Face`] holds, if there is memory for them.
 const MOST: u32 = 100_000;
 
 /// The error of a program: the error number and the text.
@@ -55,12 +55,12 @@ pub trait Face: Sized {
     const NAME: &'static str;
     /// The error of a send for lack of space: msgsnd(2) has no ENOSPC.
     const NO_SPACE: i32;
-    /// Messages come in this many groups, the last one first; those of one in the order in which they were sent.
+    /// Messages have this many groups. The last group is received first; messages of a group are received in the order of their sends.
     const GROUPS: u64;
 
     fn make(namespace: &Namespace) -> Result<Self, Told>;
 
-    /// As [`make`](Self::make), for so many messages, or of so many bytes together.
+    /// As [`make`](Self::make), with room for this number of messages, or this number of bytes.
     fn make_small(namespace: &Namespace, messages: u32) -> Result<Self, Told>;
 
     /// Sends a message of a group if there is room for it.

@@ -1,4 +1,5 @@
-//! A page that is never there: a system call that reads or writes it stays in the kernel, with all locks that it has taken.
+//! A page that the test never provides (userfaultfd): a system call that reads or writes it stays in the kernel, with all locks that it has
+//! taken.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +17,8 @@ const API: u64 = 0xaa;
 const MISSING: u64 = 1;
 const PAGE: usize = 4096;
 
-/// Makes the descriptor while the process is root: other users can't for faults in system calls. An adversary mounts its own file system
-/// (FUSE) for the same effect.
+/// Makes the descriptor while the process is root, because other users get no faults of system calls. An adversary can mount a file
+/// system of its own (FUSE) for the same effect.
 pub fn prepare() {
     let mut api = [API, 0, 0];
     // SAFETY: numbers; a structure of the length that the call's number defines, which lives as long as the call.
@@ -38,7 +39,7 @@ pub fn is_possible() -> bool {
         eprintln!("left out: takes userfaultfd(2)");
         return false;
     }
-    // SAFETY: the descriptor is no other process's.
+    // SAFETY: the descriptor is new, and has no other owner.
     unsafe { libc::close(faults as i32) == 0 }
 }
 
@@ -51,7 +52,7 @@ pub fn write_for_ever(file: File) -> io::Result<()> {
     })
 }
 
-/// Lists a directory into the page, likewise: the thread holds the lock of the directory's inode.
+/// Does the same by listing a directory into the page: the thread then holds the lock of the directory's inode.
 pub fn list_for_ever(directory: File) -> io::Result<()> {
     sleep_over_a_page(directory, |descriptor, page| {
         // SAFETY: as in `write_for_ever`; the kernel writes no more than the length.
@@ -75,7 +76,7 @@ fn sleep_over_a_page(file: File, call: fn(i32, usize)) -> io::Result<()> {
     Err(io::Error::other("the call came back"))
 }
 
-/// The address of a page that is not there.
+/// Returns the address of such a page.
 fn page() -> io::Result<usize> {
     let faults = FAULTS.load(Ordering::Relaxed);
     // SAFETY: a new mapping; a structure of the length that the call's number defines, which lives as long as the call.

@@ -1,14 +1,14 @@
-//! The buffers to which receivers have messages copied: memory that a killed one leaves behind, so that each message which is
-//! lost with a receiver is known by its number. Nothing else may be missing.
+//! The buffers of receivers, in memory that outlives a killed receiver. So each message that is lost with a receiver is known
+//! by its number, and no other message may be missing.
 
 use super::journal::{Journal, read_pattern};
 use std::cell::UnsafeCell;
 use std::ops::{Deref, DerefMut, Range};
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
-/// The number of receives at the same time; children that died by themselves keep theirs.
+/// The maximum number of receives at the same time. Children that died by themselves keep their buffers.
 pub const HANDS: usize = 1024;
-/// Bytes. Longer buffers are not shared: their bytes excuse no missing message.
+/// The size of a buffer, in bytes. A longer buffer is not shared, so its contents excuse no missing message.
 pub const LEN: usize = 8192;
 
 /// No message has such a number.
@@ -28,14 +28,14 @@ unsafe impl Sync for Hand {}
 /// Room for the message of one receive.
 pub struct Room<'a> {
     hand: Option<&'a Hand>,
-    /// In its place, if it is too long.
+    /// A private buffer, if the room is too long for a shared one.
     own: Vec<u8>,
     len: usize,
 }
 
 impl Journal {
-    /// Room for the message of the next receive of this number. Keep it until the message was [noted](Journal::note). A handler may call it
-    /// for up to [`LEN`] bytes.
+    /// Returns room for the message of the next receive of this role. The room has to be kept until the message was [noted](Journal::note).
+    /// A handler may call this for up to [`LEN`] bytes.
     pub fn room(&self, role: usize, len: usize) -> Room<'_> {
         if len > LEN {
             return Room {
@@ -70,7 +70,7 @@ impl Journal {
         held
     }
 
-    /// The messages that stand in a buffer one after the other may be gone with their receiver.
+    /// Excuses the messages that lie in a buffer one after the other: they may be lost with their receiver.
     fn excuse(&self, mut bytes: &[u8]) -> usize {
         let mut held = 0;
         while let Some(head) = bytes.first_chunk()
@@ -110,7 +110,7 @@ impl Deref for Room<'_> {
 
     fn deref(&self) -> &[u8] {
         match self.hand {
-            // SAFETY: ours until it is dropped.
+            // SAFETY: the buffer belongs to this value until it is dropped.
             Some(hand) => unsafe { &(&*hand.bytes.get())[..self.len] },
             None => &self.own,
         }

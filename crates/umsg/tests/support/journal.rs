@@ -13,9 +13,9 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Seq
 use std::time::{Duration, SystemTime};
 use umsg_shm::crash::POINTS;
 
-/// Messages that a journal has room for.
+/// The number of messages for which a journal has room.
 pub const MESSAGES: usize = 1 << 23;
-/// Processes and threads that take part.
+/// The maximum number of processes and threads that take part.
 pub const ROLES: usize = 64;
 /// Shortest message, in bytes: its number.
 pub const SHORTEST: usize = 4;
@@ -35,20 +35,20 @@ pub struct Message {
     pub more: AtomicU8,
     /// The number of the process among those that had its role.
     pub life: AtomicU32,
-    /// Of a System V queue, the type.
+    /// The priority, or in a System V queue the type.
     pub priority: AtomicU16,
     pub len: AtomicU32,
     /// The number of times that it was received, and its position among all receipts.
     pub received: AtomicU32,
     pub receipt: AtomicU32,
-    /// 1 from the moment on at which a process began to acknowledge its lease: a process that dies in there may have done it.
+    /// 1 as soon as a process begins to acknowledge the message's lease: if the process dies in this call, the message may be acknowledged.
     pub ending: AtomicU32,
 }
 
 /// The record of one process or thread.
 #[repr(C)]
 pub struct Role {
-    /// While it is inside of receives, how many messages those may take; else 0.
+    /// The number of messages that the present receives may take; 0 outside of receives.
     pub receiving: AtomicU32,
     /// While the process sends several messages at once: their total size, in the unit of the queue's capacity; otherwise 0.
     pub wants: AtomicU64,
@@ -57,7 +57,7 @@ pub struct Role {
     /// Set by the process when it is ready, and by others to let it continue.
     pub ready: AtomicU32,
     pub go: AtomicU32,
-    /// Calls that returned, and when the last one did.
+    /// The number of calls that returned, and the time at which the last one returned.
     pub done: AtomicU64,
     pub done_at: AtomicU64,
     /// The start of a call that is still going on; 0 for none.
@@ -80,16 +80,16 @@ pub struct Kind {
 #[repr(C)]
 pub struct Journal {
     pub next: AtomicU32,
-    /// Receipts so far.
+    /// The number of receipts so far.
     pub receipts: AtomicU32,
-    /// Messages that were received other than they were sent.
+    /// The number of messages that were received with other contents than were sent.
     pub mangled: AtomicU32,
     /// The number of times that each deed was done, see [`Deed`].
     pub deeds: [AtomicU64; DEEDS],
     /// A moment of CLOCK_MONOTONIC that a process set; see [`Role::first_after_mark`].
     pub mark: AtomicU64,
     pub roles: [Role; ROLES],
-    /// Senders, and receivers.
+    /// The records of senders and of receivers.
     pub kinds: [Kind; 2],
     /// The place at which the search for the next buffer without an owner begins.
     pub next_hand: AtomicU32,
@@ -177,7 +177,7 @@ impl Message {
         }
     }
 
-    /// Notes that a process is about to send it, and writes its bytes.
+    /// Notes that a process is about to send the message, and writes the message's bytes.
     pub fn begin(&self, number: usize, author: Author, priority: u16, bytes: &mut [u8]) {
         write_pattern(bytes, number as u32);
         self.sender.store(author.role as u8, SeqCst);
@@ -188,25 +188,25 @@ impl Message {
         self.state.store(BEGUN, SeqCst);
     }
 
-    /// Notes that so many of its batch come behind it.
+    /// Notes that `more` messages of its batch follow this one.
     pub fn leads(&self, more: usize) {
         self.more.store(more as u8, SeqCst);
     }
 
-    /// Notes whether the call that sends it succeeded.
+    /// Notes whether the call that sends the message succeeded.
     pub fn end(&self, is_sent: bool) {
         let state = if is_sent { RETURNED } else { REFUSED };
         self.state.store(state, SeqCst);
     }
 
-    /// Returns whether the call that sent it returned.
+    /// Returns whether the call that sent the message returned.
     pub fn was_sent(&self) -> bool {
         self.state.load(SeqCst) == RETURNED
     }
 }
 
 impl Journal {
-    /// Forgets everything. When no other process uses it.
+    /// Empties the journal, which no other process may use meanwhile.
     pub fn reset(&self) {
         for message in &self.messages[..self.used()] {
             message.state.store(0, SeqCst);
@@ -238,7 +238,7 @@ impl Journal {
         self.next.store(0, SeqCst);
     }
 
-    /// A process that has this role now, as a sender.
+    /// Returns the sender that the process with this role is now.
     pub fn author(&self, role: usize) -> Author {
         Author {
             role,
@@ -251,14 +251,14 @@ impl Journal {
         (self.next.load(SeqCst) as usize).min(MESSAGES)
     }
 
-    /// Room for the next `count` messages; the number of the first.
+    /// Returns room for the next `count` messages, and the number of the first.
     pub fn next(&self, count: usize) -> (usize, &[Message]) {
         let first = self.next.fetch_add(count as u32, SeqCst) as usize;
         assert!(first + count <= MESSAGES, "the journal is full");
         (first, &self.messages[first..first + count])
     }
 
-    /// Notes that a message was received, its bytes and its priority (or type) as they came; its number.
+    /// Notes that a message was received, with its bytes and its priority or type. Returns its number.
     pub fn note(&self, bytes: &[u8], priority: u64) -> usize {
         let number = read_pattern(bytes).map_or(usize::MAX, |number| number as usize);
         match self.messages.get(number) {
@@ -290,14 +290,14 @@ impl Journal {
         self.deeds[deed as usize].load(SeqCst)
     }
 
-    /// A role begins a call.
+    /// Notes that a role begins a call.
     pub fn begin(&self, role: usize, how: How) {
         let role = &self.roles[role];
         role.due_at.store(how.due_at(), SeqCst);
         role.begun_at.store(now(), SeqCst);
     }
 
-    /// A role's call has returned.
+    /// Notes that a role's call has returned.
     pub fn end(&self, role: usize) {
         let (role, now) = (&self.roles[role], now());
         role.longest
@@ -364,7 +364,7 @@ impl Journal {
         }
     }
 
-    /// As [`missing`](Journal::missing), where none may be.
+    /// Judges every message as [`missing`](Journal::missing) does, and fails if a message is missing.
     #[track_caller]
     pub fn expect_none_missing(&self, what: &str) {
         self.expect_whole_batches(what);
@@ -454,8 +454,8 @@ impl Journal {
         self.check_turns(numbers, before, what);
     }
 
-    /// Fails unless messages of one sender and priority were received as they were sent, and before others of that
-    /// priority those of which `before` says that they were sent earlier.
+    /// Fails unless messages of one sender and priority were received in the order of their sends. Messages of
+    /// different senders and one priority must be in order if `before` says that one was sent earlier than the other.
     #[track_caller]
     pub fn check_turns(
         &self,
@@ -502,7 +502,7 @@ pub fn read_pattern(bytes: &[u8]) -> Option<u32> {
         .then_some(number)
 }
 
-/// A process's part: a queue and the record of the calls on it.
+/// The part of a process: a queue, and the record of the calls on it.
 pub struct Part<'a, Q> {
     pub queue: &'a Q,
     pub journal: &'a Journal,
@@ -527,7 +527,7 @@ impl<'a, Q> Part<'a, Q> {
         &self.journal.roles[self.role]
     }
 
-    /// Waits until poll says of the queue's doorbell that there is a message; whether it did.
+    /// Waits until poll reports a message by the queue's doorbell. Returns whether it did.
     pub(super) fn poll_doorbell(&self, doorbell: io::Result<BorrowedFd<'_>>, how: How) -> bool {
         self.journal.begin(self.role, how);
         let told = match doorbell {

@@ -1,4 +1,4 @@
-//! Helpers of the tests at named points: a process that takes part, the longest stall of a process, and the observations.
+//! Common parts of the tests at named points: the roles of processes, the longest stall of a process, and the observations.
 
 use super::milliseconds;
 use std::collections::BTreeMap;
@@ -19,12 +19,12 @@ pub const VICTIM: usize = 2;
 pub const NEWCOMER: usize = 3;
 pub const REPAIRER: usize = 4;
 
-/// The maximum time that others may stall after a death: a slice of 100 ms twice. In the median of the rounds at a point they
-/// do not for longer.
+/// The maximum time for which other processes may stall after a death: two slices of 100 ms. The median of the rounds at a
+/// point has to keep to it.
 pub const GOAL: Duration = Duration::from_millis(200);
 /// The limit on every stall, even on a busy machine.
 pub const STALL: Duration = Duration::from_secs(1);
-/// Nothing in these tests takes as long.
+/// The longest wait: nothing in these tests takes as long.
 pub const STUCK: Duration = Duration::from_secs(10);
 
 /// The number of kills of a victim at a point, within `PATIENCE`, but at least `LEAST`.
@@ -42,7 +42,7 @@ pub enum Bystander {
     Receives,
     /// Sends, and is blocked when the victim begins.
     Sends,
-    /// Batches of two.
+    /// Sends batches of two messages, and is blocked when the victim begins.
     SendsBatches,
 }
 
@@ -56,9 +56,9 @@ impl Bystander {
 #[derive(Clone, Copy, PartialEq)]
 pub enum Batches {
     None,
-    /// Nothing of one may be received, or all.
+    /// The victim sends batches: of each batch, all messages are received, or none.
     Sends,
-    /// Others of its messages were received before this one is copied.
+    /// The victim receives batches: it may have taken further messages before it copies this one.
     Receives,
 }
 
@@ -73,11 +73,11 @@ pub enum Nudge {
 /// The process that repairs after the victim's death.
 #[derive(Clone, Copy)]
 pub enum Repairer<'a> {
-    /// A process that comes.
+    /// The next process that uses the queue.
     Anybody,
     /// A separate process whose points are recorded.
     Watched(&'a Shared<Way>),
-    /// One that dies at this point.
+    /// A process that dies at this point.
     DiesAt(&'a str),
     /// `umsg doctor --repair`, which finds wrong bytes and rebuilds the queue.
     MakesAnew,
@@ -94,7 +94,7 @@ impl std::fmt::Display for Repairer<'_> {
     }
 }
 
-/// Says of a queue that a process found bytes of it wrong, at the place where its file says so.
+/// Writes into a queue's file, at this offset, that a process has found corruption.
 pub fn note_damage(file: &Path, offset: u64) {
     let file = File::options().write(true).open(file);
     let file = file.expect("the queue's file");
@@ -115,7 +115,7 @@ pub struct Way([AtomicU64; POINTS.len().div_ceil(64)]);
 unsafe impl Zeroed for Way {}
 
 impl Way {
-    /// Does `work`, and notes the points that it passes.
+    /// Runs `work`, and records the points that it passes.
     pub fn of<T>(&self, work: impl FnOnce() -> T) -> T {
         crash::forget();
         let done = work();
@@ -200,8 +200,8 @@ impl Figures {
         self.stalls.push(std::mem::take(&mut self.stall));
     }
 
-    /// Fails if processes stalled for too long in half or more of the rounds since the last judgement. On a busy machine processes
-    /// stall in many of them: then there are more rounds.
+    /// Fails if processes stalled for too long in half or more of the rounds since the last judgement. On a busy machine,
+    /// processes stall in many rounds, so `again` makes further ones.
     pub fn judge_stalls(&mut self, what: &str, mut again: impl FnMut(&mut Figures)) {
         let goal = GOAL.as_nanos() as u64;
         for _ in 0..ROUNDS {

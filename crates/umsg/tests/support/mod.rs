@@ -1,5 +1,5 @@
-//! Helpers of the tests that kill and starve processes: a private directory, processes, memory that outlives them, and the record of every
-//! message.
+//! Common parts of the tests that kill processes or exhaust their resources: a private directory, processes, memory that outlives them,
+//! and the record of every message.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub mod actor;
@@ -51,7 +51,7 @@ pub fn now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// Looks every fifth of a millisecond whether `ready`, for at most `patience`.
+/// Checks `ready` every fifth of a millisecond, for at most `patience`. Returns whether it became true.
 #[must_use]
 pub fn wait_until(patience: Duration, mut ready: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + patience;
@@ -66,7 +66,7 @@ pub fn wait_until(patience: Duration, mut ready: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Polls until the descriptor is readable, at most as long as `how` says; whether it is.
+/// Polls until the descriptor is readable, for at most the time of `how`. Returns whether it is readable.
 pub fn poll_readable(descriptor: BorrowedFd<'_>, how: How) -> bool {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     let time = match how {
@@ -110,8 +110,7 @@ impl Random {
     }
 }
 
-/// Sets the number of descriptors that this process may have from now on, and returns the number before. Answers how many
-/// before.
+/// Sets the number of descriptors that this process may have from now on. Returns the previous number.
 pub fn limit_descriptors(soft: u64) -> u64 {
     // SAFETY: a limit that is filled in, and of this process.
     unsafe {

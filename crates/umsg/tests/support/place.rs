@@ -1,4 +1,4 @@
-//! A namespace of the test's own, gone when dropped.
+//! A namespace of the test's own, removed when dropped.
 
 use super::turn;
 use std::fs::Permissions;
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    /// One in a directory of any file system.
+    /// Makes a place in this directory, which may be on any file system.
     pub fn below(parent: impl AsRef<Path>) -> Place {
         let dir = tempfile::Builder::new()
             .prefix("umsg-test-")
@@ -47,14 +47,14 @@ impl Place {
         }
     }
 
-    /// The doorbells of queues that are polled.
+    /// Returns the names of the poll FIFOs.
     pub fn poll_fifos(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path().join("bell")).expect("the directory");
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         names.collect()
     }
 
-    /// No process polls any more, and so no doorbell is left.
+    /// Fails unless no poll FIFO is left, once no process polls any more.
     pub fn expect_no_poll_fifos(&self, what: &str) {
         let fifos = self.poll_fifos();
         assert!(fifos.is_empty(), "{what}: left: {fifos:?}");

@@ -1,4 +1,4 @@
-//! The named points of each face, as they stand in the code: there is no list of them.
+//! The named points of each face, read from the source code: there is no separate list.
 //!
 //! Every `crash_point!` of the library belongs to the faces whose calls pass it, by its folder or file; an unknown file fails the tests. The
 //! tests of a face have to kill at all its points, except those that it never passes, each for a reason.
@@ -72,7 +72,7 @@ const REPAIR_NAMES: [&str; 5] = [
 /// A `crash_point!`: the file below a crate's `src`, and the name.
 type Site = (String, String);
 
-/// All of them.
+/// Returns all crash points of the source code.
 pub fn sites() -> Vec<Site> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let mut sites = Vec::new();

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Exit status of a child that could not set up its environment.
 pub const LEFT_OUT: i32 = 77;
 
-/// Runs `work` in a child, as root, if this is root. In the child a failed assertion is a failed test.
+/// Runs `work` in a child, as root if this process is root. A failed assertion in the child fails the test.
 #[track_caller]
 pub fn in_child(work: impl FnOnce() -> i32) {
     in_child_for(Duration::from_secs(60), work);
@@ -39,7 +39,7 @@ pub fn limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
     }
 }
 
-/// Leaves so many descriptor numbers.
+/// Sets the limit so that `free` descriptor numbers are left.
 pub fn leave_descriptors(free: usize) {
     // SAFETY: F_GETFD only asks whether the number is taken.
     let is_free = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } == -1;
@@ -50,8 +50,8 @@ pub fn leave_descriptors(free: usize) {
     limit(libc::RLIMIT_NOFILE, end as u64);
 }
 
-/// Mounts a tmpfs that only this process and its children see, with options such as `size=1m`. In a child. False where that is not
-/// permitted.
+/// Mounts a tmpfs that only this process, which has to be a child, and its children see. `options` are those of mount, such as
+/// `size=1m`. Returns false if this is not permitted.
 #[must_use]
 pub fn mount_private(at: &Path, options: &str) -> bool {
     let at = CString::new(at.to_str().unwrap()).unwrap();
@@ -77,7 +77,7 @@ pub fn mount_private(at: &Path, options: &str) -> bool {
     }
 }
 
-/// Changes the options of [`mount_private`].
+/// Changes the options of a file system that [`mount_private`] has mounted.
 pub fn remount(at: &Path, options: &str) {
     let at = CString::new(at.to_str().unwrap()).unwrap();
     let options = CString::new(options).unwrap();

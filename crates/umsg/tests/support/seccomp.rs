@@ -1,4 +1,4 @@
-//! Filters of system calls (seccomp): a test's own processes and threads, of which some calls fail or kill.
+//! Filters of system calls (seccomp), by which some calls of a test's own processes and threads fail or kill.
 
 /// The subject of a filter: a system call, or only its uses with this 32-bit value as the argument of this index.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub fn refuse(calls: &[Call], errno: i32) {
     ));
 }
 
-/// From now on these calls have another action than to be made.
+/// From now on, these calls have this action instead of being made.
 #[track_caller]
 pub fn act_on(calls: &[libc::c_long], action: u32) {
     let calls: Vec<Call> = calls.iter().copied().map(Call::from).collect();
@@ -65,7 +65,7 @@ pub fn supervise() -> i32 {
     listener as i32
 }
 
-/// A filter with an action for some calls, and none for all others.
+/// Returns a filter with an action for some calls; all other calls are made.
 pub fn program(calls: &[Call], action: u32) -> Vec<libc::sock_filter> {
     /// The offset of the arguments in `struct seccomp_data`: linux/seccomp.h. The lower half comes first.
     const ARGUMENTS: u32 = 16;

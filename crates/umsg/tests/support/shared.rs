@@ -41,7 +41,7 @@ impl<T: Zeroed> Deref for Shared<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: mapped, page-aligned, zeroed and so valid by the trait's promise; lives as long as `self`.
+        // SAFETY: the value is mapped, page-aligned and zeroed, and so valid by the trait's contract. It lives as long as `self`.
         unsafe { &*self.place }
     }
 }

@@ -1,4 +1,4 @@
-//! The order in which one receiver, which no other process competes with and which did not die, got messages.
+//! The order in which a receiver got messages, if no other process competes with this receiver and it did not die.
 
 use super::harass::is_thread;
 use super::journal::{Author, Journal};
@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering::SeqCst;
 pub struct Turns(HashMap<(Author, u16), usize>);
 
 impl Turns {
-    /// Fails unless these, which were received next, come after those that the same sender sent before. Of senders that do one thing
-    /// after the other: threads.
+    /// Fails unless these messages, which were received next, come after the earlier messages of the same senders. Only for senders
+    /// that are threads, whose calls come one after the other.
     pub fn expect(&mut self, journal: &Journal, numbers: &[usize], by_priority: bool) {
         for &number in numbers {
             let message = &journal.messages[number];

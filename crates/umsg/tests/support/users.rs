@@ -10,14 +10,14 @@ use umsg::Namespace;
 use umsg::posix::{OpenOptions, Queue};
 pub use umsg_testkit::users::{NOBODY, become_user, is_root};
 
-/// A namespace of all users, which root has made; gone when dropped.
+/// A namespace of all users, which root has made; removed when dropped.
 pub struct Everybodys {
     dir: TempDir,
     pub namespace: Namespace,
 }
 
 impl Everybodys {
-    /// None where the test can't act as several users; says so.
+    /// Returns None, with a message, if the test can't act as several users.
     pub fn new() -> Option<Everybodys> {
         if !is_root() {
             return None;
@@ -26,7 +26,7 @@ impl Everybodys {
             .prefix("umsg-test-")
             .tempdir_in("/dev/shm")
             .expect("a directory in /dev/shm");
-        // Whatever the umask.
+        // Sets the mode regardless of the umask.
         let everybody = Permissions::from_mode(0o1777);
         std::fs::set_permissions(dir.path(), everybody).expect("its mode");
         let namespace = Namespace::at(dir.path()).expect("a namespace");
@@ -59,7 +59,7 @@ impl Everybodys {
     }
 }
 
-/// A namespace of all users', as a [`Place`]. None where the test can't act as several users; says so.
+/// Returns a namespace of all users, as a [`Place`]. Returns None, with a message, if the test can't act as several users.
 pub fn all_users() -> Option<Place> {
     let place = Place::new();
     let everybody = Permissions::from_mode(0o1777);

@@ -1,4 +1,4 @@
-//! A writer of snapshots made from docs/snapshot.md alone: it shares no line with the library's.
+//! A writer of snapshots that is made from docs/snapshot.md alone: it shares no code with the library.
 
 /// A message as a snapshot holds it.
 #[derive(Clone, Debug)]
@@ -28,7 +28,7 @@ pub struct Written {
     pub dead_letter: Vec<u8>,
     /// The additions of a later version to the header.
     pub added: Vec<u8>,
-    /// In place of the right counts of messages and bytes.
+    /// Counts of messages and bytes that replace the right ones.
     pub counts: Option<(u64, u64)>,
     pub messages: Vec<Saved>,
 }
@@ -112,7 +112,7 @@ impl Written {
     }
 }
 
-/// Bytes, and those of them that are summed.
+/// The bytes of a file, and the bytes that a checksum covers.
 #[derive(Default)]
 struct File {
     bytes: Vec<u8>,
@@ -130,7 +130,7 @@ impl File {
     }
 }
 
-/// As in gzip and PNG, bit by bit.
+/// CRC-32 as in gzip and PNG, computed bit by bit.
 fn crc32(bytes: &[u8]) -> u32 {
     let step = |crc: u32| (crc >> 1) ^ (0xedb8_8320 & (crc & 1).wrapping_neg());
     !bytes.iter().fold(!0, |crc, byte| {

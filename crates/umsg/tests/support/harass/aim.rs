@@ -1,5 +1,5 @@
-//! The named points at which workers die by themselves: mostly points that others of their kind passed, and preferably points with few
-//! deaths. A signal at a random time hits these points too rarely while others work.
+//! The named points at which workers die by themselves: mostly points that other workers of their kind have passed, and preferably
+//! points with few deaths. A signal at a random time hits these points too rarely while others work.
 
 use super::Work;
 use crate::support::Random;
@@ -23,7 +23,7 @@ struct Point {
 /// The death of a worker: at the `nth` pass of a point.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
-    /// Among the face's.
+    /// The index of the point among the points of the face.
     point: usize,
     name: &'static str,
     nth: u32,
@@ -44,7 +44,7 @@ impl Aim {
         }
     }
 
-    /// The death of the next worker of a kind, if it dies: half of them do.
+    /// Chooses the death of the next worker of a kind. Half of the workers die by themselves.
     pub(super) fn next(&self, kind: &Kind, random: &mut Random) -> Option<Mark> {
         if random.below(2) == 0 {
             return None;
@@ -71,7 +71,7 @@ impl Aim {
         })
     }
 
-    /// A worker has died where it was to.
+    /// Records that a worker has died at its point.
     pub(super) fn hit(&mut self, mark: Mark) {
         self.points[mark.point].deaths += 1;
     }
@@ -81,7 +81,7 @@ fn is_met(kind: &Kind, number: usize) -> bool {
     kind.passed[number / 64].load(SeqCst) & 1 << (number % 64) != 0
 }
 
-/// Has this process die there, where the feature is compiled in.
+/// Makes this process die at the point, if the feature is compiled in.
 pub(super) fn arm(mark: Option<Mark>) {
     #[cfg(feature = "crash-points")]
     {
@@ -94,7 +94,7 @@ pub(super) fn arm(mark: Option<Mark>) {
     let _ = mark.map(|mark| (mark.name, mark.nth));
 }
 
-/// Notes by which points this process has come.
+/// Records the points that this process has passed.
 pub(super) fn tell(kind: &Kind) {
     #[cfg(feature = "crash-points")]
     for (word, passed) in kind.passed.iter().enumerate() {

@@ -1,8 +1,8 @@
 //! After the violence: the doctor finds nothing, and a waiter is woken at once by the process that ends its wait.
 //!
-//! A waiter looks up ten times a second by itself, because a waker may die. So a waiter that no process wakes is late, not stuck, and only
-//! time tells: its wait ends when it has just looked up and gone to sleep again, a tenth of a second before it would do so the next
-//! time. That of the quickest of several turns: no machine is busy in all of them.
+//! A waiter checks the queue ten times a second by itself, because a waker may die. So a waiter that no process wakes is late, not stuck,
+//! and only the time shows it. Therefore the test ends the wait when the waiter has just checked and gone to sleep again, a tenth of a
+//! second before its next check. The quickest of several turns counts, because no machine is busy in all of them.
 
 use crate::support::child::{Child, Exit};
 use crate::support::journal::How;
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use umsg::diagnosis::{Diagnosis, Life, Repaired};
 
-/// Nothing takes as long when no process does violence.
+/// The longest wait: without violence, nothing takes as long.
 pub const CALM: Duration = Duration::from_secs(10);
 
 const TURNS: usize = 15;
-/// In so many of them the waiter has to be prompt: in one it may have looked up by itself, where its waker was held up.
+/// The number of turns in which the waiter has to be prompt. In one turn, it may have checked by itself, because its waker was held up.
 const PROMPT_TURNS: usize = 2;
-/// Half of the time after which a waiter looks up by itself, in nanoseconds.
+/// Half of the time between two checks of a waiter, in nanoseconds.
 const PROMPT: u64 = 50_000_000;
 
-/// Fails if the doctor has anything to say of a queue that no process uses; but that the dead are still among waiters, before it has taken
-/// them away.
+/// Fails if the doctor reports a problem of a queue that no process uses. Dead processes among the waiters are permitted until the doctor
+/// has removed them.
 pub fn expect_healthy(repaired: &Repaired, what: &str) {
     let waited = |diagnosis: &Diagnosis| {
         let mut blocked = diagnosis.blocked.iter();
@@ -31,7 +31,7 @@ pub fn expect_healthy(repaired: &Repaired, what: &str) {
     };
     let (before, after) = (problems(&repaired.before), problems(&repaired.after));
     let of_the_dead = usize::from(waited(&repaired.before));
-    // Each in one line, the first of a failure: `cargo xtask defects` looks no further.
+    // Each problem is on the first line of a failure, because `cargo xtask defects` reads only that line.
     assert_eq!(before.len(), of_the_dead, "{what}: {before:?}");
     let left = &repaired.after.blocked;
     assert!(!repaired.after.busy, "{what}: it could not be checked");
@@ -44,7 +44,7 @@ fn problems(diagnosis: &Diagnosis) -> Vec<&str> {
     problems.map(|problem| &problem.what[..]).collect()
 }
 
-/// Fails if a process that waits is late each time. `turn` answers how long after the end of its wait one heard of it, in nanoseconds.
+/// Fails if a waiting process is late in each turn. `turn` returns the time from the end of a wait until the waiter noticed it, in nanoseconds.
 pub fn expect_prompt(what: &str, mut turn: impl FnMut() -> u64) {
     let mut times = Vec::new();
     for _ in 0..TURNS {
@@ -67,7 +67,7 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// The calling thread, for other processes.
+    /// Returns the calling thread, for use by other processes.
     pub fn this_thread() -> Sleeper {
         // SAFETY: has no preconditions.
         let thread = unsafe { libc::gettid() };
@@ -83,7 +83,7 @@ impl Sleeper {
         }
     }
 
-    /// Waits until it has just gone to sleep.
+    /// Waits until the thread has just gone to sleep.
     pub fn expect_to_fall_asleep(&self) {
         // The number of sleeps. Source: proc(5).
         let sleeps = || {
@@ -99,7 +99,7 @@ impl Sleeper {
     }
 }
 
-/// Lets a child `wait`, until `is_waiting` and it sleeps; `act` ends its wait. Answers how long after that it heard of it.
+/// Lets a child `wait`. When `is_waiting` holds and the child sleeps, `act` ends its wait. Returns the time from then until the child noticed it.
 pub fn wakes_sleeper(
     what: &str,
     wait: impl FnOnce(),

@@ -1,4 +1,4 @@
-//! The life of a worker's process: how urgent it is, its threads, its handlers, its children, its ends.
+//! The life of a worker's process: its priority, its threads, its handlers, its children, and its end.
 
 use super::aim::{self, Mark};
 use super::{FORKED, HANDLER, Part, THREADS, URGENT, Work};
@@ -24,7 +24,7 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>
     let mut random = Random::new(seed);
     aim::arm(mark);
     hurry_or_dawdle(work, role, &mut random);
-    // Until the process is gone: a handler may use it at any time.
+    // Leaked, because a handler may use it as long as the process lives.
     let tool = Box::leak(Box::new(work.open(&mut random)));
     let tool = &*tool;
     let scene = Box::leak(Box::new(Scene {
@@ -49,7 +49,7 @@ pub(super) fn live<W: Work>(work: &W, role: usize, seed: u64, mark: Option<Mark>
                     unsafe { libc::_exit(PANICKED) };
                 }
             };
-            // Where there can be no more threads, there are fewer.
+            // If no further thread can be started, the worker has fewer threads.
             if std::thread::Builder::new()
                 .spawn_scoped(scope, play)
                 .is_ok()
@@ -161,7 +161,7 @@ fn fork_some<W: Work>(work: &W, tool: &W::Tool, part: Part, random: &mut Random)
         .collect();
     work.journal().begin(part.index(), How::Within(VISIT));
     for mut child in children {
-        // Some die at the point at which their parent was to die.
+        // Some children die at the point that was chosen for their parent.
         let exit = child.wait(STUCK);
         let exit = exit.unwrap_or_else(|| panic!("a forked child is stuck:{}", child.portrait()));
         let ended = matches!(exit, Exit::Code(0) | Exit::Signal(libc::SIGKILL));

@@ -14,13 +14,13 @@ pub struct Figures {
     pub stops: u64,
     pub signals: u64,
     deeds: [u64; DEEDS],
-    /// Messages that receivers had copied when they died inside of a receive.
+    /// The number of messages that receivers had copied when they died inside of a receive.
     pub in_dead_hands: usize,
     pub sent: u64,
     pub received: u64,
     pub lost: u64,
     pub repairs: u64,
-    /// The most descriptors that a worker was seen to have.
+    /// The largest number of descriptors that a worker was seen to have.
     pub descriptors: usize,
     /// The longest time without progress of a call while no process was stopped, and the longest delay after a deadline.
     pub stall: Duration,
@@ -28,7 +28,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// Since the journal was last reset.
+    /// Adds the deeds since the journal was last reset.
     pub(super) fn note_deeds(&mut self, journal: &Journal) {
         for (deed, count) in self.deeds.iter_mut().zip(&journal.deeds) {
             *deed = count.load(std::sync::atomic::Ordering::SeqCst);
@@ -58,7 +58,7 @@ impl Figures {
         self.deeds[deed as usize]
     }
 
-    /// Names and numbers, for programs. A leak fails the test, so a run with figures has none.
+    /// Returns names and numbers, for programs. A leak fails the test, so it needs no figure.
     fn rows(&self) -> [(&'static str, u64); 24] {
         [
             ("rounds", self.rounds),

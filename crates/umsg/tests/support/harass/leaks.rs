@@ -8,14 +8,14 @@ pub struct Leaks {
     descriptors: Descriptors,
 }
 
-/// Counts, and the names of the counted things.
+/// Descriptors by number, with the names of their files.
 type Descriptors = BTreeMap<u32, PathBuf>;
 
-/// The library has its own descriptors there, while there is room.
+/// From this number on, the library has its own descriptors, while there is room.
 const OWN: u32 = 512;
 
 impl Leaks {
-    /// Before any process works. From now on this process is the parent of all orphans among its descendants.
+    /// Must be called before any process works. From now on, this process is the parent of all orphans among its descendants.
     pub fn watch() -> Leaks {
         // SAFETY: a setting of this process.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
@@ -24,8 +24,8 @@ impl Leaks {
         }
     }
 
-    /// Fails if anything is left when all have ended and everything was closed and removed; `empty` are the directories in
-    /// which nothing may be left.
+    /// Fails if a process, descriptor or file is left after all processes have ended and everything was closed and
+    /// removed. `empty` are the directories that have to be empty.
     pub fn expect_none(self, empty: &[&Path], what: &str) {
         let mut status = 0;
         // SAFETY: the status is a local.
@@ -58,7 +58,7 @@ fn descriptors() -> Descriptors {
     let numbers: Vec<_> = numbers
         .map(|name| name.to_str().unwrap().parse().unwrap())
         .collect();
-    // The directory's own is closed by now.
+    // The descriptor of the listing itself is closed by now.
     let file = |number| std::fs::read_link(format!("/proc/self/fd/{number}"));
     numbers
         .into_iter()

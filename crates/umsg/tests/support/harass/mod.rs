@@ -43,10 +43,10 @@ const HANDLER: usize = THREADS;
 const FORKED: usize = THREADS + 1;
 const PARTS: usize = THREADS + 2;
 
-/// As many descriptors a worker needs: those that it has inherited, the library's own, and those of its children that have not ended.
+/// The number of descriptors that a worker may need: inherited ones, the library's own, and those of its children that have not ended.
 const DESCRIPTORS: usize = 64;
 
-/// The supervisor's own part, as a number of the journal.
+/// The supervisor's role in the journal.
 pub const SUPERVISOR: usize = super::journal::ROLES - 1;
 
 /// The longest wait of a call that may have to wait without end, in milliseconds.
@@ -60,13 +60,13 @@ pub struct Part {
 }
 
 impl Part {
-    /// Its number in the journal.
+    /// Returns the number of the part in the journal.
     pub fn index(self) -> usize {
         self.role * PARTS + self.thread
     }
 }
 
-/// Returns whether a number of the journal is that of a thread, which does one thing after the other.
+/// Returns whether a number of the journal is that of a thread, whose calls come one after the other.
 pub fn is_thread(index: usize) -> bool {
     index % PARTS < THREADS
 }
@@ -88,7 +88,7 @@ pub trait Work: Sync + Sized {
         false
     }
 
-    /// The face at whose points they die.
+    /// The face at whose points the workers die.
     fn face(&self) -> Face;
     /// Returns the maximum number of descriptors of a process of this role.
     fn descriptors(&self, _role: usize) -> usize {
@@ -102,12 +102,12 @@ pub trait Work: Sync + Sized {
     fn open(&self, random: &mut Random) -> Self::Tool;
     /// Plays a part until its `go` is set.
     fn play(&self, tool: &Self::Tool, part: Part, random: &mut Random);
-    /// Some calls of a forked child that do not wait without end; under this number of the journal.
+    /// Makes some calls in a forked child, none of which waits without end. They are recorded under this number of the journal.
     fn visit(&self, tool: &Self::Tool, index: usize, random: &mut Random);
-    /// Some calls in a signal handler, which do not wait, without allocating memory; as this number of the journal.
+    /// Makes some calls in a signal handler, which neither wait nor allocate memory. They are recorded under this number of the journal.
     fn handle(&self, tool: &Self::Tool, index: usize, random: &mut Random);
-    /// Returns whether there may be no room to send, and whether there may be nothing to receive: a process that waits for that
-    /// is not stuck. None if no process can tell at this moment.
+    /// Returns whether there may be no room to send, and whether there may be nothing to receive: a process that waits for
+    /// these is not stuck. None if this can't be determined now.
     fn lacks(&self) -> Option<(bool, bool)>;
     /// Fails if the queue has lost memory. To be called while no process is stopped.
     fn check(&self) {}
@@ -116,7 +116,7 @@ pub trait Work: Sync + Sized {
 
     /// Judges the remains after the end of all processes, and records the result of the round.
     fn judge(&self, round: &mut Figures, what: &str);
-    /// Removes all that there was, and fails if something is left.
+    /// Removes all objects of the soak, and fails if anything is left.
     fn end(self, leaks: Leaks, what: &str);
 }
 
@@ -129,7 +129,7 @@ pub fn how(random: &mut Random) -> How {
     }
 }
 
-/// Chooses the way in which it makes a call that may never succeed.
+/// Chooses the way in which a worker makes a call that may never succeed.
 pub fn briefly(random: &mut Random) -> How {
     match random.below(4) {
         0 => How::Within(Duration::from_millis(random.below(TIMED))),
@@ -139,7 +139,7 @@ pub fn briefly(random: &mut Random) -> How {
     }
 }
 
-/// A time-out such as one that was computed before the clock was set: long past, just now, or never.
+/// Returns a time-out as if it was computed before the clock was set: long past, just now, or never reached.
 fn some_time(random: &mut Random) -> SystemTime {
     let year = Duration::from_secs(365 * 24 * 3600);
     match random.below(4) {
@@ -162,10 +162,10 @@ pub fn waiting(random: &mut Random) -> Waiting {
     }
 }
 
-/// True if this process is more urgent than all others, and has to let them work.
+/// True if this process has a higher priority than all others, and has to leave them time to work.
 static URGENT: AtomicBool = AtomicBool::new(false);
 
-/// In two of three fifths of a second, all senders pause. So receivers empty the queue, and find the remains of dead processes.
+/// All senders pause for two of every three fifths of a second. So receivers empty the queue, and find the remains of dead processes.
 pub fn take_time(random: &mut Random) {
     if !(now() / 200_000_000).is_multiple_of(3) {
         std::thread::sleep(Duration::from_micros(random.below(1500)));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// The maximum time of a round: its journal has room for more.
 const ROUND: Duration = Duration::from_secs(15);
 
-/// Soaks one thing after the other that `new` makes, as long as there is time; it is one of so many soaks that share the time.
+/// Soaks the objects that `new` makes, one after the other, as long as there is time. `soaks` is the number of soaks that share the time.
 pub fn soak<W: Work>(what: &'static str, soaks: u32, new: impl Fn() -> W) {
     let _turn = turn();
     let mut rounds = Rounds::new(what, soaks);
@@ -32,7 +32,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Of one of so many soaks that share the time that was asked for: ten seconds, or `UMSG_SOAK_SECONDS`.
+    /// Makes the rounds of one of `soaks` soaks, which share the requested time: ten seconds, or `UMSG_SOAK_SECONDS`.
     fn new(what: &'static str, soaks: u32) -> Rounds {
         let asked = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         Rounds {
@@ -44,7 +44,7 @@ impl Rounds {
         }
     }
 
-    /// The next round's seed and time, if there is time left. The first one's is the seed that was asked for by `UMSG_SOAK_SEED`.
+    /// Returns the seed and the time of the next round, if time is left. The seed of the first round is `UMSG_SOAK_SEED`, if it is set.
     fn next(&mut self) -> Option<(u64, Duration)> {
         let left = self.time.saturating_sub(self.begun.elapsed());
         let has_begun = self.all.rounds != 0;
@@ -61,7 +61,7 @@ impl Rounds {
         Some((seed, left.min(ROUND)))
     }
 
-    /// The result of a judged round.
+    /// Adds the result of a judged round.
     fn note(&mut self, round: &Figures) {
         self.all.add(round);
         if self.time > ROUND {
@@ -69,7 +69,7 @@ impl Rounds {
         }
     }
 
-    /// Prints the result; `UMSG_SOAK_JSON` asks for it in the form for programs as well.
+    /// Prints the result; with `UMSG_SOAK_JSON`, also in the form for programs.
     fn finish(&self) {
         eprintln!("soak, {}: {}", self.what, self.all);
         if std::env::var_os("UMSG_SOAK_JSON").is_some() {

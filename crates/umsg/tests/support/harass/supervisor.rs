@@ -10,21 +10,21 @@ use crate::support::{Random, milliseconds, now, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-/// The maximum time of a worker inside of a call that should succeed, time in which any process is stopped not counted; and the
-/// maximum delay after it was due, time in which it is stopped itself not counted.
+/// The maximum time for which a worker is in a call that should succeed; time in which any process is stopped does not count.
+/// Also the maximum delay of a call after its deadline; time in which the worker itself is stopped does not count.
 const STUCK: Duration = Duration::from_secs(1);
 /// The time until a process may be stuck: longer than two slices.
 const SUSPICIOUS: Duration = Duration::from_millis(220);
 /// The maximum time until the survivors of a round end, on a machine that is busy with other things.
 const END: Duration = Duration::from_secs(30);
-/// The most that is counted between two looks: where the supervisor gets no time, no other process may.
+/// The most time that is counted between two checks. If the supervisor gets no CPU time, the other processes may get none, either.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// One worker's place, and the process that has it now.
 struct Worker {
     role: usize,
     child: Child,
-    /// The point at which it dies by itself.
+    /// The point at which the worker dies by itself.
     mark: Option<Mark>,
     /// The time at which it continues, if it is stopped.
     stopped_until: Option<Instant>,
@@ -32,7 +32,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// Returns whether one of its calls takes so long that it may be stuck: a kill, or a signal, would hide that.
+    /// Returns whether a call of the worker takes so long that the worker may be stuck: a kill or a signal would hide this.
     fn is_stalled(&self) -> bool {
         let mut watches = self.watches.iter();
         watches.any(|watch| watch.stalled.max(watch.late) > SUSPICIOUS)
@@ -62,7 +62,7 @@ struct Supervisor<'a, W> {
 
 /// Lets the workers work for a time and then end, and does violence to them meanwhile.
 pub fn harass(work: &impl Work, seed: u64, time: Duration) -> Figures {
-    // Before any worker is forked: one may be asked to end, or be caught in a storm, as its first act.
+    // This comes before any worker is forked, because a worker may get a signal before its first call.
     let_calls_be_interrupted();
     // SAFETY: no handler.
     unsafe { libc::signal(STORM, libc::SIG_IGN) };
@@ -164,7 +164,7 @@ impl<W: Work> Supervisor<'_, W> {
 
     /// Fails if a worker has more descriptors than it can need.
     fn count_descriptors(&mut self, worker: &Worker) {
-        // It may have become another program, or be dead.
+        // The worker may have become another program, or be dead.
         let Ok(entries) = std::fs::read_dir(format!("/proc/{}/fd", worker.child.pid())) else {
             return;
         };
@@ -177,7 +177,7 @@ impl<W: Work> Supervisor<'_, W> {
         );
     }
 
-    /// Mostly for some milliseconds; now and then for longer than calls that do not block wait for a lock.
+    /// Stops a worker, mostly for some milliseconds; at times for longer than the time for which non-blocking calls wait for a lock.
     fn stop(&mut self, worker: &mut Worker) {
         let time = match self.random.below(16) {
             0 => 1100 + self.random.below(300),
@@ -206,7 +206,7 @@ impl<W: Work> Supervisor<'_, W> {
         *worker = self.start(worker.role);
     }
 
-    /// A worker was killed, or has become another program, with its own handling of signals.
+    /// Fails unless a worker was killed, or has become another program, which handles signals in its own way.
     fn expect_to_be_excusable(&self, role: usize, exit: Exit) {
         let has_become_another = self.work.journal().deeds(Deed::Exec) != 0;
         let is_excusable = match exit {
@@ -222,7 +222,7 @@ impl<W: Work> Supervisor<'_, W> {
         );
     }
 
-    /// The messages that dead processes may have taken along.
+    /// Records the messages that dead processes may have taken.
     fn note_dead_hands(&mut self, role: usize) {
         let numbers = role * PARTS..(role + 1) * PARTS;
         self.seen.in_dead_hands += self.work.journal().look_into_hands(numbers);
@@ -241,9 +241,10 @@ impl<W: Work> Supervisor<'_, W> {
         }
     }
 
-    /// Adds the time since the last look to the stall of every thread that should have got on in it. A worker that is
-    /// stopped may hold a lock, so time in which any process is stopped does not count; neither does that of a call that
-    /// waits for something that is not there. Calls that are to be back by a time are, though others are stopped.
+    /// Adds the time since the last check to the stall of every thread that should have made progress in it. A stopped
+    /// worker may hold a lock, so time in which any process is stopped does not count. The time of a call that waits for
+    /// missing room or a missing message does not count, either. A call with a deadline has to return by then, even
+    /// while other processes are stopped.
     fn watch(&mut self, workers: &mut [Worker], passed: Duration) {
         let mut stuck = None;
         let anybody_stopped = is_any_stopped(workers);

@@ -10,7 +10,7 @@ thread_local! {
     static IS_HANDLING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The system's allocator, for all but handlers.
+/// The system's allocator. In a handler, it ends the process.
 pub struct Vigilant;
 
 fn look() {
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Vigilant {
     }
 }
 
-/// Does the work of a handler.
+/// Runs the work of a handler.
 pub(super) fn handle(work: impl FnOnce()) {
     let outer = IS_HANDLING.replace(true);
     work();

@@ -1,4 +1,4 @@
-//! A queue, and all that is used to kill around it: the same for POSIX queues and System V queues.
+//! A queue, and the processes that use it and are killed: common to POSIX and System V queues.
 
 mod rounds;
 mod scenario;
@@ -33,7 +33,7 @@ pub trait Kind: Sized + 'static {
     type Queue;
     type Worker<'a>: Worker;
     const FACE: Face;
-    /// The priority or type that a blocked receiver waits for, and those that a blocked bystander sends.
+    /// The priority or type for which a blocked receiver waits, and that a blocked bystander sends.
     const WANTED: u16;
     const OFFERED: [u16; 2];
 
@@ -50,7 +50,7 @@ pub trait Kind: Sized + 'static {
         shape: Self::Shape,
     ) -> Self::Worker<'a>;
 
-    /// The queue's file, and where it says that it is damaged.
+    /// The queue's file, and the offset of the mark of corruption in it.
     fn damage(place: &Place) -> (PathBuf, u64);
 
     /// Repairs it as `umsg doctor --repair` does.
@@ -59,7 +59,7 @@ pub trait Kind: Sized + 'static {
     /// Returns the number of blocked senders, and of blocked receivers.
     fn blocked(queue: &Self::Queue) -> (usize, usize);
 
-    /// Bytes in use.
+    /// The memory in use, in bytes.
     fn memory(queue: &Self::Queue) -> u64;
 
     /// Returns whether a receiver that dies at this point has taken its message from the queue before.
@@ -68,10 +68,10 @@ pub trait Kind: Sized + 'static {
     /// Judges messages and counts once all processes have ended.
     fn judge(stage: &Stage<'_, Self>, death: &Death, what: &str);
 
-    /// Judges that exactly as much fits as should.
+    /// Fails unless exactly as many messages fit as in a new queue.
     fn check_capacity(stage: &Stage<'_, Self>, what: &str);
 
-    /// Judges that no slot was lost.
+    /// Fails if a slot was lost.
     fn check_slots(_: &Stage<'_, Self>, _: &str) {}
 }
 
@@ -96,7 +96,7 @@ refusals!(
     sysv::ReceiveError => NoMessage: Empty
 );
 
-/// The methods of a [`Worker`] that are alike for all kinds.
+/// The methods of a [`Worker`] that are the same for all kinds.
 #[macro_export]
 macro_rules! sending_worker {
     () => {
@@ -123,14 +123,14 @@ pub trait Worker {
 
     fn put_batch(&mut self, how: How, batch: &[(u16, usize)]) -> Result<(), Refusal>;
 
-    /// Receives a message: of this type alone, where there are types.
+    /// Receives a message; if messages have types, one of this type.
     fn take(&mut self, how: How, label: Option<u16>) -> Result<(), Refusal>;
 
     /// Takes all locks, and so repairs the data of dead owners.
     fn repair(&mut self);
 }
 
-/// The reason why a worker's call came to nothing. All else fails the test.
+/// The reason why a worker's call failed. Any other error fails the test.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Refusal {
     Interrupted,
@@ -140,21 +140,21 @@ pub enum Refusal {
 
 /// The messages that existed when a victim died, and those that the victim may have taken along.
 pub struct Death {
-    /// So many messages were sent before any process died.
+    /// The number of messages that were sent before any process died.
     pub prefilled: usize,
-    /// So many messages may be missing.
+    /// The number of messages that may be missing.
     pub losses: usize,
-    /// So many had been received.
+    /// The number of messages that had been received.
     pub receipts: u32,
 }
 
-/// See the module.
+/// The queue of a scenario, and the state of the test around it.
 pub struct Stage<'a, K: Kind> {
     pub place: Place,
     pub queue: K::Queue,
     pub journal: Shared<Journal>,
     pub scenario: &'a Scenario<K>,
-    /// Bytes in use after the first rounds.
+    /// The memory in use after the first rounds, in bytes.
     settled: Option<u64>,
 }
 
@@ -174,7 +174,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         K::worker(&self.queue, &self.journal, role, self.scenario.shape)
     }
 
-    /// A process that opens the queue again and uses it.
+    /// Runs `work` as a process that opens the queue again.
     fn process(&self, role: usize, work: impl FnOnce(&mut K::Worker<'_>)) -> Child {
         Child::run(|| {
             let_calls_be_interrupted();
@@ -228,8 +228,8 @@ impl<'a, K: Kind> Stage<'a, K> {
         figures.end_round();
     }
 
-    /// Waits for the death of a victim. It may have had nothing to do: a blocked bystander looks at the queue every slice, and
-    /// may have been faster; and where the machine is busy, its time may be over before it waits.
+    /// Waits for the death of a victim. The victim may also end without passing the point: a blocked bystander checks the
+    /// queue in every slice, and may have been faster; or on a busy machine, the victim's time may be over before it waits.
     fn expect_death(&self, victim: &mut Child, point: &str, what: &str, figures: &mut Figures) {
         let may_live = self.scenario.bystander != Bystander::Idle || self.scenario.timed;
         match victim.wait(STUCK) {
@@ -250,7 +250,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         }
     }
 
-    /// Lets the repairer come, if there is one; how many messages it may have taken along.
+    /// Runs the repairer, if there is one. Returns the number of messages that it may have taken.
     fn repair(&self, repairer: Repairer<'_>, what: &str, figures: &mut Figures) -> usize {
         match repairer {
             Repairer::Anybody => 0,
@@ -264,7 +264,7 @@ impl<'a, K: Kind> Stage<'a, K> {
                     crash::arm(point, 1);
                     worker.repair();
                 });
-                // Some points are passed only where no other process was faster.
+                // Some points are passed only if no other process was faster.
                 match repairer.wait(STUCK) {
                     Some(Exit::Signal(libc::SIGKILL)) => figures.note_kill(point),
                     exit => assert_eq!(exit, Some(Exit::Code(0)), "{what}"),
@@ -304,7 +304,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         child
     }
 
-    /// Lets the victim's wait succeed, once it waits.
+    /// Makes the victim's wait succeed, once the victim waits.
     fn nudge(&self, what: &str) {
         if self.scenario.nudge == Nudge::Nothing {
             return;
@@ -369,7 +369,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         figures.note_stall(stall, &format!("{what}: blocked bystander"));
     }
 
-    /// If the victim was sending a batch: nothing of it was received, or all.
+    /// If the victim was sending a batch, fails unless all of its messages were received, or none.
     pub fn check_batch(&self, death: &Death, what: &str) {
         if death.losses == 0 && self.scenario.batches == Batches::Sends {
             let (received, begun) = self.journal.unfinished(VICTIM);
@@ -378,7 +378,7 @@ impl<'a, K: Kind> Stage<'a, K> {
         }
     }
 
-    /// Slots and memory are the same after any number of kills.
+    /// Fails unless slots and memory stay the same after any number of kills.
     pub fn check_memory(&mut self, round: u32, what: &str) {
         K::check_slots(self, what);
         let memory = K::memory(&self.queue);
@@ -411,7 +411,7 @@ fn stand_by<K: Kind>(worker: &mut K::Worker<'_>, kind: Bystander) {
     }
 }
 
-/// A send and a receive; of a full queue two receives first, because a message of the dead may take the place of one.
+/// Sends and receives. If the queue is full, receives twice first, because a message of a dead sender may take the place of the first one.
 fn use_both_ways(worker: &mut impl Worker) {
     match worker.put(How::Try, 4, 80) {
         Ok(()) => {}

@@ -109,8 +109,8 @@ pub fn kill_and_make_anew<K: Kind>(
     figures.print("made anew after a death");
 }
 
-/// Kills victims in some scenarios at some points; and repairers at each point that a repairer passes. Fails if there is one at which
-/// none has died.
+/// Kills victims in some scenarios at some points; and repairers at each point that a repairer passes. Fails if there is a point at
+/// which no repairer has died.
 pub fn kill_repairers<K: Kind>(
     deadly: &[Deadly],
     scenarios: impl Fn(&str) -> Option<&'static Scenario<K>>,

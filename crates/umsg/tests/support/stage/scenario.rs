@@ -3,7 +3,7 @@
 use super::Kind;
 use crate::support::killing::{Batches, Bystander, Nudge};
 
-/// See the module.
+/// A scenario.
 pub struct Scenario<K: Kind> {
     pub name: &'static str,
     pub shape: K::Shape,
@@ -13,13 +13,14 @@ pub struct Scenario<K: Kind> {
     pub nudge: Nudge,
     /// The minimum number of times that the victim passes each point.
     pub passes: u32,
-    /// Each round has a new queue, for steps that happen once in the life of a queue.
+    /// True if each round has a new queue, for steps that happen once in the life of a queue.
     pub fresh: bool,
-    /// The victim waits until its time is over, which on a busy machine may be before it waits.
+    /// True if the victim waits until its time is over; on a busy machine, this may be before it waits.
     pub timed: bool,
-    /// The batches that the victim has to do with.
+    /// The victim's operations on batches.
     pub batches: Batches,
-    /// The victim dies with leases: its messages come back when a process looks, and others may have been received before.
+    /// True if the victim dies with leases. Their messages come back when a process checks the holders, and other messages may have been received
+    /// before.
     pub leases: bool,
     /// Points after which the blocked bystander continues before any other process arrives.
     pub alone: &'static [&'static str],
