@@ -1,9 +1,10 @@
-//! An attacker that may open a queue's file for writing overwrites it while four victims work: random words, words that might as
-//! well be right, whole pages; and cuts the file short.
+//! An attacker that may open a queue's file for writing overwrites it while four victims work: with random words, plausible
+//! words and whole pages. The attacker also truncates the file.
 //!
-//! No victim may crash, leave its mapping or its buffers, or be in a call for more than a second longer than that may wait.
-//! Besides, each word of a file that is in use gets each value at a boundary, one at a time (`boundary.rs`).
-//! Some seconds for each kind of queue; `UMSG_HOSTILE_SECONDS` asks for another time for all together.
+//! No victim may crash, access memory outside of its mapping or its buffers, or be in a call for more than a second longer
+//! than the call may wait. Besides, each word of a file that is in use gets each value at a boundary, one at a time
+//! (`boundary.rs`). The attack takes some seconds for each kind of queue; `UMSG_HOSTILE_SECONDS` sets another time for all
+//! kinds together.
 
 #[path = "hostile/boundary.rs"]
 mod boundary;
@@ -36,12 +37,12 @@ use umsg::signals::catch_truncation;
 use vandal::{Manner, Vandal};
 use watch::{Record, VICTIMS, Watch, Watchdog};
 
-/// The time for which one queue is attacked: it is soon beyond repair.
+/// The time for which one queue is attacked: soon the queue is beyond repair.
 const ROUND: Duration = Duration::from_millis(250);
-/// Nothing that the attack does not hold up takes as long.
+/// The longest wait: only a process that the attack holds up takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Addresses that a victim may use: no process can have it ask for more memory than this, in bytes. The file of a System V queue alone
-/// takes more than three gigabytes of them.
+/// The limit on the address space of a victim, in bytes: no attack can make it allocate more memory. The file of a System V queue
+/// alone takes more than three gigabytes of them.
 const ADDRESSES: u64 = 16 << 30;
 
 /// Returns the time for which each kind of queue is attacked.
@@ -57,14 +58,14 @@ const CURED: i32 = 1;
 const INCURABLE: i32 = 2;
 const NO_QUEUE: i32 = 3;
 
-/// As many rounds as there is time for.
+/// Attacks in as many rounds as there is time for.
 fn attack(what: &str, faces: &[&dyn Face]) {
     let _turn = turn();
     let seed = now();
     eprintln!("hostile, {what}: seed {seed}");
     let (record, begun) = (Shared::<Record>::new(), Instant::now());
     let (mut rounds, mut longest) = (0, Duration::ZERO);
-    // On a machine that is slow, at least until the file was cut and the doctor has repaired something.
+    // On a slow machine, the rounds go on at least until the file was truncated and the doctor has repaired a queue.
     let lacks =
         || record.cuts.load(SeqCst) == 0 || record.patients[CURED as usize].load(SeqCst) == 0;
     while begun.elapsed() < time() || rounds < 3 || (lacks() && rounds < 20) {
@@ -114,7 +115,7 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
-    /// Answers how long the longest call took.
+    /// Returns the time of the longest call.
     fn run(&self, manner: Manner) -> Duration {
         self.face.prepare(&self.place);
         self.record.begin();
@@ -174,7 +175,7 @@ impl Round<'_> {
         })
     }
 
-    /// The doctor describes the damage of the attack, and a queue that it reports as healthy is healthy.
+    /// Fails unless the doctor describes the damage of the attack, and a queue that it reports as healthy works.
     fn consult(&self, file: &Path) {
         let mut doctor = Child::run(|| {
             catch_truncation().expect("a handler");

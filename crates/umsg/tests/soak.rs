@@ -1,7 +1,7 @@
 //! Random violence to processes that use queues and rings: in several threads, in signal handlers and in forked children.
 //!
-//! Each module has the soaks of a face. The soaks of POSIX and System V queues are one, generic over the kind of queue.
-//! The soaks of a face share its time: ten seconds, or `UMSG_SOAK_SECONDS`. `UMSG_SOAK_SEED` repeats the violence of an earlier run.
+//! Each module has the soaks of a face. POSIX and System V queues share one soak, which is generic over the kind of queue. The soaks
+//! of a face share its time: ten seconds, or `UMSG_SOAK_SECONDS`. `UMSG_SOAK_SEED` repeats the violence of an earlier run.
 
 #[path = "soak/posix.rs"]
 mod posix;

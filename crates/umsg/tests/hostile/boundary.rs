@@ -1,9 +1,9 @@
-//! Values at boundaries, one at a time, in each word of a queue's file that is in use: and then every operation.
+//! Writes values at boundaries, one at a time, into each word of a queue's file that is in use, and then performs every operation.
 //!
-//! There is no list of the fields. The fixed part is taken word by word, and so is each further page as far as it holds anything;
-//! the limits, indices, and counts that a word may hold by mistake are those that the file itself holds, one more and one less.
-//! Each case begins with the file as it was. A case that kills the process, or is in a call for too long, is told by its word and value.
-//! A run takes each third case, and another third each second; `UMSG_BOUNDARY=all` takes all, with all limits for each word.
+//! There is no list of the fields. The fixed part is taken word by word, and so is each further page as far as it holds anything; the
+//! limits, indices, and counts that a word may hold by mistake are those that the file itself holds, one more and one less. Each case
+//! begins with the file as it was. If a case kills the process, or is in a call for too long, the report names its word and value. A run
+//! takes each third case, and another third each second; `UMSG_BOUNDARY=all` takes all, with all limits for each word.
 
 use super::face::{Face, SIZE, Turns};
 use super::limit_addresses;
@@ -25,26 +25,26 @@ use std::time::Duration;
 use umsg::signals::catch_truncation;
 use umsg::sysv::Want;
 
-/// Bytes in front of the file that are one structure.
+/// The number of bytes at the start of the file that are one structure.
 const FIXED: usize = 8192;
 const PAGE: usize = 4096;
 /// Words of each further page.
 const FEW: usize = 40;
-/// Of so many cases a run takes one.
+/// A run takes one case of this many.
 const THIRD: usize = 3;
 /// Operations after each value.
 const OPERATIONS: u32 = 3;
-/// Nothing takes as long.
+/// The longest wait: nothing takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A call that waits for a lock with an invented owner is released after this time.
 const HELD: Duration = Duration::from_secs(3);
 
-/// The case that a process is at.
+/// The case that a process is trying.
 #[derive(Default)]
 struct Case {
     at: AtomicU64,
     value: AtomicU64,
-    /// In the file before.
+    /// The value in the file before the case.
     was: AtomicU64,
     bytes: AtomicU64,
     count: AtomicU64,
@@ -61,7 +61,7 @@ impl Case {
         )
     }
 
-    /// Undoes it, in the file.
+    /// Undoes the case in the file.
     fn undo(&self, file: &Path) {
         let file = File::options().write(true).open(file).expect("the file");
         let bytes = self.was.load(SeqCst).to_le_bytes();
@@ -192,7 +192,7 @@ fn all_are_asked_for() -> bool {
     std::env::var("UMSG_BOUNDARY").is_ok_and(|what| what == "all")
 }
 
-/// A function that returns whether all of that has been done.
+/// A function that returns whether a stage is complete.
 type IsSet = fn(&Place) -> bool;
 
 /// Prepares a new queue before the cases, in a separate process that is killed in the middle.
@@ -255,7 +255,7 @@ impl Trial<'_> {
         );
     }
 
-    /// Has a process leave something, and kills it.
+    /// Runs the stage in a process, and kills the process.
     fn set(&self, place: &Place) {
         if let Some((stage, is_set)) = self.stage {
             let mut actor = Child::run(|| {

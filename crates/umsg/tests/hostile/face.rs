@@ -125,7 +125,7 @@ impl<'a, Q> Victim<'a, Q> {
     }
 }
 
-/// Mostly short, sometimes any length.
+/// Returns a length: mostly a short one, sometimes any length.
 pub fn len(random: &mut Random) -> usize {
     match random.below(3) {
         0 => random.below(SIZE as u64 + 1) as usize,
@@ -161,7 +161,7 @@ impl Buffer {
         &self.0[MARGIN..self.0.len() - MARGIN]
     }
 
-    /// Lets something be written into the room, and fails if it was written elsewhere too.
+    /// Calls `write` with the room, and fails if bytes outside of the room were written.
     pub fn fill(&mut self, write: impl FnOnce(&mut [u8])) {
         let len = self.0.len();
         write(&mut self.0[MARGIN..len - MARGIN]);
@@ -179,7 +179,7 @@ pub fn check_batch(room: &[u8], lens: impl Iterator<Item = usize>) {
     assert!(lens.iter().sum::<usize>() <= room.len(), "{lens:?}");
 }
 
-/// Reads a lease of either kind of queue and ends it in one of the ways there are.
+/// Reads a lease of either kind of queue, and ends it in a random way.
 #[macro_export]
 macro_rules! end_lease {
     ($lease:ident, $watch:ident, $random:ident) => {

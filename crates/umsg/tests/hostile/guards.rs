@@ -1,4 +1,4 @@
-//! Pages around a mapping that must not be touched: a process that leaves the mapping, be it by a gigabyte, dies.
+//! Pages around a mapping that must not be touched: a process that accesses memory outside of the mapping, even a gigabyte away, dies.
 
 use std::path::Path;
 use std::ptr::without_provenance_mut;
@@ -13,7 +13,7 @@ struct Reserved {
 }
 
 impl Reserved {
-    /// At `start`, where nothing may be; anywhere for 0.
+    /// Reserves addresses at `start`, which have to be free; for 0, at any place.
     fn new(start: usize, len: usize) -> Option<Reserved> {
         let mut flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         if start != 0 {
@@ -101,7 +101,7 @@ const LARGEST: usize = LEN / 2;
 /// The smallest hole that is filled: no file of a queue fits into less.
 const SMALLEST: usize = 64 << 10;
 
-/// So many holes are filled at most: a process that maps needs addresses below its limit.
+/// The maximum number of holes that are filled: a process needs some addresses below its limit for its own mappings.
 const HOLES: usize = 1024;
 
 /// Reserves the free addresses above an address, the largest holes first, so that the next mapping is below it. A mapping in a hole that it

@@ -16,7 +16,8 @@ pub const NAME: &str = "/victim";
 const DEPTH: u32 = 48;
 
 pub struct Posix {
-    /// Old messages and those that are leased too often go to another queue, and the oldest make room.
+    /// True for a queue with policies: expired messages, and messages that are leased too often, go to another queue; the oldest messages make
+    /// room.
     pub with_policies: bool,
 }
 
@@ -194,7 +195,7 @@ impl Victim<'_, Queue> {
         end_lease!(lease, watch, random);
     }
 
-    /// Asks without taking anything.
+    /// Makes calls that only inspect the queue.
     fn look(&mut self, random: &mut Random) {
         let (queue, watch) = (self.queue, self.watch);
         match random.below(6) {

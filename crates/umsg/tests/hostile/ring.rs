@@ -102,7 +102,7 @@ fn own(place: &Place, watch: Watch<'_>, random: &mut Random) {
     }
     match watch.goes_on() {
         true => watch.let_go(|| drop(ring)),
-        // For the doctor.
+        // The ring is left for the doctor.
         false => std::mem::forget(ring),
     }
 }
@@ -129,7 +129,7 @@ fn receive(ring: &mut Ring, watch: Watch<'_>, random: &mut Random) {
     }
 }
 
-/// The others send to a process that owns the ring.
+/// The other victims send to the process that owns the ring.
 fn send(place: &Place, watch: Watch<'_>, random: &mut Random) {
     let file = place.path().join("ring").join(&NAME[1..]);
     let (sender, guards) = Guards::around(&file, || {

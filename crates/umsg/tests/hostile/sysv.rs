@@ -46,7 +46,7 @@ impl Face for SysV {
 
     fn expect_to_work(&self, place: &Place) {
         let Ok(queue) = options_in(place).open(KEY) else {
-            // Its header names another key, which nothing contradicts but a name that any process could have made.
+            // Its header names another key. Only a name, which any process could have made, contradicts the header.
             return;
         };
         // A peer may close the queue, which is no damage.
@@ -59,9 +59,9 @@ impl Face for SysV {
                 Err(error) => panic!("{error}"),
             }
         }
-        // A capacity of no bytes, or of one, is one.
+        // A capacity of 0 or 1 bytes becomes 1.
         match queue.set(&capacity(CAPACITY)) {
-            // Its header says that it was made for less, which nothing contradicts.
+            // The header claims that the queue was made for fewer bytes, and nothing contradicts the header.
             Err(ControlError::TooManyBytes { .. }) => return,
             changed => changed.expect("a change"),
         }
@@ -72,7 +72,7 @@ impl Face for SysV {
     }
 
     fn remake(&self, place: &Place) {
-        // A file that names no key any more, or is no queue, keeps the key from no process.
+        // A file that names no key any more, or is no queue, does not occupy the key.
         let mut options = options_in(place);
         if let Ok(queue) = options.open(KEY) {
             let _ = queue.remove();
@@ -183,7 +183,7 @@ impl Victim<'_, Queue> {
         end_lease!(lease, watch, random);
     }
 
-    /// Asks without taking anything.
+    /// Makes calls that only inspect the queue.
     fn look(&mut self, random: &mut Random) {
         let (queue, watch) = (self.queue, self.watch);
         match random.below(8) {

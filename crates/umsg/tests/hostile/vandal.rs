@@ -1,4 +1,4 @@
-//! A process that may open a queue's file for writing, and does the worst with it.
+//! A process that may open a queue's file for writing, and does as much damage as it can.
 
 use super::support::Random;
 use super::watch::Record;
@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 const PAGE: usize = 4096;
-/// Bytes in front of the file in which nearly every word steers something.
+/// The number of bytes at the start of the file in which nearly every word controls an operation.
 const FIXED: usize = 3072;
 
 /// The method of the attacker.
@@ -62,9 +62,9 @@ impl<'a> Vandal<'a> {
         }
     }
 
-    /// Goes on until the record says that it is over.
+    /// Attacks until the record tells it to end.
     pub fn rage(&mut self) {
-        // From one word in a while to all that the machine can do.
+        // From one word in a while up to as many as the machine can write.
         let pause = [0, 20, 200, 2000][self.random.below(4) as usize];
         while self.record.goes_on() {
             for _ in 0..=self.random.below(8) {
@@ -79,7 +79,7 @@ impl<'a> Vandal<'a> {
         self.restore();
     }
 
-    /// Overwrites some words, and leaves it at that.
+    /// Overwrites some words, without restoring them.
     pub fn scribble(&mut self, words: u32) {
         (0..words).for_each(|_| self.overwrite_word());
     }
@@ -87,7 +87,7 @@ impl<'a> Vandal<'a> {
     fn strike(&mut self) {
         match self.random.below(64) {
             0 => self.overwrite_page(),
-            // Sound pages again, at least for a moment: so that there is more to break.
+            // Restores sound pages for a moment, so that there is more to break.
             1 => self.restore(),
             2 if self.words.is_none() => self.cut(),
             _ => self.overwrite_word(),
@@ -117,7 +117,7 @@ impl<'a> Vandal<'a> {
         self.record.pages.fetch_add(1, SeqCst);
     }
 
-    /// Has the pages say of no lock that one of the processes owns it, as it did when they were read.
+    /// Removes the owners of locks from the saved pages: the processes owned these locks when the pages were read.
     fn free_locks(&mut self) {
         let pages = self.pristine.iter_mut().map(|(_, bytes)| bytes);
         for word in pages.flat_map(|bytes| bytes.chunks_exact_mut(4)) {
@@ -160,7 +160,7 @@ impl<'a> Vandal<'a> {
         self.record.words.fetch_add(1, SeqCst);
     }
 
-    /// Returns the next place to strike: mostly where things are. At a multiple of four.
+    /// Returns the next offset to overwrite, a multiple of four: mostly in the parts that are in use.
     fn place(&mut self) -> usize {
         let random = &mut self.random;
         let offset = match random.below(8) {
@@ -174,7 +174,7 @@ impl<'a> Vandal<'a> {
         offset / 4 * 4
     }
 
-    /// Chooses the word to put there: nonsense, or a plausible one.
+    /// Chooses the word to write at an offset: a random or a plausible one.
     fn word(&mut self, offset: usize) -> u32 {
         let there = self.read(offset);
         let elsewhere = self.place();
@@ -192,7 +192,7 @@ impl<'a> Vandal<'a> {
                 .wrapping_add(near)
                 .wrapping_sub(2),
             7 => self.len as u32 / (1 << random.below(8)),
-            // A lock's owner that lives; with sleepers; the mark of a dead one; one that lends.
+            // Words of a lock: a living owner; a living owner with sleepers; the mark of a dead owner; an owner that lends the lock.
             8 => pid,
             9 => pid | libc::FUTEX_WAITERS,
             10 => libc::FUTEX_OWNER_DIED | (random.below(2) as u32) << 31,

@@ -11,8 +11,8 @@ use umsg::{posix, ring, sysv};
 pub const VICTIMS: usize = 4;
 
 /// The time after its deadline at which a call must return; for a non-blocking call, after its beginning. A call that finds a lock with a
-/// living owner waits for a second before it takes the owner for stopped. A repair visits as many slots as a peer claims, at most four
-/// million, which takes unoptimized code more than a second.
+/// living owner waits for a second before it takes the owner for stopped. A repair visits as many slots as the file claims, at most four
+/// million. In unoptimized code, this takes more than a second.
 pub const GRACE: Duration = match cfg!(debug_assertions) {
     true => Duration::from_secs(5),
     false => Duration::from_secs(1),
@@ -20,16 +20,16 @@ pub const GRACE: Duration = match cfg!(debug_assertions) {
 /// The measuring error: the watch checks every few milliseconds.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
-/// The maximum time of a call that waits for a lock as long as that has an owner: the attack is over before.
+/// The maximum time of a call that waits for a lock as long as the lock has an owner. The attack ends sooner.
 const ATTACK: Duration = Duration::from_secs(10);
 
-/// Errors are counted by their number; one that is higher is counted as the highest.
+/// The number of counters for error numbers. A higher number counts as the highest.
 const ERRORS: usize = 134;
 
 /// One victim's place.
 #[derive(Default)]
 struct Post {
-    /// CLOCK_MONOTONIC, in nanoseconds, when the call began that the victim is in; 0 if it is in none.
+    /// The time at which the victim's present call began (CLOCK_MONOTONIC, in nanoseconds); 0 if the victim is in no call.
     begun_at: AtomicU64,
     /// The maximum time of the call, in nanoseconds.
     may_last: AtomicU64,
@@ -49,7 +49,8 @@ pub struct Record {
     pub words: AtomicU64,
     pub pages: AtomicU64,
     pub cuts: AtomicU64,
-    /// Queues that were healthy after an attack, that the doctor repaired, that it could not, and that were none any more.
+    /// The numbers of queues that were healthy after an attack, that the doctor repaired, that it could not repair, and that were no queues any
+    /// more.
     pub patients: [AtomicU64; 4],
     /// Mappings with only guard pages next to them, and other mappings.
     pub guarded: AtomicU64,
@@ -242,7 +243,7 @@ pub struct Watchdog {
     pub longest: Duration,
 }
 
-/// A look that is later than this was late itself: the machine stood still.
+/// If the time between two checks is longer than this, the machine stood still, and the time does not count.
 const LATE: u64 = 50_000_000;
 
 impl Watchdog {
@@ -291,7 +292,8 @@ impl Watchdog {
     }
 }
 
-/// Nanoseconds that a process was ready to run and did not. 0 of one that has ended, or where the kernel does not tell.
+/// Returns the time for which a process was ready to run but did not run, in nanoseconds. 0 if the process has ended, or if the kernel does not
+/// report the time.
 fn waited(pid: i32) -> u64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/schedstat")).unwrap_or_default();
     let second = text.split_whitespace().nth(1);

@@ -1,9 +1,9 @@
 //! The soak of dead letters: messages expire, are returned too often, wait for a later delivery, and are sent back, while the processes that
 //! move them are killed.
 //!
-//! Each sent message is at each moment in one place: in the source, in the dead-letter queue, or acknowledged. At the end each was
-//! acknowledged once; where the dead-letter queue drops its oldest messages, as many are missing as it has counted. The senders count as
-//! producers: after their end, or their death, the source is closed.
+//! Each sent message is at each moment in one place: in the source, in the dead-letter queue, or acknowledged. At the end, each message
+//! was acknowledged once. If the dead-letter queue drops its oldest messages, the number of missing messages is its count of dropped
+//! messages. The senders count as producers: after their end, or their death, the source is closed.
 
 use crate::support::actor::Actor;
 use crate::support::child::{Child, Exit};
@@ -28,13 +28,13 @@ const SIZE: usize = 64;
 const DEPTH: u32 = 30;
 const SENDERS: usize = 4;
 const WORKERS: usize = 8;
-/// Messages of a batch, at most.
+/// The maximum number of messages in a batch.
 const BATCH: u64 = 3;
 /// Short: a process that is stopped now and then lets messages expire.
 const TIME_TO_LIVE: Duration = Duration::from_millis(60);
-/// A message comes back once.
+/// The maximum number of deliveries: a message comes back once.
 const DELIVERIES: u32 = 2;
-/// So many set-aside messages take no room; some fewer, because processes go on.
+/// With more set-aside messages than this, senders may lack room. A few more take no room yet, but processes go on meanwhile.
 const CROWDED: usize = 900;
 /// The messages of which a look at the queues knows whether they were acknowledged before: more than the queues hold.
 const RECENT: usize = 20_000;
@@ -50,7 +50,7 @@ struct Account {
 unsafe impl Zeroed for Account {}
 
 struct Soak {
-    /// The dead-letter queue drops its oldest messages.
+    /// True if the dead-letter queue drops its oldest messages.
     drops: bool,
     place: Place,
     source: Queue,
@@ -143,7 +143,7 @@ impl Soak {
     fn receive(&self, queues: &Queues, part: Part, random: &mut Random) {
         let mut actor = Actor::new(&queues.source, &self.journal, part.index(), SIZE);
         while self.goes_on(part) {
-            // The last one mostly sends messages back.
+            // The last worker mostly sends messages back.
             let redrives = match part.role == WORKERS - 1 {
                 true => random.below(4) != 0,
                 false => random.below(16) == 0,
@@ -221,7 +221,7 @@ impl Soak {
         let (Ok(before), Ok(source), Ok(after)) =
             (list(&self.dead), list(&self.source), list(&self.dead))
         else {
-            // A process that was to continue has not yet, and holds a lock.
+            // A process that is about to continue still holds a lock.
             return;
         };
         for list in [&before, &source, &after] {
@@ -264,7 +264,7 @@ impl Soak {
     /// All producers have ended or died, and one more dies: the queue closes, and a receiver learns of the end once no message is left.
     fn expect_the_end(&self, what: &str) {
         let mut last = Child::run(|| {
-            // Refused if the queue has closed already.
+            // This call is refused if the queue has closed already.
             std::mem::forget(self.source.producer());
             0
         });
@@ -317,7 +317,7 @@ impl Soak {
     fn expect_soundness(&self, what: &str) {
         for _ in 0..2 {
             assert!(self.source.try_send(&[0; 8], 0).is_ok(), "{what}: no room");
-            // It comes back too often, or expires where the machine is busy.
+            // The message is returned too often, or expires if the machine is busy.
             let goes_back = || {
                 if let Ok(lease) = self.source.try_receive_lease() {
                     let _ = lease.give_back();
@@ -329,7 +329,7 @@ impl Soak {
             assert!(wait_until(PATIENCE, goes_back), "{what}: no dead letter");
             let ends = || match self.source.try_receive_lease() {
                 Ok(lease) => lease.acknowledge().is_ok(),
-                // It has expired once more.
+                // The message has expired once more.
                 Err(_) => self.dead.redrive(&Redrive::new()).is_err(),
             };
             assert!(wait_until(PATIENCE, ends), "{what}: it did not come back");

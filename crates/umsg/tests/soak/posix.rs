@@ -21,14 +21,14 @@ use umsg_shm::account::Account;
 /// Soaks in this file and in `dead_letters.rs`, which share the time.
 const SOAKS: u32 = 6;
 const NAME: &str = "/soak";
-/// Messages of a batch, at most.
+/// The maximum number of messages in a batch.
 const BATCH: u64 = 4;
 
 /// A POSIX queue.
 struct Posix {
-    /// Every other worker sends and receives in place.
+    /// True if every other worker sends and receives in place.
     in_place: bool,
-    /// Some messages are sent for later.
+    /// True if some messages are sent for later.
     delays: bool,
 }
 

@@ -1,7 +1,7 @@
 //! Random violence to processes that send and receive through a queue, POSIX or System V.
 //!
-//! At the end of each round at most the messages that dead receivers held are missing. No message came twice or out of order,
-//! no process was stuck, and the queue's own counters agree.
+//! At the end of each round, the test fails unless only messages that dead receivers held are missing, no message came twice
+//! or out of order, no process was stuck, and the queue's own counters agree.
 
 use crate::support::harass::{
     self, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_healthy, expect_prompt, rest,
@@ -44,15 +44,15 @@ pub trait Kind: Sync + Sized {
     /// A random message: its label and its length in bytes.
     fn message(random: &mut Random) -> (u16, usize);
 
-    /// Sends in a way of the sender with this number; whether a message was sent.
+    /// Sends in the way of the sender with this number. Returns whether a message was sent.
     fn send(&self, worker: &mut Self::Worker<'_>, sender: usize, random: &mut Random) -> bool;
-    /// Receives in a way of the receiver with this number; whether a message came.
+    /// Receives in the way of the receiver with this number. Returns whether a message came.
     fn receive(&self, worker: &mut Self::Worker<'_>, receiver: usize, random: &mut Random) -> bool;
-    /// Receives the next messages of any label; their numbers.
+    /// Receives the next messages of any label. Returns their numbers.
     fn receive_any(worker: &mut Self::Worker<'_>, random: &mut Random) -> Vec<usize>;
-    /// Sends one message; whether it was sent.
+    /// Sends one message. Returns whether it was sent.
     fn put(worker: &mut Self::Worker<'_>, how: How, message: (u16, usize)) -> bool;
-    /// Receives one message, of a random wish if there is one; whether it came.
+    /// Receives one message; with `random`, one of a random selection. Returns whether a message came.
     fn take(worker: &mut Self::Worker<'_>, how: How, random: Option<&mut Random>) -> bool;
     /// Sends messages for waiting receivers of all selections, dead receivers included.
     fn offer_to_all(worker: &mut Self::Worker<'_>);
@@ -100,7 +100,7 @@ pub trait Kind: Sync + Sized {
 
 /// An error of a call that may wait.
 pub trait CallError: Display {
-    /// Returns whether any call may end so: there was no room or no message.
+    /// Returns whether any call may end with this error, because there was no room or no message.
     fn is_usual(&self) -> bool;
 }
 
@@ -115,7 +115,7 @@ pub fn done<T, E: CallError>(result: Result<T, E>) -> Option<T> {
 
 pub struct Soak<K: Kind> {
     kind: K,
-    /// One process receives all messages in order. It is not killed.
+    /// True if one process receives all messages in order. This process is not killed.
     in_order: bool,
     place: Place,
     queue: K::Queue,
@@ -238,7 +238,7 @@ impl<K: Kind> Work for Soak<K> {
     fn end(self, leaks: Leaks, what: &str) {
         // A process that begins to poll removes the doorbells that no process polls any more.
         K::pollable(&self.queue);
-        // It may have found one to poll, and made none.
+        // The process may have found an existing doorbell, and made none.
         self.place.namespace.sweep().expect("the namespace");
         let directory = K::remove(self.queue, &self.place);
         drop(self.journal);
@@ -297,7 +297,7 @@ impl<K: Kind> Soak<K> {
         }
     }
 
-    /// Room may be kept for a batch whose sender has just died: for a tenth of a second, and less than one.
+    /// Fails unless there is room within a second. For a tenth of a second, room may be kept for a batch whose sender has just died.
     fn expect_room_soon(&self, what: &str) {
         let has_room = || K::try_send(&self.queue, 1, &[7]);
         assert!(wait_until(Duration::from_secs(1), has_room), "{what}");
@@ -308,7 +308,7 @@ impl<K: Kind> Soak<K> {
         K::try_receive(&self.queue, None, &mut [0; SIZE]).is_some()
     }
 
-    /// No slot was lost: the queue takes as much as at first, and no more memory. Each slot is free at the end.
+    /// Fails unless no slot was lost: the queue takes as many messages as at first, in no more memory, and each slot is free at the end.
     fn check_capacity(&self, before: &K::Status, what: &str) {
         let fits = K::fits(before);
         for _ in 0..2 {

@@ -1,8 +1,8 @@
 //! The soak of rings: random violence to the owner of a ring and to processes that send to it, with and without waiting, in batches
 //! and with descriptors.
 //!
-//! Whichever process dies: each owner gets each sender's messages whole, in order and without a gap; no process is stuck in a call;
-//! and another owner gets the name.
+//! After each death, each owner gets each sender's messages whole, in order and without a gap; no process is stuck in a call; and
+//! another owner gets the name.
 
 use crate::support::child::{Child, Exit};
 use crate::support::harass::{
@@ -22,11 +22,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use umsg::ring::{Message, Options, Post, ReceiveError, Ring, RingError, SendError, Sender, Until};
 
-/// The first roles send, the last one owns the ring.
+/// The number of senders: the first roles send, and the last role owns the ring.
 const SENDERS: usize = 4;
 const NAME: &str = "/soak";
 
-/// Messages of a batch, at most.
+/// The maximum number of messages in a batch.
 const BATCH: u64 = 16;
 
 /// The observations of all owners together.
@@ -57,12 +57,12 @@ struct ForHandlers {
 
 const PARCEL: &CStr = c"parcel";
 
-/// A file that nothing else in this process is.
+/// Makes a file that is recognised by its name.
 fn parcel() -> OwnedFd {
     // SAFETY: a string that ends with a zero.
     let descriptor = unsafe { libc::memfd_create(PARCEL.as_ptr(), libc::MFD_CLOEXEC) };
     assert!(descriptor >= 0, "memfd_create");
-    // SAFETY: just made, and no other process's.
+    // SAFETY: the descriptor is new, and has no other owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
@@ -88,7 +88,7 @@ fn post(number: u64) -> Post {
     Post::new(number).payload(&bytes[..len])
 }
 
-/// Returns the result of a call that sends; none: the ring is gone.
+/// Returns whether a call has sent; None if the ring is gone.
 fn is_sent(result: Result<(), SendError>) -> Option<bool> {
     match result {
         Ok(()) => Some(true),
@@ -155,7 +155,7 @@ impl Soak {
         }
     }
 
-    /// Owns the ring for a while, mostly until the end. No passed descriptor may be left then.
+    /// Owns the ring for a while, mostly until the end. Then no passed descriptor may be left.
     fn own(&self, tool: &ForHandlers, part: Part, random: &mut Random) {
         if let Some(mut ring) = self.make(random) {
             self.receive(&mut ring, tool, part, random);
@@ -182,7 +182,7 @@ impl Soak {
                 repairs += more;
                 self.account.repairs.fetch_add(more.into(), SeqCst);
             }
-            // A wait for a message that no process may ever send has an end.
+            // The wait has a limit, because it is possible that no process sends a message.
             let how = How::Within(Duration::from_millis(random.below(20)));
             match random.below(6) {
                 0 => drop(self.call(part, how, |until| ring.wait(1 + random.below(20), until))),
@@ -233,7 +233,7 @@ impl Soak {
         }
     }
 
-    /// Returns the number of messages that were sent; none: the ring is gone.
+    /// Returns the number of messages that were sent; None if the ring is gone.
     fn send_some(
         &self,
         sender: &Sender,
@@ -320,7 +320,7 @@ impl Work for Soak {
         let Some(sender) = &tool.sender else {
             return;
         };
-        // A handler of another thread may be at it.
+        // A handler of another thread may be using it.
         if tool.busy.swap(true, SeqCst) {
             return;
         }
@@ -355,7 +355,7 @@ impl Work for Soak {
         );
     }
 
-    /// The last owner has dropped it, or has died: another takes the name, and nothing is left.
+    /// The last owner has dropped the ring, or has died. Fails unless another process can take the name, and nothing is left.
     fn end(self, leaks: Leaks, what: &str) {
         let ring = Options::new()
             .entries(4)

@@ -20,12 +20,12 @@ use umsg_shm::account::Account;
 const SOAKS: u32 = 3;
 const KEY: i32 = 0x50a4;
 const TYPES: u64 = 6;
-/// Messages of a batch, at most.
+/// The maximum number of messages in a batch.
 const BATCH: u64 = 3;
 
 /// A System V queue.
 struct SystemV {
-    /// Some messages are sent for later.
+    /// True if some messages are sent for later.
     delays: bool,
 }
 
@@ -41,8 +41,8 @@ impl CallError for ReceiveError {
     }
 }
 
-/// The messages that a receiver wants in one call, and how it waits for them: without an end only for messages that some process sends
-/// for sure.
+/// Returns the messages that a receiver wants in one call, and how it waits for them. The wait has no limit only for messages that
+/// some process is certain to send.
 fn wish(random: &mut Random) -> (How, Want) {
     let mtype = 1 + random.below(TYPES) as i64;
     match random.below(6) {
@@ -58,7 +58,7 @@ fn want(random: Option<&mut Random>) -> Want {
     random.map_or(Want::Any, |random| wish(random).1)
 }
 
-/// Receives a message, or a batch; the numbers of the messages.
+/// Receives a message or a batch. Returns the numbers of the messages.
 fn receive(
     clerk: &mut Clerk<'_>,
     in_batches: bool,
@@ -71,7 +71,7 @@ fn receive(
     }
     let how = match random.below(8) {
         0 => {
-            // For any message: the kernel's queues can't be polled for a type either.
+            // Polls for any message: the kernel's queues can't be polled for a type, either.
             clerk.poll(harass::how(random));
             How::Try
         }
