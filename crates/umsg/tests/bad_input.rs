@@ -116,7 +116,7 @@ fn header_attributes_out_of_range_are_damage() {
         (20, 0),
         (20, (16 << 20) + 1),
         (20, u32::MAX),
-        // In range, but not the value for which the file was created.
+        // A value in the valid range, but not the one for which the file was created.
         (16, 5000),
         (20, 4096),
         (24, 4096),

@@ -23,7 +23,7 @@ enum Step {
     SendBatch(Vec<Letter>),
     SendSome(Vec<Letter>),
     Receive,
-    /// Up to so many, into so many bytes beyond one message's.
+    /// Receives up to this number of messages into a buffer for one message and this number of further bytes.
     ReceiveBatch(usize, usize),
     ReceiveEach(usize),
 }
@@ -72,7 +72,7 @@ impl Model {
         }
     }
 
-    /// The next messages that fit into so many bytes, so many at most.
+    /// Takes the next messages that fit into `room` bytes, at most `most` of them.
     fn take(&mut self, most: usize, mut room: usize) -> Vec<(Vec<u8>, u32)> {
         let mut taken = Vec::new();
         while taken.len() < most {
@@ -117,7 +117,7 @@ fn with_slices<T>(letters: &[Letter], work: impl FnOnce(&[(&[u8], u32)]) -> T) -
     work(&slices)
 }
 
-/// Does a step on both, and compares.
+/// Performs a step on the queue and on the model, and compares the results.
 fn play(queue: &Queue, model: &mut Model, step: &Step) {
     match step {
         Step::Send(letter) => {
@@ -255,7 +255,7 @@ fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_
     let (_place, queue) = Place::new().with_queue("/q", 3, 8);
     queue.set_waiting(Waiting::Blocking);
     let four: [(&[u8], u32); 4] = [(b"a", 0), (b"b", 0), (b"c", 0), (b"d", 0)];
-    // Where there is room, no time is too late.
+    // If there is room, a time in the past is no error.
     assert_eq!(
         queue.send_some_deadline(&four, SystemTime::UNIX_EPOCH),
         Ok(3)
@@ -275,7 +275,7 @@ fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_
         let blocks = wait_until(Duration::from_secs(10), || {
             queue.status().blocked_senders == 1
         });
-        // In any case: a thread that is joined must not wait until tomorrow.
+        // Runs even if an assertion fails: a thread that is joined must not wait until tomorrow.
         let first = queue.receive_vec();
         assert!(blocks);
         assert_eq!(first.unwrap().data, b"a");
@@ -402,7 +402,7 @@ fn with_policy(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
     options.open("/q").unwrap()
 }
 
-/// All that is there, as one batch.
+/// Receives all messages, as one batch.
 fn drain(queue: &Queue) -> Vec<(Vec<u8>, u32)> {
     let (mut buffer, mut received) = ([0; 64], [Received::default(); 8]);
     let count = queue.try_receive_batch(&mut buffer, &mut received).unwrap();
@@ -425,7 +425,7 @@ fn a_batch_drops_the_oldest_of_a_full_queue_or_fails_as_a_message_does() {
         .send_batch(&[(b"a", 1), (b"b", 5), (b"c", 1)])
         .unwrap();
     queue.send_batch(&[(b"d", 2), (b"e", 0)]).unwrap();
-    // There is only one message that is not better than the best of it.
+    // Only one message in the queue has no higher priority than the best message of the batch.
     queue.send_batch(&[(b"f", 0), (b"g", 0)]).unwrap();
     assert_eq!(queue.status().statistics.dropped, 4);
     assert_eq!(drain(&queue), owned([(b"b", 5), (b"d", 2), (b"e", 0)]));

@@ -33,7 +33,7 @@ fn received(queue: &Queue) -> bool {
     }
 }
 
-/// Does it in a child whose clock may be set.
+/// Runs `work` in a child whose clock may be set.
 fn in_child(what: &str, work: impl FnOnce()) {
     let mut child = Child::run(|| {
         work();
@@ -42,10 +42,10 @@ fn in_child(what: &str, work: impl FnOnce()) {
     child.expect(DONE, what);
 }
 
-/// Does it in a process whose CLOCK_MONOTONIC is a day ahead. Needs root.
+/// Runs `work` in a process whose CLOCK_MONOTONIC is a day ahead. Needs root.
 fn a_day_ahead(what: &str, work: impl FnOnce()) {
     let mut child = Child::lead(|| {
-        // SAFETY: a system call on a number. It changes where children of this process will be.
+        // SAFETY: a system call on a number. It changes the namespace of later children of this process.
         if unsafe { libc::unshare(libc::CLONE_NEWTIME) } != 0 {
             assert!(std::env::var_os("CI").is_none(), "no time namespaces");
             return 0;

@@ -111,7 +111,7 @@ fn a_system_v_snapshot_of_version_2_0_is_read_and_written_as_it_was() {
 
 #[test]
 fn a_queue_of_another_version_is_refused_with_both_versions() {
-    // The version lies behind the magic in both kinds.
+    // In both kinds of files, the version follows the magic number.
     let (place, file) = posix();
     file.write_all_at(&2_u32.to_le_bytes(), 8).unwrap();
     let mut options = OpenOptions::new();

@@ -18,11 +18,11 @@ use umsg_testkit::needs_root;
 use umsg_testkit::signals::block;
 use umsg_testkit::users::{NOBODY, become_user};
 
-/// Nothing in these tests takes as long.
+/// The longest wait: nothing in these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);
-/// A process that could not be met is tried again after this time.
+/// The time after which a sender again tries to learn a process's consents.
 const AGAIN: Duration = Duration::from_millis(20);
-/// As docs/format.md has it: the first record of a queue, and the flags that have it fired.
+/// From docs/format.md: the offset of the first record of a queue, and of the flags that make it fire.
 const NOTICE: u64 = 6784;
 const REGISTERED: u64 = 888;
 const ATTENTION: u64 = 128;
@@ -35,7 +35,7 @@ struct Told {
     sender: AtomicU32,
     value: AtomicU32,
     registrations: AtomicU32,
-    /// Ends the registering.
+    /// Set to end the loop of registrations.
     is_over: AtomicU32,
     number: AtomicI64,
 }
@@ -74,7 +74,7 @@ fn keep_registered(queue: &Queue, told: &Told) -> i32 {
         take(&set, told);
         if queue.registered().is_none() {
             while queue.try_receive(&mut [0; 8]).is_ok() {}
-            // Its signal came before its message could be received.
+            // The signal came before the message could be received.
             take(&set, told);
             let how = Notify::Signal {
                 signal: counted(),
@@ -121,7 +121,7 @@ impl Target {
         assert_eq!(self.told.value.load(SeqCst), registrations - 2);
     }
 
-    /// Has this process know the consents of the target.
+    /// Makes this process learn the consents of the target.
     #[track_caller]
     fn meet(&self, queue: &Queue) {
         for _ in 0..3 {
@@ -184,7 +184,7 @@ fn record_of(file: &File) -> [u8; 64] {
     record
 }
 
-/// Writes a record that is armed, and the flags that have it fired.
+/// Writes an armed record, and the flags that make it fire.
 fn forge(file: &File, record: &[u8; 64]) {
     file.write_all_at(record, NOTICE).unwrap();
     file.write_all_at(&3_u32.to_le_bytes(), REGISTERED).unwrap();
@@ -287,7 +287,7 @@ fn a_record_that_is_written_again_gives_no_signal_after_signal() {
     target.told.is_over.store(1, SeqCst);
     let mut child = target.child;
     child.expect(Exit::Code(0), "the target");
-    // One by the sender, and one by the target itself.
+    // One signal was raised by the sender, and one by the target itself.
     let signals = target.told.signals.load(SeqCst) - before;
     assert!((1..=2).contains(&signals), "{signals} signals");
 }
@@ -305,7 +305,7 @@ fn the_record_of_another_queue_or_registration_gives_no_signal() {
     forged.send(b"x", 0).unwrap();
     assert_eq!(forged.registered(), None, "it was fired");
     assert!(!target.is_pending());
-    // Another ticket, another place.
+    // A record with another ticket, and one with another place.
     for (at, value) in [
         (24, 1),
         (24, 200),
@@ -413,7 +413,7 @@ fn a_sender_signals_no_process_that_the_program_opens_at_the_same_number() {
         }
         std::thread::sleep(Duration::from_millis(50));
         assert!(!is_pending(bystander.pid(), counted()));
-        // It dies with the sender, and has to live until then.
+        // The bystander has to live as long as the sender, and dies with it.
         std::mem::forget(bystander);
     });
 }
@@ -435,7 +435,7 @@ fn a_child_of_a_sender_raises_signals_too() {
     child.expect(Exit::Code(0), "the child");
 }
 
-/// A target that does something after its first registration.
+/// Fails unless a target is notified that calls `change` after its first registration.
 fn is_notified_after(change: impl Fn()) {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let told: Shared<Told> = Shared::new();
@@ -490,7 +490,7 @@ fn a_forked_child_of_a_registered_process_consents_for_itself() {
         }
     });
     let mut target = Target { child, told };
-    // The registration of the parent, which ends at once, is not that of the child.
+    // The parent's registration ends at once. The child has a registration of its own.
     let has_begun = || target.told.registrations.load(SeqCst) > 0;
     assert!(wait_until(LONG, has_begun));
     target.meet(&queue);
@@ -547,7 +547,7 @@ fn processes_of_other_pid_namespaces_notify_each_other() {
 
 #[test]
 fn a_sender_keeps_few_descriptors_of_processes() {
-    /// Processes that a sender keeps in mind.
+    /// The number of processes whose consents a sender remembers.
     const MOST: usize = 16;
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let mut sender = Child::lead(|| {

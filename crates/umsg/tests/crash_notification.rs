@@ -15,7 +15,7 @@ use umsg_testkit::signals::{block, comes};
 const LONG: Duration = Duration::from_secs(20);
 const ROUNDS: u32 = 10;
 
-/// A process that does something until it is killed at a point.
+/// Runs `work` in a process until it is killed at a point.
 fn die_at(place: &Place, point: &str, work: impl FnOnce(&Queue)) {
     let mut victim = Child::run(|| {
         let queue = place.open("/q");
@@ -84,8 +84,8 @@ fn a_sender_that_dies_has_called_the_function_of_another_process() {
     );
 }
 
-/// Has a sender that knows the consents of another process raise its signal, at a point of which `meanwhile` does something to the sender.
-/// Returns the number of signals.
+/// Makes a sender that knows the consents of another process raise that process's signal. At a point of this, `meanwhile` acts on the
+/// sender. Returns the number of signals.
 fn signals_of_a_sender_at(point: &str, fuse: fn(), meanwhile: fn(&mut Child)) -> u32 {
     const AGAIN: Duration = Duration::from_millis(20);
     let place = Place::new();
@@ -144,7 +144,7 @@ fn a_sender_that_dies_while_it_raises_another_processs_signal_leaves_it_raised()
     let _turn = turn();
     let dies = |sender: &mut Child| sender.expect(Exit::Signal(libc::SIGKILL), "the sender");
     assert_eq!(signals_of_a_sender_at("NOTICE_RAISING", die, dies), 1);
-    // It is not known whether the signal was raised.
+    // The sender dies before it can note that it raised the signal.
     let signals = signals_of_a_sender_at("NOTICE_SIGNALLED", die, dies);
     assert!((1..=2).contains(&signals), "{signals}");
 }
@@ -200,7 +200,7 @@ fn a_sender_is_not_held_up_by_a_process_that_dies_after_raising_its_signal() {
             // SAFETY: no handler.
             unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
             let queue = place.open("/q");
-            // Before any process sees the registration.
+            // The process dies before any other process sees the registration.
             crash::arm("NOTICE_RAISED", 1);
             let _registration = queue.notify(Notify::signal(libc::SIGUSR1)).unwrap();
             std::thread::sleep(LONG);

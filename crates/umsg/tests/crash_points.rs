@@ -26,7 +26,7 @@ use umsg_shm::crash;
 const CREATE_POINTS: &[&str] =
     crate::crash_points![CREATE_EMPTY CREATE_LABELLED CREATE_UNNAMED CREATE_NAMED];
 
-/// Points under a lock that leave different things behind: scenario, point.
+/// Points under a lock at which a death leaves different states behind: scenario, point.
 const DEADLY: &[(&str, &str)] = &[
     ("sends short messages of one priority", "SEND_PUBLISHED"),
     ("sends messages for which the arena grows", "ARENA_SPLIT"),
@@ -201,7 +201,7 @@ fn a_lease_that_was_being_returned_when_its_returner_died_leaves_no_count_behind
     });
     victim.expect(Exit::Signal(libc::SIGKILL), "RETURN_MARKED");
     lease.acknowledge().unwrap();
-    // Each slot in turn.
+    // Uses each slot once.
     for _ in 0..64 {
         queue.try_send(b"next", 0).unwrap();
         let lease = queue.try_receive_lease().unwrap();
@@ -236,7 +236,7 @@ fn die_waiting(place: &Place, point: &str, work: impl FnOnce(&Queue)) -> Child {
     })
 }
 
-/// Receives a message; its length.
+/// Receives a message, and returns its length.
 fn len_of_next(queue: &Queue) -> Result<usize, ReceiveError> {
     queue.try_receive(&mut [0; 64]).map(|received| received.len)
 }

@@ -10,7 +10,7 @@ use umsg_shm::crash;
 
 const TIME_TO_LIVE: Duration = Duration::from_millis(20);
 
-/// A queue of three messages that may get this old, and may be leased once.
+/// A queue of three messages, with this time to live; each message may be leased once.
 fn queue(place: &Place, time_to_live: Duration) -> Queue {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
@@ -37,7 +37,7 @@ fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
         });
         victim.expect(Exit::Signal(libc::SIGKILL), point);
 
-        // A process that comes next moves them all.
+        // The next process moves all expired messages.
         let received = queue.receive_timeout(&mut [0; 8], Duration::from_millis(50));
         assert_eq!(
             received,
@@ -55,7 +55,7 @@ fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
         }
         assert_eq!(dead.attributes().messages, 0, "{point}: twice");
 
-        // All the room is there, and no more.
+        // The queue has all its room, and no more.
         let status = queue.status();
         assert_eq!(
             (status.attributes.messages, status.set_aside),
@@ -69,7 +69,7 @@ fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
     }
 }
 
-/// Finds out that nothing is worth delivering.
+/// Makes a receive that meets the expired messages. The process has to die in it.
 fn meet(queue: &Queue) {
     let received = queue.try_receive(&mut [0; 8]);
     panic!("a dead process received {received:?}");

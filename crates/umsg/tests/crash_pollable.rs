@@ -33,12 +33,12 @@ fn polled(descriptor: BorrowedFd<'_>) -> (bool, bool) {
     )
 }
 
-/// A way to change a queue that holds so many messages.
+/// A way to change a queue that holds this number of messages.
 struct Work<Q> {
     name: &'static str,
     messages: u32,
     does: fn(&Q),
-    /// Returns whether the killed process may hold a message. The message comes back, and is shown, when a process looks.
+    /// Returns whether the killed process may hold a message. The message comes back, and pollers see it, when a process checks the holders.
     leases: bool,
 }
 
@@ -84,7 +84,7 @@ const WORKS: &[Work<Queue>] = &[
     }),
 ];
 
-/// Kills at each point of a process that rings, in each of the works.
+/// Kills a process that rings, at each point of each work.
 fn kill_ringers<Q>(works: &[Work<Q>], dies: fn(&str, u32, &Work<Q>) -> bool) {
     let _turn = turn();
     for point in ["BELL_BEGUN", "BELL_RUNG", "BELL_FORETOLD", "BELL_SETTLED"] {
@@ -112,7 +112,7 @@ fn exit_of<Q>(open: impl FnOnce() -> Q, point: &str, nth: u32, work: &Work<Q>) -
     exit.expect("no child is stuck")
 }
 
-/// Returns whether it died.
+/// Returns whether the process died.
 fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     let (place, queue) = Place::new().with_queue("/q", DEPTH, 8);
     for _ in 0..work.messages {
@@ -140,7 +140,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
         (readable, writable || !readable),
         "{says}"
     );
-    // It goes on.
+    // The queue goes on working.
     while queue.try_receive(&mut [0; 8]).is_ok() {}
     assert_eq!(polled(descriptor), (false, true), "{says}");
     while queue.try_send(b"m", 0).is_ok() {}
@@ -148,7 +148,7 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     exit == Exit::Signal(libc::SIGKILL)
 }
 
-/// A way between two processes: each signs once.
+/// A channel between two processes, on which each one gives signs.
 struct Signs([(OwnedFd, OwnedFd); 2]);
 
 impl Signs {
@@ -216,7 +216,7 @@ fn a_holder_of_all_messages_that_is_killed_leaves_no_room_without_an_event() {
 fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() {
     let (place, queue) = Place::in_turn().with_queue("/q", DEPTH, 8);
     let descriptor = queue.pollable().unwrap();
-    // It has shown a message that it did not send.
+    // The dead process has shown a message that it did not send.
     dies(&place, "BELL_RUNG", |queue| {
         let _ = queue.try_send(b"m", 0);
     });
@@ -298,7 +298,7 @@ fn a_process_that_dies_when_it_finds_no_poller_leaves_a_queue_that_can_be_polled
     }
 }
 
-/// Of a System V queue that takes two bytes.
+/// The works on a System V queue that holds two bytes.
 const SYSV_WORKS: &[Work<sysv::Queue>] = &[
     work("sends to an empty queue", 0, |queue| {
         queue.try_send(1, b"m").unwrap()
@@ -330,7 +330,7 @@ fn a_killed_ringer_of_a_system_v_queue_leaves_no_poller_asleep() {
     kill_ringers(SYSV_WORKS, dies_ringing_sysv);
 }
 
-/// Returns whether it died.
+/// Returns whether the process died.
 fn dies_ringing_sysv(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
     let (place, queue) = Place::new().with_sysv_queue(7);
     let small = Change {
@@ -360,7 +360,7 @@ fn dies_ringing_sysv(point: &str, nth: u32, work: &Work<sysv::Queue>) -> bool {
         (readiness.readable, readiness.writable || all_is_leased),
         "{says}"
     );
-    // It goes on.
+    // The queue goes on working.
     std::thread::sleep(Duration::from_millis(5));
     while queue.try_receive(Want::Any, &mut [0; 8]).is_ok() {}
     assert_eq!(polled(descriptor), (false, true), "{says}");
@@ -387,7 +387,7 @@ fn dies_sysv(place: &Place, point: &str, work: fn(&sysv::Queue)) {
     child.expect(Exit::Signal(libc::SIGKILL), point);
 }
 
-/// There is one doorbell, and it shows the messages of other processes.
+/// Fails unless there is one doorbell, and it shows the messages of other processes.
 fn expect_to_be_polled(place: &Place, queue: &sysv::Queue, point: &str) {
     let descriptor = queue.pollable().unwrap();
     assert_eq!(place.poll_fifos().len(), 1, "{point}");

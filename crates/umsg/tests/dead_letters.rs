@@ -18,7 +18,7 @@ const STUCK: Duration = Duration::from_secs(20);
 const VICTIM: u32 = 65534;
 const STRANGER: u32 = 12345;
 
-/// Of `posix::Rules` in a segment: docs/format.md.
+/// The offsets of the fields of `posix::Rules` in a segment: docs/format.md.
 const TIME_TO_LIVE: u64 = 6536;
 const LABEL: u64 = 6544;
 
@@ -51,7 +51,7 @@ fn label_of(namespace: &Path, file: &Path, number: u64) -> PathBuf {
     namespace.join(format!(".dead-{inode:016x}-{number:016x}"))
 }
 
-/// Finds nothing that it may deliver.
+/// Fails unless a receive finds no message.
 fn receives_nothing(queue: &Queue) {
     std::thread::sleep(Duration::from_millis(20));
     let received = queue.receive_timeout(&mut [0; 64], Duration::from_millis(20));
@@ -120,9 +120,9 @@ fn no_process_names_a_dead_letter_queue_of_another_user() {
             );
             assert_eq!(refused.unwrap_err().errno(), libc::EPERM);
         }
-        // Nothing is left of it.
+        // No label is left.
         assert_eq!(labels(place.path()), [""; 0].map(PathBuf::from));
-        // So the stranger writes it there.
+        // Therefore the stranger writes it into the file.
         place.options(0o666).open("/bait").unwrap();
         let file = place.file("/bait");
         symlink("mq/rootonly", label_of(place.path(), &file, 7)).unwrap();
@@ -162,7 +162,7 @@ fn a_name_that_another_user_has_taken_since_gets_no_messages() {
         });
         assert_eq!(messages(&place, "/later"), 0);
         later(&place);
-        // The owner takes the name again: then they go there.
+        // When the owner takes the name again, the messages go to the owner's queue.
         as_user(owner, "the owner", || {
             place.options(0o666).open("/later").unwrap();
         });
@@ -175,7 +175,7 @@ fn a_name_that_another_user_has_taken_since_gets_no_messages() {
     }
 }
 
-/// The file says that it was made in another PID namespace. A process that used it would change its locks.
+/// The file claims to be made in another PID namespace: a process that used it would change the form of its locks.
 #[test]
 fn the_file_of_another_user_under_the_name_is_not_used() {
     const HOME: u64 = 64;
@@ -328,7 +328,7 @@ fn a_killed_creator_leaves_a_link_that_is_swept_and_no_queue() {
     assert_eq!(make().status().dead_letter, Some("/dead".into()));
 }
 
-/// Makes a link an hour old.
+/// Sets the times of a link to an hour ago.
 #[cfg(feature = "crash-points")]
 fn age(link: &Path) {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, utimensat};
@@ -353,7 +353,7 @@ fn a_message_that_expires_while_the_holds_of_the_dead_end_is_no_corruption() {
         let queue = options.open("/q").unwrap();
         let mut holder = Child::run(|| {
             let queue = place.open("/q");
-            // In this order: the message comes back first, and then there is room.
+            // The order matters: the message comes back first, and then there is room.
             let lease = || {
                 queue.try_send(b"old", 0).unwrap();
                 queue.try_receive_lease().ok()
@@ -365,7 +365,7 @@ fn a_message_that_expires_while_the_holds_of_the_dead_end_is_no_corruption() {
         });
         let is_held = || queue.status().attributes.reserved == 1;
         assert!(wait_until(STUCK, is_held), "round {round}");
-        // Behind them in the list of holds.
+        // This reservation is behind the leases in the list of holds.
         let mine = queue.try_reserve(8).unwrap();
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| queue.receive_vec_timeout(STUCK));

@@ -16,7 +16,7 @@ use umsg_shm::crash;
 const CROWD: usize = 16;
 /// Processes that are killed.
 const KILLS: usize = 20;
-/// After so many, the memory of the slots in the first page is in use.
+/// The number of kills after which the memory of all slots in the first page is in use.
 const SETTLED: usize = 6;
 const KEY: i32 = 1;
 const LONG: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ fn living<E: std::fmt::Debug>(diagnosis: Result<Diagnosis, E>) -> usize {
     blocked.filter(|one| one.who.life == Life::Alive).count()
 }
 
-/// Has a sender wait.
+/// Makes a sender wait.
 fn wait_first(send: impl Fn(&[u8; SIZE]), blocked: impl Fn() -> usize) -> Child {
     let first = Child::run(|| {
         send(&FIRST);
@@ -66,8 +66,8 @@ fn kill_crowds(
     [settled, memory()]
 }
 
-/// Has senders die, one after the other, when they are in the list and the kernel does not know their nodes yet. Returns the memory
-/// after some deaths and after all.
+/// Kills senders, one after the other, that are in the list but whose nodes the kernel does not know yet. Returns the memory after
+/// some deaths and after all.
 fn die_unmarked(send: impl Fn(&[u8; SIZE]), memory: impl Fn() -> u64) -> [u64; 2] {
     let mut settled = 0;
     for death in 0..KILLS * CROWD {
@@ -103,7 +103,7 @@ fn full_sysv_queue() -> (Place, sysv::Queue) {
     (place, queue)
 }
 
-/// Receives the messages of the living, and has the queue checked.
+/// Receives the messages of the living senders, and checks the queue.
 fn empty(place: &Place, queue: &posix::Queue, mut first: Child) {
     assert_eq!(queue.receive_vec().unwrap().data, KEPT);
     first.expect(Exit::Code(0), "the first sender");

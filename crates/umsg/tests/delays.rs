@@ -125,7 +125,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         assert_eq!(done.unwrap().messages, 1);
     };
     expect_in_order_of_time(&place, &queue, redrive, "a redrive");
-    // Last: from now on, sends take another path.
+    // This step is the last one, because sends take another path from now on.
     let _polled = queue.pollable().unwrap();
     order(|queue| queue.try_send(b"young", 5).unwrap(), "polled");
     order(
@@ -134,7 +134,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
     );
 }
 
-/// The coarse clock of a send lags by so much at most, and CLOCK_REALTIME may be slewed.
+/// The tolerance of times: the coarse clock of a send lags by less than this, and CLOCK_REALTIME may be slewed.
 const LAG: Duration = Duration::from_millis(20);
 
 /// The times of messages, in milliseconds, in the order of their sends. Many are equal.
@@ -226,7 +226,7 @@ fn a_delayed_message_shows_its_send_and_its_due_time() {
     assert_eq!(queue.delayed_messages(1).unwrap(), delayed[..1]);
     expect_within(delayed[1].sent, of_later, Duration::ZERO);
     expect_within(delayed[1].due.unwrap(), of_later, long);
-    // It is due, and its times stay.
+    // The message is due, and its times stay the same.
     assert!(wait_until(STUCK, || queue.peek(0).unwrap().is_some()));
     let shown = queue.peek(0).unwrap().unwrap();
     expect_within(shown.sent, of_soon, Duration::ZERO);
@@ -253,7 +253,7 @@ fn the_time_to_live_of_a_delayed_message_begins_when_it_is_due() {
     let queue = options.open("/q").unwrap();
     let ((), of_send) = timed(|| queue.send_after(b"later", 5, 2 * DELAY).unwrap());
     let end = of_send[0] + 2 * DELAY + live;
-    // Longer than it lives since its send.
+    // The message is delayed for longer than its time to live, counted from its send.
     let left = (end - DELAY).duration_since(SystemTime::now());
     std::thread::sleep(left.unwrap_or_default());
     let lease = queue.try_receive_lease();
@@ -504,7 +504,7 @@ fn a_poller_is_told_to_look_even_if_another_looks_first_and_ends() {
     let descriptor = other.pollable().unwrap();
     place.open("/q").send_after(b"far", 0, LONG).unwrap();
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
-    // The second poller had no chance to look. The helper of the first one shows it the queue again.
+    // The second poller had no chance to look. The helper of the first poller shows it the queue again.
     assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
     assert_eq!(other.try_receive_vec(), Err(ReceiveError::Empty));
     drop(queue);
@@ -531,7 +531,7 @@ fn a_poller_is_told_of_due_messages_after_a_repair_of_the_queue() {
     assert_eq!(queue.try_receive_vec().unwrap().data, b"late");
 }
 
-/// Kills a process at a point of `work`, then checks that the message comes once, `late` or at once.
+/// Kills a process at a point of `work`, then checks that the message is delivered once, late or at once as the caller expects.
 fn kill(point: &str, before: fn(&Queue), work: fn(&Queue)) {
     let (place, queue) = Place::in_turn().with_queue("/q", 3, 8);
     before(&queue);

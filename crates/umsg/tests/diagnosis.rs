@@ -64,7 +64,7 @@ fn problem(diagnosis: &Diagnosis, kind: ProblemKind) -> &str {
     &problem.what
 }
 
-/// One of many ways to use a queue.
+/// Uses a queue in a random way.
 fn use_somehow(queue: &Queue, random: &mut Random) {
     let priority = if random.below(2) == 0 {
         3
@@ -443,7 +443,7 @@ fn bytes_that_no_operation_could_have_left_are_found_where_they_are() {
 fn a_mark_of_damage_names_its_maker() {
     let (place, queue) = Place::new().with_queue("/q", 10, 100);
     queue.try_send(b"", 0).unwrap();
-    // A length that no message has.
+    // Writes a length that no message can have.
     file(&place).write_all_at(&[0xff; 4], 790_528 + 16).unwrap();
     queue.try_receive(&mut [0; 100]).unwrap_err();
     let damage = diagnose(&place).damage.unwrap();
@@ -479,7 +479,7 @@ fn a_look_survives_any_bytes_and_a_file_that_was_cut_short() {
     let mut random = Random::new(11);
     for round in 0..100_u64 {
         for _ in 0..1 + random.below(20) {
-            // Mostly where something is.
+            // Mostly in the parts that are in use.
             let end = [8192, 16_384, 800_000, whole.len() as u64][random.below(4) as usize];
             let bytes = random.next().to_le_bytes();
             let offset = random.below(end - 8);
@@ -489,7 +489,7 @@ fn a_look_survives_any_bytes_and_a_file_that_was_cut_short() {
         if round % 5 == 0 {
             file.set_len(random.below(whole.len() as u64)).unwrap();
         }
-        // That it returns is all: it may well find that this is no queue.
+        // The call only has to return. It may find that the file is no queue.
         let _ = posix::diagnose(&place.namespace, "/q");
         if round % 10 == 0 {
             file.set_len(0).unwrap();

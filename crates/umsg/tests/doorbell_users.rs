@@ -18,12 +18,12 @@ const OWNER: u32 = 4242;
 const POLLER: u32 = 4243;
 const STRANGER: u32 = 4244;
 
-/// Of a POSIX queue's segment: docs/format.md, section 2.
+/// The offset of a word of a POSIX queue's segment: docs/format.md, section 2.
 const ATTENTION: u64 = 128;
 const WATCHED: u64 = 884;
 const NUMBER: u64 = 1000;
 
-/// A namespace of all users, gone when dropped.
+/// A namespace of all users, removed when dropped.
 struct Everybodys(users::Everybodys);
 
 impl Everybodys {
@@ -62,7 +62,7 @@ impl Everybodys {
         bells.join(format!("{inode:016x}-{number:016x}"))
     }
 
-    /// Has a queue's segment say that it is polled by the doorbell of this number.
+    /// Writes into a queue's segment that it is polled by the doorbell of this number.
     fn forge(&self, name: &str, number: u64) {
         let file = std::fs::File::options()
             .write(true)
@@ -253,7 +253,7 @@ fn a_poller_learns_of_room_that_another_user_makes_while_all_messages_are_leased
         };
         place.make(OWNER, "/q", mode);
         let (polls, held, in_vain) = (Signs::new(), Signs::new(), Signs::new());
-        // The doorbell is the owner's.
+        // The doorbell belongs to the owner.
         let owners = start_as(OWNER, || {
             let queue = place.open("/q", mode);
             queue.pollable().unwrap();
@@ -317,7 +317,7 @@ fn pollers_of_several_users_are_all_notified_of_messages_and_of_room() {
             ready.give();
             assert_eq!(poll_for(descriptor, PollFlags::IN), PollFlags::IN);
             told.give();
-            // Until it is full, and then until it is not.
+            // Polls until the queue is full, and then until it has room.
             while poll_for(descriptor, PollFlags::OUT | PollFlags::IN) != PollFlags::IN {
                 std::thread::sleep(Duration::from_millis(1));
             }

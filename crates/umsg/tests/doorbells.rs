@@ -42,7 +42,7 @@ fn a_killed_poller_is_forgotten_after_some_hundred_operations() {
     child.kill();
     send_and_receive(&queue, 1000);
     assert_eq!(place.poll_fifos().len(), 0, "no process polls it");
-    // It can be polled again.
+    // The queue can be polled again.
     let descriptor = queue.pollable().unwrap();
     place.open("/q").send(b"m", 0).unwrap();
     assert_eq!(
@@ -105,7 +105,7 @@ fn another_user_that_fills_or_empties_the_fifo_stops_no_process() {
             _ => drop(queue.try_receive(&mut [0; SIZE])),
         }
     }
-    // From the next change on it is right again.
+    // After the next change, the level is right again.
     while queue.try_receive(&mut [0; SIZE]).is_ok() {}
     queue.try_send(b"x", 0).unwrap();
     queue.try_send(b"x", 0).unwrap();
@@ -201,7 +201,7 @@ fn descriptors(place: &Place) -> Vec<i32> {
     numbers
 }
 
-/// Descriptors of high numbers that lead there, and are the library's.
+/// The library's descriptors of high numbers that lead to doorbells of this place.
 fn spares() -> Vec<i32> {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let numbers = files.filter_map(|file| {
@@ -251,7 +251,7 @@ fn a_program_that_closed_the_ends_of_the_packet_pipes_is_notified_all_the_same()
     child.expect(Exit::Code(0), "the poller");
 }
 
-/// A child begins to poll the queue, and ends without closing it; then another queue's poller has its doorbell swept away.
+/// A child begins to poll the queue, and ends without closing it. Then the poller of another queue sweeps the doorbell away.
 fn leave_a_doorbell_that_is_swept(place: &Place) {
     let mut poller = Child::run(|| {
         std::mem::forget(place.open("/q").pollable().unwrap().try_clone_to_owned());
@@ -262,7 +262,7 @@ fn leave_a_doorbell_that_is_swept(place: &Place) {
     place.expect_no_poll_fifos("the sweep");
 }
 
-/// A process that polls the queue, one word of its segment: docs/format.md, section 2.
+/// Returns the word of the segment that names a process that polls the queue: docs/format.md, section 2.
 fn watched(place: &Place) -> u32 {
     const OFFSET: usize = 884;
     let bytes = std::fs::read(place.path().join("mq/q")).unwrap();
@@ -383,7 +383,7 @@ fn a_poller_that_is_notified_of_a_false_level_repairs_the_doorbell() {
         let shown = readiness_of(polled(descriptor));
         assert!(!shown.readable && shown.writable, "{packets} of {len}");
     }
-    // Room that is not there.
+    // The FIFO shows room that does not exist.
     queue.try_send(b"1", 0).unwrap();
     queue.try_send(b"2", 0).unwrap();
     rustix::io::read(&other, &mut [0; 8]).unwrap();

@@ -62,7 +62,7 @@ fn receivers_get_the_messages_that_are_left_and_then_the_end() {
     assert_eq!(queue.close_send(), Ok(false));
     let diagnosis = umsg::posix::diagnose(&place.namespace, "/q").unwrap();
     assert!(diagnosis.is_healthy(), "{:#?}", diagnosis.problems);
-    // Full and closed: closed decides.
+    // The queue is full and closed: the error is that of a closed queue.
     expect_closed_to_senders(&queue);
     for data in [b"top", b"one", b"two"] {
         assert_eq!(queue.receive_vec().unwrap().data, data);
@@ -184,7 +184,7 @@ fn a_poller_finds_the_end_readable_and_a_closed_queue_writable() {
     assert!(!readiness_of(polled(descriptor)).writable);
     queue.close_send().unwrap();
     assert_eq!(readiness_of(polled(descriptor)), BOTH);
-    // A lease that is open keeps the end from showing.
+    // While a lease is open, the end of the stream is not reported.
     assert_eq!(queue.try_receive_vec().unwrap().data, b"job");
     let job = queue.try_receive_lease().unwrap();
     assert_eq!(polled(descriptor), room);
@@ -213,7 +213,7 @@ fn only_a_sender_closes_and_reopens_a_queue() {
     assert!(reader.is_send_closed());
 }
 
-/// Kills a process at a point of `change`, beside a receiver in another process. Returns whether the queue is closed.
+/// Kills a process at a point of `change`, while a receiver waits in another process. Returns whether the queue is closed.
 fn kill(point: &str, change: fn(&Queue) -> Result<bool, SendError>, closed_before: bool) -> bool {
     let (place, queue) = Place::in_turn().with_queue("/q", 2, 8);
     if closed_before {

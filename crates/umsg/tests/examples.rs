@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 fn path(example: &str) -> PathBuf {
-    // Beside the directory of the tests.
+    // The examples are beside the directory of the tests.
     let tests = std::env::current_exe().unwrap();
     let built = tests.ancestors().nth(2).unwrap();
     built.join("examples").join(example)
@@ -67,7 +67,7 @@ fn clients_are_answered_by_tasks_of_tokio() {
 struct Server(Child);
 
 impl Server {
-    /// Started, and where it is.
+    /// Starts the server, and returns it with its address.
     fn start() -> (Server, String) {
         let mut server = Command::new(path("ring_http"));
         let mut server = server.arg("0").stdout(Stdio::piped()).spawn().unwrap();

@@ -1,5 +1,6 @@
-//! No memory left: a full file system, one without inodes, a namespace's limits. Each is an error of the call that needs
-//! memory. The error names the exhausted resource and a remedy. Nothing is lost, and the memory is free again afterwards.
+//! Exhausted memory: a full file system, a file system without free inodes, the limits of a namespace. Each is an error
+//! of the call that needs memory. The error names the exhausted resource and a remedy. Nothing is lost, and the memory is
+//! free again afterwards.
 //!
 //! The limits of a process are in `process_limits.rs`.
 
@@ -17,7 +18,7 @@ use umsg::{Limits, Namespace};
 
 /// The parts of every text about a full file system.
 const FULL: [&str; 2] = ["the file system of the namespace is full", "remove queues"];
-/// About the limit of bytes.
+/// The parts of every text about the limit of bytes.
 const LIMITED: [&str; 2] = ["limit of bytes", "raise the limit max_bytes"];
 /// The size of the file system that becomes full in these tests.
 const ROOM: usize = 1 << 20;
@@ -41,7 +42,7 @@ fn left(at: &Path) -> (u64, u64) {
     (stat.f_bfree * stat.f_frsize, stat.f_ffree)
 }
 
-/// Sends numbered messages of `length` bytes until that is refused; returns how many were sent, and why no more.
+/// Sends numbered messages of `length` bytes until a send is refused. Returns the number of sent messages, and the error.
 fn fill(line: &impl Face, groups: u64, length: usize) -> (u64, Told) {
     let mut sent = 0_u64;
     loop {
@@ -54,7 +55,7 @@ fn fill(line: &impl Face, groups: u64, length: usize) -> (u64, Told) {
     }
 }
 
-/// Everything that `fill` sent is there, whole, in order.
+/// Fails unless all messages of `fill` are in the queue, whole and in order.
 fn check_filled<F: Face>(line: &mut F, sent: u64, length: usize) {
     assert_eq!(line.messages(), sent);
     for group in (0..F::GROUPS).rev() {
@@ -69,7 +70,7 @@ fn check_filled<F: Face>(line: &mut F, sent: u64, length: usize) {
     assert!(!line.is_damaged());
 }
 
-/// In the arena, and in the cells: fills a queue until the memory is at an end, three times, and loses nothing.
+/// With messages in the arena and in the cells: fills a queue until the memory is exhausted, three times, and loses nothing.
 fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
     for length in [4096, 16] {
         let mut line = F::make(namespace).unwrap();
@@ -93,7 +94,7 @@ fn fill_to_the_end_of_memory<F: Face>(namespace: &Namespace, texts: &[&str]) {
 
 fn a_full_file_system_stops_senders_and_loses_nothing<F: Face>() {
     with_own_file_system("size=1m", |place, namespace| {
-        // The file that stays: the next identifier.
+        // Makes the file that stays, which has the next identifier.
         F::make(namespace).unwrap().remove(namespace);
         let (before, room) = (entries(place), left(place));
         fill_to_the_end_of_memory::<F>(namespace, &FULL);
@@ -137,7 +138,7 @@ fn a_namespaces_limit_of_bytes_stops_senders_and_creators_and_loses_nothing<F: F
 fn a_full_file_system_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
     with_own_file_system("size=1m", |place, namespace| {
         let (before, room) = (entries(place), left(place).0);
-        // Ever less room is taken: creation fails at each of its steps.
+        // The free room grows by a page each time, so that the creation fails at each of its steps.
         for pages in (0..=ROOM / 4096).rev() {
             let ballast = Ballast::new(place, pages * 4096);
             match F::make(namespace) {
@@ -167,7 +168,7 @@ fn a_full_file_system_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
 }
 
 fn a_file_system_without_inodes_is_told_to_creators_and_leaves_nothing_behind<F: Face>() {
-    // The namespace takes the first ones, the queues' identifiers another.
+    // The namespace takes the first inodes, and the file of the next identifier another one.
     for inodes in 6..14 {
         with_own_file_system(
             &format!("size=16m,nr_inodes={inodes}"),
@@ -241,7 +242,7 @@ fn a_blocked_sender_for_whose_message_there_is_no_memory_is_told<F: Face>() {
 /// More waiters than there are nodes with memory from the start.
 const CROWD: usize = 80;
 
-/// Has many threads wait for a message, without memory to wait with, and sends each of them one.
+/// Makes many threads wait for a message, without memory for further nodes, and sends a message for each of them.
 fn serve_a_crowd(
     place: &Path,
     receive: impl Fn() -> Result<(), Told> + Sync,
@@ -290,7 +291,7 @@ fn receivers_without_memory_to_wait_with_wait_all_the_same() {
     });
 }
 
-/// Writes words to a file, has `look` find the consequences, and restores the old words.
+/// Writes words to a file, calls `look` to check the consequences, and restores the old words.
 fn with_words<const N: usize>(file: &Path, words: [(u64, u32); N], look: impl FnOnce()) {
     let file = std::fs::File::options().read(true).write(true).open(file);
     let file = file.unwrap();
@@ -306,10 +307,10 @@ fn with_words<const N: usize>(file: &Path, words: [(u64, u32); N], look: impl Fn
     }
 }
 
-/// Of a queue of 10 messages of 8,192 bytes, in granules: sections 1 and 2 of docs/format.md.
+/// The offset of the arena of a queue of 10 messages of 8,192 bytes, in granules: sections 1 and 2 of docs/format.md.
 const ARENA: u32 = 43_036_624 / 16;
 const ARENA_LEN: u64 = 576;
-/// Of a System V queue that is made with the default limits: section 11.
+/// The number of slots of a System V queue that is made with the default limits: section 11.
 const SLOTS: u32 = (1 << 22) + 4096 + 64;
 const USED_SLOTS: u64 = 256 + 136;
 
@@ -453,7 +454,7 @@ fn a_lease_for_which_there_is_no_memory_leaves_its_message_in_the_queue() {
             queue.try_send(&number.to_le_bytes(), 0).unwrap();
         }
         let ballast = Ballast::new(place, ROOM);
-        // The records of a page are there from the start.
+        // The records of the first page exist from the start.
         let mut leases = Vec::new();
         let error = loop {
             match queue.try_receive_lease() {

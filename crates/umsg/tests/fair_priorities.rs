@@ -59,7 +59,7 @@ fn lower_priorities_take_turns() {
     }
     let expected = [9, 9, 5, 9, 9, 3, 9, 9, 1, 9, 9, 1, 5];
     assert_eq!(priorities(&queue, 13), expected);
-    // Without another priority, none is passed.
+    // If all messages have one priority, no lower priority is passed over.
     for _ in 0..10 {
         queue.try_send(b"", 7).unwrap();
     }
@@ -305,9 +305,9 @@ fn a_receiver_that_is_killed_takes_no_turn_from_a_lower_priority() {
     };
     // The message is not received: nothing has changed.
     assert_eq!(kill("RECEIVE_COPIED", receive), [9, 1, 9, 1, 9]);
-    // It is received, and the delivery does not count.
+    // The message is received, and the delivery is not counted.
     assert_eq!(kill("RECEIVE_UNSTORED", receive), [9, 1, 9, 1]);
-    // The delivery counts.
+    // The delivery is counted.
     assert_eq!(kill("TURN_COUNTED", receive), [1, 9, 1, 9]);
     assert_eq!(kill("RECEIVE_FREED", receive), [1, 9, 1, 9]);
     // The leased message comes back, and its next delivery counts again.

@@ -17,7 +17,7 @@ use umsg::posix::Queue;
 use umsg::ring::{Options, Post, Ring, SendError, Sender};
 use umsg::sysv::Want;
 
-/// Does it, and fails if it takes or gives back memory of malloc's.
+/// Makes a call, and fails if the call allocates or frees memory of malloc.
 #[track_caller]
 fn without_malloc<T>(call: impl FnOnce() -> T) -> T {
     let before = counting::calls();
@@ -26,7 +26,7 @@ fn without_malloc<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Has a process do it, and killed afterwards.
+/// Runs `work` in a process that is then killed.
 fn by_the_dead(work: impl FnOnce()) {
     let kill = || {
         work();
@@ -92,14 +92,14 @@ fn a_send_that_makes_a_rings_descriptor_readable_takes_no_memory() {
     assert!(is_readable(&mut ring));
 }
 
-/// A life is registered by the first lease of a process.
+/// The first lease of a process registers its life.
 #[test]
 fn the_first_lease_of_a_process_takes_no_memory() {
     let place = Place::new();
     let (queue, sysv_queue) = (place.create("/q", 4, 8), place.create_sysv(7));
     queue.send(b"x", 0).unwrap();
     sysv_queue.try_send(1, b"x").unwrap();
-    // Messages that others have left are swept meanwhile.
+    // The call also sweeps messages that dead processes held.
     by_the_dead(|| std::mem::forget(queue.try_receive_lease().unwrap()));
     for is_sysv in [false, true] {
         let mut child = Child::run(|| {
@@ -113,12 +113,12 @@ fn the_first_lease_of_a_process_takes_no_memory() {
     }
 }
 
-/// The namespace's limit of bytes is asked for when memory comes into use.
+/// The call asks for the namespace's limit of bytes when memory comes into use.
 #[test]
 fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
     let place = Place::new();
     let (queue, sysv_queue) = (place.create("/q", 1000, 8192), place.create_sysv(7));
-    // So long the answer that there is no limit is believed.
+    // The result that there is no limit is kept for less than this time.
     std::thread::sleep(Duration::from_millis(150));
     let message = [7; 8192];
     without_malloc(|| {
@@ -129,7 +129,7 @@ fn a_send_that_brings_memory_into_use_takes_none_of_mallocs() {
     });
 }
 
-/// The queue of the handler, and the number of blocks that it has taken or given back.
+/// The queue of the handler, and the number of blocks that the handler has allocated or freed.
 static POLLED: AtomicPtr<Queue> = AtomicPtr::new(std::ptr::null_mut());
 static BLOCKS: AtomicU64 = AtomicU64::new(u64::MAX);
 

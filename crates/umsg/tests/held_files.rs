@@ -28,7 +28,7 @@ const STRANGER: u32 = 4244;
 const LONG: Duration = Duration::from_secs(60);
 const KEY: i32 = 7;
 
-/// Of a POSIX queue's segment: docs/format.md, section 2.
+/// The offset of a word of a POSIX queue's segment: docs/format.md, section 2.
 const ATTENTION: u64 = 128;
 const WATCHED: u64 = 884;
 const NUMBER: u64 = 1000;
@@ -57,7 +57,8 @@ fn holder(user: u32, hold: impl FnOnce()) -> Child {
     child
 }
 
-/// Waits for processes that must not wait for the locks of `holder`. It is killed before any complaint: a process that waits for it can't be.
+/// Waits for processes that must not wait for the locks of `holder`. `holder` is killed before a failure is reported, because a process that
+/// waits for its locks can't be killed.
 fn expect_to_go_on(mut holder: Child, users: Vec<(u32, Child)>) {
     let mut stuck = String::new();
     for (user, mut child) in users {
@@ -102,7 +103,7 @@ fn ring_owner(place: &Everybodys) -> Child {
     owner
 }
 
-/// A namespace with queues that every user may use; None where the test can't be.
+/// A namespace with queues that every user may use; None if the test can't run here.
 fn queues() -> Option<Everybodys> {
     let place = Everybodys::new().filter(|_| fault::is_possible())?;
     let mut maker = as_user(OWNER, || {

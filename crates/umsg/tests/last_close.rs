@@ -43,14 +43,14 @@ fn open(place: &Place) -> Result<Queue, OpenError> {
     options(place).open("/q")
 }
 
-/// An inspection, which neither keeps nor removes it.
+/// Opens the queue for an inspection, which neither keeps nor removes it.
 fn look(place: &Place) -> Result<Queue, OpenError> {
     options(place).counted(false).open("/q")
 }
 
 #[track_caller]
 fn expect_gone(place: &Place) {
-    // By name and by file: nothing is left to be swept.
+    // Neither the name nor the file is left.
     assert!(matches!(look(place), Err(OpenError::NotFound)));
     let left: Vec<_> = std::fs::read_dir(place.path().join("mq"))
         .unwrap()
@@ -58,7 +58,7 @@ fn expect_gone(place: &Place) {
     assert!(left.is_empty(), "{left:?}");
 }
 
-/// The namespace has its record and empty directories.
+/// Fails unless the namespace has only its record and empty directories.
 #[track_caller]
 fn expect_nothing_else(place: &Place, when: &str) {
     let left = entries(place.path());
@@ -154,7 +154,7 @@ fn a_forked_child_has_the_queue_open_too() {
         let is_told = || told.end.load(Ordering::SeqCst) != 0;
         let _ = wait_until(PATIENCE, is_told);
         queue.try_send(b"from the child", 0).unwrap();
-        // It ends without closing.
+        // The process ends without closing the queue.
         0
     });
     let identity = queue.identity();
@@ -290,7 +290,7 @@ fn a_queue_that_was_unlinked_meanwhile_takes_no_other_along() {
 fn a_registration_keeps_its_queue_until_it_ends() {
     let place = Place::in_turn();
     let queue = create(&place);
-    // As C does: it is not bound to the handle.
+    // Registers as C programs do: the registration is not bound to the handle.
     let ticket = queue.register(Notify::call(|_| ())).unwrap();
     assert_ne!(ticket, 0);
     let identity = queue.identity();

@@ -140,7 +140,7 @@ fn leases_of_dead_processes_come_back() {
     assert!(wait_until(STUCK, || counts(&queue) == (0, 1, 2)));
     assert_eq!(queue.try_receive_lease().unwrap_err(), ReceiveError::Empty);
     holder.signal(libc::SIGKILL);
-    // Its parent has not taken note of it yet.
+    // The parent has not noticed the child's death yet.
     let first = queue.receive_lease_timeout(STUCK).unwrap();
     assert_eq!((first.to_vec(), first.deliveries()), (b"a".to_vec(), 2));
     assert_eq!(counts(&queue), (1, 0, 1));
@@ -208,7 +208,7 @@ fn a_blocked_reservation_gets_its_turn_among_blocked_senders() {
     assert_eq!(queue.status().blocked_senders, 0);
 }
 
-/// Returns whether a lease can be had now or within some slices, of a message that another process may hold.
+/// Returns whether a message that another process may hold can be leased now, or within some slices.
 fn comes_back(queue: &Queue) -> bool {
     queue
         .receive_lease_timeout(Duration::from_millis(500))
@@ -251,7 +251,7 @@ fn a_process_whose_first_thread_has_ended_keeps_its_leases() {
                 let _lease = queue.receive_lease().unwrap();
                 std::thread::sleep(STUCK);
             });
-            // SAFETY: ends this thread alone; nothing on its stack is used by any process else, but for `place`, which stays.
+            // SAFETY: ends this thread alone; other threads use nothing on its stack except `place`, which stays.
             unsafe { libc::syscall(libc::SYS_exit, 0) };
         });
         0
@@ -276,7 +276,7 @@ fn a_lease_that_finds_no_memory_leaves_the_message() {
         ..Limits::default()
     };
     place.namespace.set_limits(&limits).unwrap();
-    // That there was no limit is believed for a tenth of a second.
+    // The library remembers for a tenth of a second that there was no limit.
     std::thread::sleep(Duration::from_millis(150));
     // A new queue has a page of records.
     let leases: Vec<_> = (0..RECORDS)
@@ -358,7 +358,7 @@ fn memory_for_the_records_is_counted() {
     }
     let before = queue.status().memory;
     let leases: Vec<_> = (0..1000).map(|_| queue.try_receive_lease()).collect();
-    // Those of the first page were there before.
+    // The records of the first page existed before.
     assert!(queue.status().memory >= before + (1000 - u64::from(RECORDS)) * 48);
     drop(leases);
 }
@@ -369,7 +369,7 @@ fn a_sleeping_receiver_wakes_when_a_lease_ends_by_itself() {
     queue.set_waiting(Waiting::Blocking);
     queue.try_send(b"job", 0).unwrap();
     let mut lease = queue.receive_lease().unwrap();
-    // Less than the slice after which it would look anyway. Where the machine is busy, some come too late.
+    // Less than the slice after which the receiver would check anyway. On a busy machine, some wake-ups come too late.
     let came_back = (0..50).any(|_| {
         lease.limit(Duration::from_millis(20)).unwrap();
         match queue.receive_lease_timeout(Duration::from_millis(60)) {
@@ -387,7 +387,7 @@ fn a_sleeping_receiver_wakes_when_a_lease_ends_by_itself() {
     assert!(came_back);
 }
 
-/// A child that holds a message or room, and says so by another queue.
+/// A child that holds a message or room, and reports this through another queue.
 fn holder<T>(place: &Place, hold: impl FnOnce(&Queue) -> T) -> Child {
     let said = place.create("/held", 1, 1);
     let child = Child::run(|| {

@@ -1,7 +1,7 @@
 //! Random uses of leases and reservations, checked by a plain model. After each step the queue's attributes and all queued
 //! messages, in order of delivery, are those of the model.
 //!
-//! Once with several handles in a process, and once with several processes, some of which are killed.
+//! One test uses several handles in a process; another uses several processes, some of which are killed.
 
 mod support;
 
@@ -37,7 +37,7 @@ const OPERATIONS: u32 = 9;
 /// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Reply {
-    /// True if it could be done.
+    /// True if the operation succeeded.
     done: bool,
     priority: u32,
     deliveries: u32,
@@ -130,7 +130,7 @@ impl<'q> Holder<'q> {
         reply
     }
 
-    /// Message `number`, as long as there is room but not longer than `len`, in the last reservation.
+    /// Commits message `number` in the last reservation, with the length of the room, but at most `len`.
     fn commit(&mut self, number: u32, priority: u32, len: u32) -> Reply {
         let mut room = self.rooms.pop().expect("a reservation");
         let len = len.min(room.len() as u32);
@@ -164,7 +164,7 @@ struct Message {
 /// A plain model of a queue.
 #[derive(Default)]
 struct Model {
-    /// By priority, the highest last; within one by sequence.
+    /// Sorted by priority, the highest last, and within a priority by sequence.
     queued: BTreeMap<(u32, std::cmp::Reverse<u64>), Message>,
     sequence: u64,
     /// The messages of each holder, and the lengths of its reservations.
@@ -206,7 +206,7 @@ impl Model {
         });
     }
 
-    /// Makes a command of any numbers one that this holder can carry out.
+    /// Turns a command of random numbers into a command that this holder can carry out.
     fn possible(&self, who: usize, [operation, a, b, c]: Command) -> Command {
         let (leases, rooms) = (self.leases[who].len() as u32, self.rooms[who].len() as u32);
         let len = if c % 2 == 0 {
@@ -280,7 +280,7 @@ impl Model {
         }
     }
 
-    /// Returns whether the queue is as the model is.
+    /// Returns whether the queue agrees with the model.
     fn agrees(&self, queue: &Queue) -> bool {
         let attributes = queue.attributes();
         let bytes: usize = self

@@ -75,7 +75,7 @@ fn pollers_and_registrations_without_number_come_and_go_and_nothing_grows() {
     });
 }
 
-/// As C programs have them: by numbers, and no call ends the use of one.
+/// Uses queues as C programs do: by their identifiers, and no call ends the use of a queue.
 #[test]
 fn identifiers_without_number_are_used_by_a_process_and_nothing_grows() {
     let place = Place::new();

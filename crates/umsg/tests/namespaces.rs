@@ -1,7 +1,7 @@
 //! Processes of several PID and time namespaces that use one queue, with equal thread ids.
 //!
-//! The process of the test uses no queue itself. So a child that it forks counts as at home in the namespaces in which it uses a queue first,
-//! as a program of a container does; a child that such a process forks into other namespaces is in a foreign namespace.
+//! The process of the test uses no queue itself. So the home of a forked child is the set of namespaces in which it first uses a queue, as
+//! for a program in a container. If that child forks another one into other namespaces, the latter is in a foreign namespace.
 
 mod support;
 
@@ -21,7 +21,7 @@ use umsg::sysv;
 const STUCK: Duration = Duration::from_secs(60);
 const PID: i32 = libc::CLONE_NEWPID;
 const TIME: i32 = 0x80;
-/// Messages that a test sends at most.
+/// The maximum number of messages of a test.
 const MESSAGES: usize = 1 << 20;
 
 /// Runs `work` in new namespaces of these kinds, as the first process there: its process and thread ids are 1.
@@ -45,7 +45,7 @@ struct Ledger {
     next: AtomicU64,
     ready: AtomicU64,
     over: AtomicU64,
-    /// Calls that failed with another error than "full" or "empty".
+    /// The number of calls that failed with another error than "full" or "empty".
     wrong: AtomicU64,
     sent: [AtomicU32; MESSAGES],
     received: [AtomicU32; MESSAGES],
@@ -98,7 +98,7 @@ impl Ledger {
         }
     }
 
-    /// Nothing was received twice or damaged, and no more was lost than killed receivers held.
+    /// Fails if a message was received twice or corrupted, or if more messages were lost than killed receivers can have held.
     fn expect_in_order(&self, kills: usize) {
         let count = |all: &[AtomicU32; MESSAGES], most: u32| {
             let above = |one: &&AtomicU32| one.load(Ordering::SeqCst) > most;
@@ -121,10 +121,10 @@ impl Ledger {
 
 /// A queue that carries numbers.
 trait Both {
-    /// False: it is full, or a lock was not to be had.
+    /// Returns false if the queue is full, or a lock can't be taken.
     fn send(&self, number: u32) -> Result<bool, String>;
 
-    /// None: it is empty, or a lock was not to be had.
+    /// Returns None if the queue is empty, or a lock can't be taken.
     fn receive(&self) -> Result<Option<u32>, String>;
 }
 
@@ -262,7 +262,7 @@ fn children_forked_into_other_pid_namespaces_share_an_inherited_queue_while_some
             let queue = open(&place);
             let worker = || apart(PID, || ledger.work(&*queue));
             let mut steady = worker();
-            // One that stayed at home.
+            // A process that stays in the home namespaces.
             let mut at_home = Child::run(|| ledger.work(&*queue));
             kill_workers(&ledger, worker);
             ledger.over.store(1, Ordering::SeqCst);
@@ -275,7 +275,7 @@ fn children_forked_into_other_pid_namespaces_share_an_inherited_queue_while_some
     }
 }
 
-/// A holder in namespaces of these kinds keeps a lease, is then killed, and another process looks for the message all the while.
+/// A holder in namespaces of these kinds keeps a lease and is then killed, while another process looks for the message all the time.
 fn a_lease_follows_its_holders_life(place: &Place, holder: i32, other: i32) {
     let ledger = Shared::<Ledger>::new();
     let mut holder = apart(holder, || {
@@ -343,7 +343,7 @@ fn lives(place: &Place) -> usize {
     names.filter(is_life).count()
 }
 
-/// Opens the queue and the System V queue as another user does that can't be registered, at home or in another PID namespace.
+/// Opens the queue and the System V queue as another user, which can't register a life, at home or in another PID namespace.
 fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
     become_user(NOBODY);
     let mut options = OpenOptions::new();
@@ -360,7 +360,7 @@ fn opens_as_another(place: &Place, is_expected: bool) -> i32 {
         (is_expected, !is_expected),
         "{opened:?}, {sysv_queue:?}"
     );
-    // A look needs no life, and takes no lock.
+    // An inspection needs no life, and takes no lock.
     options.counted(false).open("/q").unwrap().status();
     0
 }

@@ -13,7 +13,7 @@ use support::wait_until;
 use umsg::QueueError;
 use umsg::posix::{Notified, Notify, NotifyError, NotifyKind, Queue, ReceiveError};
 
-/// Nothing in these tests takes as long.
+/// The longest wait: nothing in these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);
 
 fn receive(queue: &Queue) {
@@ -64,7 +64,7 @@ fn a_function_may_register_again() {
                 _ => register(queue, done),
             }
         });
-        // It is fired; or the process ends.
+        // The registration fires, or the process ends.
         std::mem::forget(queue.notify(again).unwrap());
     }
     let place = Place::new();
@@ -150,8 +150,8 @@ fn sleeps() -> i64 {
     }
 }
 
-/// Returns whether a send to a process that is registered for a signal, and can't run, returns without sleep. Once is enough:
-/// on a busy machine a thread may have to wait for other reasons.
+/// Returns whether a send to a process that is registered for a signal, and can't run, returns without sleep. The function
+/// tries several times, because a thread may have to wait for other reasons on a busy machine.
 fn a_send_does_not_sleep_once(cannot_run: fn(&mut Child)) -> bool {
     (0..20).any(|_| {
         let (place, queue) = Place::new().with_queue("/q", 4, 8);
@@ -196,8 +196,8 @@ fn a_thousand_processes_that_were_notified_and_have_not_run_since_keep_others_fr
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
-    // As docs/format.md has it: eight records in the fixed part, 1024 before the two regions of 4,164 slots that end the file. The
-    // process lives.
+    // From docs/format.md: eight records in the fixed part, and 1,024 before the two regions of 4,164 slots that end the file. The
+    // named process lives.
     let [deliveries, histories] = [16, 320].map(|len: u64| (4164 * len).next_multiple_of(4096));
     let end = file.metadata().unwrap().len() - deliveries - histories;
     let all = (0..8).map(|index| 6784 + index * 64);
@@ -252,7 +252,7 @@ fn records_of_the_dead_are_used_again() {
             0
         });
         waiter.expect(Exit::Code(0), "the waiter");
-        // Half of them are fired first.
+        // Half of the registrations fire first.
         queue.send(b"x", 0).unwrap();
         receive(&queue);
     }
@@ -267,7 +267,7 @@ fn a_registration_is_not_a_forked_childs() {
     let mut awaited = Some(queue.notify_waiter().unwrap());
     let mut registration = Some(other.notify(how).unwrap());
     let mut child = Child::run(|| {
-        // Taken out in the child's memory only.
+        // The values are taken in the child's memory only.
         let (mut awaited, registration) = (awaited.take().unwrap(), registration.take().unwrap());
         assert_eq!(awaited.try_wait(), Err(NotifyError::Gone));
         assert!(!registration.is_armed());
@@ -367,7 +367,7 @@ fn a_forged_record_makes_no_process_send_a_signal() {
     let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
     for pid in [bystander.pid().cast_unsigned(), own_pid()] {
-        // As docs/format.md has it: a registration by a signal that kills, and the flags that have it fired.
+        // From docs/format.md: a registration by a signal that kills, and the flags that make it fire.
         const NOTICES: u64 = 6784;
         for (at, value) in [
             (4, 0),

@@ -13,7 +13,7 @@ use umsg::posix::Notify;
 fn a_send_that_raises_its_own_processs_signal_takes_and_frees_no_memory() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     for _ in 0..3 {
-        // Ignored where no handler is set.
+        // A signal that is ignored as long as it has no handler.
         let registration = queue.notify(Notify::signal(libc::SIGWINCH)).unwrap();
         let before = counting::calls();
         queue.send(b"x", 0).unwrap();

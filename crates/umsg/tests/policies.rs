@@ -28,7 +28,7 @@ fn dropping_queue(place: &Place) -> Queue {
     })
 }
 
-/// A queue that moves messages older than so many milliseconds to another queue.
+/// A queue that moves messages older than `milliseconds` to another queue.
 fn aging_queue(place: &Place, milliseconds: u64) -> Queue {
     queue(place, |options| {
         let time = Duration::from_millis(milliseconds);
@@ -59,7 +59,7 @@ fn a_full_queue_drops_the_oldest_of_the_lowest_priority() {
     for (data, priority) in [(b"a", 1), (b"b", 1), (b"c", 5), (b"d", 1), (b"e", 2)] {
         queue.send(data, priority).unwrap();
     }
-    // Lower than all that is there: it is the one.
+    // The new message has the lowest priority of all, so it is the one that is dropped.
     queue.try_send(b"f", 0).unwrap();
     let left: Vec<_> = [(b"c", 5), (b"e", 2), (b"d", 1)]
         .map(|(data, priority)| (data.to_vec(), priority))
@@ -109,7 +109,7 @@ fn what_is_too_old_is_not_delivered_and_makes_room() {
     }
     assert_eq!(queue.try_send(b"", 0), Err(SendError::Full));
     std::thread::sleep(time_to_live * 2);
-    // Room for all three: also in the middle of the order.
+    // There is room for all three, also for one in the middle of the order.
     for priority in [1, 7, 0] {
         queue.try_send(b"new", priority).unwrap();
     }

@@ -22,7 +22,7 @@ const SIZE: usize = 8;
 struct Kernel(OwnedFd);
 
 impl Kernel {
-    /// None where the kernel has no queues, or does not allow any more.
+    /// Returns None if the kernel has no queues, or permits no further queue.
     fn new(max_messages: i64) -> Option<Kernel> {
         let name = CString::new(format!(
             "/umsg-pollable-{}-{max_messages}",
@@ -55,7 +55,7 @@ impl Kernel {
     }
 }
 
-/// By level and by edge, for messages, for room and for both.
+/// Epoll sets by level and by edge: for messages, for room, and for both.
 fn sets(descriptor: BorrowedFd<'_>) -> Vec<Epoll> {
     let (levels, edges) = (EventFlags::empty(), EventFlags::ET);
     [
@@ -287,6 +287,6 @@ fn a_parent_polls_a_queue_without_a_name_that_its_child_sends_to() {
     // The child has no doorbell yet.
     is_told_by_child();
     queue.try_receive(&mut [0; SIZE]).unwrap();
-    // This one inherits it.
+    // This child inherits the doorbell.
     is_told_by_child();
 }

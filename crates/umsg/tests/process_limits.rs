@@ -47,7 +47,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal<F: Face>() {
     });
 }
 
-/// Makes a queue in a child that may open no more than so many files. Whether that was enough.
+/// Makes a queue in a child that may open at most `free` further files. Returns whether that was enough.
 fn is_enough<F: Face>(free: usize) -> bool {
     let place = Place::new();
     let mut child = Child::run(|| {
@@ -140,7 +140,7 @@ fn a_limit_on_address_space_is_told_and_no_file_is_left<F: Face>() {
     });
 }
 
-/// The lock under which messages are received, as its owner's death leaves it: sections 2 and 11 of docs/format.md.
+/// The word of the receivers' lock after the death of its owner: sections 2 and 11 of docs/format.md.
 const ORPHANED: [u8; 4] = (1_u32 << 30).to_le_bytes();
 
 #[test]

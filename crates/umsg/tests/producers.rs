@@ -19,7 +19,7 @@ fn queue(place: &Place) -> Queue {
     options.close_with_last_producer(true).open("/q").unwrap()
 }
 
-/// A child that counts as a producer, says so by a message, and ends as told.
+/// A child that counts as a producer, reports this by a message, and ends by `end`.
 fn child(place: &Place, end: impl FnOnce(&Queue) -> i32) -> Child {
     Child::run(|| {
         let queue = place.open("/q");
@@ -55,7 +55,7 @@ fn the_end_of_the_last_of_several_producers_ends_the_stream() {
     other.kill();
     // The messages that are left come first.
     assert_eq!(queue.receive_vec().unwrap().data, b"last");
-    // A receiver that has just asked whether the producer lives does not ask at once again.
+    // A receiver that has just checked whether the producer lives does not check again at once.
     assert_eq!(queue.receive_vec_timeout(STUCK), Err(ReceiveError::Closed));
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Closed));
     assert_eq!(queue.producer().unwrap_err(), SendError::Closed);
@@ -163,7 +163,7 @@ fn a_poller_learns_that_the_last_producer_was_killed() {
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Closed));
 }
 
-/// A queue whose last producer was killed. No process has looked since.
+/// A queue whose last producer was killed. No process has checked it since.
 fn abandoned(place: &Place) -> Queue {
     let queue = queue(place);
     let mut producer = child(place, sleep_for_ever);
@@ -260,7 +260,7 @@ fn a_receiver_that_tries_again_and_again_asks_rarely_whether_producers_live() {
     for _ in 0..TRIES {
         assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     }
-    // A query reads a file of /proc. The loop takes some milliseconds, and a pause lasts as long.
+    // A check reads a file of /proc. The loop takes some milliseconds, as long as the pause between two checks.
     assert!(read() - before < u64::from(TRIES) / 10);
     producer.kill();
 }

@@ -17,7 +17,7 @@ use umsg_testkit::real_time::{become_urgent, is_permitted, priority};
 
 const KEY: i32 = 0x57;
 
-/// A priority that the kernel shows within this time was lent.
+/// The time within which the kernel has to show a priority that was lent.
 const SOON: Duration = Duration::from_secs(20);
 
 /// The time-out of each call: the owner continues before.
@@ -133,7 +133,7 @@ fn stopped_owner(case: &Case, place: &Place) -> Child {
     owner
 }
 
-/// Runs `judge` beside a process that stopped with the lock of a case, and that it lets continue.
+/// Runs `judge` while a process is stopped with the lock of a case. `judge` lets the process continue.
 fn beside_an_owner(case: &Case, judge: impl FnOnce(&Place, &mut Child)) {
     let place = Place::new();
     let _made = (case.prepare)(&place);
@@ -289,7 +289,7 @@ fn a_thread_that_dies_while_it_lends_its_priority_stops_no_other() {
                 lends(case, place, owner, &[10, 20], continues);
             });
         }
-        // The first in line dies in its sleep, and so does the second one behind it.
+        // The first waiter in the line dies while it sleeps, and so does the second one.
         beside_an_owner(case, |place, owner| {
             let mut victims = [5, 6].map(|priority| {
                 let victim = Child::run(|| {

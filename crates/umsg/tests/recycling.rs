@@ -71,7 +71,7 @@ impl Own {
     }
 }
 
-/// Uses a queue to its bounds.
+/// Fails unless a queue is empty and works up to its limits.
 fn expect_new(queue: &Queue) {
     assert_eq!(
         queue.try_receive(&mut [0; SIZE as usize]),
@@ -92,7 +92,7 @@ fn expect_new(queue: &Queue) {
     }
 }
 
-/// No process finds a queue, and any process may have the name.
+/// Fails if a process finds a queue of the name.
 fn expect_none(place: &Place, what: &str) {
     let namespace = &place.namespace;
     assert!(posix::list(namespace).unwrap().is_empty(), "{what}");
@@ -227,7 +227,7 @@ fn a_queue_of_other_attributes_gets_a_file_of_its_own() {
         change(&mut limits);
         place.namespace.set_limits(&limits).unwrap();
         settle();
-        // As each creation in full does.
+        // A full creation does the same.
         drop(place.create("/other", 1, 1));
         posix::unlink_in(&place.namespace, "/other").unwrap();
     };
@@ -255,7 +255,7 @@ fn only_queues_that_no_other_user_can_open_are_vacated() {
         posix::unlink_in(&place.namespace, NAME).unwrap();
         queue.is_sole()
     };
-    // The unlink by name has made it an ordinary one.
+    // The unlink by name has made the queue an ordinary one.
     assert!(!begins_sole(0o600) && !begins_sole(0o660) && !begins_sole(0o604));
     let own = Own::create(&place);
     let path = place.path().join("mq/q");
@@ -430,7 +430,7 @@ fn openers_takers_and_removers_beside_a_creator_meet_whole_queues() {
             Ok(received) => assert_eq!((received.len, received.priority), (7, 7)),
             Err(error) => assert_eq!(error, ReceiveError::Empty),
         }
-        // Time for the others.
+        // Leaves time for the other processes.
         (0..round % 400).for_each(|_| std::hint::spin_loop());
         match queue.vacate(&place) {
             true => own = Some(queue),

@@ -322,7 +322,7 @@ fn a_snapshot_keeps_the_history() {
         (done.messages, drain(&queue)),
         (1, vec![(b"poison".to_vec(), 7)])
     );
-    // A file without histories is of the version that earlier readers know.
+    // A snapshot without histories has a version that earlier readers know.
     drain(&dead);
     let mut plain = Vec::new();
     dead.snapshot(&mut plain).unwrap();
@@ -491,7 +491,7 @@ fn a_killed_process_whose_message_was_refused_loses_none() {
     assert_eq!(drain(&dead), [(b"1".to_vec(), 7)]);
 }
 
-/// Processes that are killed while others redrive lose no message and double none.
+/// Processes that are killed while others redrive lose no message and duplicate none.
 #[test]
 fn processes_killed_at_random_while_they_send_back_lose_nothing() {
     let place = Place::in_turn();

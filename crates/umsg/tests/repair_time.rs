@@ -1,7 +1,7 @@
 //! The time that a repair of a deep queue takes, for each face, after a death under its lock.
 //!
-//! The goal is 10 ms for 65,536 messages in a release build. Printed, with and without the page faults of a process
-//! that sees the queue for the first time; asserted of the median of several repairs.
+//! The goal is 10 ms for 65,536 messages in a release build. The times are printed, with and without the page faults of
+//! a process that maps the queue for the first time. The median of several repairs is asserted.
 
 mod support;
 
@@ -52,7 +52,7 @@ fn kill_and_repair(place: &Place, queue: &Queue, point: &str, newcomer: bool) ->
     took
 }
 
-/// Says how long the repairs took, and fails if half of them took longer than one may.
+/// Prints the times of the repairs, and fails if half of them took longer than the limit.
 fn judge(what: &str, newcomer: bool, mut times: Vec<Duration>) {
     times.sort();
     let mapped = if newcomer {
@@ -80,7 +80,7 @@ fn judge(what: &str, newcomer: bool, mut times: Vec<Duration>) {
 fn measure(what: &str, point: &str, priority: impl Fn(&mut Random) -> u64) {
     let place = Place::in_turn();
     let queue = full_queue(&place, priority);
-    // Into the store, if there is more than one priority.
+    // This receive drains the messages into the store, if there is more than one priority.
     queue.try_receive(&mut [0; 64]).expect("a message");
     for newcomer in [false, true] {
         let times = (0..ROUNDS)
@@ -91,7 +91,7 @@ fn measure(what: &str, point: &str, priority: impl Fn(&mut Random) -> u64) {
     let held = queue.attributes().messages;
     let received = std::iter::from_fn(|| queue.try_receive(&mut [0; 64]).ok()).count();
     assert_eq!(received, held);
-    // The first, and in each round one taken by the dead and one by the repairer.
+    // The first message is gone, and in each round the dead process and the repairer took one message each.
     assert_eq!(received, MESSAGES as usize - 1 - 4 * ROUNDS);
 }
 
@@ -107,7 +107,7 @@ fn a_deep_queue_of_one_priority_is_repaired_in_milliseconds() {
     measure("in the ring", "RECEIVE_TAKEN", |_| 7);
 }
 
-/// A System V queue with so many messages of a few bytes, their types at random.
+/// A System V queue that is full of messages of a few bytes, with random types.
 fn full_sysv_queue(place: &Place) -> sysv::Queue {
     let limits = Limits {
         msgmnb: 1 << 20,
@@ -159,11 +159,11 @@ fn a_deep_system_v_queue_is_repaired_in_milliseconds() {
     }
     let receive = || queue.try_receive(Want::Any, &mut [0; 64]).ok();
     let left = std::iter::from_fn(receive).count();
-    // In each round one was taken by the dead and one by the repairer.
+    // In each round, the dead process and the repairer took one message each.
     assert_eq!(left, MESSAGES as usize - 4 * ROUNDS);
 }
 
-/// A ring that is nearly full, whose next growth is not far.
+/// A ring that is nearly full, and will soon grow.
 fn deep_ring(place: &Place) -> Ring {
     let mut options = Options::new();
     let ring = options

@@ -67,7 +67,7 @@ fn messages_keep_their_senders_and_times() {
     assert_eq!(returns, [0, 0, 0, 3]);
     let leases: Vec<Lease<'_>> = (0..4).map(|_| queue.receive_lease().unwrap()).collect();
     assert_eq!((leases[0].deliveries(), leases[3].deliveries()), (1, 4));
-    // Of 1970, and of a future time.
+    // The messages were sent in 1970, and at a future time.
     assert!(messages[3].age() > Duration::from_secs(50 * 365 * 86_400));
     let ahead = messages[0].sent > std::time::SystemTime::now();
     assert_eq!(messages[0].age().is_zero(), ahead);
@@ -90,7 +90,7 @@ fn a_restored_queue_treats_messages_as_the_saved_one_did() {
     );
     let status = copy.unwrap().status();
     assert_eq!((status.on_full, status.dead_letter), (OnFull::Block, None));
-    // The last message of the sample is of 1970: it is met, and is too old.
+    // The last message of the sample was sent in 1970: when it is its turn, it has expired.
     let mut data = Vec::new();
     while let Ok(lease) = queue.try_receive_lease() {
         data.push(lease.to_vec());
@@ -327,7 +327,7 @@ fn leased_messages_are_in_a_snapshot_once_they_came_back() {
 fn a_snapshot_of_more_messages_than_its_queue_may_hold_makes_one_that_holds_them() {
     let place = Place::new();
     let mut written = sample();
-    // One of its messages is of 1970.
+    // One of its messages was sent in 1970.
     written.time_to_live = 0;
     written.max_messages = 2;
     let snapshot = Snapshot::read(&mut &written.bytes()[..]).unwrap();
@@ -352,7 +352,7 @@ fn a_name_that_can_be_none_and_limits_that_are_too_low_are_refused_and_leave_not
     assert_eq!(names(&place), 0);
 }
 
-/// A snapshot of so many messages of 4,000 bytes.
+/// A snapshot of `messages` messages of 4,000 bytes.
 fn large(place: &Place, messages: u32) -> Snapshot {
     let queue = place.create("/large", messages, 4000);
     for number in 0..messages {
@@ -424,7 +424,7 @@ fn send_numbers(queue: &Queue, sender: u8, priority: u32, end: &AtomicBool) {
     }
 }
 
-/// Each sender's messages, of which there are none twice and none missing in between.
+/// Fails if a sender's messages have a duplicate or a gap. Returns the messages of each sender.
 #[track_caller]
 fn assert_runs(messages: impl Iterator<Item = (Vec<u8>, u32)>) -> HashMap<u8, (u32, u32)> {
     let mut runs: HashMap<u8, (u32, u32)> = HashMap::new();
@@ -455,7 +455,7 @@ fn a_snapshot_while_others_send_and_receive_is_of_one_instant() {
             scope.spawn(|| {
                 let mut random = Random::new(3);
                 while !end.load(Relaxed) {
-                    // Now the queue fills, now it is emptied.
+                    // At times the queue fills, at times it empties.
                     for _ in 0..random.below(700) {
                         let _ = queue.try_receive(&mut [0; 8]);
                     }
@@ -505,7 +505,7 @@ fn how_often_a_restored_message_came_back_is_not_said_of_the_next_in_its_slot() 
     let snapshot = Snapshot::read(&mut &saved[..]).unwrap();
     let copy = snapshot.restore("/copy", &options).unwrap();
     copy.try_receive(&mut [0; 100]).unwrap();
-    // Once round all slots.
+    // Uses all slots once.
     for _ in 0..200 {
         copy.try_send(b"new", 0).unwrap();
         let lease = copy.try_receive_lease().unwrap();

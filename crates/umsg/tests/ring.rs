@@ -148,7 +148,7 @@ fn a_sender_that_had_no_descriptor_to_ring_with_rings_with_its_next_message() {
     child.expect(Exit::Code(0), "the sender");
     assert!(readable(LONG.as_millis() as i32));
     assert_eq!(ring.drain(|_| {}).unwrap(), 2);
-    // The owner rings itself without a further one.
+    // A new sender rings, too.
     Child::run(|| {
         Sender::open_in(&place.namespace, "/ring")
             .unwrap()
@@ -226,7 +226,7 @@ fn passing_a_descriptor_to_a_ring_without_its_doorbell_fails_with_owner_dead() {
     let place = Place::new();
     let ring = Options::new().create_in(&place.namespace, "/left").unwrap();
     let sender = Sender::open_in(&place.namespace, "/left").unwrap();
-    // As a process does that finds the owner dead, a moment before the owner's process shows that.
+    // Does what a process does that finds the owner dead, a moment before the owner has ended.
     let mut entries = place.path().join("ring").read_dir().unwrap();
     let is_bell = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes()[0] == b'.';
     let bell = entries

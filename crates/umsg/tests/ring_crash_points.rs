@@ -1,9 +1,8 @@
 //! A real SIGKILL at every named point of a ring, and the checks afterwards.
 //!
-//! A sender dies: all messages of its finished sends are there, in order and whole, and at most one further message of it; a bystander's messages
-//! are all
-//! there; no process is held up; a newcomer sends; and the ring takes exactly as many messages as it should. The owner dies:
-//! each sender gets an error, also a sender that was waiting for room; another process makes a ring of that name, and nothing is left behind.
+//! If a sender dies: the owner gets all messages of its finished sends, whole and in order, and at most one further message of it; the owner gets
+//! all messages of a bystander; no process is held up; a newcomer sends; and the capacity of the ring is the same as before. If the owner dies:
+//! each sender gets an error, also a sender that was waiting for room; another process makes a ring of that name; and nothing is left behind.
 
 #[path = "ring_crash_points/mod.rs"]
 mod parts;
@@ -43,7 +42,7 @@ fn kill_often(scenario: &Scenario, point: &str, figures: &mut Figures) {
     let mut rounds = Rounds::new();
     while let Some(round) = rounds.next(figures.kills_at(point) > before) {
         let nth = match point {
-            // Once in this ring's life.
+            // A ring passes these points once in its life.
             point if point.starts_with("GROW") => 1,
             _ => 1 + round * 3 % 7,
         };
@@ -78,7 +77,7 @@ fn a_sender_that_is_killed_while_a_ring_overflows_or_is_full_loses_no_room() {
     ]);
 }
 
-/// Sends without end and waits for room. Ends with the error that no process receives.
+/// Sends without end, and waits for room. Ends when a send reports that no process receives.
 fn send_until_refused(place: &Place, in_batches: bool) -> i32 {
     let opened = wait_until(STUCK, || Sender::open_in(&place.namespace, NAME).is_ok());
     if !opened {
@@ -135,7 +134,7 @@ fn kill_an_owner(reign: &Reign, point: &str) {
     expect_another_owner(&place, point);
 }
 
-/// Another process makes a ring of the dead one's name, and it works; nothing is left behind.
+/// Fails unless another process can make a working ring of the dead owner's name, and nothing is left behind.
 fn expect_another_owner(place: &Place, point: &str) {
     let mut ring = Options::new().create_in(&place.namespace, NAME).unwrap();
     let sender = Sender::open_in(&place.namespace, NAME).unwrap();
@@ -223,7 +222,7 @@ fn every_point_of_a_ring_is_killed_at() {
     points::expect_all(Face::Ring, &killed);
 }
 
-/// Points that leave different things behind: scenario, point.
+/// Points at which a death leaves different states behind: scenario, point.
 const DEADLY: &[(&str, &str)] = &[
     ("sends to a sleeper", "SEND_PUBLISHED"),
     ("sends to a sleeper", "RING_SILENCED"),

@@ -1,14 +1,14 @@
 //! A ring compared with a plain model: after every sequence of calls both are in the same state.
 //!
-//! The model is a deque with a bound. Order of each sender, nothing lost, nothing twice, the bound with its three answers, the
-//! filter, states, batches; and waits that sleep once.
+//! The model is a deque with a bound. The model checks the order of each sender, losses and duplicates, the bound with its
+//! three results, the filter, states and batches; and that a wait sleeps at most once.
 
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::time::Duration;
 use umsg::ring::{Options, Post, ReceiveError, Ring, SendError, Sender, Until, Waiting};
 
-/// Senders that take part.
+/// The number of senders.
 const SENDERS: usize = 3;
 
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ fn post(number: u64, len: usize) -> Post {
     post.payload(&payload)
 }
 
-/// The two side by side.
+/// The ring and the model.
 struct Pair {
     ring: Ring,
     senders: Vec<Sender>,

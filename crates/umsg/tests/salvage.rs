@@ -60,7 +60,7 @@ fn filled(place: &Place) -> (Queue, Vec<Vec<u8>>) {
         queue.try_send(&[n; 11], 2).unwrap();
     }
     let all = queue.messages(100).unwrap();
-    // That look has drained the ring.
+    // The inspection has drained the ring.
     queue.try_send(&[25; 300], 0).unwrap();
     queue.try_send(&[26; 5], 0).unwrap();
     let messages = all.into_iter().map(|message| message.data);
@@ -78,7 +78,7 @@ fn drain(queue: &Queue) -> Vec<Vec<u8>> {
     std::iter::from_fn(receive).collect()
 }
 
-/// It takes as many messages as it was made for, and gives them back.
+/// Fails unless the queue takes as many messages as it was made for, and delivers them.
 fn works(queue: &Queue, messages: usize, size: usize) {
     for n in 0..messages {
         let message = vec![n as u8; size - n % size.min(30)];
@@ -159,7 +159,7 @@ fn a_cut_file_gets_its_length_back_and_the_mark_of_damage_is_taken_away() {
     drop(queue);
     let file = fs::File::options().write(true).open(path(&place)).unwrap();
     file.set_len(file.metadata().unwrap().len() - 4096).unwrap();
-    // A process found that.
+    // The mark says that a process found the corruption.
     write(&path(&place), 48, &[1]);
     let repaired = repair(&place);
     assert!(repaired.after.is_healthy(), "{repaired:#?}");
@@ -272,7 +272,7 @@ fn a_repair_takes_up_what_the_dead_have_left_and_leaves_the_rest_alone() {
         assert_eq!(repaired.kept, None, "{point}: it need not be made anew");
     }
     let found = drain(&queue);
-    // Each has sent one, and the lease of the last came back.
+    // Each of these calls has sent a message, and the lease of the last one came back.
     assert!(found.len() >= held.len() && found.contains(&b"sent".to_vec()));
     works(&queue, 50, 400);
     assert!(repair(&place).done.is_empty());
@@ -299,7 +299,7 @@ fn nothing_is_repaired_beside_a_stopped_owner_and_a_lock_without_an_owner_is_fre
     assert_eq!(drain(&queue).len(), held.len());
 }
 
-/// Lets the queues of a place grow no more.
+/// Sets the limit of bytes of a namespace.
 fn limit(place: &Place, max_bytes: Option<u64>) {
     let limits = Limits {
         max_bytes,

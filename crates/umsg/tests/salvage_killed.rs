@@ -29,7 +29,7 @@ const POINTS: [&str; 8] = [
     "SALVAGE_EMPTIED",
     "SALVAGE_DONE",
 ];
-/// Those at which a message is in the ring.
+/// The points at which a message is in the ring.
 const IN_RING: [&str; 2] = ["SALVAGE_MARKED", "SALVAGE_EMPTIED"];
 /// The mark of a queue that is being rebuilt: docs/format.md.
 const MENDING: u32 = 2;
@@ -53,9 +53,9 @@ trait Kind {
     fn file(&self) -> PathBuf;
     fn repair(&self) -> Repaired;
     fn diagnose(&self) -> Diagnosis;
-    /// Opens the queue and sends "more": whether that was sent. Whatever the error, the call returns.
+    /// Opens the queue, and sends "more". Returns whether the message was sent. The call must return, with any error.
     fn send(&self) -> bool;
-    /// The same through the earlier handle.
+    /// Does the same through the earlier handle.
     fn send_as_before(&self) -> bool;
     /// Takes all messages out.
     fn drain(&mut self) -> Vec<Vec<u8>>;
@@ -223,8 +223,8 @@ impl Kind for OfRing {
     }
 }
 
-/// Corrupts a queue, has `kill` kill a repair, and checks the result. The killer returns `None` for a repair that was quicker.
-/// Returns the mark that the dead repair left.
+/// Corrupts a queue, has `kill` kill a repair, and checks the result. `kill` returns None if the repair ended before it was
+/// killed. Returns the mark that the dead repair left.
 fn kill_one<K: Kind>(
     scribble: usize,
     what: &str,
@@ -289,7 +289,7 @@ fn expect_answers<K: Kind>(kind: &K, what: &str) -> usize {
     sent as usize + usize::from(kind.send_as_before())
 }
 
-/// At each point that a repair passes.
+/// Kills a repair at each point that it passes.
 fn kill_at_points<K: Kind>() {
     for scribble in 0..K::SCRIBBLES.len() {
         let way = Shared::<Way>::new();
@@ -314,7 +314,7 @@ fn kill_at_points<K: Kind>() {
                         kind.repair();
                         0
                     });
-                    // Not all are passed twice.
+                    // A repair does not pass every point twice.
                     let died = repairer.wait(PATIENCE) != Some(Exit::Code(0));
                     assert!(died || nth == 2, "{point}");
                     died.then_some(repairer)
@@ -324,7 +324,7 @@ fn kill_at_points<K: Kind>() {
     }
 }
 
-/// At any time.
+/// Kills repairs at random times.
 fn kill_at_random<K: Kind>(seed: u64) {
     let mut random = Random::new(seed);
     let mut killed = 0;
@@ -368,13 +368,13 @@ fn light_fuse() {
     }
 }
 
-/// At any time while it rebuilds the queue.
+/// Kills repairs at random times while they rebuild the queue.
 fn kill_while_repairing<K: Kind>(seed: u64) {
     let mut random = Random::new(seed);
     let mut half_made = 0;
     for round in 0..ROUNDS {
         let scribble = round % K::SCRIBBLES.len();
-        // From less than a repair takes to more.
+        // The time ranges from less to more than the time of a repair.
         LEFT.store(1 + random.below(500 << (round % 12)), Ordering::Relaxed);
         let mark = kill_one::<K>(scribble, &format!("seed {seed}, mending"), |kind| {
             let mut repairer = Child::run(|| {
@@ -391,7 +391,7 @@ fn kill_while_repairing<K: Kind>(seed: u64) {
     assert_ne!(half_made, 0, "{}: no process died in time", K::NAME);
 }
 
-/// Dies after a while, in which another comes.
+/// Dies after a while, during which another repair begins.
 fn linger() {
     std::thread::sleep(Duration::from_millis(15));
     // SAFETY: ends this process.
@@ -454,8 +454,8 @@ fn kill<K: Kind>() {
     kill_one_of_two::<K>(support::now());
 }
 
-/// The messages of each slot come in reverse order, then a message that its sender still holds. A message without a place in the order does not
-/// move the others.
+/// The messages lie in the slots in reverse order, and then comes a message that its sender still holds. A message without a place in the order
+/// does not move the others.
 #[test]
 fn a_repair_that_is_killed_while_it_numbers_leaves_messages_in_their_order_beside_a_blocked_sender()
 {
@@ -463,7 +463,7 @@ fn a_repair_that_is_killed_while_it_numbers_leaves_messages_in_their_order_besid
     let place = Place::new();
     let queue = place.create(NAME, COUNT.into(), 100);
     let receive = || queue.receive_vec().unwrap().data;
-    // The best comes first, and so their slots are used again from the last to the first.
+    // The message of the highest priority is received first, so the slots are used again from the last to the first.
     (0..COUNT).for_each(|n| queue.try_send(&[n], n.into()).unwrap());
     (0..COUNT).for_each(|_| drop(receive()));
     for _ in 0..COUNT / 2 {

@@ -33,7 +33,7 @@ fn blocked_receivers_get_messages_in_the_order_in_which_they_came() {
                 receiver
             })
             .collect();
-        // The highest priority comes last: a process that waits is served at once, so it is of no use to the message.
+        // The message of the highest priority is sent last. Its priority does not matter, because a waiting process is served at once.
         for message in 0..6_u8 {
             queue.try_send(&[message], message.into()).unwrap();
         }
@@ -141,10 +141,10 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
             }
         });
         wait_for_blocked(&queue, 0, 1);
-        // It is in the list before it lets go of the lock: half a slice later it sleeps, and will for the other half.
+        // The receiver is in the list before it releases the lock. Half a slice later it sleeps, and it goes on sleeping for the other half.
         std::thread::sleep(Duration::from_millis(50));
         stopped.signal(libc::SIGSTOP);
-        // It stops at once, or at the end of its system call.
+        // The process stops at once, or at the end of its system call.
         std::thread::sleep(Duration::from_millis(20));
         queue.try_send(b"now", 3).unwrap();
         let begun = Instant::now();
@@ -156,7 +156,7 @@ fn a_stopped_receiver_does_not_keep_the_message_that_it_was_offered() {
             "a message offered to a stopped receiver was back after {:.0} ms",
             took.as_secs_f64() * 1e3
         );
-        // It has not lost its turn for good.
+        // The stopped receiver gets its turn again later.
         stopped.signal(libc::SIGCONT);
         queue.try_send(b"later", 3).unwrap();
         stopped.expect(Exit::Code(0), "the receiver that was stopped");
@@ -171,7 +171,7 @@ fn a_forked_child_goes_on_with_its_parents_handle() {
     let mut child = Child::run(|| {
         assert_eq!(queue.receive_vec().unwrap().data, b"before");
         queue.send(b"answer", 1).unwrap();
-        // And is distinguished from its parent: it blocks under its own identity.
+        // The child is distinguished from its parent: it blocks under its own identity.
         i32::from(
             queue
                 .receive_timeout(&mut [0; 8], Duration::from_millis(1))

@@ -15,7 +15,7 @@ thread_local! {
 }
 
 fn note(size: usize) {
-    // In vain while a thread ends.
+    // This fails while a thread ends.
     let _ = LARGEST.try_with(|largest| largest.set(largest.get().max(size)));
 }
 
@@ -23,18 +23,18 @@ fn note(size: usize) {
 unsafe impl GlobalAlloc for Noting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note(layout.size());
-        // SAFETY: our caller's promises.
+        // SAFETY: by the caller's promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // SAFETY: our caller's promises; the block came from there.
+        // SAFETY: by the caller's promises; the block came from this allocator.
         unsafe { System.dealloc(block, layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         note(size);
-        // SAFETY: our caller's promises; the block came from there.
+        // SAFETY: by the caller's promises; the block came from this allocator.
         unsafe { System.realloc(block, layout, size) }
     }
 }

@@ -11,15 +11,15 @@ use umsg_shm::crash;
 
 const KEY: i32 = 0x57;
 
-/// A call that does not block gives up after this.
+/// The time after which a call that does not block gives up waiting for a stopped owner.
 const GIVES_UP: Duration = Duration::from_secs(1);
-/// The time-out of one that has one.
+/// The time-out of calls with a time-out.
 const TIMED: Duration = Duration::from_millis(100);
-/// The maximum delay of a return, in one of some tries: in the others the machine may be busy.
+/// The maximum delay of a return. It has to be kept in one of several tries, because the machine may be busy in the others.
 const LATE: Duration = Duration::from_millis(100);
 const TRIES: u32 = 5;
 
-/// Lets a process stop at a point at which it has a lock, and calls `judge` meanwhile.
+/// Stops a process at a point at which it holds a lock, and calls `judge` meanwhile.
 fn beside_one_stopped_at(point: &str, work: impl FnOnce(), judge: impl FnOnce()) {
     let mut owner = Child::run(|| {
         crash::arm_fuse(point, stop);

@@ -23,7 +23,7 @@ use support::{turn, wait_until};
 use umsg::sysv::{OpenError, ReceiveError, SendError, Waiting, Want};
 use umsg_shm::crash;
 
-/// Points under the lock that leave different things behind: scenario, point.
+/// Points under the lock at which a death leaves different states behind: scenario, point.
 const DEADLY: &[(&str, &str)] = &[
     (
         "sends mixed messages into a queue that holds some",
@@ -111,7 +111,7 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
     let _turn = turn();
     for point in CREATE_POINTS {
         let place = Place::new();
-        // A namespace has its directory for System V queues from the first one on.
+        // The first System V queue of a namespace makes their directory.
         let other = place.create_sysv(1);
         for round in 0..10 {
             let key = KEY + round;
@@ -125,7 +125,7 @@ fn a_queue_whose_creator_is_killed_exists_whole_or_not_at_all() {
             queue.try_send(1, b"there").unwrap();
             let received = place.open_sysv(key).try_receive(Want::Any, &mut [0; 64]);
             assert_eq!(received.map(|received| received.len), Ok(5), "{point}");
-            // Its own queue, of which there is one.
+            // The list has exactly one queue of the key: that of this process.
             let listed = umsg::sysv::list(&place.namespace).unwrap();
             let of_key: Vec<i32> = listed
                 .iter()

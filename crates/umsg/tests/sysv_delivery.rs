@@ -61,7 +61,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
     );
 }
 
-/// The coarse clock that decides what is due lags by so much at most.
+/// The tolerance of times: the coarse clock, which decides whether a message is due, lags by less than this.
 const LAG: Duration = Duration::from_millis(20);
 
 /// The times of messages, in milliseconds, in the order of their sends. Many are equal.
@@ -314,7 +314,7 @@ fn counting(place: &Place) -> Queue {
     options.close_with_last_producer(true).open(KEY).unwrap()
 }
 
-/// A child that counts as a producer, says so by a message, and waits to be killed.
+/// A child that counts as a producer, reports this by a message, and waits to be killed.
 fn producer(place: &Place) -> Child {
     Child::run(|| {
         let queue = place.open_sysv(KEY);

@@ -29,19 +29,19 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
         let receiver = scope.spawn(|| {
             let lease = queue.receive_lease_deadline(two, tomorrow).unwrap();
             let leased = (lease.to_vec(), lease.mtype(), lease.deliveries());
-            // It goes back.
+            // The message goes back.
             drop(lease);
             leased
         });
         let waits = wait_until(Duration::from_secs(10), || {
             queue.status().unwrap().blocked_receivers == 1
         });
-        // In any case: a thread that is joined must not wait until tomorrow.
+        // Runs even if an assertion fails: a thread that is joined must not wait until tomorrow.
         queue.try_send(2, b"wanted").unwrap();
         assert!(waits);
         assert_eq!(receiver.join().unwrap(), (b"wanted".to_vec(), 2, 1));
     });
-    // Where there is one, no time is too late.
+    // If there is a message, a time in the past is no error.
     let again = queue
         .receive_lease_deadline(two, SystemTime::UNIX_EPOCH)
         .unwrap();
@@ -63,7 +63,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     let (place, queue) = Place::in_turn().with_sysv_queue(7);
     let mut holder = Child::run(|| {
         let queue = place.open_sysv(7);
-        // Awake, and without its message yet.
+        // The receiver is awake, and does not have its message yet.
         umsg_shm::crash::arm_fuse("MSG_WOKEN", linger);
         let lease = queue.receive_lease_timeout(Want::Any, STUCK).unwrap();
         queue.receive_vec_timeout(Want::Exactly(2), STUCK).unwrap();

@@ -1,4 +1,4 @@
-//! Permissions of System V queues: several users ask the kernel's queues and these the same questions.
+//! Permissions of System V queues: several users make the same calls on the kernel's queues and on umsg's.
 
 mod support;
 
@@ -30,7 +30,7 @@ const USERS: [User; 7] = [
 ];
 
 impl User {
-    /// For the rest of the process.
+    /// Gives this process the user's ids, for the rest of its life.
     fn become_self(self) {
         let User(user, group, groups) = self;
         // SAFETY: ids of this process, which is a child of its own; the list is a live slice.
@@ -42,7 +42,7 @@ impl User {
         assert!(done, "{self:?}");
     }
 
-    /// Does `work` as this user, in a separate process.
+    /// Runs `work` as this user, in a separate process.
     #[track_caller]
     fn does(self, work: impl FnOnce()) {
         let mut child = Child::run(|| {
@@ -61,7 +61,7 @@ impl User {
 /// An answer: the return value of a call, or minus its errno.
 type Answer = i32;
 
-/// The calls of both.
+/// The calls on both sides.
 trait Queues {
     fn get(&self, key: i32, flags: i32) -> Answer;
     fn send(&self, id: i32) -> Answer;
@@ -221,7 +221,7 @@ impl Queues for Ours<'_> {
     }
 }
 
-/// Asks both the same question. The answers have to be equal.
+/// Makes the same call on both sides. The results have to be equal.
 macro_rules! same {
     ($place:expr, $what:expr, |$queues:ident| $call:expr) => {{
         let ours = {
@@ -237,7 +237,7 @@ macro_rules! same {
     }};
 }
 
-/// Asks all questions that any process can ask of an existing queue without changing it. Returns its identifier.
+/// Makes all calls on an existing queue that any process can make without changing the queue. Returns its identifier.
 fn questions(place: &Place, id: i32, what: &str) {
     const CREATE: i32 = libc::IPC_CREAT;
     for flags in [
@@ -302,7 +302,7 @@ fn a_namespace_that_allows_enforced_modes_only_refuses_others() {
     ));
     assert_eq!(error.errno(), libc::EPERM);
     made.set(&change(0o600)).unwrap();
-    // The other values that each IPC_SET passes.
+    // The values that each IPC_SET passes for the other fields.
     before.set(&change(0o622)).unwrap();
 }
 
@@ -333,7 +333,7 @@ fn with_both(test: impl FnOnce(&Place)) {
     }
 }
 
-/// Of the queue of the key, of which there is one in each, made by `maker` with this mode if there is none.
+/// Returns the identifier of the key's queue, of which each side has one. If there is none, `maker` makes it with this mode.
 fn provide(place: &Place, maker: User, mode: i32) -> i32 {
     maker.does(|| {
         same!(place, "provide", |q| q.get(KEY, libc::IPC_CREAT | mode));
@@ -430,7 +430,7 @@ fn a_new_owner_that_does_not_own_the_file_learns_which_rights_it_can_not_change(
             assert_eq!(ours.set(id, [1002, 1002, 0o600, 200]), 0);
             assert_eq!(ours.stat(id), (0, [1002, 1002, 1001, 1001, 0o600]));
             assert_eq!(ours.remove(id), 0);
-            // Its names are left to their owner, and keep the key.
+            // The names of the queue stay, because they belong to another user, and occupy the key.
             assert_eq!(ours.get(KEY, 0), -libc::ENOENT);
             assert_eq!(ours.get(KEY, libc::IPC_CREAT | 0o600), -libc::EACCES);
             let private = ours.get(libc::IPC_PRIVATE, 0o600);
@@ -474,7 +474,7 @@ fn path_of(place: &Place, id: i32) -> std::path::PathBuf {
     place.path().join(format!("msg/{}", id % 32_768))
 }
 
-/// Has a queue's file say that the queue belongs to this user and group, and grants everything.
+/// Writes into a queue's file that the queue belongs to this user and group, and grants everything.
 fn forge(place: &Place, id: i32, user: u32) {
     let path = path_of(place, id);
     let file = std::fs::File::options().write(true).open(path).unwrap();
@@ -503,7 +503,7 @@ fn narrow(place: &Place, id: i32, mode: u32) {
 fn a_forger_of_a_queues_rights_keeps_no_access_when_its_owner_narrows_the_mode() {
     const PEER: User = User(1003, 1003, &[]);
     with_both(|place| {
-        // By its owner, and by root.
+        // The change is made by the owner, and by root.
         for changer in [MAKER, ROOT] {
             let id = provide(place, MAKER, 0o666);
             PEER.does(|| forge(place, id, 1003));

@@ -1,4 +1,4 @@
-//! System V queues in event loops, which the kernel's can't be in.
+//! System V queues in event loops. The kernel's System V queues can't be polled.
 
 mod support;
 

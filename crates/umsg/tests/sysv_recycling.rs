@@ -25,7 +25,7 @@ struct Ids([AtomicU32; 200]);
 // SAFETY: it consists of atomics.
 unsafe impl Zeroed for Ids {}
 
-/// Runs `work` in a process whose namespace is the place's, as that of a program on the drop-in.
+/// Runs `work` in a process that uses the namespace of the place, as a program on the drop-in does.
 fn program(place: &Place, work: impl FnOnce() -> i32) -> Child {
     let path = place.path().to_owned();
     Child::run(move || {
@@ -84,7 +84,7 @@ fn index(id: i32) -> i32 {
     id % 32_768
 }
 
-/// No process finds a queue.
+/// Fails if a process finds a queue.
 fn expect_none(namespace: &Namespace, id: i32, what: &str) {
     assert!(sysv::list(namespace).unwrap().is_empty(), "{what}");
     assert_eq!(sysv::totals(namespace).unwrap().queues, 0, "{what}");
@@ -159,7 +159,7 @@ fn a_kept_segment_has_no_byte_of_a_message() {
         assert!(remove(id));
         let file = place.path().join("msg").join(index(id).to_string());
         let file = std::fs::File::open(file).unwrap();
-        // Each region's beginning: the file has holes of gigabytes.
+        // Only the beginning of each region is read, because the file has holes of gigabytes.
         let mut at = 0;
         while let Ok(begin) = rustix::fs::seek(&file, rustix::fs::SeekFrom::Data(at)) {
             let end = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(begin)).unwrap();
@@ -411,7 +411,7 @@ struct Board {
 // SAFETY: it consists of atomics.
 unsafe impl Zeroed for Board {}
 
-/// Other processes that attach, send, receive and list, beside a process that recycles: a message names the queue that it is for.
+/// Other processes attach, send, receive and list while a process recycles queues. Each message names its queue.
 #[test]
 fn others_beside_a_creator_meet_only_the_queue_of_their_identifier() {
     let place = Place::new();

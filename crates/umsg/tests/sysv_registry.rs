@@ -1,4 +1,4 @@
-//! Tests the set of System V queues: found, made, changed and removed by many at once, by the dead, by strangers.
+//! Tests the set of System V queues: many processes, dead processes and strangers find, make, change and remove queues.
 
 mod support;
 
@@ -239,7 +239,7 @@ fn queues_are_made_up_to_the_namespaces_limit_and_as_it_says() {
         (queues[0].msgmax(), queues[0].entry().unwrap().qbytes),
         (100, 150)
     );
-    // They stay as they were made.
+    // The existing queues keep their values.
     place.namespace.set_limits(&Limits::default()).unwrap();
     assert_eq!(
         (queues[0].msgmax(), queues[0].entry().unwrap().qbytes),
@@ -284,7 +284,7 @@ fn a_queue_is_made_larger_without_privilege_as_far_as_the_namespace_says() {
         if unsafe { libc::setresuid(1001, 1001, 1001) } != 0 {
             return LEFT_OUT;
         }
-        // It is not the owner any more.
+        // The process is not the owner any more.
         let error = queue.set(&larger(100)).unwrap_err();
         assert_eq!(error.errno(), libc::EPERM);
         0
@@ -359,7 +359,7 @@ fn foreign_files_among_the_queues_are_no_queues_and_block_no_process() {
         );
         sysv::remove(namespace, entry.id).unwrap();
     }
-    // A key symlink that led nowhere, and one that led elsewhere, were the maker's to take away.
+    // The maker could remove a key symlink that led nowhere, and one that led elsewhere.
     assert_eq!(names(&place).len(), before - 2);
 }
 
@@ -401,7 +401,7 @@ fn a_key_leads_to_the_queue_of_its_one_symlink_whatever_other_names_there_are() 
     };
     symlink("nothing", at("k-00001234-1")).unwrap();
     is_found();
-    // A whole queue of the same key.
+    // A complete queue of the same key.
     drop(make(&elsewhere.namespace, PRIVATE).unwrap());
     let other = make(&elsewhere.namespace, KEY).unwrap().id();
     let file = elsewhere.path().join("msg").join(other.to_string());
@@ -482,11 +482,11 @@ fn a_damaged_or_foreign_header_is_reported_and_not_believed() {
             let refused = by_key(&place.namespace, KEY).unwrap_err();
             assert_eq!(refused.errno(), expected, "byte {at}: {refused}");
         }
-        // It exists; nothing else is known.
+        // The list shows that the queue exists, and nothing else.
         let listed = sysv::list(&place.namespace).unwrap();
         let known: Vec<_> = listed.iter().map(|one| (one.key, one.readable)).collect();
         assert_eq!(known, [(KEY, false)], "byte {at}");
-        // No process takes its index, either.
+        // The index of the queue stays occupied, too.
         fs::write(last(&place), next).unwrap();
         let own = make(&place.namespace, KEY + 1).unwrap();
         assert!(own.id() % 32_768 != 0 && at_index(0));

@@ -42,7 +42,7 @@ fn as_user(user: u32, what: &str, work: impl FnOnce()) {
     child.expect(Exit::Code(0), what);
 }
 
-/// Has a process of a user die at a point of `work`.
+/// Kills a process of a user at a point of `work`.
 #[track_caller]
 fn die(user: u32, point: &str, work: impl FnOnce()) {
     let mut victim = Child::run(|| {
@@ -145,7 +145,7 @@ fn what_a_killed_maker_left_is_in_no_strangers_way() {
             die(VICTIM, point, || drop(open(&place, key)));
             as_user(STRANGER, point, || {
                 if *point == "MSGGET_LABELLED" && key == KEY {
-                    // It is there, and for all processes.
+                    // The queue exists, and all processes find it.
                     find(&place, KEY).unwrap().try_send(1, b"x").unwrap();
                 } else {
                     use_key(&place, point);
@@ -260,7 +260,7 @@ fn a_queue_whose_changer_is_killed_has_the_old_rights_or_the_new() {
             false => (VICTIM, VICTIM, 16_384),
         };
         assert_eq!((entry.uid, entry.gid, entry.qbytes), expected, "{point}");
-        // Its creator is let in either way, the new owner by the header only once it says so.
+        // The creator has access in either case. The new owner has access once the header names this user.
         for (user, may) in [(VICTIM, true), (STRANGER, changed)] {
             as_user(user, point, || {
                 let sent = find(&place, KEY).unwrap().try_send(1, b"x");

@@ -18,7 +18,7 @@ use umsg::sysv::{self, Change, ControlError, OpenError, OpenOptions, PRIVATE, Qu
 
 const KEY: i32 = 0x1234;
 const PROCESSES: usize = 8;
-/// Nothing in these tests takes as long.
+/// The longest wait: nothing in these tests takes as long.
 const STUCK: Duration = Duration::from_secs(20);
 
 fn open(place: &Place, key: i32, exclusive: bool) -> Result<Queue, OpenError> {
@@ -39,7 +39,7 @@ fn find(place: &Place, key: i32) -> Result<Queue, OpenError> {
 struct Race {
     ready: AtomicU32,
     go: AtomicU32,
-    /// Identifier plus one; 0 for a process whose call failed because the queue exists.
+    /// The identifier plus one; 0 if the process's call failed because the queue exists.
     found: [AtomicU32; PROCESSES],
 }
 
@@ -56,7 +56,7 @@ struct Given([AtomicU32; EACH * PROCESSES]);
 // SAFETY: atomics only.
 unsafe impl Zeroed for Given {}
 
-/// Has all processes do `work` at the same moment.
+/// Makes all processes run `work` at the same moment.
 fn race(race: &Race, work: impl Fn(usize)) {
     race.ready.store(0, SeqCst);
     race.go.store(0, SeqCst);
@@ -214,7 +214,7 @@ fn as_user(user: u32, work: impl FnOnce()) {
     child.expect(Exit::Code(0), "a user");
 }
 
-/// All that can be opened below a directory, locked in each way there is.
+/// Opens all files below a directory that can be opened, and locks them in every possible way.
 fn lock_all(path: &Path, held: &mut Vec<fs::File>) {
     use rustix::fs::{FlockOperation, fcntl_lock, flock};
     let writable = fs::File::options().read(true).write(true).open(path);
@@ -272,7 +272,7 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whichever_user_left_a_key_sy
     let users = [VICTIM, STRANGER, 0];
     let shared = Shared::<Race>::new();
     for round in 0..30 {
-        // A key symlink that its owner and root may take away. Other users wait for that.
+        // Only the owner of the key symlink, and root, may remove it. Other users wait for the removal.
         as_user(users[round % 2], || {
             symlink("77", place.path().join("msg/k-00001234")).unwrap()
         });
@@ -280,7 +280,7 @@ fn of_many_users_that_want_a_keys_queue_one_gets_it_whichever_user_left_a_key_sy
             become_user(users[number % users.len()]);
             let id = match open(&place, KEY, true) {
                 Ok(queue) => queue.id() as u32 + 1,
-                // The key symlink was taken away too late for this process.
+                // The key symlink was removed too late for this process.
                 Err(OpenError::AlreadyExists | OpenError::KeyTaken { .. }) => 0,
                 Err(error) => panic!("{error}"),
             };
@@ -342,7 +342,7 @@ fn a_stranger_that_removes_its_stale_symlink_leaves_the_key_to_the_next_maker() 
     let mut victim = Child::run(|| {
         become_user(VICTIM);
         shared.ready.store(1, SeqCst);
-        // The first attempt may end before the stranger comes to it.
+        // The first attempt may end before the stranger comes to remove the key symlink.
         let made = wait_until(STUCK, || open(&place, KEY, true).is_ok());
         i32::from(!made)
     });
@@ -384,7 +384,7 @@ fn a_stopped_owner_of_a_queues_lock_keeps_no_other_queue_from_being_made() {
             std::thread::sleep(STUCK);
         }
     };
-    // In place of one that was stopped with the lock: one that never took it, and lives.
+    // The lock names a living process that never took the lock, in place of a process that was stopped with it.
     let owner = Child::run(sleeping);
     let options = fs::File::options().write(true).clone();
     let file = options.open(place.path().join("msg/0")).unwrap();
@@ -424,7 +424,7 @@ fn a_child_that_is_forked_while_the_lock_is_held_does_not_keep_it() {
                 open(&place, PRIVATE, false).unwrap().remove().unwrap();
             }
         });
-        // Some of them are forked in the middle of it, and live on.
+        // Some processes are forked in the middle of a call, and live on.
         let sleeping = || -> i32 {
             loop {
                 std::thread::sleep(STUCK);

@@ -1,4 +1,4 @@
-//! Sums and lists of System V queues, asked for again and again: the data that a process keeps between the calls are never out of date.
+//! Repeated calls for sums and lists of System V queues: the data that a process keeps between the calls are never out of date.
 
 mod support;
 
@@ -13,7 +13,7 @@ use umsg::Limits;
 use umsg::sysv::{self, Change, Totals, Want, raw};
 use umsg_shm::crash;
 
-/// A directory's times tell changes apart that are so far from one another: several ticks of the kernel.
+/// The time between two changes after which a directory's times differ: several ticks of the kernel.
 const SETTLED: Duration = Duration::from_millis(40);
 
 fn totals(place: &Place) -> Totals {
@@ -132,14 +132,15 @@ fn sums_of_an_unchanged_namespace_are_known_until_a_change() {
         let path = place.namespace.path();
         let aside = path.with_extension("aside");
         fs::rename(path, &aside).unwrap();
-        // Not counted as a change, so a count is believed for 10 ms more.
+        // This is not counted as a change, so the process relies on the count for 10 ms more.
         std::thread::sleep(SETTLED);
         assert_eq!((kept(libc::MSG_INFO), kept(libc::IPC_INFO)), (None, None));
         fs::rename(&aside, path).unwrap();
     });
 }
 
-/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. `kept` returns its knowledge.
+/// Runs a case with a queue of key 1 in a process that has just learned all that IPC_INFO and MSG_INFO return. The argument of the case returns
+/// the kept result, if there is one.
 fn informed(case: impl FnOnce(&Place, &dyn Fn() -> Option<i32>)) {
     alone(|place| {
         // SAFETY: the process has one thread.
@@ -187,7 +188,7 @@ fn changes_of_another_process_are_known_at_once() {
     });
 }
 
-/// As by a process that dies between a change and its count.
+/// Imitates a process that dies between a change and its count.
 #[test]
 fn a_change_that_is_not_counted_is_known_soon() {
     informed(|place, kept| {
@@ -288,7 +289,7 @@ fn a_header_that_is_cut_off_or_overwritten_is_damaged_and_no_more() {
         let first = totals(place).highest_index - 1;
         file(first).set_len(0).unwrap();
         file(first + 1).write_all_at(&[0xff; 64], 0).unwrap();
-        // The counts of a header that was overwritten are as good as any that its writer chooses.
+        // The counts of an overwritten header may have any value.
         assert_eq!(totals(place).queues, 2);
         let listed = sysv::list(&place.namespace).unwrap();
         assert_eq!(listed.len(), 2);

@@ -1,4 +1,4 @@
-//! A peer cuts a queue's file short. With the library's handler of SIGBUS that is an error of the calls on that queue.
+//! A peer truncates a queue's file. With the library's handler of SIGBUS, the calls on that queue fail with an error.
 
 mod support;
 
@@ -16,8 +16,7 @@ use umsg::posix::{OpenOptions, Queue, ReceiveError, SendError};
 use umsg::signals::catch_truncation;
 use umsg::sysv::{self, Want};
 
-/// Nothing in these tests takes as long.
-/// The errors of a queue that was cut short.
+/// The errors of calls on a queue whose file was truncated.
 const NOT_SENT: SendError = SendError::Queue(QueueError::Damaged);
 const NOT_RECEIVED: ReceiveError = ReceiveError::Queue(QueueError::Damaged);
 const STUCK: Duration = Duration::from_secs(20);
@@ -163,7 +162,7 @@ fn a_waiter_in_a_truncated_queue_gets_an_error() {
     for child in &mut waiting {
         child.expect(Exit::Code(0), "a waiting receiver");
     }
-    // This process has no handler: it may not touch them any more.
+    // This process has no handler, so it must not access the mappings any more.
     std::mem::forget((empty, sysv_queue));
 }
 
@@ -238,7 +237,7 @@ fn touch_a_foreign_file_that_was_cut_short() {
     assert_ne!(page, libc::MAP_FAILED);
     file.set_len(0).unwrap();
     drop(directory);
-    // SAFETY: none: the access raises SIGBUS, as the test intends.
+    // SAFETY: the access raises SIGBUS, as the test intends.
     unsafe { page.cast::<u8>().read_volatile() };
 }
 
@@ -257,7 +256,7 @@ fn a_fault_that_is_not_umsgs_reaches_the_handler_that_was_there_or_kills() {
         0
     })
     .expect(Exit::Code(libc::SIGBUS), "a program with a handler");
-    // Rust's own handler, which looks for overflows of the stack, is none of the program's.
+    // Rust's own handler, which detects stack overflows, does not count as a handler of the program.
     let without_a_handler = || {
         // SAFETY: no handler.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };

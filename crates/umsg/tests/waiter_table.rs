@@ -1,7 +1,7 @@
-//! More blocked threads than a queue has nodes for, which are 4,096: those beyond look again every millisecond, and no process is refused
-//! or forgotten.
+//! More blocked threads than the 4,096 nodes of a queue: a thread without a node checks the queue every millisecond, and no thread is
+//! refused or forgotten.
 //!
-//! Thousands of threads take their time where others build and test beside them: the soak step runs these tests, in a release build.
+//! With thousands of threads, these tests take long beside other builds and tests, so the soak step runs them, in a release build.
 
 mod support;
 
@@ -13,14 +13,14 @@ use support::scarce::{LEFT_OUT, in_child_for};
 use support::{turn, wait_until};
 use umsg::sysv::Want;
 
-/// Nodes, section 1 of docs/format.md.
+/// The number of nodes: section 1 of docs/format.md.
 const NODES: usize = 4096;
-/// So many more.
+/// The number of threads without a node.
 const BEYOND: usize = 20;
-/// Nothing takes as long: thousands of threads that look around ten times a second are a load for two processors.
+/// The longest wait. Thousands of threads that wake up ten times a second are a load for two processors.
 const LONG: Duration = Duration::from_secs(300);
 
-/// Has so many threads wait that all nodes are taken, then ends their waits. False where there can't be so many threads.
+/// Lets so many threads wait that all nodes are taken, and then ends their waits. Returns false if this number of threads is not possible.
 fn wait_in_a_crowd(
     wait: impl Fn() + Sync,
     waiting: impl Fn() -> usize,
@@ -127,7 +127,7 @@ fn senders_beyond_the_nodes_of_a_ring_are_let_in() {
     let mut ring = options.create_in(&place.namespace, "/r").unwrap();
     let (sender, post) = (ring.sender(), umsg::ring::Post::new(1));
     sender.send(&post).unwrap();
-    // Each of them asks now and then whether the ring's owner lives, which takes long of a process with many threads.
+    // Each thread checks at times whether the ring's owner lives. This takes long, because the owner's process has many threads.
     let mut child = Child::run(|| {
         let send = || sender.send_timeout(&post, LONG).unwrap();
         let is_full = wait_in_a_crowd(send, || NODES, |_| {}, || {});

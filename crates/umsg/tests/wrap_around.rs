@@ -1,5 +1,5 @@
-//! Counters near their end. Each test writes a queue's counters into its file, at the offsets of docs/format.md, so that they pass a power
-//! of two within the first messages. The queue then has to behave like a queue that counts from 0.
+//! Counters that are about to wrap around. Each test writes a queue's counters into its file, at the offsets of docs/format.md, so that
+//! they pass a power of two within the first messages. The queue then has to behave like a queue that counts from 0.
 //!
 //! Positions, tickets and message numbers have 64 bits, which no process uses up: a hundred million a second take 5,800 years.
 
@@ -18,7 +18,7 @@ use umsg::sysv;
 
 /// The values that counters pass: the ends of u32 and u48, half of those, and the sign of i64.
 const ENDS: [u64; 5] = [1 << 31, 1 << 32, 1 << 47, 1 << 48, 1 << 63];
-/// So far before they begin.
+/// The distance to these values at which the counters start.
 const BEFORE: u64 = 24;
 /// A lock whose owner died: the next operation repairs.
 const ORPHANED: u32 = 1 << 30;
@@ -87,7 +87,7 @@ fn count_from(words: &Words, base: u64) {
         words.set_u64(offset, base + u64::from(slots));
     }
     words.set_u64(RUN, base << 16);
-    // Turns of a ring's bell, and of registrations for notifications.
+    // The turns of a ring's doorbell, and of registrations for notifications.
     words.set_u32(BELL, 0u32.wrapping_sub(16));
     for notice in 0..8 {
         words.set_u32(NOTICES + notice * 64, 0u32.wrapping_sub(8));
@@ -135,7 +135,7 @@ fn receive_batch(queue: &Queue) -> Result<Vec<u8>, i32> {
     }
 }
 
-/// Holds the leases of both queues, which are of the same message; or both calls failed alike.
+/// Keeps the leases of both queues, which have to be of the same message. If one call fails, the other must fail with the same error.
 fn hold_both<L, E: std::fmt::Debug + PartialEq>(
     leases: [Result<L, E>; 2],
     bytes: impl Fn(&L) -> Vec<u8>,
@@ -225,7 +225,7 @@ fn a_queue_whose_counters_pass_their_ends_does_what_a_new_one_does() {
     }
 }
 
-/// Sends and receives a thousand messages at once, where there is room for few.
+/// Sends and receives a thousand messages at the same time, through a queue with room for few.
 fn stream(send: impl Fn(u32) + Send, mut receive: impl FnMut() -> u32) {
     std::thread::scope(|scope| {
         scope.spawn(move || (0..1000).for_each(send));
@@ -273,7 +273,7 @@ fn a_ring_whose_counters_pass_their_ends_wakes_and_is_woken() {
             |number| sender.send(&Post::new(number.into())).unwrap(),
             || ring.receive().unwrap().user_data as u32,
         );
-        // Several at once, and by the descriptor.
+        // Receives several messages at once, and by the descriptor.
         for round in 0..20 {
             sender
                 .send_batch(&[Post::new(round), Post::new(round)])
@@ -320,7 +320,7 @@ mod sysv_format {
     pub const TICKETS: [u64; 2] = [376, 672];
     /// `version` of the rights.
     pub const RIGHTS: u64 = 132;
-    /// The last index and the last sequence number that `.next` can say.
+    /// The limits of the index and of the sequence number in `.next`.
     pub const INDICES: u32 = 32_768;
     pub const SEQUENCES: u32 = 65_535;
 }
@@ -425,7 +425,7 @@ fn identifiers_begin_again_and_leave_out_those_that_are_in_use() {
     let greatest = (sysv_format::SEQUENCES - 1) * sysv_format::INDICES;
     assert_eq!(last.id() as u32, greatest + 62);
     assert_eq!(make().id() as u32, greatest + 63);
-    // 0 would be next, and is in use.
+    // The next index would be 0, which is in use.
     let first = make();
     assert_eq!(first.id(), 1);
     for queue in [kept, last, first] {

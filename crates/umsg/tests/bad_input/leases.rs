@@ -53,7 +53,7 @@ fn corrupted_lease_records_make_errors_and_nothing_worse() {
             file.read_exact_at(&mut word, offset).unwrap();
             u32::from_ne_bytes(word)
         };
-        // Three that are leased and one that is reserved, by this process: this is the place.
+        // This process has three leases and one reservation, so their records are in use.
         let states: Vec<u32> = (0..5).map(|index| word(HOLDS + index * HOLD)).collect();
         assert_eq!(states, [2, 2, 2, 1, 0]);
         assert_eq!(word(HOLDS + 16), std::process::id());
@@ -77,7 +77,7 @@ fn corrupted_lease_records_make_errors_and_nothing_worse() {
             use_in_place(&place.open("/q"));
             0
         });
-        // The holder's own calls return too, and a repair.
+        // The holder's own calls return, too, and so does a repair.
         drop((held, room));
         use_in_place(&queue);
     }

@@ -1,4 +1,4 @@
-//! Modes and namespaces that keep a process out, or should.
+//! Modes and namespaces that keep a process out, or have to.
 
 use super::*;
 use umsg_testkit::users::{NOBODY, become_user, is_root};
@@ -181,7 +181,7 @@ fn a_mode_that_only_the_library_enforces_is_refused_where_the_namespace_says_so(
         options.read(true).write(true).create(true).mode(mode);
         options.namespace(&place.namespace).open("/q")
     };
-    // Alone in its process: the umask is the process's. It makes 0600 of it.
+    // In a process of its own, because a umask belongs to a process. The umask makes the mode 0600.
     let mut child = Child::run(|| {
         // SAFETY: a number of this process, which is a child of its own.
         unsafe { libc::umask(0o077) };

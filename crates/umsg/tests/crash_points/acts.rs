@@ -1,11 +1,11 @@
-//! The operations of victims and of those before them.
+//! The operations of victims, and of the processes before them.
 
 use crate::support::Random;
 use crate::support::actor::Actor;
 use crate::support::child::{Child, Exit};
 use crate::support::journal::How;
 
-/// Any priority, and any length: most fit into their cell, some need the arena, a few make it grow.
+/// A random priority and length: most messages fit into their cell, some need the arena, a few make the arena grow.
 pub fn any(random: &mut Random) -> (u16, usize) {
     let priority = match random.below(3) {
         0 => 0,
@@ -80,7 +80,7 @@ pub fn lease(actor: &mut Actor<'_>, rounds: usize) {
     }
 }
 
-/// Reserves room: sends one message, keeps the room for another, gives that for a third back, and so on.
+/// Reserves room three times: sends one message, keeps the second room, gives the third back, and so on.
 pub fn reserve(actor: &mut Actor<'_>, rounds: usize) {
     let mut random = Random::new(actor.journal.used() as u64);
     let mut kept = Vec::new();
@@ -94,7 +94,7 @@ pub fn reserve(actor: &mut Actor<'_>, rounds: usize) {
     }
 }
 
-/// A process that leases some messages and reserves some room, and ends without a word.
+/// A process leases some messages and reserves some room, and ends without returning them.
 pub fn leave_leases(actor: &mut Actor<'_>) {
     let mut holder = Child::run(|| {
         let leases: Vec<_> = (0..4)

@@ -30,7 +30,7 @@ impl Stage<'_> {
     }
 
     pub(super) fn judge(&self, death: &Death, what: &str) {
-        // Mends the senders' side, if that was left behind.
+        // Repairs the senders' side, if its lock is orphaned.
         let _ = self.worker(OBSERVER).send(How::Try, 0, 4);
         // A message that was offered to a waiting lease counts as leased until a call takes the offer back.
         let is_offered = self.blocked().1 != 0;
@@ -82,7 +82,7 @@ impl Stage<'_> {
         self.journal.check_order(&left, came_before, what);
     }
 
-    /// Returns whether a message was surely sent before another.
+    /// Returns whether a message was certainly sent before another one.
     fn came_before(&self, prefilled: usize, one: usize, other: usize) -> bool {
         let phase = |number: usize| {
             let sender = self.journal.messages[number].sender.load(SeqCst) as usize;
@@ -101,7 +101,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Exactly as many messages fit as should.
+    /// Fails unless exactly as many messages fit as in a new queue.
     pub(super) fn check_capacity(&self, what: &str) {
         let depth = self.scenario.shape.depth as usize;
         let mut actor = self.worker(OBSERVER);

@@ -11,14 +11,14 @@ const ADMITTING: &[&str] = crash_points![
     RECEIVE_UNSTORED RECEIVE_RETURNED RECEIVE_ADMITTED ADMIT_ACCEPTED
 ];
 
-/// The points of a batch, where a batch is blocked.
+/// The points of a receive that serves a blocked batch.
 const TURNING: &[&str] = crash_points![
     RECEIVE_BATCH_TAKEN RECEIVE_FREED RECEIVE_ADMITTED BATCH_TURN
 ];
 
 pub const ALL: &[Scenario] = &[
     Scenario::new("receives what the dead held", |actor| {
-        // A process may have looked in this tick of the clock.
+        // Another process may have checked the holders within this tick of the clock.
         let _ = actor.receive(How::Within(STUCK));
         receive(actor, 3);
     })

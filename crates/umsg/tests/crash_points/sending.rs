@@ -45,7 +45,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::new(
         "sends in place once the room of the dead has come back",
         |actor| {
-            // A process may have looked in this tick of the clock.
+            // Another process may have checked the holders within this tick of the clock.
             let room = actor.reserve(How::Within(STUCK), 10).expect("room");
             actor.commit(room, 3, 10).expect("a reservation");
         },

@@ -1,4 +1,4 @@
-//! POSIX queues, to be killed at.
+//! The POSIX queues of the scenarios.
 
 use crate::sending_worker;
 use crate::support::actor::Actor;
@@ -92,8 +92,8 @@ impl Kind for Posix {
     fn check_slots(stage: &Stage<'_>, what: &str) {
         let slots = stage.queue.status().slots;
         let depth = stage.scenario.shape.depth as usize;
-        // They come in pages of 32, or a sixteenth at a time. The depths leave two to spare: for a bystander that is
-        // blocked, and for the victim. A slot that is lost takes one of them.
+        // Slots come into use in pages of 32, or a sixteenth at a time. The depths leave two slots to spare: for a
+        // blocked bystander, and for the victim. A lost slot takes one of these.
         let most = (depth + 2).next_multiple_of(32).max(depth + depth / 16);
         assert!(slots <= most, "{what}: {slots} slots");
     }
@@ -106,7 +106,7 @@ impl Worker for Actor<'_> {
         self.receive(how).map(drop).map_err(Refusal::from)
     }
 
-    /// Both sides.
+    /// Takes the locks of both sides.
     fn repair(&mut self) {
         let _ = self.queue.attributes();
         let _ = self.send(How::Try, 0, 16);

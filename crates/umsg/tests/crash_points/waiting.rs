@@ -11,7 +11,7 @@ use std::time::Duration;
 /// Points of a receiver that begins to wait.
 const BEGINNING: &[&str] = crash_points![WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED WAIT_NAMED];
 
-/// And a sender, which leaves its message in a slot first.
+/// Points of a sender that begins to wait: it first leaves its message in a slot.
 const PARKING: &[&str] = crash_points![
     GROW_LENT PARK_SLOT_TAKEN PARK_FILLED WAIT_NODE_FILLED WAIT_LISTED WAIT_UNNAMED
     WAIT_NAMED

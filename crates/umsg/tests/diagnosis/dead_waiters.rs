@@ -48,7 +48,7 @@ fn wait_in(patient: &Patient, call: Call) {
     }
 }
 
-/// Empties a queue for those that receive, fills it for those that send.
+/// Empties a queue for receivers, or fills it for senders.
 fn prepare(patient: &mut Patient, call: Call) {
     if let Call::Receive = call {
         patient.receive_all();
@@ -109,13 +109,13 @@ fn a_waiter_that_died_is_reported_not_counted_and_removed() {
             wait_in(&patient, call);
             1
         };
-        // A waiter in front that looks around does not reach those behind it.
+        // A living waiter at the front of the list does not check the waiters behind it.
         let lives = Child::run(wait);
         assert!(wait_until(PATIENCE, || blocked(&patient) == 1), "{what}");
         let mut dies = Child::run(wait);
         assert!(wait_until(PATIENCE, || blocked(&patient) == 2), "{what}");
         assert!(patient.diagnose().is_healthy(), "{what}");
-        // Of one that dies while it looks around the system does not mark the node, and it counts until a process asks for it.
+        // The kernel does not mark the node of a thread that dies while it is awake. The node counts until a process checks its owner.
         assert!(wait_until(PATIENCE, || is_asleep(dies.pid())), "{what}");
         dies.kill();
         assert_eq!(blocked(&patient), 1, "{what}");

@@ -93,7 +93,7 @@ impl Patient {
         written.unwrap();
     }
 
-    /// Returns the offsets of its locks; and of something that a call writes under them: docs/format.md.
+    /// Returns the offsets of the locks of a queue. `guarded` returns the offset of a word that a call writes under them. Source: docs/format.md.
     pub fn locks(&self) -> &'static [u64] {
         match self.kind {
             Kind::SystemV => &[256],

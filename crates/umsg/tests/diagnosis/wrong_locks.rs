@@ -8,7 +8,8 @@ use std::time::Duration;
 use umsg::diagnosis::{Diagnosis, Life, Owner, ProblemKind};
 
 const LONG: Duration = Duration::from_secs(60);
-/// LENT with an impossible thread id, alone and with other bits; and the smallest impossible thread id.
+/// Words of locks with an impossible owner: an impossible thread id, with and without other bits of the word; and the smallest impossible thread
+/// id.
 const NOBODY: [u32; 4] = [0x3fff_ffff, 0xbfff_ffff, 0xffff_ffff, 0x0040_0000];
 
 /// Returns the report of a queue's wrong lock.
@@ -106,7 +107,7 @@ fn other_thread(pid: u32) -> Option<u32> {
 fn a_lock_is_left_to_a_thread_whose_process_has_the_queue_open() {
     for kind in KINDS {
         let patient = Patient::new(kind);
-        // It has the open descriptors of its parent.
+        // The child has inherited the open descriptors of its parent.
         let user = Child::run(|| {
             std::thread::spawn(|| std::thread::sleep(LONG));
             std::thread::sleep(LONG);
@@ -116,7 +117,7 @@ fn a_lock_is_left_to_a_thread_whose_process_has_the_queue_open() {
         let has_begun = || other_thread(pid).is_some();
         assert!(crate::support::wait_until(LONG, has_begun));
         let tids = [other_thread(pid).unwrap(), pid];
-        // A second is needed to see that a queue is at rest.
+        // The diagnosis needs a second to see that a queue is at rest.
         user.signal(libc::SIGSTOP);
         for (&lock, tid) in patient.locks().iter().zip(tids) {
             patient.write(lock, tid);
@@ -139,7 +140,7 @@ fn where_numbers_of_threads_are_those_of_another_pid_namespace_no_lock_is_taken_
     // The queue was created in a PID namespace with another inode number.
     patient.write(HOME, 1);
     let mut stranger = Command::new("sleep").arg("60").spawn().unwrap();
-    // One that lives here, and one that does not: no number is so high here.
+    // The id of a living thread, and an id that is too high for any thread here.
     for tid in [stranger.id(), (1 << 22) - 1] {
         patient.write(patient.locks()[0], tid);
         let repaired = patient.repair();

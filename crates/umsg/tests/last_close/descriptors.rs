@@ -8,7 +8,7 @@ use umsg_testkit::users::{NOBODY, become_user};
 fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
     let place = Place::in_turn();
     let mut child = Child::run(|| {
-        // Standard output as the lowest number that is free: any descriptor that is kept would show.
+        // The lowest free descriptor number: a descriptor that the library keeps would change it.
         let lowest = || {
             use std::os::fd::AsRawFd;
             File::open("/dev/null").unwrap().as_raw_fd()
@@ -24,7 +24,7 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
         let mut options = options(&place);
         options.create(true).remove_on_last_close(true);
         for _ in 0..2 {
-            // Made, and then found. A descriptor is no handle.
+            // The first call creates the queue, the second one finds it. A descriptor does not count as a handle.
             let (queue, descriptor) = options.open_with_descriptor("/q", false).unwrap();
             let (other, _) = options.open_with_descriptor("/q", true).unwrap();
             drop(queue);
@@ -48,7 +48,7 @@ fn a_queue_is_found_by_its_descriptor_whatever_it_is_called() {
         let mut options = options(&place);
         options.create(true).remove_on_last_close(true);
         let first = options.open(name).unwrap();
-        // The descriptor of a queue that existed: the creator's is of a file without a name.
+        // Uses the descriptor of an existing queue, because the creator's descriptor is that of a file without a name.
         let (queue, descriptor) = options.open_with_descriptor(name, false).unwrap();
         drop((first, Queue::from_fd(descriptor.as_fd()).unwrap()));
         let second = Queue::from_fd(descriptor.as_fd()).unwrap();
@@ -99,7 +99,7 @@ fn one_descriptor_is_enough_to_open_a_queue() {
     });
 }
 
-/// All processes may make and see queues there.
+/// Lets all processes make and see queues in the namespace.
 fn allow_all(place: &Place) {
     use std::os::unix::fs::PermissionsExt;
     let parts = ["", "mq", "bell"].map(|part| place.path().join(part));
@@ -120,7 +120,7 @@ fn a_process_that_may_not_remove_a_queue_never_locks_it() {
     user.kill();
     in_child(|| {
         become_user(NOBODY);
-        // It would die with the lock.
+        // If the process took the lock, it would die with it.
         crash::arm("TRANSIENT_LOCKED", 1);
         assert!(place.namespace.sweep().unwrap().is_empty());
         assert!(place.namespace.stale_files().unwrap().is_empty());

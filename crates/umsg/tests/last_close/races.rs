@@ -6,7 +6,7 @@ use crate::support::child::stop;
 /// The time for which the hammering tests hammer.
 const HAMMERED: Duration = Duration::from_millis(700);
 
-/// Opens or creates the queue, looks whether all processes else would find the same one, and closes it.
+/// Opens or creates the queue, fails unless every other process would find the same queue, and closes it.
 fn share(place: &Place) {
     let queue = create(place);
     for _ in 0..2 {
@@ -16,7 +16,7 @@ fn share(place: &Place) {
     }
 }
 
-/// Runs it in several threads of several processes.
+/// Runs `work` in several threads of several processes.
 fn hammer(work: impl Fn() + Sync) {
     let children: Vec<Child> = (0..3)
         .map(|_| {
@@ -48,7 +48,7 @@ fn an_inspection_keeps_no_last_user_from_removing_a_queue() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while Instant::now() < end {
-                // As `stale_files` does, which the scheduler interrupts.
+                // Imitates `stale_files`, interrupted by the scheduler.
                 if let Ok(file) = File::open(&file) {
                     let _ = flock(&file, FlockOperation::NonBlockingLockExclusive);
                     std::thread::sleep(Duration::from_micros(50));
@@ -61,7 +61,7 @@ fn an_inspection_keeps_no_last_user_from_removing_a_queue() {
             drop(create(&place));
             left += u32::from(file.exists());
         }
-        // Some are left where the process that looks is interrupted for long.
+        // Some queues are left if the process that inspects them is interrupted for long.
         assert!(left <= 5, "{left} queues that no process had open");
     });
     expect_gone(&place);

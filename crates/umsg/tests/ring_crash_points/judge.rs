@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use umsg::ring::{Ring, Until};
 
-/// See the module.
+/// The owner of the ring, which checks the messages of each sender.
 pub struct Judge {
     pub ring: Ring,
     pub next: HashMap<u32, u64>,
@@ -39,7 +39,7 @@ impl Judge {
         self.longest = self.longest.max(begun.elapsed());
     }
 
-    /// As [`receive`](Self::receive), where nothing may come; whether it did.
+    /// Does the same as [`receive`](Self::receive), but allows that no message comes. Returns whether one came.
     pub fn receive_within(&mut self, owner: Owner, patience: Duration) -> bool {
         let came = match owner {
             Owner::Polls => poll_readable(self.ring.pollable(), How::Within(patience)),

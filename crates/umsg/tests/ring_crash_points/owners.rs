@@ -6,12 +6,12 @@ use crate::support::place::Place;
 use std::time::Duration;
 use umsg::ring::{Options, Ring, Until, Waiting};
 
-/// See the module.
+/// The operations of an owner until it dies, and the points at which it dies.
 pub struct Reign {
     pub points: &'static [&'static str],
     pub nth: u32,
     pub reign: fn(&Place),
-    /// A dead owner's ring is there before.
+    /// True if the ring of a dead owner exists before.
     pub after_another: bool,
 }
 

@@ -71,7 +71,7 @@ unsafe impl Zeroed for Life {}
 // SAFETY: made of atomics.
 unsafe impl Zeroed for Lives {}
 
-/// The victim's, the bystander's, and that of a process that repairs.
+/// The records of the victim, the bystander, and a process that repairs.
 pub type Lives = [Life; 3];
 
 pub fn post(number: u64) -> Post {
@@ -80,7 +80,7 @@ pub fn post(number: u64) -> Post {
 }
 
 impl Life {
-    /// Sends, and fails the test if that fails.
+    /// Sends, and fails the test if the send fails.
     pub fn send(&self, count: u64, send: impl FnOnce(&[Post]) -> Result<(), SendError>) {
         let first = self.sent.load(SeqCst);
         let posts: Vec<Post> = (first..first + count).map(post).collect();
@@ -114,7 +114,7 @@ pub fn send_batches(sender: &Sender, life: &Life) {
     }
 }
 
-/// Payloads that do not fit into a cell.
+/// Sends payloads that do not fit into a cell.
 pub fn send_long(sender: &Sender, life: &Life) {
     for _ in 0..100 {
         life.send(1, |posts| {

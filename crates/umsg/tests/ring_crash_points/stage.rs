@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use umsg::ring::{self, Options, Post, Ring, Sender, Waiting};
 use umsg_shm::crash;
 
-/// A ring of a scenario, and all that is used to kill around it.
+/// The ring of a scenario, and the state of the test around it.
 struct Stage<'a> {
     scenario: &'a Scenario,
     place: Place,
@@ -57,7 +57,8 @@ impl Stage<'_> {
         self.sender(|sender| stand_by(sender, life))
     }
 
-    /// The victim, and whether it dies, while the owner receives in the way that the scenario has; perhaps from it alone.
+    /// Runs the victim while the owner receives as the scenario says, or with `alone`, only from the victim. Returns the victim's process id, and
+    /// whether it died.
     fn kill_victim(&mut self, point: &str, nth: u32, alone: bool) -> (u32, bool) {
         let mut victim = self.sender(|sender| {
             crash::arm(point, nth);
@@ -86,7 +87,7 @@ impl Stage<'_> {
         died
     }
 
-    /// Another sender comes before any process else does; its process.
+    /// Lets another sender repair, before any other process comes. Returns its process id.
     fn repair(&self, repairer: Repairer<'_>, figures: &mut Figures) -> Option<u32> {
         let life = &self.lives[2];
         let mut child = match repairer {
@@ -129,7 +130,7 @@ impl Stage<'_> {
         assert_eq!(received, sent, "{}: of the bystander", self.what);
     }
 
-    /// All messages came that the dead sender had sent, and at most those that it was sending.
+    /// Fails unless all messages that the dead sender had sent arrived, and otherwise at most those that it was sending.
     fn check_messages_of(&self, pid: u32, life: &Life) {
         let (sent, sending) = (life.sent.load(SeqCst), life.sending.load(SeqCst));
         let received = self.judge.of(pid);
@@ -177,7 +178,7 @@ pub fn kill_a_sender(
     }
 }
 
-/// A newcomer finds the ring and sends.
+/// Fails unless a newcomer finds the ring and sends.
 fn use_the_ring(place: &Place, judge: &mut Judge, what: &str) {
     let life = Shared::<Lives>::new();
     let mut newcomer = Child::run(|| {

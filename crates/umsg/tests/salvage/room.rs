@@ -1,11 +1,12 @@
-//! The memory that a repair needs: none for parts that are real memory already; and repairs that fail for want of memory.
+//! The memory that a repair needs: none for parts that are real memory already; and repairs that fail because memory is exhausted.
 
 use super::*;
 use umsg::QueueError;
 
 #[test]
 fn a_repair_that_fails_for_want_of_room_leaves_what_the_dead_left_to_the_next_call() {
-    // A receiver with a slot in hand, a sender that has not counted its message, one that has borrowed the other lock and a slot.
+    // The dead are: a receiver that had taken a slot, a sender that had not counted its message, and a sender that had borrowed the other lock
+    // and a slot.
     for (point, died) in [
         ("RECEIVE_UNSTORED", [false, true]),
         ("SEND_PUBLISHED", [true, false]),
@@ -91,10 +92,11 @@ fn send_all_there_is_room_for(queue: &Queue) -> usize {
 
 #[test]
 fn a_repair_needs_no_room_that_the_queue_has_already() {
-    // Whatever the queue could not get when it wanted to grow: cells, links, or a longer ring.
+    // In each round, the limit leaves other memory to the queue. When the queue wants to grow, it lacks memory for cells, links, or a longer
+    // ring.
     for pages in 0..48 {
         let place = Place::new();
-        // That there is no limit would be believed for a while.
+        // Without this, the library would believe for a while that there is no limit.
         limit(&place, Some(u64::MAX));
         let queue = place.create("/q", 20_000, 60);
         for priority in 0..4 {

@@ -4,10 +4,10 @@ use super::*;
 use std::thread;
 use std::time::Instant;
 
-/// In a cell: the message's length in bytes, and its block (docs/format.md).
+/// The offsets in a cell of the message's length in bytes, and of its block (docs/format.md).
 const LEN: u64 = 16;
 const BLOCK: u64 = 20;
-/// As many as the queue takes.
+/// The number of messages that the queue holds.
 const MESSAGES: u8 = 50;
 
 /// Returns the offset of the first cell whose message has this length.
@@ -27,7 +27,7 @@ fn word(file: &[u8], at: u64) -> u32 {
 fn full(place: &Place) -> Queue {
     let queue = place.create("/q", MESSAGES.into(), 400);
     (0..MESSAGES).for_each(|n| queue.try_send(&[n; 200], 0).unwrap());
-    // That puts them into the store.
+    // The inspection moves the messages into the store.
     assert_eq!(queue.messages(100).unwrap().len(), usize::from(MESSAGES));
     queue
 }
@@ -53,7 +53,7 @@ fn scribble(place: &Place, what: &str) {
         "its block is another's" => write(&path, at + BLOCK, &block.to_ne_bytes()),
         _ => write(&path, at + BLOCK, &[0; 4]),
     }
-    // And damage for which the whole queue is rebuilt.
+    // Also corrupts a word for which the whole queue is rebuilt.
     write(&path, SCRIBBLE.0, SCRIBBLE.1);
 }
 
@@ -61,7 +61,7 @@ fn scribble(place: &Place, what: &str) {
 fn a_sender_whose_waiting_message_makes_no_sense_sends_it_again_when_there_is_room() {
     for what in WRONG {
         let (place, queue, mut sender) = full_with_sender();
-        // One behind it: it keeps its place in the line.
+        // A second sender behind the first one: it keeps its place in the line.
         let mut second = Child::run(|| place.open("/q").send(&[100; 7], 0).map_or(1, |()| 0));
         assert!(wait_until(PATIENCE, || blocked(&place) == 2));
         scribble(&place, what);
@@ -133,7 +133,7 @@ fn repair_beside_a_timed_sender(time: Duration, what: &str) -> Option<(Place, Qu
 #[test]
 fn a_sender_whose_waiting_message_makes_no_sense_gives_up_in_time_and_leaves_no_slot_twice() {
     let what = WRONG[1];
-    // On a busy machine the sender's time may be over before the repair: then with a longer one.
+    // On a busy machine, the sender's time may be over before the repair. Then the test repeats this with a longer time.
     let mut times = [3, 12, 48].map(Duration::from_secs).into_iter();
     let repaired_in_time = |time| repair_beside_a_timed_sender(time, what);
     let (place, queue) = times.find_map(repaired_in_time).expect("a repair in time");

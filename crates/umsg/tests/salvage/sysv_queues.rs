@@ -13,7 +13,7 @@ fn a_repair_of_a_system_v_queue_needs_no_room_that_the_queue_has_already() {
     assert_eq!(drain_sysv(&queue), (5..=24).collect::<Vec<_>>());
 }
 
-/// A System V queue whose last messages have the slots of those that were received. It holds those from 5 to 24, in this order.
+/// A System V queue whose last messages have the slots of those that were received. The queue holds the messages from 5 to 24, in this order.
 fn sysv_queue(place: &Place) -> sysv::Queue {
     let queue = place.create_sysv(KEY);
     let send = |n: u8| {
@@ -142,7 +142,7 @@ fn a_corrupted_system_v_queue_that_is_reported_healthy_works() {
         let extents = extents(&fs::File::open(&path).unwrap());
         for _ in 0..1 + random.below(30) {
             let (begin, end) = extents[random.below(extents.len() as u64) as usize];
-            // Not the header and the rights.
+            // The header and the rights are left out.
             let begin = begin.max(256);
             write(
                 &path,

@@ -6,7 +6,7 @@ macro_rules! calls {
     };
 }
 
-// Without those that no program does without: to map memory, to open, read and close files, to start threads, to ask for ids.
+// The list omits the calls that every program needs: mapping memory; opening, reading and closing files; starting threads; asking for ids.
 calls! {
     CALLS =
     bind: SYS_bind,

@@ -35,7 +35,7 @@ fn a_queue_that_is_missing_for_open_and_there_for_create_is_given_up() {
     let mut options = options(place.path());
     let work = || expect_again(options.create(true).open("/q"));
     watch_child("open", work, &mut |call| match call {
-        // The call that gives a new queue its name.
+        // linkat is the call that gives a new queue its name.
         libc::SYS_linkat => drop(fs::File::create(&file)),
         libc::SYS_openat => drop(fs::remove_file(&file)),
         _ => {}

@@ -1,4 +1,5 @@
-//! Each system call refused on each path. The path works by another way, or its first call fails and names the refused call: `expected` says which.
+//! Each system call refused on each path. Either the path works without the call, or its first call fails and names the refused call: `expected`
+//! says which.
 
 use super::calls::CALLS;
 use super::expected::{Expected, expected};
@@ -37,7 +38,7 @@ const OTHER_WORDS: &[(&str, &str)] = &[
 
 fn names(path: &Path, call: &str, error: &str) -> bool {
     let stem = call.trim_end_matches("64").trim_end_matches("at");
-    // All that poll(2) and epoll_ctl(2) could tell is an errno.
+    // The errors of poll(2) and epoll_ctl(2) have only an errno.
     let has_errno_only = path.name.contains("poll") && error.contains("os error");
     let is_known = |(of, words): &(&str, &str)| *of == call && error.contains(words);
     has_errno_only || error.contains(stem) || OTHER_WORDS.iter().any(is_known)
@@ -72,7 +73,7 @@ fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -
     })
 }
 
-/// Each part takes every fourth call: they run side by side.
+/// Each part takes every fourth call, because the parts run in parallel.
 fn walk_all(part: usize) {
     let calls = CALLS.iter().skip(part).step_by(4);
     let on_all_paths = |call| paths::all().map(move |path| (call, path));

@@ -39,7 +39,7 @@ fn mount(
     }
 }
 
-/// A mount namespace of this process's own. In a child.
+/// Moves this process, which has to be a child, into a mount namespace of its own.
 fn unshare_mounts() -> bool {
     let flags = libc::MS_REC | libc::MS_PRIVATE;
     // SAFETY: changes only the files that this process sees.
@@ -74,7 +74,8 @@ fn furnish(namespace: &Namespace) {
     options.create(true).namespace(namespace).open(7).unwrap();
 }
 
-/// Goes all paths in surroundings that `surround` makes in a child; false if that is not permitted here. Each path has to work.
+/// Walks all paths in a child, in an environment that `surround` makes; `surround` returns false if that is not permitted here. Each path has to
+/// work.
 fn walk_all_in(surround: impl Fn() -> bool) {
     umsg_testkit::needs_root!();
     let mut wrong = Vec::new();
@@ -110,7 +111,7 @@ fn without_proc_the_first_call_says_so() {
     };
     for (user, is_named) in [(0, true), (0, false), (NOBODY, true), (NOBODY, false)] {
         let mut child = Child::run(|| {
-            // Another /dev/shm: a user's own namespace in the machine's would stay.
+            // Covers /dev/shm: otherwise a user's own namespace would be left in that of the machine.
             let is_hidden = unshare_mounts()
                 && cover(c"/proc", libc::MS_RDONLY)
                 && (is_named || cover(c"/dev/shm", 0));
@@ -170,7 +171,7 @@ fn where_proc_goes_later_another_users_queue_is_refused_at_once() {
     expect_well(&mut child);
 }
 
-/// A process registers, and lives.
+/// A living process that is registered for a notification.
 fn registrant(namespace: &Namespace) -> Child {
     let child = Child::run(|| {
         let queue = open(namespace, "/there");

@@ -1,6 +1,6 @@
 //! The paths through the library: each is a way that a program takes from opening a queue to its end.
 //!
-//! A path answers an error only where its first call fails: that is an answer. All that comes later has to succeed, or panics.
+//! A path returns an error only if its first call fails. Every later call has to succeed, or the path panics.
 
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
@@ -18,9 +18,9 @@ use umsg::{Namespace, ring};
 use umsg_testkit::signals::{block, comes};
 use umsg_testkit::users::is_root;
 
-/// Nothing takes as long.
+/// The longest wait: nothing takes as long.
 pub const LONG: Duration = Duration::from_secs(20);
-/// Until another thread sleeps, as a rule.
+/// The time within which another thread usually falls asleep.
 const MOMENT: Duration = Duration::from_millis(20);
 
 pub type Outcome = Result<(), Box<dyn Error>>;
@@ -43,7 +43,7 @@ paths! {
     sysv_wait, sysv_poll, sysv_list, ring_named, ring_unnamed, ring_wait, ring_descriptor, sweep, lease, shared_form,
 }
 
-/// All paths that this process can walk: to furnish a place with another PID namespace takes root.
+/// All paths that this process can walk: only root can make a place with another PID namespace.
 pub fn all() -> impl Iterator<Item = &'static Path> {
     let can_share = is_root();
     PATHS
@@ -52,7 +52,7 @@ pub fn all() -> impl Iterator<Item = &'static Path> {
 }
 
 impl Path {
-    /// Creates the beginning of the path.
+    /// Makes the objects that the path needs at its beginning.
     pub fn furnish(&self, place: &Place) {
         drop(place.create("/there", 4, 8));
         drop(place.create_sysv(7));
@@ -62,7 +62,7 @@ impl Path {
     }
 }
 
-/// Has a process of another PID namespace use the queues.
+/// Makes a process of another PID namespace use the queues.
 fn share(place: &Place) {
     let mut guest = Child::lead(|| {
         // SAFETY: changes where this process's children live.
@@ -230,7 +230,7 @@ fn notify_another_process(namespace: &Namespace) -> Outcome {
     });
     for _ in 0..3 {
         assert!(wait_until(LONG, || queue.registered().is_some()));
-        // A process that could not be met is tried again later.
+        // The sender tries later again to learn the consents of a process.
         thread::sleep(MOMENT);
         queue.try_send(b"m", 1).expect("room");
     }

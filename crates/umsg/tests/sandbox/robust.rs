@@ -1,4 +1,4 @@
-//! The calls by which the kernel learns which lock a thread dies with.
+//! The calls by which the kernel learns which lock a thread holds when it dies.
 
 use crate::support::child::{Child, Exit};
 use crate::support::place::Place;

@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use umsg::Namespace;
 
-/// Made after deaths, by repairs, by processes with more threads or users, or where another call was refused: by no path as it is traced.
+/// Calls that no traced path makes: they are made after deaths, by repairs, by processes with more threads or users, or if another call was
+/// refused.
 const IN_OTHER_STATES: [&str; 9] = [
     "/proc",
     "cachestat",
@@ -37,7 +38,7 @@ const fn request<T>(number: u64) -> u64 {
 const RECEIVE: u64 = request::<libc::seccomp_notif>(0);
 const ANSWER: u64 = request::<libc::seccomp_notif_resp>(1);
 
-/// The child's descriptor as one of this process.
+/// Returns a copy of the child's descriptor in this process.
 fn taken_over(child: &Child, descriptor: i32) -> OwnedFd {
     // SAFETY: new descriptors, which nothing else owns.
     let own = unsafe {
@@ -51,7 +52,7 @@ fn taken_over(child: &Child, descriptor: i32) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(own) }
 }
 
-/// Notes the calls and lets them pass, until all that make any have ended.
+/// Notes the calls and lets them pass, until all calling processes have ended.
 fn watch(listener: &OwnedFd, note: &mut dyn FnMut(libc::c_long)) {
     let fd = listener.as_raw_fd();
     loop {

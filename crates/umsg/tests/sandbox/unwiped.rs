@@ -17,7 +17,7 @@ fn exchange(queue: &Queue) {
     assert_eq!(queue.receive(&mut [0; 8192]).unwrap().len, 1);
 }
 
-/// Ends the process at the next look for a file, as for the clock's offset in a time namespace.
+/// Makes the next look-up of a file end the process, for example that of the clock's offset in a time namespace.
 fn die_at_a_look() {
     let looks = [
         libc::SYS_newfstatat,

@@ -31,7 +31,7 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     {
         context.regs[0] = answer as u64;
     }
-    // Its own first call passes there, too.
+    // The handler's own first call is trapped, too.
     if RUNS.fetch_add(1, Ordering::SeqCst) != 0 {
         return;
     }
@@ -72,7 +72,7 @@ fn a_handler_uses_a_queue_while_its_thread_is_about_to_for_the_first_time() {
     }
 }
 
-/// Its number is not that of its parent, which has used the queue before.
+/// The child's thread id differs from that of its parent, which has used the queue before.
 #[cfg(feature = "crash-points")]
 #[test]
 fn a_process_that_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others() {

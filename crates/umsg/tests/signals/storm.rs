@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use umsg::sysv;
 
 const KEY: i32 = 7;
-/// No thread has this id.
+/// An id that no thread can have.
 const IMPOSSIBLE: u32 = 1 << 22;
 
 extern "C" fn nothing(_: libc::c_int) {}
@@ -23,7 +23,7 @@ fn interrupt_by(signal: libc::c_int) {
     }
 }
 
-/// Has a queue's lock name an impossible owner.
+/// Writes an impossible owner into a queue's lock.
 fn scribble(place: &Place) {
     let diagnosis = sysv::diagnose(&place.namespace, KEY).unwrap();
     let entries = std::fs::read_dir(place.path().join("msg")).unwrap();

@@ -1,4 +1,4 @@
-//! The operations of victims and of those before them.
+//! The operations of victims, and of the processes before them.
 
 use super::stage::QBYTES;
 use crate::support::child::{Child, Exit};
@@ -49,7 +49,7 @@ pub fn send_batches(clerk: &mut Clerk<'_>, count: usize) {
     }
 }
 
-/// Leaves not a byte of room: 16 messages of 1,000 bytes, and short ones.
+/// Fills the queue to the last byte: with 16 messages of 1,000 bytes, and short ones.
 pub fn fill(clerk: &mut Clerk<'_>) {
     let mut mtypes = [1, 2, 5, 2000].into_iter().cycle();
     for len in [1000, SHORTEST] {
@@ -57,7 +57,7 @@ pub fn fill(clerk: &mut Clerk<'_>) {
     }
 }
 
-/// Each receiver wants something else.
+/// Receives messages, each time by another selection.
 pub fn receive(clerk: &mut Clerk<'_>, count: usize) {
     let wants = [
         Want::Any,
@@ -93,7 +93,7 @@ pub fn lease(clerk: &mut Clerk<'_>, rounds: usize) {
     }
 }
 
-/// A process that leases some messages, and ends without a word.
+/// A process leases some messages, and ends without returning them.
 pub fn leave_leases(clerk: &mut Clerk<'_>) {
     let mut holder = Child::run(|| {
         let lease = || clerk.lease(How::Try, Want::Any).expect("a message");
@@ -124,7 +124,7 @@ pub fn status(queue: &Queue) -> umsg::sysv::Status {
     queue.status().expect("a status")
 }
 
-/// A change that changes nothing.
+/// Makes a change that keeps all values.
 pub fn change(queue: &Queue) {
     let qbytes = Some(QBYTES as u64);
     let change = Change {

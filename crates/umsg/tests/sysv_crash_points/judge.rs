@@ -25,7 +25,7 @@ impl Stage<'_> {
         let entry = before.entry;
         let types = self.queue.types(QBYTES).expect("the types");
         let left = self.drain();
-        // A blocked sender whose death was unknown may have been admitted meanwhile.
+        // The message of a blocked sender may have been admitted meanwhile, if its death was not known.
         if before.blocked_senders == 0 {
             self.check_counts(&left, (entry.messages, entry.bytes), &types, what);
         }
@@ -42,8 +42,8 @@ impl Stage<'_> {
         assert!(!rest.damaged, "{what}: marked as damaged");
     }
 
-    /// Makes all processes notice that waiters are dead, and receives the messages that were offered to them; these are back after a slice. How
-    /// many messages are missing.
+    /// Makes all processes notice that waiters are dead, and receives the messages that were offered to them; these are back after a slice.
+    /// Returns the number of missing messages.
     fn settle(&self, losses: usize, what: &str) -> usize {
         let mut clerk = self.worker(OBSERVER);
         let is_done = wait_until(STALL, || {
@@ -61,7 +61,7 @@ impl Stage<'_> {
         self.journal.missing(what)
     }
 
-    /// The queue's counts were right.
+    /// Fails unless the queue's counts were right.
     fn check_counts(&self, left: &[usize], counted: (u64, u64), types: &[(i64, u32)], what: &str) {
         let record = |&number: &usize| &self.journal.messages[number];
         let bytes = left
@@ -96,7 +96,7 @@ impl Stage<'_> {
         }
     }
 
-    /// Exactly as much fits as should.
+    /// Fails unless exactly as many messages fit as in a new queue.
     pub(super) fn check_capacity(&self, what: &str) {
         let mut clerk = self.worker(OBSERVER);
         let mut random = Random::new(5);

@@ -37,7 +37,7 @@ pub const ALL: &[Scenario] = &[
     .alone(crash_points![MSG_ENDED])
     .dies_at(crash_points![MSG_ENDED]),
     Scenario::new("receives what the dead had leased", |clerk| {
-        // A process may have looked in this tick of the clock.
+        // Another process may have checked the holders within this tick of the clock.
         let _ = clerk.receive(How::Within(STUCK), Want::Any);
         receive(clerk, 3);
     })

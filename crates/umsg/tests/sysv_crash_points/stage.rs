@@ -1,4 +1,4 @@
-//! System V queues, to be killed at.
+//! The System V queues of the scenarios.
 
 use super::acts::status;
 use crate::sending_worker;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use umsg::diagnosis::Repaired;
 use umsg::sysv::{self, Queue, Waiting, Want};
 
-/// The queue's key, and how many bytes it holds, and messages.
+/// The queue's key, and the bytes and messages that it holds.
 pub const KEY: i32 = 0x5e1f;
 pub const QBYTES: usize = 16_384;
 
@@ -65,7 +65,7 @@ impl Kind for Sysv {
         status(queue).memory
     }
 
-    /// Up to MSG_COPIED a message is still the queue's, and one that was offered goes back.
+    /// Up to MSG_COPIED, a message still belongs to the queue, and an offered message goes back.
     fn may_lose(_: &Scenario, point: &str) -> bool {
         ["MSG_ENDED", "MSG_ADMITTED", "MSG_SENT", "MSG_LINKED"].contains(&point)
     }

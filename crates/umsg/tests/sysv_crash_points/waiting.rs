@@ -12,7 +12,7 @@ use umsg::sysv::Want;
 /// Points of a process that begins to wait.
 const BEGINNING: &[&str] = crash_points![MSG_CLAIMED MSG_LISTED WAIT_UNNAMED MSG_NAMED];
 
-/// And a sender, which leaves its message in a slot first.
+/// Points of a sender that begins to wait: it first leaves its message in a slot.
 const PARKING: &[&str] = crash_points![
     MSG_FILLED MSG_PARKED MSG_CLAIMED MSG_LISTED WAIT_UNNAMED MSG_NAMED
 ];
