@@ -67,7 +67,8 @@ pub fn begin(namespace: &Path) -> Result<(), Fault> {
     .map_err(step("socketpair"))?;
     let supervisor = start(namespace, identity, supervisors)?;
     // If Yama restricts access to other processes' memory, this call permits the supervisor to read the memory of this process.
-    // Children do not inherit the permission. SAFETY: a number. A kernel without Yama refuses the call, and has no such limit.
+    // Children do not inherit the permission.
+    // SAFETY: a number. A kernel without Yama refuses the call, and has no such limit.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
     let listener = filter::install().map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => Fault::OtherSupervisor,
