@@ -39,7 +39,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// True if the library calls [`begin`] before it maps a queue.
 static ANNOUNCED: AtomicBool = AtomicBool::new(false);
 
-/// True if our handler of SIGBUS is installed.
+/// True if the drop-in's handler of SIGBUS is installed.
 static GUARDED: AtomicBool = AtomicBool::new(false);
 
 /// The signals for which the program has perhaps installed a handler by a function of libc. Each has a bit; the lowest bit is signal 1.

@@ -265,7 +265,7 @@ fn send(turn: u32, mut numbers: Numbers, described: &Described) {
     let mut ended = me.take_end();
     let sent = loop {
         match sender.send_long(&post, bytes, Until::Forever) {
-            // Or a handler has run: on an alternate stack, no signals are masked.
+            // A cancellation, or a handler has run: on an alternate stack, no signals are masked.
             Err(SendError::Interrupted) => ended |= me.take_end(),
             sent => break sent,
         }

@@ -48,7 +48,7 @@ pub(crate) fn wanted(signal: c_int) -> Option<&'static Wanted> {
 /// they may want a turn, too.
 pub(crate) struct Turn {
     wanted: &'static Wanted,
-    /// Before the turn.
+    /// The version before the turn.
     pub(crate) version: u32,
     /// The thread's mask, which the end of the turn restores. None if the caller has already masked all signals.
     mask: Option<u64>,

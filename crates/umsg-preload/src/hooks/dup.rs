@@ -123,7 +123,7 @@ fn replace_known(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
         closed.into_iter().for_each(withdraw_notification_at_close);
     }
     match replaced {
-        // `new` is open still.
+        // `new` is still open.
         Some(word) if outcome < 0 => table::put_back(new, word),
         Some(word) => word.release(),
         None => {}

@@ -209,7 +209,7 @@ struct Request<'a> {
     flags: c_int,
     mode: mode_t,
     attributes: Option<mq_attr>,
-    /// Before the opening.
+    /// The number of forks before the opening.
     forks: Forks,
 }
 
@@ -294,7 +294,7 @@ impl Request<'_> {
         attached.state = FileState::of(&attached.queue, &descriptor);
         attached.shown_flags = further(self.flags);
         if attached.shown_flags != 0 {
-            // They are this description's.
+            // The further flags belong to this open file description, so its mapping is not kept.
             attached.unmap_at_last_close();
         }
         let is_nonblocking = self.flags & libc::O_NONBLOCK != 0;

@@ -1,4 +1,4 @@
-//! select and pselect, where a queue is in one of the sets: as poll on all that are in any.
+//! select and pselect on sets with a queue: the call becomes a poll of all descriptors in the sets.
 
 use std::ffi::{c_int, c_short};
 use std::time::{Duration, Instant};
