@@ -177,7 +177,7 @@ pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
 pub trait Carried: Sized {
     /// The number as bytes, at least one byte.
     fn encode(&self) -> Vec<u8>;
-    /// From these bytes.
+    /// Decodes a value from these bytes.
     fn decode(bytes: &[u8]) -> Self;
 }
 

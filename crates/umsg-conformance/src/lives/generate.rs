@@ -15,7 +15,7 @@ enum Kind {
     Set,
 }
 
-/// A guess at the descriptors of a process.
+/// The descriptors that the generator expects a process to have.
 type Table = BTreeMap<i32, Kind>;
 
 /// The frequent events of a history.

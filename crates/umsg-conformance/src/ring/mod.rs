@@ -61,9 +61,9 @@ pub enum Operation {
     Wait(usize),
     /// Takes the present messages. Then sleeps while another thread posts these messages one by one, and takes them when all have arrived.
     Meet(Vec<Completion>),
-    /// Lets senders in.
+    /// Enables the receiver, so that senders can post.
     Enable,
-    /// The receiver goes.
+    /// Closes the receiver.
     Close,
 }
 
@@ -94,7 +94,7 @@ pub trait Pair {
     fn post(&mut self, messages: &[Completion]) -> Answer;
     /// Takes up to `most` messages. None if there is no receiver.
     fn take(&mut self, most: usize) -> Option<Vec<Completion>>;
-    /// Waits a while for so many messages.
+    /// Waits for `count` messages, for a limited time.
     fn wait(&mut self, count: usize) -> Answer;
     /// Posts messages while the receiver waits for all of them.
     fn meet(&mut self, messages: &[Completion]) -> Answer;
