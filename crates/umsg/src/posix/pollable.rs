@@ -82,7 +82,7 @@ impl Queue {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
-    /// Looks for a message for some microseconds, as a call does before it sleeps: It returns at once if looking has not paid lately, if the
+    /// Looks for a message for some microseconds, as a call does before it sleeps. It returns at once if looking has not paid lately, if the
     /// machine has one processor, or with [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be a message. For event
     /// loops.
     #[doc(hidden)]

@@ -535,7 +535,7 @@ impl Targets<'_> {
         Ok(queue)
     }
 
-    /// Counts a message that stays. The first reason of a queue is reported.
+    /// Counts a message that stays in the dead-letter queue. For each destination, the first reason is reported.
     fn refuse(&mut self, name: &[u8], why: Option<RedriveFailure>) {
         let queue = (!name.is_empty()).then(|| OsString::from_vec(name.to_vec()));
         let refused = &mut self.redriven.refused;
