@@ -91,7 +91,7 @@ pub struct Arrival<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Departure {
     pub handle: LeaseHandle,
-    /// Another mover died at it: the message may have arrived.
+    /// True if another process died while it moved the message: the message may have arrived.
     pub was_left: bool,
     /// The history of the message, as far as this queue has recorded it. The caller adds the name of the source.
     pub history: History,
@@ -552,7 +552,8 @@ impl Engine {
         })
     }
 
-    /// Takes charge of the messages that dead processes were sending back, each with the number of its destination queue.
+    /// Takes over, for this process, the messages that dead processes were sending back. Returns each message with the number of its destination
+    /// queue.
     pub fn left_redrives(&self, me: &Thread) -> Result<Vec<(LeaseHandle, u64)>, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
             let mut left = Vec::new();

@@ -362,7 +362,7 @@ mod tests {
     #[test]
     fn spins_in_vain_become_shorter_then_rare_and_one_that_pays_brings_them_back() {
         if !cpu::are_several() {
-            return; // Nobody spins.
+            return; // No thread spins.
         }
         let pacing = Pacing::default();
         let mut budgets = Vec::new();

@@ -62,7 +62,7 @@ impl Engine {
         Ok(waited.ended())
     }
 
-    /// Enlists the caller. Does not if there is room after all.
+    /// Enlists the caller, unless there is room after all.
     fn enlist_batch(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -20,7 +20,7 @@ pub struct WaitFlags {
     pub(super) attention: AtomicU32,
     /// The wake word of a ring's receiver.
     pub(super) wake_word: AtomicU32,
-    /// The ring position from which on senders ring.
+    /// The ring position from which on senders wake the receiver, or make its descriptor readable.
     threshold: AtomicU64,
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// In bytes: each thread waits now and then.
 const ROOM: u64 = 2 * LONGEST as u64;
 
-/// Each type is one receiver's.
+/// Each type has one receiver.
 fn type_of(bytes: &[u8]) -> i64 {
     1 + i64::from(bytes[0] % 2)
 }
