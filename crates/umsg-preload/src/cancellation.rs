@@ -5,11 +5,10 @@
 //! a few instructions of assembly, made by [`cancellation_point`]. They call pthread_testcancel before they enter the Rust function, and again if
 //! this function returns [`BEGIN_AGAIN`]. In a program that never cancels a thread, this costs the read of one word.
 //!
-//! A blocked thread is in the library. pthread_cancel marks the thread, and then makes its call end. The Rust function, which has nothing left to
-//! do at that point, returns `BEGIN_AGAIN`, and pthread_testcancel ends the thread. If cancellation is disabled, the thread begins again with the
-//! arguments that the assembly has
-//! kept. No message is lost: only a call that has done nothing begins again. A call that a handler with
-//! SA_RESTART has interrupted begins again in the same way.
+//! A blocked thread is in the library. pthread_cancel marks the thread, and then makes its call end. The Rust function, which has nothing left to do
+//! at that point, returns `BEGIN_AGAIN`, and pthread_testcancel ends the thread. If cancellation is disabled, the thread begins again with the
+//! arguments that the assembly has kept. No message is lost: only a call that has done nothing begins again. A call that a handler with SA_RESTART
+//! has interrupted begins again in the same way.
 //!
 //! | blocking call | pthread_cancel |
 //! |---|---|
@@ -75,9 +74,8 @@ pub(crate) const DEFERRED: c_int = 0;
 /// instruction.
 pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no
-/// frame of Rust below this function. After the first
-/// thread that may be ended at any instruction, all calls check their thread's type.
+/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no frame
+/// of Rust below this function. After the first thread that may be ended at any instruction, all calls check their thread's type.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -113,9 +111,8 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
     )
 }
 
-/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no
-/// frame of Rust below this function. After the first
-/// thread that may be ended at any instruction, all calls check their thread's type.
+/// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no frame
+/// of Rust below this function. After the first thread that may be ended at any instruction, all calls check their thread's type.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]

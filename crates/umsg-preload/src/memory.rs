@@ -1,11 +1,10 @@
 //! The library's own allocator, so that a queue can be opened and closed even when the program's malloc must not be called.
 //!
-//! close is async-signal-safe, and a handler may close or unlink a queue. The handler may have interrupted the program's malloc, or that
-//! malloc may map its memory through the drop-in's mmap. So this library allocates (little: paths, the names of queues) from its own memory,
-//! without a lock: one stack of free blocks for each power of two. Freed memory goes back to its stack. A block that was never used comes from a
-//! chunk, which all sizes share. The first chunk is a part of the library. So a process that allocates little touches few pages, and
-//! maps none. Only large blocks, which are mappings, go back
-//! to the system.
+//! close is async-signal-safe, and a handler may close or unlink a queue. The handler may have interrupted the program's malloc, or that malloc may
+//! map its memory through the drop-in's mmap. So this library allocates (little: paths, the names of queues) from its own memory, without a lock: one
+//! stack of free blocks for each power of two. Freed memory goes back to its stack. A block that was never used comes from a chunk, which all sizes
+//! share. The first chunk is a part of the library. So a process that allocates little touches few pages, and maps none. Only large blocks, which are
+//! mappings, go back to the system.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::UnsafeCell;

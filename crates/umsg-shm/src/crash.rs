@@ -261,9 +261,8 @@ points! {
     NOTICE_FILLED;
     /// The queue asks senders to report messages, but the registration is not valid yet: the repair withdraws the request.
     NOTICE_DECIDED;
-    /// A process died after its registration and before it released the lock: the registration belongs to the dead process, and the next process
-    /// that registers removes
-    /// it.
+    /// A process died after its registration and before it released the lock: the registration belongs to the dead process, and the next process that
+    /// registers removes it.
     NOTICE_ARMED;
     /// A registration is withdrawn, and senders don't know this: the next sender notices it.
     NOTICE_WITHDRAWN;

@@ -2,8 +2,7 @@
 //!
 //! Each is a shared library with these functions (`boost.cpp`, and the crate `peers-iceoryx2` beside this one). They return 0 or an error number; a
 //! receive returns the length or a negative error number. If a function that makes a queue or an end fails, it writes the reason as text to `why`.
-//! This adds one call through a pointer to each message, about a
-//! nanosecond.
+//! This adds one call through a pointer to each message, about a nanosecond.
 //!
 //! ```c
 //! const char *umsg_bench_about(void);

@@ -1,9 +1,8 @@
 //! One process sends batches, another receives batches, as fast as they can; the kernel has only single messages.
 //!
-//! As in [`super::stream`], each message carries its number, here at its start and at its end, and the receiver checks the numbers. After a
-//! warm-up, the receiver
-//! measures the rate, and both processes measure their CPU time. The receiver asks for as many messages as the sender sends at once, and takes
-//! those that are there.
+//! As in [`super::stream`], each message carries its number, here at its start and at its end, and the receiver checks the numbers. After a warm-up,
+//! the receiver measures the rate, and both processes measure their CPU time. The receiver asks for as many messages as the sender sends at once, and
+//! takes those that are there.
 
 use std::hint;
 

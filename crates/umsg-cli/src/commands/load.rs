@@ -27,8 +27,8 @@ use crate::{place, progress, streams};
 /// queue appears when it is complete. The command refuses a truncated or altered file.
 ///
 /// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The command counts as the sender of the
-/// messages. The queue appears first, and then all messages at once. If the
-/// saved queue was closed for sending, the command closes the new queue after it has sent the messages.
+/// messages. The queue appears first, and then all messages at once. If the saved queue was closed for sending, the command closes the new queue
+/// after it has sent the messages.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -23,8 +23,7 @@ pub struct Policy {
     #[arg(long, value_name = "TIME", value_parser = values::time_to_live, allow_hyphen_values = true)]
     ttl: Option<Duration>,
     /// Maximum number of times that a message is leased; each delivery by `umsg recv` counts as a lease, too. A message that is returned after its
-    /// last
-    /// permitted delivery moves to --dead-letter [default: any number]
+    /// last permitted delivery moves to --dead-letter [default: any number]
     #[arg(long, value_name = "N", value_parser = values::times, allow_hyphen_values = true, requires = "dead_letter")]
     max_deliveries: Option<u32>,
     /// The dead-letter queue. It gets the messages that are too old, were delivered too often, or were dropped because the queue was

@@ -273,9 +273,8 @@ impl Container {
 /// Waits for the container's first process, and ends as that process does. Its death ends the container.
 fn supervise(container: i32) -> ! {
     let mut status = 0;
-    // SAFETY: also closes the descriptors that the container's process has inherited, above all the pipe on which the test waits for exec. Then
-    // waits for a
-    // child of this process, and ends without a return to the code of the test.
+    // SAFETY: also closes the descriptors that the container's process has inherited, above all the pipe on which the test waits for exec. Then waits
+    // for a child of this process, and ends without a return to the code of the test.
     unsafe {
         libc::close_range(0, u32::MAX, 0);
         while libc::waitpid(container, &raw mut status, 0) < 0 {}

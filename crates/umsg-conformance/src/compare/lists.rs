@@ -1,6 +1,5 @@
 //! Lists of numbers in the memory that the workers of a side share. A list consists of its length, and then the numbers. Only one worker of a side
-//! acts at a
-//! time.
+//! acts at a time.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

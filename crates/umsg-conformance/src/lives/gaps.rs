@@ -244,8 +244,7 @@ impl Ledger {
     }
 
     /// Returns whether the answers differ only because the drop-in's `epoll_ctl` does not find a registration or finds one of another number, or
-    /// because a set reports events of
-    /// lost registrations.
+    /// because a set reports events of lost registrations.
     fn is_of_another_doorbell(
         &self,
         process: usize,

@@ -1,9 +1,8 @@
 //! dlopen without RTLD_DEEPBIND.
 //!
 //! The loader resolves the names of a library that was loaded with that flag first in the library and its dependencies, and only then in the
-//! preloaded library. So mq_open would lead to libc. PHP loads its
-//! extensions in this way. The hook only clears the flag. dlopen finds the calling library, with its RUNPATH and namespace, by the return address.
-//! So the hook enters dlopen by a jump that keeps the caller's return address.
+//! preloaded library. So mq_open would lead to libc. PHP loads its extensions in this way. The hook only clears the flag. dlopen finds the calling
+//! library, with its RUNPATH and namespace, by the return address. So the hook enters dlopen by a jump that keeps the caller's return address.
 
 use std::arch::naked_asm;
 use std::ffi::c_void;

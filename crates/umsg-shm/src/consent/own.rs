@@ -112,8 +112,7 @@ fn make() -> Result<(*mut Page, RawFd), Errno> {
 }
 
 /// Consents to a signal for a registration. None if this process can't show its consent to senders in other processes. One thread at a time changes
-/// the
-/// consents.
+/// the consents.
 pub fn offer(ticket: u64, queue: (u64, u64), signal: i32, value: usize) -> Option<Shown> {
     let number = signal;
     let place = own()?.add(ticket, queue, Signal { number, value })?;

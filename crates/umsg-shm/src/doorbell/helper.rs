@@ -181,9 +181,8 @@ fn table() -> &'static Table {
     existing().unwrap_or(fresh)
 }
 
-/// Releases the queues that the helpers of the parent process serve, because the child would keep these queues open. Has no effect if another
-/// thread used
-/// the table at the fork.
+/// Releases the queues that the helpers of the parent process serve, because the child would keep these queues open. Has no effect if another thread
+/// used the table at the fork.
 fn forget_inherited(table: *mut Table) {
     // SAFETY: as in `of_this_process`.
     let Some(table) = (unsafe { table.as_ref() }) else {

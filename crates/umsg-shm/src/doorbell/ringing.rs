@@ -389,8 +389,7 @@ impl Ringer<'_> {
     }
 
     /// Calls all helpers, and clears their flags. Living helpers set their flags again, so a dead helper costs only one call. A process with a
-    /// private FIFO
-    /// keeps the flag of private FIFOs: it shows the level in its own FIFO at the end of its operation.
+    /// private FIFO keeps the flag of private FIFOs: it shows the level in its own FIFO at the end of its operation.
     fn call(&self, flags: u32) {
         let kept = if self.doorbell.polls_privately() {
             PRIVATE

@@ -101,8 +101,7 @@ impl<S: LeaseStore> Leases<'_, S> {
                     false
                 }
                 // The message is on its way to another queue: its end brings neither a message nor room to this queue. The process that moves it
-                // knows
-                // whether it has arrived.
+                // knows whether it has arrived.
                 State::Free | State::Aside | State::Moving | State::Arrived | State::Redriving => {
                     continue;
                 }

@@ -377,8 +377,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
 }
 
 /// After this number of unused records in a row, all later records are unused, because records come into use in order. A hostile process may forge
-/// the number of used
-/// records.
+/// the number of used records.
 const NEVER_USED: u32 = 4096;
 
 /// The results of a scan of the holders so far. A query for a process costs a hundred times as much as reading a record.

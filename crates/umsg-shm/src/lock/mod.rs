@@ -147,8 +147,7 @@ pub enum LockError {
 }
 
 /// A lock that is held. If it is dropped without [`unlock`](Held::unlock), it becomes an orphaned lock, and the next owner repairs the data. This
-/// happens when
-/// a thread unwinds out of a critical section.
+/// happens when a thread unwinds out of a critical section.
 pub struct Held<'a> {
     lock: &'a Lock,
     thread: &'a Thread,
@@ -305,8 +304,7 @@ impl<'a> Held<'a> {
     }
 
     /// Releases the lock, and names `word` to the kernel instead of the lock: the caller becomes a waiter. The caller passes the result to
-    /// [`Thread::unname`]
-    /// before it gives up its node.
+    /// [`Thread::unname`] before it gives up its node.
     pub(crate) fn unlock_and_name(self, word: &impl Futex) -> Outer {
         let (thread, outer) = self.open();
         crash_point!(WAIT_UNNAMED);

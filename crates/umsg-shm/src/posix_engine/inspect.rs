@@ -198,8 +198,7 @@ impl Engine {
         })
     }
 
-    /// Copies up to `most` delayed messages in the order in which they become due, as they are at one instant. Holds the receiver lock for a time
-    /// in
+    /// Copies up to `most` delayed messages in the order in which they become due, as they are at one instant. Holds the receiver lock for a time in
     /// proportion to all held messages.
     #[cfg(not(loom))]
     pub fn peek_at_delayed(&self, me: &Thread, most: usize) -> Result<PeekedMessages, Refused> {

@@ -13,9 +13,8 @@
 //! | `turn << 3 \| FIRED`, perhaps with `WAITED` | fired; the record names the sender; with `WAITED` a thread sleeps until the record is free | its process, without the lock: free | free, by the process that registers next and finds no other record |
 //!
 //! Each change is one compare-and-swap, so if a withdrawal and a message come at once, exactly one of them takes effect. A bit of `registered` says
-//! that the
-//! queue was empty. Each holder of the receiver lock updates this bit before it unlocks, and before it takes a message. Therefore a message that
-//! came and was received in between counts, too. The attention word asks senders to update it only while the queue was empty.
+//! that the queue was empty. Each holder of the receiver lock updates this bit before it unlocks, and before it takes a message. Therefore a message
+//! that came and was received in between counts, too. The attention word asks senders to update it only while the queue was empty.
 //!
 //! No process believes the action in a record. The registered process knows the action from its own memory. A sender in
 //! another process raises a signal only if the registered process consents to it ([`crate::consent`]). A process with write

@@ -35,8 +35,7 @@ impl Engine {
     }
 
     /// Wakes senders that wait for room, so that they notice the close. If another thread holds the lock, this call has no effect, and the senders
-    /// notice the close
-    /// at the end of their slice.
+    /// notice the close at the end of their slice.
     pub fn wake_senders(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);
         let _ = self.with_receiver_lock(me, patience, |_, wakes| {

@@ -215,8 +215,7 @@ impl Engine {
         crash_point!(WAIT_LISTED);
         self.update_wait_flags(receiving);
         // ATTENTION: this thread sets the flag and then reads the stamps; the fence pairs with the barrier between stamp and flag in `try_send`.
-        // Either the
-        // sender sees the flag and serves, or this thread finds the message here.
+        // Either the sender sees the flag and serves, or this thread finds the message here.
         fence(Ordering::SeqCst);
         let served = self.serve(receiving, wakes);
         if let Err(fault) = served {

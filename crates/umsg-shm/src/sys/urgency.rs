@@ -1,10 +1,8 @@
 //! Tells whether a thread has a real-time policy; the answer is remembered for some waits.
 //!
-//! To find out takes a system call. A thread makes this call only after it has spun for a lock without success. A real-time thread therefore keeps
-//! a
-//! positive answer for
-//! its next waits: it then lends its priority without asking again, and spins for a shorter time. If its policy changes meanwhile, it joins the
-//! line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
+//! To find out takes a system call. A thread makes this call only after it has spun for a lock without success. A real-time thread therefore keeps a
+//! positive answer for its next waits: it then lends its priority without asking again, and spins for a shorter time. If its policy changes
+//! meanwhile, it joins the line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
 
 use super::thread;
 use std::cell::Cell;

@@ -2,8 +2,7 @@
 //!
 //! If the stack pointer changes by less than two million bytes, valgrind assumes a call or a return, and treats the memory in between as unused. It
 //! does not do so for a change to a registered stack. A request is a sequence of instructions without effect that valgrind recognizes; source: the
-//! macros of
-//! valgrind.h.
+//! macros of valgrind.h.
 
 use std::ffi::c_void;
 
@@ -36,8 +35,7 @@ pub(super) fn deregister_stack(StackId(id): StackId) {
 fn answer(arguments: &[usize; 6]) -> usize {
     let mut answer = 0;
     // SAFETY: the rotations add up to 128 bits, so the register keeps its value. The exchange swaps a register with itself. valgrind reads the
-    // arguments, and writes the
-    // answer's register.
+    // arguments, and writes the answer's register.
     unsafe {
         std::arch::asm!(
             "rol rdi, 3",

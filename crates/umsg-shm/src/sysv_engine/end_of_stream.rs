@@ -7,8 +7,7 @@
 //!
 //! The mark is a bit of the version of the rights, so an open queue pays nothing for it. Each call checks its permission under a version, and
 //! compares the version again under the lock. If the queue was closed meanwhile, the version differs, and the call checks again. The kernel's calls
-//! have no error for a closed queue. So msgsnd and
-//! msgrcv ignore the mark.
+//! have no error for a closed queue. So msgsnd and msgrcv ignore the mark.
 //!
 //! A stream is at its end for a receiver if no message that it wants is left, and no message can come back: none is leased, delayed or offered. A
 //! process that dies after the store to the version has closed the queue. The waiters that it did not wake check the queue at the end of their
@@ -90,9 +89,8 @@ impl Engine {
         }
     }
 
-    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it made the waiter check.
-    /// A change
-    /// of the rights wakes a sender only if there is room for its message, as in the kernel.
+    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it made the waiter check. A
+    /// change of the rights wakes a sender only if there is room for its message, as in the kernel.
     pub(super) fn send_back_if_unjudged(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -1,6 +1,5 @@
-//! Removing a queue but keeping its segment, and making the next queue in this segment, whose pages already have memory. Both happen under the
-//! lock, which
-//! belongs to the segment and outlives its queues. [`segment::Rights`](super::segment::Rights) has the states.
+//! Removing a queue but keeping its segment, and making the next queue in this segment, whose pages already have memory. Both happen under the lock,
+//! which belongs to the segment and outlives its queues. [`segment::Rights`](super::segment::Rights) has the states.
 //!
 //! Other handles of the removed queue may exist, in this process and in others. Each handle finds that its queue is removed, because the generation
 //! has ended, and changes nothing. A segment is kept only if nothing refers to the removed queue without the lock:

@@ -280,9 +280,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         List::of(node) == List::None && !matches!(state(node), State::Waiting | State::Settled)
     }
 
-    /// Finds a node: first among the free nodes in use so far, then on a new page, and last among the nodes whose threads are proved dead. The
-    /// search begins at a place
-    /// derived from `whose`, so that a thread usually gets its previous node, whose cache lines are still near.
+    /// Finds a node: first among the free nodes in use so far, then on a new page, and last among the nodes whose threads are proved dead. The search
+    /// begins at a place derived from `whose`, so that a thread usually gets its previous node, whose cache lines are still near.
     fn find_free(&self, whose: u32) -> Result<Option<u32>, Fault> {
         let usable = self.usable();
         for step in 0..usable {

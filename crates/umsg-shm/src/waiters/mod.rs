@@ -10,9 +10,8 @@
 //! | WAITERS | accepted: the thread has copied its message, or knows that its own is sent, and is gone. System V queues only | the owner of the lock frees a receiver's slot, then reuses the node | - |
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the owner of the lock reuses it; an offered message goes back to the head | - |
 //!
-//! Each change of the word is one compare-and-swap. If a thread's compare-and-swap fails, the thread accepts the change of the other thread. The
-//! lock under which messages are received
-//! protects the lists and all other fields. A [`WaiterStore`] knows where the nodes and the heads of the lists lie.
+//! Each change of the word is one compare-and-swap. If a thread's compare-and-swap fails, the thread accepts the change of the other thread. The lock
+//! under which messages are received protects the lists and all other fields. A [`WaiterStore`] knows where the nodes and the heads of the lists lie.
 //!
 //! Before the owner of the lock settles a node, it may also write other data beside the node. The node's thread reads these data after it sees the
 //! new word. A process may withdraw an offer while the thread still reads. Therefore a thread that copies without the lock trusts its copy only
@@ -159,10 +158,9 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     })
 }
 
-/// Returns whether the wait of a sender in the list is over, because its thread has given up or died. Frees the node of a dead thread that the
-/// kernel did not mark. Such a thread died while it checked the queue at the end of a slice: then it names the lock to the kernel, instead of its
-/// node. If another
-/// thread has got the id of the dead one, the node stays until that thread ends, too.
+/// Returns whether the wait of a sender in the list is over, because its thread has given up or died. Frees the node of a dead thread that the kernel
+/// did not mark. Such a thread died while it checked the queue at the end of a slice: then it names the lock to the kernel, instead of its node. If
+/// another thread has got the id of the dead one, the node stays until that thread ends, too.
 pub(crate) fn has_left(lives: &dyn Liveness, node: &Node) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,

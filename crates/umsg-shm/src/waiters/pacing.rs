@@ -2,9 +2,8 @@
 //!
 //! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds nothing spins for some microseconds, as long
 //! as that has paid recently. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a few unsuccessful spins, the
-//! next waits do not spin. On a single processor, only a handle with
-//! [`Waiting::Spinning`] spins. Before a call sleeps, it yields the processor a few times: see
-//! [`yielding`](super::yielding).
+//! next waits do not spin. On a single processor, only a handle with [`Waiting::Spinning`] spins. Before a call sleeps, it yields the processor a few
+//! times: see [`yielding`](super::yielding).
 //!
 //! The pauses between reads matter, too. Two cores that exchange a cache line for each message move about three million messages a second. A receiver
 //! that lets a few messages gather moves several times as many. Therefore a receiver that finds nothing in a stream reads nothing for half a
@@ -248,8 +247,7 @@ impl Pacing {
     }
 
     /// Adapts the next pause to the result of this one: whether room for more than one message has become free. If not, the receiver is slow or
-    /// shares a
-    /// processor with this sender, or other senders took the room.
+    /// shares a processor with this sender, or other senders took the room.
     pub(crate) fn learn_of_room(&self, has_gathered: bool) {
         self.room_trial
             .store(if has_gathered { 0 } else { TRIAL }, Relaxed);

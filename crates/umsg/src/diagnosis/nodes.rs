@@ -46,9 +46,8 @@ pub enum Wait {
 /// The lists, in the order in which they are served.
 const LISTS: [List; 3] = [List::Receivers, List::Offered, List::Senders];
 
-/// Checks that the number of nodes in the segment is possible, and that each list consists of exactly the nodes that name that list. Notes the
-/// slots of
-/// the nodes.
+/// Checks that the number of nodes in the segment is possible, and that each list consists of exactly the nodes that name that list. Notes the slots
+/// of the nodes.
 pub(super) fn check(segment: &impl WaiterStore, survey: &mut Survey, findings: &mut Findings) {
     check_lists(segment, findings);
     for (_, node) in all(segment) {

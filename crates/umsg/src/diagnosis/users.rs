@@ -47,8 +47,7 @@ impl Users {
     }
 
     /// Does the same as [`have`](Self::have) for a thread that a lock names. `is_named` returns whether the lock still names it. Returns false only
-    /// if the thread's
-    /// process does not map the file in any of several checks.
+    /// if the thread's process does not map the file in any of several checks.
     pub(super) fn have_for_a_while(&self, tid: u32, is_named: impl Fn() -> bool) -> Option<bool> {
         for look in 0..LOOKS {
             if look != 0 {

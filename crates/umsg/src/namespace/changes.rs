@@ -17,8 +17,8 @@
 //! are believed for the same time as the names.
 //!
 //! The file `.changes` has one page. Its first word is the count, which may overflow. The announcements begin at byte 64. The file belongs to the
-//! owner of the directory. Only this owner and
-//! root may open it. Where other users may make files in the namespace, there is no count: they could set it back.
+//! owner of the directory. Only this owner and root may open it. Where other users may make files in the namespace, there is no count: they could set
+//! it back.
 
 use std::ffi::{CStr, OsStr};
 use std::os::fd::{AsFd, OwnedFd};

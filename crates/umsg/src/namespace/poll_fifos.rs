@@ -15,10 +15,9 @@
 //! still leads to it. So no process begins to poll a FIFO without a name, although such a FIFO still works.
 //!
 //! **Only FIFOs of the caller are used.** Another user can hold the lock of its own FIFO without limit. Opening that FIFO would wait in the kernel,
-//! and no
-//! signal would end the wait. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no
-//! access. In a sticky directory, only the caller, the directory's owner and root can replace the FIFO between that check and the opening.
-//! No process, root included, touches FIFOs of other users.
+//! and no signal would end the wait. So a FIFO is opened only if it belongs to the caller (effective user), and its mode gives other users no access.
+//! In a sticky directory, only the caller, the directory's owner and root can replace the FIFO between that check and the opening. No process, root
+//! included, touches FIFOs of other users.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{BorrowedFd, OwnedFd};

@@ -1,9 +1,8 @@
 //! Temporary names, and the sweep that removes the files of dead creators.
 //!
 //! A name is `.tmp-NS-PID-START-N`: the inode number of the creator's PID namespace, the creator's process id and its start time in clock ticks
-//! (field 22
-//! of /proc/PID/stat), and a counter. These values are enough to prove that a creator is dead. A process that can't be proved dead counts as
-//! living.
+//! (field 22 of /proc/PID/stat), and a counter. These values are enough to prove that a creator is dead. A process that can't be proved dead counts
+//! as living.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

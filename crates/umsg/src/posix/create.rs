@@ -41,9 +41,8 @@ impl OpenOptions {
         self.publish(unnamed, name)
     }
 
-    /// Creates a queue with this mode, which the umask does not change. Fills the queue before the queue gets its name. No process sees a
-    /// half-filled queue. If
-    /// filling fails or the process dies, there is no queue.
+    /// Creates a queue with this mode, which the umask does not change. Fills the queue before the queue gets its name. No process sees a half-filled
+    /// queue. If filling fails or the process dies, there is no queue.
     pub(super) fn create_filled<E: From<OpenError>>(
         &self,
         name: &OsStr,

@@ -12,8 +12,7 @@ use umsg_shm::sys::thread;
 /// sending. When the last producer is dropped, or its process dies, the stream ends: receivers get the remaining messages, then
 /// [`ReceiveError::Closed`](super::ReceiveError::Closed).
 ///
-/// It dereferences to the queue, on which it sends. Other handles of the queue can send, too, but do not count as producers. For a queue without
-/// that
+/// It dereferences to the queue, on which it sends. Other handles of the queue can send, too, but do not count as producers. For a queue without that
 /// option, a producer has no effect.
 ///
 /// A forked child is not counted through its parent's producer, and needs its own. A leaked producer counts until its process ends.

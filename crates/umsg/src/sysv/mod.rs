@@ -36,8 +36,7 @@
 //!
 //! # If a process dies
 //! If a send has returned, its message is in the queue. If the sender dies during the send, the complete message is in the queue, or no part of it.
-//! If
-//! a receiver dies, at most the message that it was copying is lost. No thread waits for a dead process.
+//! If a receiver dies, at most the message that it was copying is lost. No thread waits for a dead process.
 //!
 //! # Permissions
 //! A queue's mode says which users may send (write) and receive (read), as in the kernel. For both, a process must map the queue's memory

@@ -44,10 +44,9 @@ const START: Duration = Duration::from_millis(50);
 /// The command makes a POSIX queue with the given depth, sends messages of the given size at the given rate from one process, receives them in
 /// another process, and prints the distribution of the latency. It removes the queue at the end.
 ///
-/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" begins at the time at which the message was
-/// due by --rate: it also includes the delay of a sender that is late, because the queue is full or the machine is busy. If the two differ much,
-/// the rate is too high
-/// for this depth, or for this machine.
+/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" begins at the time at which the
+/// message was due by --rate: it also includes the delay of a sender that is late, because the queue is full or the machine is busy. If the two
+/// differ much, the rate is too high for this depth, or for this machine.
 ///
 /// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time of all senders, and that of all receivers,
 /// includes the time that they spin. Senders also use CPU time to keep the rate.

@@ -1,8 +1,7 @@
 //! The processes of a run: senders and receivers.
 //!
 //! A process writes `ready` to its standard output. A sender then reads the time at which to begin. At the end, each process prints a line of JSON.
-//! The receivers end when
-//! the last sender has ended and the queue is empty: the queue closes with its last producer.
+//! The receivers end when the last sender has ended and the queue is empty: the queue closes with its last producer.
 
 use std::io::{self, Write};
 use std::time::Duration;

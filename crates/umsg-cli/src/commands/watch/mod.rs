@@ -53,8 +53,7 @@ const MOST_BYTES: usize = 256 << 10;
 /// return or are due.
 ///
 /// With --exec, the command runs COMMAND for each message, with the message as its standard input, and shows the output of COMMAND instead of the
-/// message. The
-/// command waits for COMMAND before it looks again.
+/// message. The command waits for COMMAND before it looks again.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

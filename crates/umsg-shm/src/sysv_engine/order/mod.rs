@@ -23,9 +23,8 @@
 //! message that comes back goes to the place of its number.
 //!
 //! All functions run under the queue's lock, and all data of the order can be computed from the messages. After the death of the lock's owner, the
-//! words may
-//! have any value. [`Order::clear`] and one [`Order::push_back`] for each message, in order of their numbers, rebuild them.
-//! A hostile peer may write any word at any time: all walks are bounded, and an impossible value is [`Fault::Damaged`].
+//! words may have any value. [`Order::clear`] and one [`Order::push_back`] for each message, in order of their numbers, rebuild them. A hostile peer
+//! may write any word at any time: all walks are bounded, and an impossible value is [`Fault::Damaged`].
 
 mod index;
 mod inspect;

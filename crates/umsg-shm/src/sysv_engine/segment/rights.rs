@@ -105,8 +105,7 @@ pub struct Rights {
     /// See the module.
     pub(super) state: AtomicU32,
     /// The version grows with each change of the fields below, and with each change of its bit [`CLOSED`]. A permission that was checked under an
-    /// older version is checked
-    /// again.
+    /// older version is checked again.
     pub(super) version: AtomicU32,
     pub(super) uid: AtomicU32,
     pub(super) gid: AtomicU32,

@@ -107,8 +107,7 @@ impl Files {
 }
 
 /// The stamp of the directory that holds the users' directories, when it last contained only the caller's directory; and the caller. A directory of
-/// another
-/// user, settled or not, changes the directory's stamp.
+/// another user, settled or not, changes the directory's stamp.
 static ALONE: Mutex<Option<(Stamp, u32)>> = Mutex::new(None);
 
 fn stamp_of(base: &Path) -> Option<Stamp> {

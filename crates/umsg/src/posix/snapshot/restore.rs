@@ -11,9 +11,8 @@ use umsg_shm::sys::{clock, thread};
 impl Snapshot {
     /// Creates the queue `name` with the attributes, the policy and the messages of the snapshot. Of the options, only the access and the namespace
     /// are used. The mode comes from the snapshot, and the umask does not change it. Each message keeps its priority, place, history, time of
-    /// sending,
-    /// process id of the sender, and number of failed leases. A delayed message is due after the delay that remained when the snapshot was taken.
-    /// If the queue was closed for sending, the new queue is closed, too.
+    /// sending, process id of the sender, and number of failed leases. A delayed message is due after the delay that remained when the snapshot was
+    /// taken. If the queue was closed for sending, the new queue is closed, too.
     ///
     /// If returned leases have filled a queue beyond its capacity, the new queue may hold that number of messages, too.
     ///
