@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes of a file that are written over.
+/// The number of bytes at the start of a file that may be overwritten.
 const HEAD: u64 = 8192;
 
 pub fn run(home: &Home, data: &[u8]) {

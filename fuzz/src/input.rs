@@ -1,4 +1,4 @@
-//! An input, taken apart from its beginning.
+//! An input, read from its beginning.
 
 /// The rest of an input. Zeroes follow its end.
 pub(crate) struct Input<'a>(&'a [u8]);
@@ -28,7 +28,7 @@ impl<'a> Input<'a> {
         u32::from_le_bytes([self.byte(), self.byte(), self.byte(), self.byte()])
     }
 
-    /// All that is left.
+    /// Takes all remaining bytes.
     pub(crate) fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.0)
     }

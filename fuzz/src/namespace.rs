@@ -16,7 +16,7 @@ pub fn run(home: &Home, data: &[u8]) {
     }
 }
 
-/// The namespace's record, in place of which something else stands for a while.
+/// Replaces or alters the namespace's record for a while.
 fn record(home: &Home, input: &mut Input<'_>) {
     let path = home.path(".namespace");
     let before = fs::read(&path).expect("a record");
@@ -47,7 +47,7 @@ fn next(home: &Home, input: &mut Input<'_>) {
     use_keys(home);
 }
 
-/// Labels and files of System V queues, with other names and texts.
+/// Creates labels and files of System V queues with arbitrary numbers and contents.
 fn labels(home: &Home, input: &mut Input<'_>) {
     for _ in 0..input.byte() % 8 {
         let number = u32::from(input.byte() % 4);

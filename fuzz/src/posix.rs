@@ -8,7 +8,7 @@ use umsg::posix::{OnFull, OpenOptions, Queue, Received, UnlinkError};
 
 const NAME: &str = "/fuzzed";
 const SIZE: usize = 300;
-/// Calls and words that one input may ask for.
+/// The most calls and words that one input may request.
 const MOST: usize = 200;
 
 pub fn run(home: &Home, data: &[u8]) {
@@ -36,7 +36,7 @@ pub fn run(home: &Home, data: &[u8]) {
     }
 }
 
-/// Makes a queue with a message for others to alter.
+/// Makes a queue with a message, whose file the caller alters.
 pub(crate) fn leave(home: &Home) {
     let queue = make(home, 0);
     queue.try_send(b"left", 3).expect("room");

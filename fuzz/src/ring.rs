@@ -8,7 +8,7 @@ use std::time::Duration;
 use umsg::ring::{Options, Post, Ring, Sender, Until};
 
 const NAME: &str = "/fuzzed";
-/// Calls and words that one input may ask for.
+/// The most calls and words that one input may request.
 const MOST: usize = 200;
 
 pub fn run(home: &Home, data: &[u8]) {

@@ -5,22 +5,23 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes in which nearly every word steers something.
+/// The length of the first part of a segment, in which nearly every word has an effect.
 const FIXED: u64 = 3072;
-/// Each lock that names a living owner costs a wait of a second, which would find nothing here.
+/// The bits of an owner in the word of a lock. They are never written, because a lock that names a living owner costs a wait of a second, which
+/// would find nothing here.
 const OWNER: u32 = 0x3fff_ffff;
 
-/// A file that its users have mapped.
+/// The file of a queue that its users have mapped.
 pub(crate) struct Segment {
     file: File,
     len: u64,
-    /// The offsets of its locks. Source: docs/format.md.
+    /// The offsets of the segment's locks. Source: docs/format.md.
     locks: &'static [u64],
 }
 
-/// Of POSIX queues and rings.
+/// The locks of POSIX queues and rings.
 pub(crate) const TWO_SIDES: &[u64] = &[512, 768];
-/// Of System V queues.
+/// The lock of System V queues.
 pub(crate) const ONE_HUB: &[u64] = &[256];
 
 impl Segment {
@@ -37,7 +38,7 @@ impl Segment {
         let offset = match input.byte() % 4 {
             0..=1 => place % FIXED,
             2 => place % self.len,
-            // Pages far behind: one a step.
+            // Pages in all parts of the file: each step of `place` is a page.
             _ => place * 1024 % self.len,
         };
         let offset = (offset / 4 * 4).min(self.len - 4);

@@ -28,10 +28,10 @@ pub fn run(home: &Home, data: &[u8]) {
     Snapshot::read(&mut &again[..]).expect("what was written");
 }
 
-/// A delay that no run reaches.
+/// A delay that is longer than any run.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// A snapshot of a real queue with altered bytes. With `states`, the queue has a delayed message: format 3.
+/// Returns a snapshot of a real queue with altered bytes. With `states`, the queue has a delayed message: format 3.
 fn altered(home: &Home, input: &mut Input<'_>, states: bool) -> Vec<u8> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true);
@@ -52,7 +52,7 @@ fn altered(home: &Home, input: &mut Input<'_>, states: bool) -> Vec<u8> {
     bytes
 }
 
-/// The same for a System V queue. With `states`, the queue has a retry delay: format 4.
+/// Returns a snapshot of a System V queue with altered bytes. With `states`, the queue has a retry delay: format 4.
 fn altered_sysv(home: &Home, input: &mut Input<'_>, states: bool) -> Vec<u8> {
     let mut options = sysv::OpenOptions::new();
     options.create(true).namespace(&home.namespace);

@@ -10,7 +10,7 @@ use umsg::sysv::{Change, OpenOptions, Queue, Received, Want};
 const KEY: i32 = 0xf422;
 const CAPACITY: u64 = 4000;
 const SIZE: usize = 8192;
-/// Calls and words that one input may ask for.
+/// The most calls and words that one input may request.
 const MOST: usize = 200;
 
 pub fn run(home: &Home, data: &[u8]) {
@@ -33,7 +33,7 @@ pub fn run(home: &Home, data: &[u8]) {
     clear(home);
 }
 
-/// Removes all System V queues, by hand: the input may have made some of them invalid.
+/// Removes the files of all System V queues without the library, because the input may have made some queues invalid.
 pub(crate) fn clear(home: &Home) {
     for entry in std::fs::read_dir(home.path("msg")).expect("a directory") {
         let path = entry.expect("an entry").path();
@@ -41,7 +41,7 @@ pub(crate) fn clear(home: &Home) {
     }
 }
 
-/// A queue, and its file.
+/// Creates a queue. Returns it with the path of its file.
 pub(crate) fn make(home: &Home) -> (Queue, PathBuf) {
     let mut options = OpenOptions::new();
     options.create(true).namespace(&home.namespace);
