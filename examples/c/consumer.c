@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 
     if (queue == (umsg_mqd_t)-1 || umsg_mq_getattr(queue, &attr) != 0)
         return fail(name);
-    /* A receive wants room for the longest message that the queue takes. */
+    /* A receive requires room for the longest message that the queue takes. */
     buffer = malloc((size_t)attr.mq_msgsize);
     if (buffer == NULL)
         return 1;

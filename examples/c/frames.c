@@ -1,6 +1,6 @@
 /*
- * Sends frames of a megabyte to another process without copying them: each is written where it lies in the queue, and
- * read there.
+ * Sends frames of a megabyte to another process without copying them: each frame is written in its place in the queue,
+ * and read there.
  *
  *     ./frames /frames 1000
  */
@@ -42,7 +42,7 @@ static int show(umsg_mqd_t queue, int frames)
         check(umsg_mq_lease(queue, &frame, NULL), "lease");
         const unsigned char *pixels = frame.data;
         right += frame.len == FRAME && pixels[0] == (i & 0xff) && pixels[FRAME - 1] == (i & 0xff);
-        /* Only now the frame is gone: had this process died, another one would get it. */
+        /* The queue frees the frame only now: if this process dies earlier, another process gets the frame. */
         check(umsg_mq_acknowledge(&frame), "acknowledge");
     }
     return right;
@@ -57,7 +57,7 @@ int main(int argc, char **argv)
     int status;
 
     check(queue == (umsg_mqd_t)-1, name);
-    /* The child inherits the queue; the name is not needed any more. */
+    /* The child inherits the queue; the name is no longer needed. */
     check(umsg_mq_unlink(name), name);
     if (fork() == 0) {
         paint(queue, frames);

@@ -38,7 +38,7 @@ static void produce(umsg_mqd_t queue, long count)
             messages[i].data = &records[i];
             messages[i].len = sizeof records[i];
         }
-        /* All of them or none; waits until there is room for all. */
+        /* Sends all messages or none; waits until there is room for all. */
         if (umsg_mq_send_batch(queue, messages, n, NULL) != 0)
             fail("send");
     }
@@ -55,7 +55,7 @@ static long consume(umsg_mqd_t queue, long count)
         places[i].size = sizeof records[i];
     }
     while (next < count) {
-        /* As many as there are, and at least one. */
+        /* Receives as many messages as there are, and at least one. */
         ssize_t n = umsg_mq_receive_batch(queue, places, BATCH, NULL);
         if (n < 0)
             fail("receive");

@@ -1,5 +1,5 @@
 /*
- * Children post their results to a ring of their parent, which is woken when all are there.
+ * Children post their results to a ring of their parent. The parent is woken when all results are there.
  *
  *     squares 100
  */
@@ -17,7 +17,7 @@ static void give_up(const char *what)
     exit(1);
 }
 
-/* Every fourth number is this child's. */
+/* This child takes every fourth number. */
 static int work(struct umsg_ring_sender *results, uint64_t first, uint64_t last)
 {
     uint64_t number;

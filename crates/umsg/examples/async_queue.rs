@@ -1,5 +1,5 @@
-//! A service in tokio whose clients are other processes and know nothing of it: requests come by one queue, each with the name of the queue
-//! for its answer, and are answered by tasks; a clock ticks beside.
+//! A service in tokio for clients in other processes, which do not use tokio. All requests come through one queue. Each request has the
+//! name of the queue for its answer. Tasks answer the requests, while a clock ticks in the same runtime.
 
 use std::sync::Arc;
 use std::time::Duration;

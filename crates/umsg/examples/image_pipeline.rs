@@ -5,8 +5,8 @@
 //! ```
 //!
 //! The camera writes each frame where it will lie ([`Queue::reserve`]); the filter reads it there
-//! ([`Queue::receive_lease`]) and writes its result into a frame of the next queue; the viewer reads that one. At the end
-//! the same frames take the same way by `send` and `receive`, which copy.
+//! ([`Queue::receive_lease`]) and writes its result into a frame of the next queue; the viewer reads that frame. At the
+//! end, the same frames take the same way by `send` and `receive`, which copy.
 
 use std::error::Error;
 use std::path::Path;
@@ -111,7 +111,7 @@ fn filter(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Looks whether the frames come whole and in order.
+/// Checks that the frames arrive whole and in order.
 fn view(directory: &Path, in_place: bool) -> Result<(), Box<dyn Error>> {
     let finished = open(directory, "/finished")?;
     let mut image = vec![0; FRAME];

@@ -1,6 +1,6 @@
 //! One thread waits for an io_uring and for a ring of umsg together: the ring's descriptor is polled by the io_uring.
 //!
-//! Where io_uring is not permitted, as in most containers, it says so and ends.
+//! If io_uring is not permitted, as in most containers, the program says so and ends.
 
 use io_uring::{IoUring, opcode, types};
 use std::os::fd::AsRawFd;
@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Receives until the ring is empty: then its descriptor is not readable any more.
+/// Receives until the ring is empty: then its descriptor is no longer readable.
 fn receive(ring: &mut umsg::ring::Ring) -> Result<u64> {
     let mut count = 0;
     loop {
@@ -67,7 +67,7 @@ fn receive(ring: &mut umsg::ring::Ring) -> Result<u64> {
     }
 }
 
-/// Has the io_uring say once when the ring has messages.
+/// Makes the io_uring report once that the ring has messages.
 fn watch(uring: &mut IoUring, ring: &mut umsg::ring::Ring) -> Result<()> {
     let descriptor = types::Fd(ring.pollable().as_raw_fd());
     let poll = opcode::PollAdd::new(descriptor, libc::POLLIN as u32).build();

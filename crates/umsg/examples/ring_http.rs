@@ -1,7 +1,7 @@
 //! An acceptor hands TCP connections to workers: each worker has a ring, and gets the descriptor with the message.
 //!
-//! Without arguments it serves on a port of its own, asks itself for some pages, checks the answers and ends. With a port (0 for
-//! any that is free) it serves until it is killed: `ring_http 8080`, then `curl -i http://localhost:8080/hello`.
+//! Without arguments, the program serves on a port of its own, requests some pages from itself, checks the answers and ends.
+//! With a port (0 for any free one), it serves until it is killed: `ring_http 8080`, then `curl -i http://localhost:8080/hello`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -12,7 +12,7 @@ use umsg::ring::{Options, Post, Ring, Sender, Until};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 const WORKERS: usize = 3;
-/// `user_data` of a connection, and of the end.
+/// The `user_data` of a message with a connection, and of the message that ends a worker.
 const CONNECTION: u64 = 1;
 const END: u64 = 2;
 
@@ -64,7 +64,7 @@ fn hire(number: usize) -> Result<Worker> {
     Ok(Worker { sender, thread })
 }
 
-/// Serves one connection after another, until the end.
+/// Serves one connection after another, until the message that ends the worker.
 fn work(mut ring: Ring, number: usize) -> Result<u64> {
     let mut served = 0;
     loop {
@@ -75,7 +75,7 @@ fn work(mut ring: Ring, number: usize) -> Result<u64> {
         let descriptor = message
             .descriptor
             .ok_or("a connection without its descriptor")?;
-        // A client that went away is its own affair.
+        // The worker ignores an error, for example of a client that has closed its connection.
         let _ = serve(TcpStream::from(descriptor), number);
         served += 1;
     }
@@ -99,7 +99,7 @@ fn serve(mut stream: TcpStream, worker: usize) -> std::io::Result<()> {
     )
 }
 
-/// Asks for pages, and once more to let the acceptor see that it is over.
+/// Requests pages, and then connects once more, so that the acceptor notices the end.
 fn ask(port: u16) -> Result<u64> {
     let mut pages = 0;
     for page in 0..30 {

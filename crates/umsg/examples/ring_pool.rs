@@ -8,7 +8,7 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>
 
 const WORKERS: usize = 3;
 const JOBS: u64 = 300;
-/// `flags` of a job that is the last.
+/// The `flags` of a worker's last message, which has no job.
 const LAST: u32 = 1;
 
 fn main() -> Result<()> {
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
     for (sender, _) in &workers {
         sender.send(&Post::new(0).flags(LAST))?;
     }
-    // One wake-up for all of them.
+    // One wake-up for all answers.
     answers.wait(JOBS, Until::Forever)?;
     let mut counts = vec![None; JOBS as usize];
     answers.drain(|answer| counts[answer.user_data as usize] = Some(answer.res))?;

@@ -1,4 +1,4 @@
-//! A work queue that loses nothing: workers *lease* their jobs, and one of them is killed in the middle of one.
+//! A work queue that loses no job: workers *lease* their jobs, and one worker is killed in the middle of a job.
 //!
 //! ```text
 //! cargo run --release --example work_queue
@@ -6,7 +6,7 @@
 //!
 //! The job of the killed worker returns to the head of the queue, for another worker. A job that killed its workers three times
 //! would end up in the dead-letter queue. Every job is done at least once. A program that must not repeat a job keeps a record of
-//! the finished ones, and checks it when [`Lease::deliveries`](umsg::posix::Lease::deliveries) is more than 1.
+//! the finished jobs, and checks the record when [`Lease::deliveries`](umsg::posix::Lease::deliveries) is more than 1.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -18,7 +18,7 @@ use umsg::posix::{OpenOptions, Queue, ReceiveError};
 
 const JOBS: u32 = 200;
 const WORKERS: usize = 3;
-/// The job in whose middle its worker is killed.
+/// The job during which its worker is killed.
 const FATAL: u32 = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -65,7 +65,7 @@ fn supervise() -> Result<(), Box<dyn Error>> {
         let number =
             |at: usize| u32::from_le_bytes(message[at..at + 4].try_into().unwrap_or_default());
         if message.len() == 8 && !killed {
-            // "I am at job FATAL": this worker's time has come.
+            // A worker reports that it is at job FATAL: the worker is killed.
             let victim = workers.iter_mut().find(|worker| worker.id() == number(4));
             victim.ok_or("a worker that is not ours")?.kill()?;
             killed = true;
@@ -87,7 +87,7 @@ fn supervise() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Does jobs until there are none for a while.
+/// Does jobs until no job has come for a while.
 fn work(directory: &Path) -> Result<(), Box<dyn Error>> {
     let (jobs, done) = (open(directory, "/jobs")?, open(directory, "/done")?);
     loop {
