@@ -16,8 +16,8 @@ use umsg::{posix, ring, sysv};
 const TEXT: [u8; 16] = *b"0123456789abcdef";
 const WARM_UP: usize = 100;
 
-/// A namespace of its own. The benchmark's process ends without destructors, so each queue goes with the directory, which is removed at once
-/// after the queue is open.
+/// Opens a queue in a namespace of its own. The benchmark's process ends without destructors, so each queue goes with the directory, which
+/// is removed at once after the queue is open.
 fn in_namespace<T>(open: impl FnOnce(&umsg::Namespace, &std::path::Path) -> T) -> T {
     let directory = tempfile::tempdir_in("/dev/shm").expect("a directory in /dev/shm");
     let namespace = umsg::Namespace::at(directory.path()).expect("a namespace");
@@ -105,7 +105,7 @@ static MESSAGE: Message = Message {
 impl DropIn {
     fn with(messages: usize) -> DropIn {
         in_namespace(|_, directory| {
-            // SAFETY: the process has one thread yet.
+            // SAFETY: the process has only one thread so far.
             unsafe { std::env::set_var("UMSG_DIR", directory) };
             let drop_in = DropIn::load();
             for _ in 0..WARM_UP {
@@ -210,7 +210,7 @@ impl DropIn {
     }
 }
 
-// The value that a benchmark returns is dropped after the count ends: an open queue.
+// A benchmark returns its open queue, because the returned value is dropped after the count ends.
 
 #[library_benchmark(setup = queue)]
 #[bench::native(0)]

@@ -1,11 +1,11 @@
 //! iceoryx2 behind the functions that `umsg-bench` loads; its module `peers/plug.rs` says what they do.
 //!
 //! Messages are published by copy to one subscriber. Nothing is overwritten: a sender that finds the subscriber's buffer full gets an error,
-//! and tries again. Waiting follows the documentation of the crate: the sender notifies an event after each message, and the receiver blocks
-//! on it when it finds nothing.
+//! and tries again. Waiting follows the documentation of the crate: the sender notifies an event after each message, and a receiver that
+//! finds no message blocks on the event.
 //!
-//! A queue is only a name. Nodes, which are what iceoryx2 knows a process by, belong to the ends, and the processes that have them are
-//! forked before.
+//! A queue is only a name. iceoryx2 identifies a process by its node. The nodes belong to the ends, and the processes of the ends are
+//! forked before their nodes are created.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_void};
 use std::fmt::Display;
@@ -19,10 +19,10 @@ use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
 
-/// Bytes a message.
+/// The number of bytes in a message.
 const SIZE: usize = 64;
 
-/// Ends at once: one of either kind, and those that were killed and have not been cleaned up yet.
+/// The most ends of a kind that exist at the same time: one in use, and those of killed processes that are not yet cleaned up.
 const ENDS: usize = 8;
 
 /// The number of attempts to open a service that another process creates.
@@ -36,13 +36,13 @@ const EAGAIN: c_int = 11;
 const EIO: c_int = 5;
 const EMSGSIZE: c_int = 90;
 
-/// The place of the queue.
+/// The place of the queue, which is in iceoryx2's configuration, and its depth.
 struct Queue {
     config: Config,
     depth: usize,
 }
 
-/// Either end, with what keeps it alive. The listener or notifier is there if the end waits.
+/// Either end, with the node that keeps it alive. An end that waits has a listener or a notifier.
 enum End {
     Sender {
         publisher: Publisher<ipc::Service, Payload, ()>,
@@ -68,9 +68,9 @@ impl Queue {
         Ok(Self { config, depth })
     }
 
-    /// An end. Two processes that make the same service at once can find it half made: then it is tried again.
+    /// Creates an end. If two processes create the same service at the same time, one may find it incomplete, and tries again.
     fn end(&self, sends: bool, waits: bool) -> Result<End, Failed> {
-        // Its messages about killed processes are not for the tables.
+        // iceoryx2's messages about killed processes would appear among the tables.
         set_log_level(LogLevel::Fatal);
         let mut tries = 0;
         loop {
@@ -180,7 +180,7 @@ fn text(error: impl std::fmt::Debug) -> String {
     format!("{error:?}")
 }
 
-/// Version, and nothing of how it is used.
+/// Returns the name and the version, without remarks on the use.
 #[unsafe(no_mangle)]
 pub extern "C" fn umsg_bench_about() -> *const c_char {
     c"iceoryx2 0.9".as_ptr()
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn umsg_bench_make(
 }
 
 /// # Safety
-/// A queue that was made here; the buffer has room for the stated length of a reason.
+/// `queue` comes from `umsg_bench_make`; the buffer has room for the stated length of a reason.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_end(
     queue: *mut c_void,
@@ -226,7 +226,7 @@ pub unsafe extern "C" fn umsg_bench_end(
     }
 }
 
-/// A pointer to what was made, or null and the reason.
+/// Returns a pointer to the created object, or null and the reason.
 ///
 /// # Safety
 /// The buffer has room for the stated length of a reason.
@@ -252,7 +252,7 @@ unsafe fn handed_over<T>(
 }
 
 /// # Safety
-/// An end that was made here, and a message of this size.
+/// `end` comes from `umsg_bench_end`, and the message has this size.
 unsafe fn sent(
     end: *mut c_void,
     message: *const c_void,
@@ -272,7 +272,7 @@ unsafe fn sent(
 }
 
 /// # Safety
-/// An end that was made here, and a buffer of this size.
+/// `end` comes from `umsg_bench_end`, and the buffer has this size.
 unsafe fn received(
     end: *mut c_void,
     buffer: *mut c_void,
@@ -345,7 +345,7 @@ pub unsafe extern "C" fn umsg_bench_try_receive(
 }
 
 /// # Safety
-/// A queue that was made here, and is not used any more.
+/// `queue` comes from `umsg_bench_make`, and is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_drop(queue: *mut c_void) {
     // SAFETY: as our caller promises: it came out of a box.
