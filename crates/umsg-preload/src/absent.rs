@@ -22,9 +22,9 @@ static IS_ANY: AtomicBool = AtomicBool::new(false);
 static LAST: Mutex<Option<Absent>> = Mutex::new(None);
 
 struct Absent {
-    /// Without its slash.
+    /// The name, without its slash.
     name: Box<[u8]>,
-    /// The directory before it was found that no queue has the name.
+    /// The state of the directory before the search that found no queue of the name.
     directory: Option<Directory>,
 }
 

@@ -59,7 +59,7 @@ fn adopt_file(number: c_int, descriptor: BorrowedFd<'_>) -> Result<Option<Held>,
     {
         return Ok(Some(held));
     }
-    // A descriptor of O_PATH leads to the file, and is no queue's.
+    // A descriptor of O_PATH leads to the file of a queue, but is not a queue's descriptor.
     let flags = fd::status_flags(descriptor).map_err(|_| libc::EBADF)?;
     if flags & libc::O_PATH != 0 {
         return Ok(None);

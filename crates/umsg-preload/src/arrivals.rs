@@ -65,7 +65,7 @@ pub(crate) fn are_expected() -> bool {
     !COMPLETE.load(Ordering::Acquire)
 }
 
-/// The place of a number's bit, if it has one.
+/// Returns the place of a number's bit, if it has one.
 #[inline(always)]
 fn seen(number: c_int) -> Option<(&'static AtomicU64, u64)> {
     // A negative number becomes a large number without a bit.
@@ -133,7 +133,7 @@ fn enter_inherited() {
         }
         found += usize::from(look_at(number));
     }
-    // Another thread may open a descriptor meanwhile, which must not count for a higher one.
+    // Another thread may open a descriptor meanwhile, which must not be counted instead of a higher one.
     if count != 0 && found == count && self::count() == count {
         return;
     }

@@ -22,7 +22,7 @@ pub(crate) struct Attached {
     pub(crate) blocking: Blocking,
     /// Flags of the opening that F_GETFL shows and the file's own description lacks.
     pub(crate) shown_flags: c_int,
-    /// Most bytes in a message; never changes.
+    /// The most bytes of a message; never changes.
     pub(crate) message_size: usize,
     /// The state of the file when the queue was opened by its name. None if the queue can't be kept; see [`crate::kept`].
     pub(crate) state: Option<FileState>,

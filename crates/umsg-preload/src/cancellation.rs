@@ -34,8 +34,8 @@ use umsg_shm::reclaim::notes;
 use crate::trace::REQUEST;
 use crate::{errno, next};
 
-/// The number of times that a thread of this process was cancelled, or enabled cancellation at any instruction. The assembly reads it together
-/// with the request for records of calls.
+/// Returns the number of times that a thread of this process was cancelled, or enabled cancellation at any instruction. The assembly reads it
+/// together with the request for records of calls.
 fn calls() -> &'static AtomicU32 {
     &REQUEST.cancellations
 }
@@ -189,7 +189,7 @@ pub(crate) fn while_blocked<T>(call: impl FnOnce() -> Result<T, c_int>) -> Resul
     let was_ended = outcome.as_ref().err() == Some(&libc::EINTR) && me.take_end();
     ended |= was_ended;
     if ended && outer != 0 {
-        // The call that this one's handler has interrupted was meant, too.
+        // A handler that interrupted another call makes this call: the cancellation ends the other call, too.
         me.end_call();
     }
     if was_ended {
@@ -210,7 +210,7 @@ pub(crate) fn while_blocked_or_begun_anew<T>(
     }
 }
 
-/// The result of the Rust function.
+/// Returns the result of the Rust function.
 #[inline(always)]
 pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
     match outcome {

@@ -83,7 +83,7 @@ fn first() -> *mut Library {
     unsafe { _r_debug.first.load(Ordering::Acquire) }
 }
 
-/// Other loaders do not say where their lists are.
+/// Returns null: other loaders do not say where their lists are.
 #[cfg(not(target_env = "gnu"))]
 fn first() -> *mut Library {
     ptr::null_mut()
@@ -92,7 +92,7 @@ fn first() -> *mut Library {
 /// A function that only glibc has, or a library that takes its place.
 const LIBC: &CStr = c"gnu_get_libc_version";
 
-/// The entries of the list from one on, while the program starts.
+/// Returns the entries of the list from one on, while the program starts.
 fn libraries(first: *mut Library) -> impl Iterator<Item = &'static Library> {
     // SAFETY: an entry of the list, or null. While the program starts, none is removed.
     let at = |entry: *mut Library| unsafe { entry.as_ref() };
@@ -120,7 +120,7 @@ pub(crate) fn find(name: &CStr) -> Option<*mut c_void> {
     None
 }
 
-/// Source: `_dl_new_hash` of glibc.
+/// Returns the hash of a name. Source: `_dl_new_hash` of glibc.
 fn hash_of(name: &[u8]) -> u32 {
     name.iter().fold(5381, |hash: u32, &byte| {
         hash.wrapping_mul(33).wrapping_add(u32::from(byte))

@@ -26,7 +26,7 @@ pub(crate) struct Doorbells(AtomicPtr<Registered>);
 struct Registered {
     number: c_int,
     doorbell: c_int,
-    /// The queue closes its own doorbell itself.
+    /// True if the doorbell is a duplicate, which the drop-in closes. The queue closes its own doorbell.
     is_duplicate: bool,
     next: *mut Registered,
 }
@@ -36,7 +36,7 @@ impl Doorbells {
         Doorbells(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// The entry in epoll for one of the queue's numbers, if it was ever registered.
+    /// Returns the entry in epoll for one of the queue's numbers, if it was ever registered.
     pub(crate) fn registered(&self, number: c_int) -> Option<c_int> {
         self.find(self.0.load(Ordering::Acquire), number)
     }
@@ -94,7 +94,7 @@ impl Doorbells {
     }
 }
 
-/// The queue's doorbell, in the state that the queue is in. An error is an errno.
+/// Returns the queue's doorbell, which shows the present state of the queue. An error is an errno.
 pub(crate) fn doorbell(attached: &Attached, edges: Edges) -> Result<c_int, c_int> {
     attached.unmap_at_last_close();
     attached

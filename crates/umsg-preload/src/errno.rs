@@ -8,7 +8,7 @@ pub(crate) fn set(errno: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// The calling thread's errno.
+/// Returns the calling thread's errno.
 pub(crate) fn get() -> c_int {
     // SAFETY: as in `set`.
     unsafe { *libc::__errno_location() }

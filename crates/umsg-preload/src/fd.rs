@@ -5,14 +5,14 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 
-/// A descriptor in the type of an open one. The kernel checks whether it is open.
+/// Returns a number in the type of an open descriptor. The kernel checks whether the descriptor is open.
 pub(crate) fn borrow(number: c_int) -> Option<BorrowedFd<'static>> {
     // SAFETY: the number is not -1, and belongs to the program. It is only passed to system calls, which fail with EBADF if it is not open, and
     // nothing here closes it.
     (number >= 0).then(|| unsafe { BorrowedFd::borrow_raw(number) })
 }
 
-/// Flags of the open file description, with the access mode.
+/// Returns the flags of the open file description, with the access mode.
 pub(crate) fn status_flags(descriptor: BorrowedFd<'_>) -> Result<c_int, Errno> {
     // The flags are an int that rustix holds as unsigned.
     rustix::fs::fcntl_getfl(descriptor).map(|flags| flags.bits().cast_signed())
@@ -31,7 +31,7 @@ pub(crate) fn lowest(descriptor: OwnedFd, close_on_exec: bool) -> OwnedFd {
     }
 }
 
-/// Device and inode of the open file.
+/// Returns the device and the inode of the open file.
 pub(crate) fn identity(number: c_int) -> Option<(u64, u64)> {
     let status = rustix::fs::fstat(borrow(number)?).ok()?;
     Some((status.st_dev, status.st_ino))

@@ -28,13 +28,13 @@ pub(crate) enum Knob {
     MsgsizeDefault,
     MsgsizeMost,
     QueuesMost,
-    /// Bytes in a System V message, at most.
+    /// The most bytes in a System V message.
     Msgmax,
     /// The default limit of the bytes in a System V queue.
     Msgmnb,
-    /// System V queues.
+    /// The most System V queues in the namespace.
     Msgmni,
-    /// The identifier of the next System V queue. It holds for one queue.
+    /// The identifier of the next System V queue. The setting applies to one queue.
     MsgNextId,
 }
 
@@ -55,7 +55,7 @@ const ALL: [Knob; 9] = [
 /// The mode of the files in memory that are open for writing.
 const MARK: u32 = 0o1600;
 
-/// The beginning of their names.
+/// The beginning of the names of these files.
 const NAME: &str = "umsg:";
 
 /// Set once the process has opened or inherited a limit for writing.
@@ -112,7 +112,7 @@ fn path_of(number: c_int) -> String {
 }
 
 impl Knob {
-    /// The limit of a path.
+    /// Returns the limit of a path.
     pub(crate) fn named(path: &[u8]) -> Option<Knob> {
         ALL.into_iter().find(|knob| knob.path().as_bytes() == path)
     }
@@ -131,7 +131,7 @@ impl Knob {
         }
     }
 
-    /// The kernel's lowest value. umsg checks the highest.
+    /// Returns the kernel's lowest value. umsg checks the highest value.
     fn least(self) -> u32 {
         match self {
             MsgDefault | MsgMost => 1,
@@ -312,7 +312,7 @@ unsafe fn write(
 /// # Safety
 /// The conditions of [`written`].
 unsafe fn gather(parts: &[iovec]) -> Result<Vec<u8>, c_int> {
-    /// The kernel reads no more.
+    /// The most bytes that the kernel reads of a write.
     const MOST: usize = 4095;
     let mut text = Vec::new();
     for part in parts.iter().filter(|part| part.iov_len > 0) {

@@ -48,7 +48,7 @@ static IDENTITY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 pub(crate) enum Place<'a> {
     /// /dev/mqueue.
     Directory,
-    /// A name in it, without a slash.
+    /// A name in the directory, without a slash.
     Name(&'a [u8]),
 }
 
@@ -131,7 +131,7 @@ pub(crate) fn forget_directory() {
 
 /// Returns whether the environment leaves /dev/mqueue to the drop-in.
 fn is_on() -> bool {
-    /// 0 before the first question. Relaxed: threads that ask at once get the same answer.
+    /// 0 before the first check. Relaxed: threads that check at the same time get the same answer.
     static ANSWER: AtomicU8 = AtomicU8::new(0);
     const ON: u8 = 1;
     const OFF: u8 = 2;
@@ -387,7 +387,7 @@ pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c
 
 /// A queue that exists.
 enum Found {
-    /// With its mode.
+    /// A queue with this mode.
     Mode(u32),
     /// The caller has no permission to open the queue.
     Hidden,

@@ -49,7 +49,7 @@ impl Room {
     }
 }
 
-/// The kernel's answer to the rest of a name, after the slash.
+/// Returns the kernel's answer to the rest of a name, after the slash.
 pub(crate) fn check(rest: &[u8]) -> Result<(), c_int> {
     match rest {
         _ if rest.len() > PATH_MAX => Err(libc::ENAMETOOLONG),
@@ -68,7 +68,7 @@ pub(crate) struct Slashed {
 }
 
 impl Slashed {
-    /// Judges a name that has no slash.
+    /// Checks a name that has no slash.
     pub(crate) fn new(bare: &[u8]) -> Result<Slashed, c_int> {
         check(bare)?;
         let mut bytes = [b'/'; 1 + NAME_MAX];

@@ -33,7 +33,7 @@ impl Symbol {
         }
     }
 
-    /// The address of this name, or `None` if no later library has the name.
+    /// Returns the address of this name, or `None` if no later library has the name.
     #[inline(always)]
     pub(crate) fn address(&self, name: &'static CStr) -> Option<*mut c_void> {
         // Relaxed: only the address counts; its target existed before this library.

@@ -6,8 +6,8 @@ use crate::adopt::adopt;
 use crate::table::{self, Held};
 use crate::{fd, process};
 
-/// For calls that take any file (read, fstat, lseek ...). If the table does not have the descriptor, the check costs one read of the table;
-/// otherwise the file itself is checked, too.
+/// Returns the queue of a descriptor, for calls that take any file (read, fstat, lseek ...). If the table does not have the descriptor, the
+/// check costs one read of the table; otherwise the file itself is checked, too.
 #[inline(always)]
 pub(crate) fn file(number: c_int) -> Option<Held> {
     if table::knows(number) {
@@ -17,7 +17,7 @@ pub(crate) fn file(number: c_int) -> Option<Held> {
     }
 }
 
-/// For mq_* functions, which take a queue: a descriptor that the table does not know is checked.
+/// Returns the queue of a descriptor, for mq_* functions, which take a queue. A descriptor that the table does not know is checked.
 ///
 /// Returns `Ok(None)` if the descriptor is not a queue of umsg: then the call is passed on. An error is an errno.
 pub(crate) fn checked_queue(number: c_int) -> Result<Option<Held>, c_int> {

@@ -56,7 +56,7 @@ pub(crate) struct Patience {
     pub(crate) mask: *const sigset_t,
 }
 
-/// poll, for arguments that may contain queues.
+/// Does the work of poll, for arguments that may contain queues.
 ///
 /// # Safety
 /// `fds` has `count` entries, which belong to the caller.
@@ -93,7 +93,7 @@ pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -
     outcome
 }
 
-/// Memory that is freed though its thread may be cancelled.
+/// Memory that is freed even if its thread is cancelled.
 struct Copy {
     room: *mut u8,
     layout: Layout,
@@ -110,7 +110,7 @@ impl Copy {
     }
 }
 
-/// libc's `struct _pthread_cleanup_buffer`: routine, argument, a number, the one before.
+/// libc's `struct _pthread_cleanup_buffer`: routine, argument, a number, the previous buffer.
 type Cleanup = [usize; 4];
 
 unsafe extern "C" {
@@ -148,7 +148,7 @@ unsafe fn wait_on_copy(
     }
 }
 
-/// Records the ready events of the queues, and removes the queues from the copy. Returns whether any is ready.
+/// Records the ready events of the queues, and removes the queues from the copy. Returns whether any queue is ready.
 fn look(fds: &mut [pollfd], copy: &mut [pollfd]) -> bool {
     let mut any = false;
     for (one, copied) in fds.iter_mut().zip(copy) {
@@ -180,7 +180,7 @@ fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
         }
     }
     let ready = fds.iter().filter(|one| one.revents != 0).count();
-    // At most MOST.
+    // The number is at most MOST, so it fits.
     ready as c_int
 }
 

@@ -18,7 +18,7 @@ use crate::{debug, fd, home, pointer};
 /// The common beginning of the paths, which few other paths have: a check that does not read a whole path.
 const BEGINNING: &[u8] = b"/proc/sys";
 
-/// A file that is answered.
+/// A file whose contents the drop-in provides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
     /// All queues, a line each.
@@ -96,7 +96,7 @@ impl File {
     }
 }
 
-/// The table of all queues.
+/// Returns the table of all queues.
 fn queues() -> Result<String, c_int> {
     let namespace = home::namespace().map_err(|error| {
         debug::explain("open", b"/proc/sysvipc/msg", &error);
@@ -110,7 +110,7 @@ fn queues() -> Result<String, c_int> {
 /// The maximum number of queues in a namespace; an identifier modulo this number is the queue's index.
 const INDICES: i32 = 32_768;
 
-/// A file in memory.
+/// Creates a file in memory with this text.
 fn filled(text: &[u8]) -> Result<OwnedFd, rustix::io::Errno> {
     let file = rustix::fs::memfd_create("umsg", MemfdFlags::CLOEXEC)?;
     let mut rest = text;
@@ -121,7 +121,7 @@ fn filled(text: &[u8]) -> Result<OwnedFd, rustix::io::Errno> {
     Ok(file)
 }
 
-/// Source: `sysvipc_msg_proc_show` in ipc/msg.c of the kernel.
+/// Returns the text of the table. Source: `sysvipc_msg_proc_show` in ipc/msg.c of the kernel.
 fn table(entries: &[Entry]) -> String {
     let mut text = String::from(
         "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n",

@@ -55,7 +55,7 @@ pub(crate) fn flags_change() {
     FLAGS_CHANGE.store(true, Ordering::Relaxed);
 }
 
-/// The present flags of the handler of a signal.
+/// Returns the present flags of the handler of a signal.
 fn flags_of(signal: c_int) -> c_int {
     match FLAGS_CHANGE.load(Ordering::Relaxed) {
         false => before(signal).flags,
@@ -81,7 +81,7 @@ fn announce_slow() {
     ANNOUNCED.store(true, Ordering::Release);
 }
 
-/// Takes the place of the handlers that are installed by now, and from now on.
+/// Replaces the handlers that are installed now, and those that are installed later.
 fn begin() {
     // Acquire: pairs with the release below; the handler is installed.
     if !GUARDED.load(Ordering::Acquire) {
@@ -117,7 +117,7 @@ fn begin_slow() {
     }
 }
 
-/// The signals that may have a handler, after the handler of SIGBUS was replaced.
+/// Returns the signals that may have a handler, after the handler of SIGBUS was replaced.
 fn candidates() -> u64 {
     let installed = INSTALLED.load(Ordering::SeqCst);
     let is_bus_unknown =
@@ -236,7 +236,7 @@ impl Before {
     }
 }
 
-/// The handler that the kernel enters.
+/// Runs as the handler that the kernel enters.
 unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut ucontext_t) {
     let errno = errno::get();
     // SAFETY: the kernel passed these arguments to a handler that was installed with SA_SIGINFO.
@@ -280,7 +280,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
     }
 }
 
-/// The part of a set of signals that the kernel knows: 64 bits, the lowest for signal 1.
+/// Returns the part of a set of signals that the kernel knows: 64 bits, the lowest for signal 1.
 fn kernels(set: &mut sigset_t) -> &mut u64 {
     // SAFETY: libc's set is an array of unsigned longs, of which the kernel uses the first 64 bits. It has the same alignment and is larger.
     unsafe { &mut *std::ptr::from_mut(set).cast() }

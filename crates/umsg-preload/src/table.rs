@@ -33,7 +33,7 @@ pub(crate) type Word = reclaim::Word<Attached>;
 const READ: usize = 1;
 const WRITE: usize = 2;
 
-/// The access mode in the flags of an open file description, as a word has it.
+/// Returns the access mode in the flags of an open file description, as a word has it.
 fn access(flags: c_int) -> usize {
     match flags & ACCESS_MODE {
         libc::O_RDONLY => READ,
@@ -88,12 +88,12 @@ impl Held {
         self.0.flags() == access(flags)
     }
 
-    /// The answer of the table.
+    /// Returns the word of the table's entry.
     pub(crate) fn word(&self) -> Word {
         self.0.word()
     }
 
-    /// A further entry for the queue; `None` if it can have none.
+    /// Returns a further word for the queue; `None` if the queue can have no further count.
     pub(crate) fn another(&self) -> Option<Word> {
         self.0.another()
     }
@@ -127,7 +127,7 @@ pub(crate) fn knows(fd: c_int) -> bool {
     IS_USED.load(Ordering::Relaxed) && entry(fd).is_some_and(Link::leads)
 }
 
-/// The queue behind a descriptor, if the table has it.
+/// Returns the queue behind a descriptor, if the table has it.
 #[inline(always)]
 pub(crate) fn hold(fd: c_int) -> Option<Held> {
     Held::of(entry(fd)?)
@@ -170,7 +170,7 @@ pub(crate) fn forget(fd: c_int, word: Word) {
     }
 }
 
-/// The descriptors from `first` to `last` that the table has.
+/// Returns the descriptors from `first` to `last` that the table has.
 pub(crate) fn known_between(first: u32, last: u32) -> impl Iterator<Item = c_int> {
     TABLE
         .range(first as usize, last as usize)

@@ -107,7 +107,7 @@ impl<const N: usize> Copied<N> {
 }
 
 impl Target {
-    /// The name that a call has got.
+    /// Returns the name that a call has got.
     ///
     /// # Safety
     /// A C string, or an address that a pointer check refuses.
@@ -122,7 +122,7 @@ impl Target {
     }
 }
 
-/// The seconds and nanoseconds of a time-out that the call has read; (-1, -1) for none.
+/// Returns the seconds and nanoseconds of a time-out that the call has read; (-1, -1) for none.
 ///
 /// # Safety
 /// NULL, or a timespec, or an address that a pointer check refuses.
@@ -135,7 +135,7 @@ pub(crate) unsafe fn limit(timeout: *const timespec) -> [i64; 2] {
     [time.tv_sec, time.tv_nsec]
 }
 
-/// The name of a descriptor's queue, if there is a request: a close forgets it.
+/// Returns the name of a descriptor's queue, if there is a request. A traced close reads the name first, because it then forgets the queue.
 pub(crate) fn name(fd: c_int) -> Target {
     let held = REQUEST.turn().and_then(|_| table::hold(fd));
     held.map_or(Target::None, |held| {
@@ -212,7 +212,7 @@ fn record<T: Outcome>(
     outcome
 }
 
-/// The times that this thread gave up its processor to wait.
+/// Returns how often this thread has given up its processor to wait.
 fn sleeps() -> u32 {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the structure is live, and zeroes are numbers.
@@ -229,7 +229,7 @@ struct Opened {
     sender: Sender,
 }
 
-/// The ring that was opened last. One that is replaced stays in memory: another thread may be sending.
+/// The ring that was opened last. A replaced ring stays in memory, because another thread may be sending.
 static OPENED: AtomicPtr<Opened> = AtomicPtr::new(ptr::null_mut());
 
 fn send(turn: u32, mut numbers: Numbers, described: &Described) {
@@ -283,7 +283,7 @@ fn depth_of_sysv(id: c_int) -> u32 {
     depth().map_or(UNKNOWN, |seen| seen.entry.messages as u32)
 }
 
-/// The ring, opened by the first call of a turn in each process.
+/// Returns the ring. In each process, the first call of a turn opens it.
 fn opened(turn: u32, pid: u32) -> Option<&'static Sender> {
     // Acquire: the ring is there.
     let last = OPENED.load(Ordering::Acquire);

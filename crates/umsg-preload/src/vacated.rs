@@ -73,7 +73,7 @@ pub(crate) fn was_removed(name: &[u8]) -> bool {
     }
 }
 
-/// FNV-1a.
+/// Returns the hash FNV-1a of a name.
 fn hash(name: &[u8]) -> u64 {
     let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
     name.iter().fold(0xcbf2_9ce4_8422_2325, add).max(1)

@@ -138,7 +138,7 @@ pub(crate) struct Before {
     pub(crate) mask: u64,
 }
 
-/// The record of a signal, for callers that hold a turn or can't take one.
+/// Returns the record of a signal, for callers that hold a turn or can't take one.
 pub(crate) fn before(signal: c_int) -> Before {
     wanted(signal).map_or(Before::default(), |wanted| Before {
         version: wanted.version.load(Ordering::Acquire),

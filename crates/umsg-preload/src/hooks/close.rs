@@ -34,7 +34,7 @@ unsafe fn bare_close(fd: c_int) -> c_int {
         .map_or_else(errno::fail, |result| result as c_int)
 }
 
-/// This function is not exported, because a call of `close` may lead to another library that precedes this one.
+/// Closes a descriptor. This function is not exported, because a call of `close` may lead to another library that precedes this one.
 ///
 /// # Safety
 /// The conditions of libc's close.
@@ -79,7 +79,8 @@ unsafe fn close_known(fd: c_int, close: unsafe fn(c_int) -> c_int) -> c_int {
     )
 }
 
-/// A call in another thread may have found that the number is open, and may have entered it again before it was closed.
+/// Drops the entry of a closed number. A call in another thread may have found that the number is open, and may have entered it again before it
+/// was closed.
 fn drop_if_readopted(fd: c_int) {
     if table::knows(fd) && fd::identity(fd).is_none() {
         table::take(fd).into_iter().for_each(table::Word::release);

@@ -28,7 +28,7 @@ pub(crate) extern "C" fn resolve() {
     TARGET.store(target, Ordering::Relaxed);
 }
 
-/// The drop-in calls this function if there is no dlopen.
+/// Fails in place of dlopen, if no later library has dlopen.
 extern "C" fn refuse() -> *mut c_void {
     std::ptr::null_mut()
 }

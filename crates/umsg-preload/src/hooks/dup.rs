@@ -14,7 +14,7 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
-    // First: another thread may close the descriptor meanwhile.
+    // This is first, because another thread may close the descriptor meanwhile.
     share(fd);
     // SAFETY: the caller makes the promises that libc's dup requires.
     let new = unsafe { next::dup(fd) };
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
     replace(fd, new, || unsafe { next::dup2(fd, new) })
 }
 
-/// As dup2, with O_CLOEXEC on request.
+/// Does the same as dup2, with O_CLOEXEC on request.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller makes the promises that libc's dup3 requires.
@@ -91,7 +91,7 @@ fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     replace_known(fd, new, call)
 }
 
-/// The library has a descriptor at the number that the program wants. The library gives the number up.
+/// Duplicates to a number at which the library has a descriptor of its own. The library gives the number up.
 #[cold]
 fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !process::owns_table() {

@@ -27,7 +27,8 @@ pub unsafe extern "C" fn lseek64(fd: c_int, offset: off_t, whence: c_int) -> off
     }
 }
 
-/// The position belongs to the open file description, so the segment's file really has it. Only the size of the file is hidden.
+/// Moves the position of a queue's descriptor. The position belongs to the open file description, so the segment's file really has it. Only the
+/// size of the file is hidden.
 #[cold]
 fn seek(fd: c_int, offset: off_t, whence: c_int) -> off_t {
     let (offset, whence) = match whence {

@@ -37,7 +37,7 @@ pub unsafe extern "C" fn mq_open(
     }
 }
 
-/// A program that is compiled with _FORTIFY_SOURCE calls this function where its source calls mq_open with two arguments.
+/// Opens a queue. A program that is compiled with _FORTIFY_SOURCE calls this function where its source calls mq_open with two arguments.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t {
     if flags & libc::O_CREAT != 0 {
@@ -75,7 +75,7 @@ unsafe fn recorded_open(
     )
 }
 
-/// glibc ends such a program in the same way.
+/// Ends a program that passes O_CREAT without a mode, in the same way as glibc.
 fn fortify_fail() -> ! {
     debug::say(b"*** invalid mq_open call: O_CREAT without mode and attr ***: terminated\n");
     std::process::abort()
@@ -176,7 +176,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    /// `creates`: the call has O_CREAT, and so never fails with ENOENT.
+    /// Returns the errno. With `creates`, the call has O_CREAT, and so never fails with ENOENT.
     #[cold]
     fn errno(self, name: &[u8], creates: bool) -> c_int {
         let of = |error: &NamespaceError| match error {
@@ -214,12 +214,12 @@ struct Request<'a> {
 }
 
 impl Request<'_> {
-    /// The short way to open a queue; see [`kept`].
+    /// Opens a queue on the short way; see [`kept`]. Returns `None` if a full opening is needed.
     fn open_kept(&self, rest: &[u8]) -> Option<Result<mqd_t, c_int>> {
         if self.flags & (SETTABLE | further(!0)) != 0 || self.flags & ACCESS_MODE == ACCESS_MODE {
             return None;
         }
-        // Finding it out takes more stack than a small thread has.
+        // To determine the namespace takes more stack than a small thread has.
         let namespace = Namespace::known_of_this_process()?;
         // A file that is not the queue's is closed by libc's close, which is a cancellation point.
         uncancelled(|| kept::open(namespace, rest, self.flags, || self.options()))

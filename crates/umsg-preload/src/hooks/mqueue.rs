@@ -43,12 +43,12 @@ fn with_path<T>(
 }
 
 hooks! {
-    /// The status of a file.
+    /// Gets the status of a file.
     fn [stat, stat64, lstat, lstat64](path: *const c_char, out: *mut libc::stat) -> c_int {
         next => either(at(HERE, path), |place| place.stat(out), || next(path, out))
     }
 
-    /// The status of a file in programs linked against glibc before 2.33.
+    /// Gets the status of a file, in programs linked against glibc before 2.33.
     fn [__xstat, __xstat64, __lxstat, __lxstat64](version: c_int, path: *const c_char, out: *mut libc::stat) -> c_int {
         next => either(at(HERE, path), |place| place.stat(out), || next(version, path, out))
     }

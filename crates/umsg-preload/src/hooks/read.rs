@@ -114,12 +114,12 @@ unsafe fn read_there(held: &Held, parts: &[iovec], offset: off_t) -> ssize_t {
     unsafe { copy(text.get(offset..).unwrap_or(&[]), parts) }
 }
 
-/// The line about a queue.
+/// Returns the line about a queue.
 pub(crate) fn line<'a>(held: &Held, room: &'a mut [u8; 96]) -> &'a [u8] {
     describe(held.queue.attributes().bytes, held.queue.registered(), room)
 }
 
-/// The line as linux/ipc/mqueue.c, mqueue_read_file, writes it.
+/// Writes the line as the kernel does. Source: `mqueue_read_file` in ipc/mqueue.c.
 fn describe(bytes: u64, registered: Option<Registered>, line: &mut [u8; 96]) -> &[u8] {
     let (notify, signal) = match registered.map(|registered| registered.kind) {
         None => (0, 0),
@@ -129,7 +129,7 @@ fn describe(bytes: u64, registered: Option<Registered>, line: &mut [u8; 96]) -> 
     };
     let pid = registered.map_or(0, |registered| registered.pid);
     let mut rest = line.as_mut_slice();
-    // Eighty-five bytes at most: it fits.
+    // The line has 85 bytes at most, so it fits.
     let _ = writeln!(
         rest,
         "QSIZE:{bytes:<10} NOTIFY:{notify:<5} SIGNO:{signal:<5} NOTIFY_PID:{pid:<6}"

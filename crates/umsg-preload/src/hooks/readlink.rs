@@ -11,7 +11,7 @@ use crate::{fd, ours, pointer};
 /// The text that the kernel appends to the name of an unlinked file.
 const DELETED: &[u8] = b" (deleted)";
 
-/// A slash, 255 bytes, and the above.
+/// The longest answer: a slash, a name of 255 bytes, and [`DELETED`].
 const NAME_ROOM: usize = 1 + 255 + DELETED.len();
 
 hooks! {
@@ -66,7 +66,7 @@ fn current_name<'a>(held: &Held, number: c_int, room: &'a mut [u8; NAME_ROOM]) -
     Some(&room[..NAME_ROOM - left])
 }
 
-/// The number in a path that names a descriptor of this process.
+/// Returns the number in a path that names a descriptor of this process.
 fn descriptor(path: &[u8]) -> Option<c_int> {
     let directories: [&[u8]; 3] = [b"/proc/self/fd/", b"/proc/thread-self/fd/", b"/dev/fd/"];
     let number = directories

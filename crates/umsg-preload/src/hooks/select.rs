@@ -242,8 +242,8 @@ impl Sets {
     }
 }
 
-/// No descriptor of the process has this number or a higher one. The kernel reads no further bits. So a program may pass its limit of
-/// descriptors as the count, with smaller sets.
+/// Returns a number that is above all descriptors of the process. The kernel reads no further bits. So a program may pass its limit
+/// of descriptors as the count, with smaller sets.
 #[cold]
 fn numbers_in_use(count: usize) -> usize {
     let mut text = [0; 2048];
@@ -276,7 +276,7 @@ fn found_by_poll(count: usize) -> usize {
     behind.map_or(libc::FD_SETSIZE, |chunk| (chunk + 1) * AT_ONCE)
 }
 
-/// The line of /proc/self/status that begins with `FDSize:`.
+/// Returns the line of /proc/self/status that begins with `FDSize:`.
 fn size_in(status: &[u8]) -> Option<usize> {
     let status = std::str::from_utf8(status).ok()?;
     let mut lines = status.lines();
@@ -284,7 +284,7 @@ fn size_in(status: &[u8]) -> Option<usize> {
     size.trim().parse().ok()
 }
 
-/// The numbers of the bits that are set.
+/// Returns the numbers of the bits that are set.
 fn ones(word: usize) -> impl Iterator<Item = usize> {
     let mut left = word;
     std::iter::from_fn(move || {

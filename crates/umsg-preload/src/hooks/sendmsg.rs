@@ -70,7 +70,7 @@ pub unsafe extern "C" fn sendmmsg(
     }
 }
 
-/// A length of the control data, whose type depends on the libc.
+/// Converts a length of the control data, whose type depends on the libc.
 fn bytes(length: impl TryInto<usize>) -> usize {
     length.try_into().unwrap_or(0)
 }

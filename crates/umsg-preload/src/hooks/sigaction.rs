@@ -57,7 +57,7 @@ unsafe fn exchange(signal: c_int, new: *const libc::sigaction, old: *mut libc::s
     outcome
 }
 
-/// For calls before the process opens its first queue, and in a vfork child.
+/// Makes the call in libc, before the process opens its first queue, and in a vfork child.
 ///
 /// # Safety
 /// The conditions of libc's sigaction.
@@ -82,12 +82,13 @@ unsafe fn exchange_as_it_is(
     outcome
 }
 
-/// A vfork child has its own handlers in the kernel, but its parent's memory.
+/// Returns whether the drop-in replaces the program's handlers. It does not in a vfork child, which has its own handlers in the kernel, but its
+/// parent's memory.
 fn is_ours_to_change() -> bool {
     signals::has_begun() && process::owns_table()
 }
 
-/// Installs a handler by a function that names only that, and returns the one before.
+/// Installs a handler by a function that takes only the handler, and returns the previous handler.
 fn install(signal: c_int, call: impl FnOnce() -> sighandler_t) -> sighandler_t {
     signals::note_installation(signal);
     let before = wanted::before(signal);

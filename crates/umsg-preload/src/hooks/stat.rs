@@ -16,17 +16,17 @@ const BLOCK: u16 = 4096;
 const STATX_KNOWN: c_uint = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
 
 hooks! {
-    /// The status of an open file.
+    /// Gets the status of an open file.
     fn [fstat, fstat64](fd: c_int, out: *mut stat) -> c_int {
         next => amend(fd, out, next(fd, out))
     }
 
-    /// The status of an open file in programs linked against glibc before 2.33.
+    /// Gets the status of an open file, in programs linked against glibc before 2.33.
     fn [__fxstat, __fxstat64](version: c_int, fd: c_int, out: *mut stat) -> c_int {
         next => amend(fd, out, next(version, fd, out))
     }
 
-    /// The status of a file by its path, or of an open one by an empty path.
+    /// Gets the status of a file by its path, or of an open file by an empty path.
     fn [fstatat, fstatat64](directory: c_int, path: *const c_char, out: *mut stat, flags: c_int) -> c_int {
         next => match mqueue::at(directory, path) {
             Some(place) => place.stat(out).unwrap_or_else(errno::fail),
@@ -43,7 +43,7 @@ hooks! {
     }
 }
 
-/// The extended status of a file.
+/// Gets the extended status of a file.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn statx(
     directory: c_int,

@@ -404,12 +404,12 @@ unsafe extern "C" fn answer(
     }
 }
 
-/// An argument of the type int: the lower half of a register.
+/// Returns an argument of the type int: the lower half of a register.
 fn int(argument: usize) -> c_int {
     argument as c_int
 }
 
-/// An argument that is an address.
+/// Returns an argument that is an address.
 fn address<T>(argument: usize) -> *mut T {
     std::ptr::with_exposed_provenance_mut(argument)
 }
@@ -538,7 +538,7 @@ unsafe fn wait(
     uncancelled(|| unsafe { polling::wait(fds, count as nfds_t, patience) }).into()
 }
 
-/// The system call writes the remaining time, which libc's function hides.
+/// Makes the call ppoll. The system call writes the remaining time, which libc's function hides.
 ///
 /// # Safety
 /// The conditions of the system call ppoll.

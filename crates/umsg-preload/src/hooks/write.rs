@@ -8,7 +8,7 @@ use super::read::{part, slice};
 use crate::table::Held;
 use crate::{errno, knobs, ours};
 
-/// The kernel's answer to a write to a queue; `None` for any other file.
+/// Returns the kernel's answer to a write to a queue; `None` for any other file.
 #[inline(always)]
 fn refused(fd: c_int) -> Option<ssize_t> {
     let held = ours::file(fd)?;
@@ -86,7 +86,8 @@ hooks! {
     }
 }
 
-/// The kernel changes the size that fstat shows, which has no meaning for the queue, and the queue works as before.
+/// Answers ftruncate for a queue. The kernel changes the size that fstat shows, which has no meaning for the queue, and the queue works as
+/// before.
 fn truncate(held: &Held, len: off_t) -> c_int {
     if len < 0 || !held.can_write() {
         errno::fail(libc::EINVAL)
