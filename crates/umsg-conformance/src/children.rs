@@ -71,7 +71,7 @@ pub struct Child<'a, T> {
 }
 
 impl<T: Carried> Child<'_, T> {
-    /// The child's process id.
+    /// Returns the child's process id.
     pub fn pid(&self) -> Pid {
         self.pid
     }
@@ -175,7 +175,7 @@ pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
 
 /// A result that a child can hand to its parent.
 pub trait Carried: Sized {
-    /// The number as bytes, at least one byte.
+    /// Returns the number as bytes, at least one byte.
     fn encode(&self) -> Vec<u8>;
     /// Decodes a value from these bytes.
     fn decode(bytes: &[u8]) -> Self;

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 const NAME: &str = "libumsg_preload.so";
 const C_NAME: &str = "libumsg.so";
 
-/// The directory of this profile: `target/debug`, `target/release`.
+/// Returns the directory of this profile: `target/debug`, `target/release`.
 fn profile_directory() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let directory = program.parent().ok_or("a program without a directory")?;
@@ -22,7 +22,7 @@ fn profile_directory() -> Result<PathBuf, String> {
     Ok(directory.to_path_buf())
 }
 
-/// The name of cargo's profile whose directory this is, and the target directory.
+/// Returns the name of cargo's profile whose directory this is, and the target directory.
 fn profile(directory: &Path) -> Result<(&str, &Path), String> {
     let profile = match directory.file_name().and_then(|name| name.to_str()) {
         Some("debug") | None => "dev",

@@ -144,7 +144,7 @@ pub fn verdict<F: Family>(kind: &Kind<F>, helper: &Path, case: Case<F>) -> Verdi
     }
 }
 
-/// The case process.
+/// Runs the case, in the case process.
 fn run_here<F: Family>(
     report_to: RawFd,
     kind: &Kind<F>,
@@ -199,7 +199,7 @@ impl Supervision {
         }
     }
 
-    /// Waits for its end, cleans up after it and judges.
+    /// Waits for the end of the case process, removes what it has left, and returns the verdict.
     fn watch(mut self) -> Verdict {
         let until = Instant::now() + PATIENCE;
         let end = loop {
@@ -231,14 +231,14 @@ impl Supervision {
                 true
             }
             _ => {
-                // The end: only the child's own end is waited for now.
+                // The report has ended: the runner only waits for the end of the child.
                 std::thread::sleep(patience);
                 false
             }
         }
     }
 
-    /// The whole records of the report.
+    /// Returns the whole records of the report.
     fn records(&self) -> Vec<(u8, &[u8])> {
         let (mut records, mut rest) = (Vec::new(), &self.received[..]);
         while let [tag, low, high, after @ ..] = rest {

@@ -25,7 +25,7 @@ pub struct Message {
     pub priority: u32,
 }
 
-/// The message that is expected.
+/// Returns the message that is expected.
 pub fn message(data: impl AsRef<[u8]>, priority: u32) -> Message {
     Message {
         data: data.as_ref().to_vec(),
@@ -61,7 +61,7 @@ impl Deref for Site {
 }
 
 impl Site {
-    /// A place with this backend; `helper` is the program `mq_probe`.
+    /// Creates a place with this backend; `helper` is the program `mq_probe`.
     pub fn new(backend: Box<dyn Backend>, helper: PathBuf) -> Site {
         Site {
             stage: Stage { backend },
@@ -70,7 +70,7 @@ impl Site {
         }
     }
 
-    /// The program that does things to queues after an exec.
+    /// Returns the program that uses queues after an exec.
     pub fn helper(&self) -> &Path {
         &self.helper
     }
@@ -89,7 +89,7 @@ impl Site {
         }
     }
 
-    /// A name that no other process uses.
+    /// Returns a name that no other process uses.
     pub fn name(&self, stem: &str) -> CString {
         let number = self.names.fetch_add(1, Ordering::Relaxed);
         self.announced(format!("/umsg-{}-{number}-{stem}", sys::pid()))
@@ -108,19 +108,19 @@ impl Site {
         name
     }
 
-    /// A new queue, read and write, blocking.
+    /// Creates a new queue, read and write, blocking.
     pub fn queue(&self, messages: i64, size: i64) -> Queue<'_> {
         self.queue_called(&self.name("queue"), messages, size)
     }
 
-    /// A new queue of this name, read and write, blocking.
+    /// Creates a new queue of this name, read and write, blocking.
     pub fn queue_called(&self, name: &CStr, messages: i64, size: i64) -> Queue<'_> {
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR;
         self.open_with(name, flags, 0o600, Some(&Attributes::new(messages, size)))
             .expect("a new queue")
     }
 
-    /// A new queue, read and write, non-blocking.
+    /// Creates a new queue, read and write, non-blocking.
     pub fn nonblocking(&self, messages: i64, size: i64) -> Queue<'_> {
         let name = self.name("queue");
         let flags = libc::O_CREAT | libc::O_EXCL | libc::O_RDWR | libc::O_NONBLOCK;
@@ -145,7 +145,7 @@ impl Site {
         Ok(Queue { site: self, fd })
     }
 
-    /// A queue whose descriptor was not opened here.
+    /// Returns a queue whose descriptor was not opened here.
     pub fn at(&self, fd: Fd) -> Queue<'_> {
         Queue { site: self, fd }
     }
@@ -177,7 +177,7 @@ impl PartialEq for Queue<'_> {
 }
 
 impl<'a> Queue<'a> {
-    /// The descriptor.
+    /// Returns the descriptor.
     pub fn fd(self) -> Fd {
         self.fd
     }
@@ -221,7 +221,7 @@ impl<'a> Queue<'a> {
         Ok(message(&buffer[..length], priority))
     }
 
-    /// Every message until it would block: non-blocking queues only.
+    /// Receives every message until a receive would block: for non-blocking queues only.
     pub fn drain(self) -> Vec<Message> {
         std::iter::from_fn(|| match self.receive() {
             Ok(message) => Some(message),
@@ -297,7 +297,7 @@ impl<'a> Queue<'a> {
         })
     }
 
-    /// Owner, group and permission bits.
+    /// Returns owner, group and permission bits.
     pub fn ownership(self) -> Result<Ownership, Errno> {
         self.ask(|backend| backend.ownership(self.fd))
     }

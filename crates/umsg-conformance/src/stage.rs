@@ -12,7 +12,7 @@ pub struct Stage<B: Basics + ?Sized> {
 }
 
 impl<B: Basics + ?Sized> Stage<B> {
-    /// The backend itself, for the calls that only one file of cases makes.
+    /// Returns the backend itself, for the calls that only one file of cases makes.
     pub fn backend(&self) -> &B {
         &self.backend
     }
@@ -43,7 +43,7 @@ impl<B: Basics + ?Sized> Stage<B> {
         children::start(&*self.backend, work)
     }
 
-    /// The result of some work as another user. Needs root.
+    /// Does some work as another user, and returns its result. Needs root.
     pub fn as_user<T: Carried>(&self, user: sys::User, work: impl FnOnce() -> T) -> T {
         self.need_root();
         children::start_as(&*self.backend, user, work).result()

@@ -22,7 +22,7 @@ use super::{
 use crate::errno::Errno;
 use crate::sys;
 
-/// `umsg_mqd_t`, a pointer that is never followed.
+/// A `umsg_mqd_t`: a pointer that this program never follows.
 type Handle = usize;
 
 /// The first members of `struct umsg_mq_status`, up to the last that is used here.
@@ -113,7 +113,7 @@ impl C {
         self.handles().get(place_of(fd)?).cloned().flatten()
     }
 
-    /// The descriptor of a queue for event loops, which is open as long as the handle is.
+    /// Returns the descriptor of a queue for event loops, which is open as long as the handle is.
     fn pollable(&self, fd: Fd, edges: Edges) -> Answer<c_int> {
         let edges = match edges {
             Edges::Messages => 1,
@@ -137,7 +137,7 @@ impl C {
     }
 }
 
-/// The place of a number in the table.
+/// Returns the place of a number in the table.
 fn place_of(fd: Fd) -> Option<usize> {
     usize::try_from(fd).ok()?.checked_sub(FIRST)
 }

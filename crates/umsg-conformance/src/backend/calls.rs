@@ -32,7 +32,7 @@ struct Preload {
 }
 
 impl Called {
-    /// glibc's own: the kernel's queues.
+    /// Returns glibc's own functions, which use the kernel's queues.
     pub fn kernel() -> Called {
         Called {
             label: "kernel",
@@ -79,7 +79,7 @@ impl Preload {
     }
 }
 
-/// The answer of a call that returns -1 for a failure.
+/// Returns the answer of a call that returns -1 for a failure.
 pub(crate) fn answer<T: Copy + PartialEq + From<i8>>(returned: T) -> Answer<T> {
     if returned == T::from(-1) {
         Err(Failure::Errno(Errno::last()))
@@ -92,7 +92,7 @@ pub(crate) fn nothing(returned: c_int) -> Answer<()> {
     answer(returned).map(|_| ())
 }
 
-/// poll for a backend with its own numbers: by the descriptors that it has for its queues.
+/// Polls for a backend with numbers of its own, by the descriptors that the backend has for its queues.
 pub(super) fn poll_by(
     descriptors: &mut [libc::pollfd],
     timeout: i32,
@@ -114,7 +114,7 @@ pub(super) fn poll_by(
     Ok(ready as usize)
 }
 
-/// epoll_ctl of the descriptor that a backend has for a queue.
+/// Calls epoll_ctl with the descriptor that a backend has for a queue.
 pub(super) fn control_epoll_by(
     control: EpollControl,
     descriptor: impl Fn(Edges) -> Answer<c_int>,

@@ -1,4 +1,4 @@
-//! Handlers that tell the library that they run: the library and the C library have no other way to learn of each of them.
+//! Handlers that tell the library that they run. The library and the C library have no other way to learn that a handler runs.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ extern "C" fn enter(signal: c_int, info: *const c_void, context: *mut c_void) {
     handler(signal);
 }
 
-/// `sigaction`: a handler that is deferred while the library must not be interrupted.
+/// Calls `sigaction` for a handler that is deferred while the library must not be interrupted.
 pub(crate) fn handle_deferred(
     defer: Defer,
     signal: i32,

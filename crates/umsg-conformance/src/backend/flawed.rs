@@ -13,9 +13,9 @@ use crate::errno::Errno;
 pub enum Flaw {
     /// The descriptor is checked before the priority.
     PriorityCheckedLate,
-    /// A receive buffer is measured against the message, not against the message size.
+    /// The length of a receive buffer is compared with the message, not with the message size.
     SmallBufferAccepted,
-    /// The last bit of long messages is turned over.
+    /// The last bit of long messages is inverted.
     BitTurned,
     /// The number of messages is too high by one if there are several.
     CountTooHigh,
@@ -86,7 +86,7 @@ pub struct Flawed<K, F> {
 }
 
 impl<K, F: Copy + PartialEq> Flawed<K, F> {
-    /// This kernel with this mistake.
+    /// Returns this kernel with this mistake.
     pub fn new(kernel: K, flaw: F) -> Self {
         Flawed { kernel, flaw }
     }

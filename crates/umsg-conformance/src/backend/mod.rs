@@ -133,7 +133,7 @@ pub struct Ownership {
     pub gid: u32,
 }
 
-/// Something that is held, and let go when dropped.
+/// A state that a caller holds until the value is dropped.
 pub trait Held {}
 
 const NO_NULL: &str = "it has slices and values, not pointers";
@@ -148,7 +148,7 @@ pub trait Basics: Send + Sync {
     /// Prepares a process, and may change its environment. Each process that uses the backend calls this first; no other process does.
     fn enter(&self) {}
 
-    /// The caller holds the result during a fork, so that the child finds the backend's table in a consistent state.
+    /// Returns a value that the caller holds during a fork, so that the child finds the backend's table in a consistent state.
     fn hold(&self) -> Option<Box<dyn Held + '_>> {
         None
     }
@@ -209,7 +209,7 @@ pub trait Backend: Basics {
     fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes>;
     /// `mq_notify`; nothing takes a registration back.
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()>;
-    /// Owner, group and mode of the queue.
+    /// Returns owner, group and mode of the queue.
     fn ownership(&self, fd: Fd) -> Answer<Ownership>;
     /// `dup`. A backend without descriptors makes a second handle that shares everything with the first.
     fn dup(&self, fd: Fd) -> Answer<Fd>;
@@ -324,11 +324,11 @@ pub trait Backend: Basics {
             })
         })
     }
-    /// The namespace of umsg's queues.
+    /// Returns the namespace of umsg's queues.
     fn namespace(&self) -> Option<&Namespace> {
         None
     }
-    /// The environment in which another program reaches the same queues by the plain C names.
+    /// Returns the environment in which another program reaches the same queues by the plain C names.
     fn environment(&self) -> Answer<Vec<(&'static str, PathBuf)>> {
         Err(Failure::Unsupported("it has no C names"))
     }

@@ -78,7 +78,7 @@ impl Native {
         handle.ok_or(Failure::Errno(Errno::EBADF))
     }
 
-    /// The descriptor of a queue for event loops, which is open as long as the handle is.
+    /// Returns the descriptor of a queue for event loops, which is open as long as the handle is.
     fn pollable(&self, fd: Fd, edges: Edges) -> Answer<i32> {
         let handle = self.handle(fd)?;
         match handle.queue.pollable_with(edges) {
@@ -128,7 +128,7 @@ impl Native {
     }
 }
 
-/// The point in time of a valid timespec.
+/// Returns the point in time of a valid timespec.
 fn until(deadline: AbsTime) -> Answer<Until> {
     const NO_TIME: Failure = Failure::Unsupported("a SystemTime is always a point in time");
     let Some(deadline) = deadline else {
@@ -146,7 +146,7 @@ fn until(deadline: AbsTime) -> Answer<Until> {
         .ok_or(NO_TIME)
 }
 
-/// An attribute as the number that the library takes.
+/// Returns an attribute as the number that the library takes.
 fn attribute(value: i64) -> Answer<u32> {
     u32::try_from(value).map_err(|_| Failure::Unsupported("its attributes are of type u32"))
 }

@@ -131,7 +131,7 @@ fn opening_and_unlinking(name: &str) -> nix::Result<()> {
     Ok(())
 }
 
-/// A child that answers messages, through two queues that it inherits.
+/// Forks a child that answers messages through two queues that it inherits.
 fn echoing(name: &str) -> nix::Result<()> {
     let back = format!("{name}-back");
     let (there, back_again) = (

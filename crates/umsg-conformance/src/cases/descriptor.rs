@@ -359,14 +359,14 @@ fn proc_self_fd_leads_to_the_name(site: &Site) {
     );
 }
 
-/// The answer of a read of this many bytes.
+/// Returns the answer of a read of this many bytes.
 fn read(site: &Site, fd: i32, length: usize) -> Result<String, Errno> {
     let mut buffer = vec![0; length];
     let length = site.ask(site.backend().read(fd, &mut buffer))?;
     Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
 }
 
-/// The text for this number of bytes in the queue, without a registration.
+/// Returns the text for this number of bytes in the queue, without a registration.
 fn status_text(bytes: usize) -> String {
     format!(
         "QSIZE:{bytes:<10} NOTIFY:{:<5} SIGNO:{:<5} NOTIFY_PID:{:<6}\n",

@@ -104,7 +104,7 @@ fn the_size_comes_before_would_block(site: &Site) {
     );
 }
 
-/// Every call on it fails with EBADF.
+/// Expects that every call on the queue fails with EBADF.
 #[track_caller]
 fn expect_bad(queue: Queue<'_>) {
     assert_eq!(queue.send(b"x", 0), Err(Errno::EBADF));

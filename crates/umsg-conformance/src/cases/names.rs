@@ -20,7 +20,7 @@ subject! { $ names, names_cases:
 
 const CREATE: i32 = libc::O_CREAT | libc::O_RDWR;
 
-/// Opening, creating and unlinking this name all fail with this errno.
+/// Expects that opening, creating and unlinking this name fail with this errno.
 #[track_caller]
 fn expect_everywhere(site: &Site, name: &CStr, errno: Errno) {
     assert_eq!(site.open(name, libc::O_RDWR), Err(errno), "open {name:?}");

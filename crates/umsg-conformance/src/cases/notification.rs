@@ -51,7 +51,7 @@ fn register(queue: Queue<'_>) -> Result<(), Errno> {
     register_by(queue, libc::SIGEV_NONE, 0)
 }
 
-/// A queue with this process registered for a signal, which is blocked.
+/// Registers this process with the queue for a signal, and blocks the signal.
 fn registered(queue: Queue<'_>) {
     block();
     assert_eq!(register_by(queue, libc::SIGEV_SIGNAL, SIGNAL), Ok(()));
@@ -72,7 +72,7 @@ fn block() {
     unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals(), ptr::null_mut()) };
 }
 
-/// The data of a pending signal: code, value, process and user of the sender.
+/// Returns the data of a pending signal: code, value, process and user of the sender.
 fn pending() -> Option<(i32, usize, i32, u32)> {
     pending_within(0)
 }

@@ -140,7 +140,7 @@ fn close_on_exec_may_be_asked_for(site: &Site) {
     assert_eq!(opened.receive(), Ok(message("x", 1)));
 }
 
-/// Creating an existing queue with any of these attributes opens it as it is.
+/// Expects that the creation of an existing queue with any of these attributes opens the queue unchanged.
 #[track_caller]
 fn expect_ignored(site: &Site, ignored: &[(i64, i64)]) {
     let name = site.name("there");
@@ -177,7 +177,7 @@ fn without_attributes_it_holds_10_messages_of_8192_bytes(site: &Site) {
     assert_eq!(queue.attributes(), Ok(Attributes::new(10, 8192)));
 }
 
-/// Attributes like these make no queue.
+/// Expects that no queue is created with these attributes.
 #[track_caller]
 fn expect_invalid(site: &Site, messages: i64, size: i64) {
     let name = site.name("invalid");
@@ -316,7 +316,7 @@ fn without_a_free_descriptor_a_missing_queue_is_not_looked_for(site: &Site) {
     assert_eq!(opened.result(), Err(Errno::EMFILE));
 }
 
-/// The mode of a queue created with this mode under this umask.
+/// Returns the mode of a queue created with this mode under this umask.
 fn mode_of(site: &Site, mode: u32, umask: u32) -> u32 {
     let before = sys::umask(umask);
     let queue = site
@@ -422,7 +422,7 @@ fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Er
 const GRANTED: Result<(), Errno> = Ok(());
 const DENIED: Result<(), Errno> = Err(Errno::EACCES);
 
-/// The answer for each of the four combinations of read and write that these bits can grant.
+/// Expects the right answers for each combination of read and write that these bits can grant.
 #[track_caller]
 fn expect_granted_by(site: &Site, shift: u32, others: u32, opener: Opener) {
     let with = |bits: u32| accesses(site, bits << shift | others, opener, 0);

@@ -159,7 +159,7 @@ fn a_poll_that_finds_nothing_times_out(site: &Site) {
     assert!(begun.elapsed() >= Duration::from_millis(60));
 }
 
-/// A child that polls, and has reported its results at its end.
+/// Starts a child that polls without limit, and waits until the child is blocked.
 fn poller<'a>(site: &'a Site, queue: Queue<'_>, events: i16) -> Child<'a, i64> {
     assert_eq!(poll_within(site, queue.fd(), events, 0), Ok(0));
     let child = site.child(|| {
@@ -378,7 +378,7 @@ impl Set<'_> {
             .expect("registering it");
     }
 
-    /// The events within this many milliseconds: the data and the events of each member.
+    /// Returns the events within this many milliseconds: the data and the events of each member.
     fn told_within(&self, milliseconds: i32) -> Vec<(u64, u32)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
         let set = self.set.as_raw_fd();

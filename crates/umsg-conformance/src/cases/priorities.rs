@@ -43,7 +43,7 @@ impl Model {
     }
 }
 
-/// Numbers without a pattern.
+/// Returns numbers without a pattern.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     let mut random = crate::compare::Random::new(seed);
     move |below| random.below(below)
@@ -144,7 +144,7 @@ fn priorities_at_the_edges_of_words_keep_their_order(site: &Site) {
     }
 }
 
-/// Random sends and receives, with priorities below a bound.
+/// Makes random sends and receives, with priorities below a bound, and compares them with the model.
 fn expect_sorted(site: &Site, bound: u64, rounds: u32) {
     let (queue, mut model, mut next) = (site.queue(10, 8), Model::default(), numbers(bound));
     for _ in 0..rounds {

@@ -309,7 +309,7 @@ fn stop_and_continue_do_not_disturb_a_timed_call(site: &Site) {
     assert_eq!(receiver.result(), Ok(message("still", 0)));
 }
 
-/// The site and the queue of the handler below, which can't be given any.
+/// The site and the queue of the handler below, to which a caller can pass no arguments.
 static HANDLERS_SITE: std::sync::atomic::AtomicPtr<Site> =
     std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
 static HANDLERS_QUEUE: AtomicI32 = AtomicI32::new(-1);

@@ -71,7 +71,7 @@ fn a_nonblocking_descriptor_says_would_block_whatever_the_deadline(site: &Site) 
     }
 }
 
-/// The time that a timed call takes to time out.
+/// Returns the time that a timed call takes to time out.
 #[track_caller]
 fn time_to_time_out(call: impl FnOnce() -> Result<(), Errno>) -> Duration {
     let start = Instant::now();

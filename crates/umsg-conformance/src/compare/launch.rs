@@ -51,7 +51,7 @@ pub struct Assignment<N, C> {
 }
 
 impl<N: Clone, C: Copy> Assignment<N, C> {
-    /// The names of the queues, and the history.
+    /// Creates the assignment: the names of the queues, and the history.
     pub fn new(names: &N, steps: &[Step<C>]) -> Assignment<N, C> {
         Assignment {
             names: names.clone(),

@@ -204,7 +204,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         ))
     }
 
-    /// The blocked processes and their calls, in the order of the steps that blocked them.
+    /// Returns the blocked processes and their calls, in the order of the steps that blocked them.
     fn waiting(&self) -> Vec<Waiting<F::Call>> {
         let mut blocked: Vec<(usize, usize)> = (0..WORKERS)
             .filter_map(|worker| Some((self.blocked_in[worker]?, worker)))
@@ -337,7 +337,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// The kernel's worker is blocked: so the other one has to be.
+    /// Expects the other side's worker to be blocked, because the kernel's worker is blocked.
     fn expect_blocked(&mut self, worker: usize, number: usize) -> Result<(), Stop> {
         match self.settle_other(worker, number)? {
             Settled::Blocked => {
@@ -405,7 +405,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         }
     }
 
-    /// The coordinator's action after a call that both sides answered alike.
+    /// Does the coordinator's work after a call that both sides answered alike.
     fn after(
         &mut self,
         operation: Operation<F::Call>,

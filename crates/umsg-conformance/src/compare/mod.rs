@@ -101,7 +101,7 @@ pub trait Comparable: Family {
     /// Makes histories.
     type Histories: Histories<Self::Call>;
 
-    /// The names of one side: two sides in the kernel have different ones.
+    /// Returns the names of one side: two sides in the kernel have different ones.
     fn names(side: char) -> Self::Names;
 
     /// Makes a private namespace for the kernel's queues, if this family uses one namespace for all histories.
@@ -112,10 +112,10 @@ pub trait Comparable: Family {
     /// Returns whether the numbers that this backend assigns must equal those of the other side.
     fn has_numbers(backend: &Self::Backend) -> bool;
 
-    /// Begins a history with nothing left of the one before.
+    /// Begins a history. Nothing of the previous history is left.
     fn begin(_side: &Setup<Self>) {}
 
-    /// Makes a process one in which workers can begin: last of all, and once for each history.
+    /// Prepares a process for the beginning of workers. This is the last step, once for each history.
     fn prepare(kind: &Kind<Self>);
 
     /// Returns the hand that makes the calls of the first worker.
@@ -144,7 +144,7 @@ pub trait Comparable: Family {
         false
     }
 
-    /// The queue for which a blocked call waits: a number for each that must be distinguished.
+    /// Returns the queue for which a blocked call waits: a number for each that must be distinguished.
     fn queue_of(_call: Self::Call, _kernels_words: &[AtomicU32]) -> u32 {
         0
     }
@@ -192,7 +192,7 @@ pub struct Config<'a, F: Family = Posix> {
 pub struct Summary {
     /// Operations that both sides performed.
     pub operations: u64,
-    /// Histories that they belonged to.
+    /// The histories of these operations.
     pub histories: u64,
     /// Operations that blocked.
     pub blocked: u64,
@@ -307,7 +307,7 @@ struct Comparison<'a, F: Comparable> {
     directory: tempfile::TempDir,
 }
 
-/// One side, ready for histories, and its memory.
+/// Prepares one side for histories. Returns the side and its memory.
 fn set_up<F: Comparable>(
     kind: &Kind<F>,
     side: char,
@@ -376,7 +376,7 @@ impl<'a, F: Comparable> Comparison<'a, F> {
         played
     }
 
-    /// The difference that a history shows, cut short.
+    /// Returns the difference that a history shows, after a removal of the other steps.
     fn explain(
         &self,
         steps: Vec<Step<F::Call>>,

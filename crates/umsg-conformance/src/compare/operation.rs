@@ -17,7 +17,7 @@ pub trait Call:
     /// Returns whether the operation may wait for an operation of another worker.
     fn may_block(self) -> bool;
 
-    /// The C function, in a word.
+    /// Returns the C function, in a word.
     fn kind(self) -> &'static str;
 
     /// Returns whether the call may change the events for which other processes wait. Then a restarted call may end differently from a

@@ -49,17 +49,17 @@ impl Party {
         }
     }
 
-    /// The time for an answer that the other side has given.
+    /// Returns the time for an answer that the other side has given.
     pub fn patience(&self) -> Duration {
         self.patience
     }
 
-    /// The memory that the processes share.
+    /// Returns the memory that the processes share.
     pub fn words(&self) -> &'static [AtomicU32] {
         self.words
     }
 
-    /// The living processes.
+    /// Returns the living processes.
     pub fn living(&self) -> Vec<Pid> {
         self.processes.iter().flatten().copied().collect()
     }

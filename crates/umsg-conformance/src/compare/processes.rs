@@ -16,7 +16,7 @@ fn user(random: &mut Random, users: bool) -> Option<User> {
     (users && random.percent(40)).then(|| random.pick(&USERS))
 }
 
-/// The processes to begin with.
+/// Returns the processes to begin with.
 pub fn beginning<C>(random: &mut Random, users: bool) -> Vec<Step<C>> {
     let mut steps = Vec::new();
     for child in 1..WORKERS {

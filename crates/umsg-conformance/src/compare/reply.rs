@@ -37,7 +37,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// A plain answer.
+    /// Creates a plain answer.
     pub fn new(outcome: Outcome) -> Reply {
         Reply {
             outcome,
@@ -48,7 +48,7 @@ impl Reply {
         }
     }
 
-    /// The answer of a call, or of one that failed.
+    /// Returns the answer of a call, or of one that failed.
     pub fn of<T>(answer: Answer<T>, reply: impl FnOnce(T) -> Reply) -> Reply {
         match answer {
             Ok(value) => reply(value),
@@ -57,7 +57,7 @@ impl Reply {
         }
     }
 
-    /// The answer with these details.
+    /// Returns the answer with these details.
     pub fn with(mut self, details: impl IntoIterator<Item = i64>) -> Reply {
         self.details.extend(details);
         self
@@ -184,17 +184,17 @@ impl Leeway {
     }
 }
 
-/// A call that returned this.
+/// Returns the reply of a call that returned this value.
 pub fn returned(value: i64) -> Reply {
     Reply::new(Outcome::Value(value))
 }
 
-/// A call that returns 0 or fails.
+/// Returns the reply of a call that returns 0 or fails.
 pub fn plain(answer: Answer<()>) -> Reply {
     Reply::of(answer, |()| returned(0))
 }
 
-/// A checksum of the contents.
+/// Returns a checksum of the contents.
 fn sum(bytes: &[u8]) -> u32 {
     bytes.iter().fold(0x811c_9dc5, |sum: u32, &byte| {
         (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193)

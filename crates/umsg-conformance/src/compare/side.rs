@@ -115,7 +115,7 @@ impl<'a, F: Comparable> Side<'a, F> {
         self.setup.numbers
     }
 
-    /// The words that belong to the family.
+    /// Returns the words that belong to the family.
     pub fn own_words(&self) -> &'static [AtomicU32] {
         &self.words()[WORKERS..]
     }
@@ -128,7 +128,7 @@ impl<'a, F: Comparable> Side<'a, F> {
     }
 }
 
-/// The first worker's process.
+/// Begins the first worker's process.
 fn begin<F: Comparable>(
     setup: &Setup<F>,
     steps: &[Step<F::Call>],

@@ -37,10 +37,10 @@ impl<F: Comparable> Shared<'_, F> {
 
 /// The caller of a family's calls, with its state between them.
 pub trait Hand<C> {
-    /// Called when a process begins, be it the first one or a forked one. The process owns this value.
+    /// Notes that a process begins: the first process, or a forked one. The process owns this value.
     fn begin(&mut self) {}
 
-    /// The process is about to fork.
+    /// Notes that the process is about to fork.
     fn fork(&mut self) {}
 
     /// Makes the call of a step.
@@ -57,7 +57,7 @@ pub struct Worker<'a, F: Comparable> {
 extern "C" fn nothing(_: i32) {}
 
 impl<'a, F: Comparable> Worker<'a, F> {
-    /// The first worker of a side, in a process of its own.
+    /// Returns the first worker of a side, in a process of its own.
     pub fn first(shared: &'a Shared<'a, F>) -> Worker<'a, F> {
         sys::umask(0o022);
         sys::set_disposition(libc::SIGCHLD, libc::SIG_IGN);
@@ -140,7 +140,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
     }
 }
 
-/// The bytes of the message that a step sends. The messages of two steps differ, if they are long enough.
+/// Returns the bytes of the message that a step sends. The messages of two steps differ, if they are long enough.
 pub fn payload(number: u32, length: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..length)
         .map(|at| (number as usize * 131 + at * 7 + at / 250) as u8)

@@ -162,7 +162,7 @@ impl Act {
         matches!(self, Act::Interrupt | Act::Disturb | Act::StopAndContinue)
     }
 
-    /// The name of the call, for counts.
+    /// Returns the name of the call, for counts.
     pub fn kind(self) -> &'static str {
         match self {
             Act::Open { .. } => "mq_open",

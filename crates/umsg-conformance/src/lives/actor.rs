@@ -121,7 +121,7 @@ impl Actor {
         }
     }
 
-    /// The parent answers with the child's process id. The child reports on its own socket that it is ready.
+    /// Forks. The parent answers with the child's process id. The child reports on its own socket that it is ready.
     fn fork(&mut self, child: usize) {
         match sys::fork() {
             Err(errno) => self.answer(&Reply::new(Outcome::Failed(errno))),
@@ -137,7 +137,7 @@ impl Actor {
         }
     }
 
-    /// The executed program answers.
+    /// Executes this program again, which then answers.
     fn exec(&self) {
         let error = Command::new("/proc/self/exe")
             .args([ACTOR, &self.number.to_string()])
@@ -224,7 +224,7 @@ impl Actor {
         }
     }
 
-    /// The acts of System V.
+    /// Performs the acts on System V queues.
     fn perform_typed(&self, number: u32, act: Act) -> Reply {
         let typed = &*self.typed;
         let flags = |waits| if waits { 0 } else { libc::IPC_NOWAIT };
@@ -312,7 +312,7 @@ impl Actor {
         })
     }
 
-    /// The line of a queue, with the registered process as its number in the history.
+    /// Returns the line of a queue, with the registered process as its number in the history.
     fn status_line(&self, fd: Fd) -> Reply {
         let mut line = [0; 100];
         Reply::of(self.posix.read_at(fd, &mut line, 0), |length| {
@@ -325,7 +325,7 @@ impl Actor {
         })
     }
 
-    /// The number of a process in the history; 0 for none, -1 for a stranger.
+    /// Returns the number of a process in the history; 0 for none, -1 for a stranger.
     fn who(&self, pid: Pid) -> i64 {
         match find(self.processes(), pid.cast_unsigned()) {
             Some(at) => at as i64,

@@ -45,7 +45,7 @@ struct Registration {
 }
 
 impl Registration {
-    /// The key by which the kernel finds the registration.
+    /// Returns the key by which the kernel finds the registration.
     fn key(&self) -> (Description, i32, Description) {
         (self.set, self.number, self.member)
     }
@@ -84,7 +84,7 @@ impl Descriptors {
         !self.sets.contains(&descriptor.description)
     }
 
-    /// The doorbell for a number of an attachment, opened by the first registration.
+    /// Returns the doorbell for a number of an attachment, opened by the first registration.
     fn bell(&mut self, process: usize, key: (Attachment, i32)) -> Bell {
         if let Some(&bell) = self.processes[process].bells.get(&key) {
             return bell;
@@ -124,7 +124,7 @@ impl Descriptors {
         }
     }
 
-    /// Both sides gave this answer.
+    /// Notes the answer that both sides gave.
     pub fn answered(&mut self, process: usize, act: Act, reply: &Reply) {
         if !succeeded(reply.outcome) {
             return;
@@ -226,7 +226,7 @@ impl Descriptors {
         }
     }
 
-    /// Descriptors that stay open are attached again.
+    /// Attaches a process anew to the queues of the descriptors that stay open over exec.
     fn exec(&mut self, process: usize) {
         let mut numbers = std::mem::take(&mut self.processes[process]).numbers;
         numbers.retain(|_, descriptor| !descriptor.close_on_exec);
@@ -250,13 +250,13 @@ impl Descriptors {
         self.processes[process].numbers = numbers;
     }
 
-    /// The open file description that a number leads to.
+    /// Returns the open file description that a number leads to.
     pub fn description(&self, process: usize, number: i32) -> Option<Description> {
         self.at(process, number)
             .map(|descriptor| descriptor.description)
     }
 
-    /// The queue that a number leads to.
+    /// Returns the queue that a number leads to.
     pub fn queue(&self, process: usize, number: i32) -> Option<Queue> {
         let description = self.at(process, number)?.description;
         self.queues.get(&description).copied()
@@ -272,7 +272,7 @@ impl Descriptors {
             .is_some_and(|queue| self.kept_over_exec.contains_key(&queue))
     }
 
-    /// A process has ended.
+    /// Notes that a process has ended.
     pub fn ended(&mut self, process: usize) {
         self.processes[process] = Process::default();
         // The kernel ends the registrations of a process with the process.
@@ -339,7 +339,7 @@ impl Descriptors {
         }
     }
 
-    /// The kernel lets no set become a member of itself.
+    /// Returns whether a member of a set is a lost registration. The recursion ends, because the kernel lets no set become a member of itself.
     fn has_lost_members(&self, set: Description) -> bool {
         let mut members = self.registrations.iter().filter(|one| one.set == set);
         members.any(|one| self.is_lost(one))
@@ -351,7 +351,7 @@ impl Descriptors {
             .is_some_and(|set| self.has_lost_members(set.description))
     }
 
-    /// The data that the events of the lost registrations of a set carry.
+    /// Returns the data that the events of the lost registrations of a set carry.
     pub fn lost_data(&self, process: usize, set: i32) -> BTreeSet<i64> {
         let set = self.description(process, set);
         let members = self

@@ -38,7 +38,7 @@ impl Gap {
         Gap::BothLevels,
     ];
 
-    /// The first column of the row in the table.
+    /// Returns the first column of the row in the table.
     pub fn row(self) -> &'static str {
         match self {
             Gap::Doorbell => {
@@ -133,7 +133,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A process is blocked.
+    /// Notes that a process is blocked.
     pub fn blocked(&mut self, process: usize, act: Act) {
         self.blocked[process] = Some(act);
     }
@@ -158,7 +158,7 @@ impl Ledger {
         }
     }
 
-    /// The POSIX queue that a process waits for in mq_send or mq_receive.
+    /// Returns the POSIX queue that a process waits for in mq_send or mq_receive.
     fn waits_for(&self, process: usize) -> Option<Queue> {
         match self.blocked[process]? {
             Act::Send { fd, .. } | Act::Receive { fd, .. } => self.descriptors.queue(process, fd),
@@ -166,7 +166,7 @@ impl Ledger {
         }
     }
 
-    /// A process sleeps no longer.
+    /// Notes that a process no longer sleeps.
     fn released(&mut self, process: usize) {
         self.blocked[process] = None;
         self.begun_anew[process] = false;
@@ -190,7 +190,7 @@ impl Ledger {
         self.descriptors.before(number, process, act);
     }
 
-    /// Both sides gave this answer.
+    /// Notes the answer that both sides gave.
     pub fn answered(&mut self, process: usize, act: Act, reply: &Reply) {
         self.released(process);
         if let Act::LimitBytes { key, .. } = act
@@ -202,7 +202,7 @@ impl Ledger {
         self.descriptors.answered(process, act, reply);
     }
 
-    /// A process has ended.
+    /// Notes that a process has ended.
     pub fn ended(&mut self, process: usize) {
         self.released(process);
         self.descriptors.ended(process);

@@ -1,4 +1,5 @@
-//! Generates random histories. Thanks to a rough model of each process's descriptors, most calls reach a queue; a wrong guess only causes an EBADF.
+//! Generates random histories. Thanks to a rough model of each process's descriptors, most calls reach a queue; an error of the model only causes
+//! an EBADF.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ const WAYS: [i32; 4] = [
 ];
 
 impl Generator {
-    /// The generator of this seed.
+    /// Creates the generator of this seed.
     pub fn new(seed: u64) -> Generator {
         Generator {
             random: Random::new(seed),
@@ -61,7 +62,7 @@ impl Generator {
         }
     }
 
-    /// The next history, of 40 to 80 steps.
+    /// Returns the next history, of 40 to 80 steps.
     pub fn history(&mut self) -> Vec<Step> {
         let random = &mut self.random;
         self.character = Character {
@@ -113,7 +114,7 @@ impl Generator {
         make(self, process)
     }
 
-    /// A number that probably leads to this kind.
+    /// Returns a number that probably leads to this kind.
     fn number(&mut self, process: usize, kind: Kind) -> i32 {
         let table = self.tables[process].as_ref();
         let likely: Vec<i32> = table

@@ -12,7 +12,7 @@ struct Control {
     fd: RawFd,
 }
 
-/// A message of one byte and one descriptor, handed to `call`.
+/// Passes a message of one byte and one descriptor to `call`.
 fn with_message(
     control: &mut Control,
     call: impl FnOnce(&mut libc::msghdr) -> isize,

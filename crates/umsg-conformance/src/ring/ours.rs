@@ -23,9 +23,9 @@ pub enum Flaw {
     FlagBit,
     /// Takes messages before it is enabled.
     TooEarly,
-    /// Says EPERM for EBADFD.
+    /// Returns EPERM instead of EBADFD.
     OtherError,
-    /// A wait is over with the first message.
+    /// A wait ends with the first message.
     WokenEarly,
 }
 
@@ -38,7 +38,7 @@ pub struct Ours {
 }
 
 impl Ours {
-    /// A pair with a mistake.
+    /// Returns a pair with a mistake.
     pub fn flawed(flaw: Flaw) -> Ours {
         Ours {
             flaw: Some(flaw),

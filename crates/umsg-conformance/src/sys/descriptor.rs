@@ -121,7 +121,7 @@ pub fn readable(fd: RawFd, patience: Duration) -> bool {
     unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
 }
 
-/// A set for select of these descriptors, which are below FD_SETSIZE.
+/// Returns a set for select of these descriptors, which are below FD_SETSIZE.
 pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
     // SAFETY: the structure consists of bits, for which zero is valid.
     let mut set: libc::fd_set = unsafe { std::mem::zeroed() };

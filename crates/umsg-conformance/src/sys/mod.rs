@@ -26,7 +26,7 @@ pub use user::{Credentials, User, is_root, user};
 
 use crate::errno::Errno;
 
-/// The result of a C call that returns -1 for a failure.
+/// Returns the result of a C call that returns -1 for a failure.
 fn check(returned: i32) -> Result<i32, Errno> {
     if returned == -1 {
         Err(Errno::last())

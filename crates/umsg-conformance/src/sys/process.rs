@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 /// A process id, or a thread id.
 pub type Pid = i32;
 
-/// This process.
+/// Returns the id of this process.
 pub fn pid() -> Pid {
     // SAFETY: the call has no preconditions.
     unsafe { libc::getpid() }
 }
 
-/// This thread.
+/// Returns the id of this thread.
 pub fn tid() -> Pid {
     // SAFETY: the call has no preconditions.
     unsafe { libc::gettid() }
@@ -23,9 +23,9 @@ pub fn tid() -> Pid {
 
 /// The two processes after a fork.
 pub enum Forked {
-    /// Here is the parent; the child has this id.
+    /// The caller is the parent; the child has this id.
     Parent(Pid),
-    /// Here is the child.
+    /// The caller is the child.
     Child,
 }
 
@@ -98,7 +98,7 @@ pub fn wait(child: Pid, patience: Duration) -> Option<End> {
     }
 }
 
-/// Bounded waiting: short pauses that get longer, until time is up.
+/// A wait with a limit: short pauses that get longer, until time is up.
 pub struct Pause {
     until: Instant,
     next: Duration,
@@ -113,7 +113,7 @@ impl Pause {
         }
     }
 
-    /// Pauses; false if time is up.
+    /// Pauses. Returns false if time is up.
     pub fn again(&mut self) -> bool {
         if Instant::now() >= self.until {
             return false;
@@ -124,7 +124,7 @@ impl Pause {
     }
 }
 
-/// The state letter of a thread or process as `/proc` shows it; `None` when it is gone.
+/// Returns the state letter of a thread or process as `/proc` shows it; `None` when it is gone.
 pub fn state(id: Pid) -> Option<u8> {
     let text = std::fs::read(format!("/proc/{id}/stat")).ok()?;
     let after = text.iter().rposition(|&byte| byte == b')')?;
@@ -148,7 +148,7 @@ fn threads(pid: Pid) -> Option<u32> {
     after.split_whitespace().nth(17)?.parse().ok()
 }
 
-/// Waits until a process has ended, reaped or not. False if it did not.
+/// Waits until a process has ended, reaped or not. Returns false if it has not.
 pub fn wait_until_gone(pid: Pid, patience: Duration) -> bool {
     let mut pause = Pause::new(patience);
     while !is_gone(pid) {

@@ -121,7 +121,7 @@ pub const fn time(tv_sec: i64, tv_nsec: i64) -> libc::timespec {
     libc::timespec { tv_sec, tv_nsec }
 }
 
-/// A point of the wall clock, `milliseconds` from now (or before now).
+/// Returns a point of the wall clock, `milliseconds` from now (or before now).
 pub fn from_now(milliseconds: i64) -> libc::timespec {
     let mut now = time(0, 0);
     // SAFETY: the call writes the time to a local.

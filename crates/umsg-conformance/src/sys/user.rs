@@ -85,7 +85,7 @@ impl Credentials {
     };
 }
 
-/// The user and group that this process acts as.
+/// Returns the user and group that this process acts as.
 pub fn user() -> User {
     // SAFETY: the call has no preconditions.
     let (uid, gid) = unsafe { (libc::geteuid(), libc::getegid()) };

@@ -32,7 +32,7 @@ pub struct Message {
     pub text: Vec<u8>,
 }
 
-/// The message that is expected.
+/// Returns the message that is expected.
 pub fn message(mtype: i64, text: impl AsRef<[u8]>) -> Message {
     Message {
         mtype,
@@ -74,7 +74,7 @@ impl Deref for Site {
 }
 
 impl Site {
-    /// A place with this backend; `alone` if no other process's queues can be seen from it.
+    /// Creates a place with this backend; `alone` if no other process's queues can be seen from it.
     pub fn new(backend: Box<dyn Backend>, alone: bool) -> Site {
         Site {
             stage: Stage { backend },
@@ -111,7 +111,7 @@ impl Site {
         }
     }
 
-    /// The C functions themselves.
+    /// Returns the C functions themselves.
     pub fn functions(&self) -> &Functions {
         match self.backend.functions() {
             Ok(functions) => functions,
@@ -119,7 +119,7 @@ impl Site {
         }
     }
 
-    /// A key that no other process uses.
+    /// Returns a key that no other process uses.
     pub fn key(&self) -> i32 {
         let number = self.keys.fetch_add(1, Ordering::Relaxed);
         0x4d00_0000 | (sys::pid() & 0xffff) << 8 | (number as i32 & 0xff)
@@ -134,13 +134,13 @@ impl Site {
         Ok(self.at(id))
     }
 
-    /// A new private queue of this mode.
+    /// Creates a new private queue of this mode.
     pub fn queue_of_mode(&self, mode: i32) -> Queue<'_> {
         self.get(IPC_PRIVATE, IPC_CREAT | mode)
             .expect("a new queue")
     }
 
-    /// A new private queue that only this user may use.
+    /// Creates a new private queue that only this user may use.
     pub fn queue(&self) -> Queue<'_> {
         self.queue_of_mode(0o600)
     }
@@ -152,14 +152,14 @@ impl Site {
         queue
     }
 
-    /// A new queue with a new key.
+    /// Creates a new queue with a new key.
     pub fn queue_with_key(&self, mode: i32) -> (i32, Queue<'_>) {
         let key = self.key();
         let queue = self.get(key, IPC_CREAT | IPC_EXCL | mode);
         (key, queue.expect("a new queue"))
     }
 
-    /// The queue of this identifier, or none.
+    /// Returns the queue of this identifier, or none.
     pub fn at(&self, id: Id) -> Queue<'_> {
         Queue { site: self, id }
     }
@@ -169,14 +169,14 @@ impl Site {
         self.ask(self.backend.info(command))
     }
 
-    /// A child that is blocked in its work.
+    /// Starts a child that is blocked in its work.
     pub fn blocked<'a, T: Carried>(&'a self, work: impl FnOnce() -> T) -> Child<'a, T> {
         let child = self.child(work);
         child.wait_until_blocked();
         child
     }
 
-    /// A child of another user that is blocked in its work. Needs root.
+    /// Starts a child of another user that is blocked in its work. Needs root.
     pub fn blocked_as<'a, T: Carried>(
         &'a self,
         user: sys::User,
@@ -210,7 +210,7 @@ impl PartialEq for Queue<'_> {
 }
 
 impl Queue<'_> {
-    /// The identifier.
+    /// Returns the identifier.
     pub fn id(self) -> Id {
         self.id
     }
@@ -252,12 +252,12 @@ impl Queue<'_> {
         Ok(message(got, &text[..length]))
     }
 
-    /// The message at this place, which stays: `msgrcv` with `MSG_COPY`.
+    /// Returns the message at this place, which stays: `msgrcv` with `MSG_COPY`.
     pub fn copy(self, at: i64) -> Result<Message, Errno> {
         self.receive_with(LONGEST, at, MSG_COPY | IPC_NOWAIT)
     }
 
-    /// Every message, in the order in which they come for the type 0.
+    /// Receives every message, in the order of type 0.
     pub fn drain(self) -> Vec<Message> {
         std::iter::from_fn(|| match self.receive(0) {
             Ok(message) => Some(message),

@@ -78,7 +78,7 @@ pub enum Size {
 }
 
 impl Size {
-    /// In bytes.
+    /// Returns the size in bytes.
     pub fn bytes(self, message_size: usize) -> usize {
         match self {
             Size::Zero => 0,
@@ -112,7 +112,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// For `mq_notify`.
+    /// Returns the argument of `mq_notify`.
     pub fn sigevent(self) -> Option<libc::sigevent> {
         let (how, signal, value) = match self {
             Event::Withdraw => return None,

@@ -79,7 +79,7 @@ pub struct Generator {
 const SET_ID: u32 = 0o6000;
 
 impl Generator {
-    /// The generator of this seed.
+    /// Creates the generator of this seed.
     pub fn new(seed: u64, bounds: Bounds) -> Generator {
         let character = Character {
             names: 1,
@@ -177,7 +177,7 @@ impl Generator {
         }
     }
 
-    /// A queue to begin with, and other processes that have it open.
+    /// Returns the first steps: a queue is created, and other processes begin that have the queue open.
     fn beginning(&mut self) -> Vec<Step> {
         let attributes = Some(Attributes::new(1 + self.random.below(4) as i64, 16));
         let flags = libc::O_CREAT | libc::O_RDWR | if self.blocks() { 0 } else { libc::O_NONBLOCK };

@@ -56,7 +56,7 @@ impl worker::Hand<Call> for Hand<'_> {
 }
 
 impl<'a> Hand<'a> {
-    /// The hand of the first worker.
+    /// Creates the hand of the first worker.
     pub fn new(shared: &Shared<'a, Posix>) -> Hand<'a> {
         Hand {
             backend: shared.backend,
@@ -281,7 +281,7 @@ impl<'a> Hand<'a> {
         self.line(self.fd(slot), 0, buffer, read)
     }
 
-    /// The answer of a call, with names in place of process ids.
+    /// Returns the answer of a call, with names in place of process ids.
     fn line(&self, fd: Fd, from: usize, mut buffer: Vec<u8>, read: Answer<usize>) -> Reply {
         Reply::of(read, |count| {
             buffer.truncate(count);

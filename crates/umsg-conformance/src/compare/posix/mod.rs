@@ -40,7 +40,7 @@ use crate::sys::{self, Forked};
 use generate::{Bounds, Generator};
 use hand::Hand;
 
-/// The deepest queue in a namespace of the kernel's that is a comparison's own, in messages.
+/// The deepest queue in a comparison's own namespace of the kernel, in messages.
 const DEEPEST: i64 = 200;
 
 /// The time to wait for an event that must happen.
@@ -73,7 +73,7 @@ fn keep() -> Option<OwnedFd> {
     }
 }
 
-/// A limit of the kernel in the namespace of this process.
+/// Returns a limit of the kernel in the namespace of this process.
 fn kernel_limit(name: &str) -> i64 {
     let text = fs::read_to_string(Path::new("/proc/sys/fs/mqueue").join(name)).unwrap_or_default();
     text.trim().parse().unwrap_or(10)

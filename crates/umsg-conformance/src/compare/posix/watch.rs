@@ -49,7 +49,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// No sets.
+    /// Creates a worker's record without sets.
     pub fn new() -> Watch {
         Watch {
             sets: [NONE; SETS],
@@ -59,14 +59,14 @@ impl Watch {
         }
     }
 
-    /// The process begins: its descriptors come from another process.
+    /// Notes that the process begins: its descriptors come from another process.
     pub fn begin(&mut self) {
         for set in &mut self.sets {
             set.own = set.set == NONE.set;
         }
     }
 
-    /// The process forks: its descriptors belong to another process, too.
+    /// Notes that the process forks: its descriptors belong to another process, too.
     pub fn fork(&mut self) {
         self.forks += 1;
         for set in &mut self.sets {
@@ -74,7 +74,7 @@ impl Watch {
         }
     }
 
-    /// A queue was opened.
+    /// Notes that a queue was opened.
     pub fn opened(&mut self, fd: Fd) {
         self.numbers.insert(fd, self.descriptions.len());
         self.descriptions.push(Description {
@@ -83,7 +83,7 @@ impl Watch {
         });
     }
 
-    /// One number now names the same description as another number.
+    /// Notes that one number now names the same description as another number.
     pub fn duplicated(&mut self, fd: Fd, duplicate: Fd) {
         if let Some(&description) = self.numbers.get(&fd) {
             self.numbers.insert(duplicate, description);
@@ -141,7 +141,7 @@ impl Watch {
         registered || opened == self.forks
     }
 
-    /// The events of a set.
+    /// Returns the events of a set.
     pub fn told(&self, at: Slot) -> Reply {
         Reply::of(self.ask(at), |told| {
             returned(told.len() as i64 / 2).with(told)

@@ -108,7 +108,7 @@ functions! {
 pub enum Place {
     /// A null pointer.
     Null,
-    /// An address where nothing is.
+    /// An address without memory.
     Nowhere,
     /// The last eight bytes of a mapping. They have room for the type of a message and for no text.
     TypeOnly,
@@ -116,11 +116,11 @@ pub enum Place {
     Good,
 }
 
-/// The size of a page that this uses; larger ones are multiples.
+/// The length of a page in [`Place`]: a multiple of the page size of each system.
 const PAGE: usize = 65536;
 
 impl Place {
-    /// The address of a function.
+    /// Returns the address of a function.
     fn address(self) -> *mut c_void {
         match self {
             Place::Null => ptr::null_mut(),
@@ -149,7 +149,7 @@ impl Place {
 }
 
 impl Functions {
-    /// The calls by which a process changes its user.
+    /// Returns the calls by which a process changes its user.
     fn credentials(&self) -> Credentials {
         Credentials {
             setgroups: self.setgroups,
@@ -212,7 +212,7 @@ impl Buffer {
         Buffer(words)
     }
 
-    /// A message.
+    /// Returns a message.
     fn of(mtype: i64, text: &[u8]) -> Buffer {
         let mut buffer = Buffer::new(mtype, text.len());
         buffer.text()[..text.len()].copy_from_slice(text);
@@ -235,7 +235,7 @@ pub struct Called {
 }
 
 impl Called {
-    /// glibc's own: the kernel's queues.
+    /// Returns glibc's own functions, which use the kernel's queues.
     pub fn kernel() -> Called {
         Called {
             label: "kernel",

@@ -19,7 +19,7 @@ pub enum Flaw {
     TooLongIsLost,
     /// `MSG_COPY` takes the message.
     CopyTakes,
-    /// The last bit of long messages is turned over.
+    /// The last bit of long messages is inverted.
     BitTurned,
     /// A blocked receive gives up with `ENOMSG`.
     NeverBlocks,
@@ -33,11 +33,11 @@ pub enum Flaw {
     WrongTime,
     /// `IPC_SET` forgets the group.
     GroupForgotten,
-    /// `MSG_STAT` asks for no permission.
+    /// `MSG_STAT` checks no permission.
     IndexReadableByAll,
     /// The total of messages leaves out one.
     TotalTooLow,
-    /// A stale identifier of a removed queue is `EIDRM`.
+    /// A call with the stale identifier of a removed queue fails with `EIDRM`.
     StaleIsRemoved,
 }
 
@@ -75,7 +75,7 @@ impl Flaw {
 pub type Flawed = backend::Flawed<Called, Flaw>;
 
 impl Flawed {
-    /// The type of the first message that a negative type selects.
+    /// Returns the type of the first message that a negative type selects.
     fn first_up_to(&self, id: Id, most: i64) -> Option<i64> {
         let flags = MSG_COPY | libc::IPC_NOWAIT | libc::MSG_NOERROR;
         let mut text = vec![0; 8192];
@@ -85,7 +85,7 @@ impl Flawed {
             .find(|&mtype| mtype <= most)
     }
 
-    /// The type and the flags with which the mistake is made.
+    /// Returns the type and the flags with which the mistake is made.
     fn wanted(&self, id: Id, mtype: i64, flags: i32) -> (i64, i32) {
         let mut flags = flags;
         if self.has(Flaw::ExceptIgnored) && flags & MSG_COPY == 0 {
@@ -115,7 +115,7 @@ impl Flawed {
         (returned, status)
     }
 
-    /// An answer with the error of a stale identifier, which a removal reports to waiters.
+    /// Returns an answer with the error of a stale identifier, which a removal reports to waiters.
     fn stale<T>(&self, answer: Answer<T>) -> Answer<T> {
         match answer {
             Err(Failure::Errno(Errno::EINVAL)) if self.has(Flaw::StaleIsRemoved) => {

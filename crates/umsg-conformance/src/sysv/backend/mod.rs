@@ -94,7 +94,7 @@ impl fmt::Display for Change {
 }
 
 impl Status {
-    /// The change that changes nothing.
+    /// Returns the change that changes nothing.
     pub fn unchanged(&self) -> Change {
         Change {
             uid: self.uid,
@@ -159,7 +159,7 @@ pub trait Backend: Basics {
         false
     }
 
-    /// The C functions themselves, for sizes and places that no slice has.
+    /// Returns the C functions themselves, for sizes and places that no slice has.
     fn functions(&self) -> Answer<&Functions> {
         Err(Failure::Unsupported(
             "it has slices, not sizes and pointers",

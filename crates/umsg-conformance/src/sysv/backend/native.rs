@@ -41,7 +41,7 @@ pub(super) fn like_the_kernel(directory: &Path) -> Result<Namespace, String> {
     Ok(namespace)
 }
 
-/// The answer of a function that fails with an errno.
+/// Returns the answer of a function that fails with an errno.
 fn answer<T>(result: Result<T, i32>) -> Answer<T> {
     result.map_err(|errno| Failure::Errno(Errno(errno)))
 }

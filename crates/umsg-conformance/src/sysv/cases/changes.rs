@@ -164,12 +164,12 @@ fn an_owner_that_was_refused_changes_nothing(site: &Site) {
     assert_eq!(status(queue), before);
 }
 
-/// Names another owner.
+/// Gives the queue another owner.
 fn give(queue: Queue, user: User) -> Result<(), Errno> {
     queue.alter(|change| (change.uid, change.gid) = (user.uid, user.gid))
 }
 
-/// A queue of an ordinary user's making.
+/// Creates a queue as an ordinary user.
 fn queue_of(site: &Site, user: User, mode: i32) -> Queue<'_> {
     let id = site.as_user(user, || i64::from(site.queue_of_mode(mode).id()));
     site.at(id as i32)

@@ -25,7 +25,7 @@ subject_of_sysv! { $ copies, copies_cases:
     a_copy_goes_on_working_on_a_full_queue
 }
 
-/// A queue with three messages.
+/// Creates a queue with three messages.
 fn queue_of_three(site: &Site) -> Queue<'_> {
     let queue = site.queue();
     for (mtype, text) in [(3, "first"), (1, "second"), (2, "third")] {

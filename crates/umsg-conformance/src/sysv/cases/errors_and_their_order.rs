@@ -1,4 +1,4 @@
-//! Asks for the error that a call gives when several would do.
+//! The error that a call returns if several apply.
 
 use libc::{IPC_NOWAIT, IPC_RMID, IPC_SET, IPC_STAT, MSG_NOERROR, MSG_STAT};
 
@@ -140,7 +140,7 @@ fn a_send_of_a_text_that_is_not_there_is_efault(site: &Site) {
     assert_eq!(send(queue.id(), 0), Ok(()));
     assert_eq!(queue.drain(), [message(1, "")]);
     assert_eq!(queue.remove(), Ok(()));
-    // Only a negative identifier is checked before.
+    // Only a negative identifier is checked earlier.
     assert_eq!(send(queue.id(), 8), Err(Errno::EFAULT));
 }
 

@@ -49,7 +49,7 @@ fn messages_come_in_the_order_in_which_they_were_sent(site: &Site) {
     assert_eq!(order, [0, 1, 2, 3, 4, 5]);
 }
 
-/// Bytes that differ for each length.
+/// Returns bytes that differ for each length.
 fn text(length: usize) -> Vec<u8> {
     (0..length)
         .map(|at| (at * 7 + length + at / 251) as u8)

@@ -34,7 +34,7 @@ subject_of_sysv! { $ permissions, permissions_cases:
     a_process_that_changes_its_user_is_checked_again
 }
 
-/// The permissions of a user on a queue with two messages: send, receive, query.
+/// Returns the permissions of a user on a queue with two messages: send, receive, query.
 fn rights(site: &Site, user: User, queue: Queue) -> [Option<Errno>; 3] {
     site.need_root();
     for at in 0..2 {
@@ -93,7 +93,7 @@ fn a_supplementary_group_counts(site: &Site) {
     expect_rights_of_the_group(site, User::WITH_ROOTS_GROUP);
 }
 
-/// A queue of this mode that belongs to an ordinary user, made by root.
+/// Creates a queue of this mode that belongs to an ordinary user, made by root.
 fn given_to(site: &Site, user: User, mode: u32) -> Queue<'_> {
     site.need_root();
     let queue = site.queue();
@@ -129,7 +129,7 @@ fn the_group_is_judged_by_the_groups_mode_only(site: &Site) {
     assert_eq!(rights(site, User::NOBODY, queue), ALL);
 }
 
-/// A queue of this mode that an ordinary user has made, and that was given to another.
+/// Creates a queue of this mode that an ordinary user has made, and that was given to another.
 fn made_by(site: &Site, maker: User, owner: User, mode: u32) -> Queue<'_> {
     let id = site.as_user(maker, || i64::from(site.queue().id()));
     let queue = site.at(id as i32);

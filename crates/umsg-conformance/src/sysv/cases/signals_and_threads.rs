@@ -34,7 +34,7 @@ subject_of_sysv! { $ signals_and_threads, signals_and_threads_cases:
 
 extern "C" fn nothing(_: i32) {}
 
-/// A child that waits for a message, with a handler for SIGUSR1.
+/// Starts a child that waits for a message, with a handler for SIGUSR1.
 fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Message, Errno>> {
     site.blocked(move || {
         let handles = site.backend().handle_signal(SIGUSR1, nothing, flags);
@@ -43,7 +43,7 @@ fn receiver<'a>(site: &'a Site, queue: Queue, flags: i32) -> Child<'a, Result<Me
     })
 }
 
-/// A child that waits for room, with a handler for SIGUSR1; and the full queue.
+/// Starts a child that waits for room, with a handler for SIGUSR1. Also returns the full queue.
 fn sender<'a>(site: &'a Site, flags: i32) -> (Queue<'a>, Child<'a, Result<(), Errno>>) {
     let queue = site.queue_for(4);
     assert_eq!(queue.send(1, "1234"), Ok(()));

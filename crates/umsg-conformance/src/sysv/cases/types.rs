@@ -24,7 +24,7 @@ subject_of_sysv! { $ types, types_cases:
     negative_types_sort_many_types
 }
 
-/// A queue that holds messages of these types, each with its place as its text.
+/// Creates a queue that holds messages of these types, each with its place as its text.
 fn queue_of<'a>(site: &'a Site, types: &[i64]) -> Queue<'a> {
     let queue = site.queue();
     for (at, &mtype) in types.iter().enumerate() {

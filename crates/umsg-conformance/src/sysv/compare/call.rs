@@ -140,7 +140,7 @@ fn command_name(command: i32) -> &'static str {
     }
 }
 
-/// The names of the flags that are set, each after a bar.
+/// Returns the names of the flags that are set, each after a bar.
 fn flag_names(flags: i32, of_get: bool) -> String {
     let named: &[(i32, &str)] = if of_get {
         &[(IPC_CREAT, "IPC_CREAT"), (IPC_EXCL, "IPC_EXCL")]

@@ -27,7 +27,7 @@ pub struct Bounds {
     pub pointers: bool,
 }
 
-/// The character of a history: what happens often in it.
+/// The character of a history: its frequent operations.
 #[derive(Debug, Clone, Copy)]
 struct Character {
     slots: u64,
@@ -54,7 +54,7 @@ pub struct Generator {
 }
 
 impl Generator {
-    /// The generator of this seed.
+    /// Creates the generator of this seed.
     pub fn new(seed: u64, bounds: Bounds) -> Generator {
         let mut random = Random::new(seed);
         let character = Character::by_chance(&mut random);
@@ -121,7 +121,7 @@ impl Histories<Call> for Generator {
 }
 
 impl Generator {
-    /// Queues to begin with, and other processes.
+    /// Returns the first steps: queues are created, and other processes begin.
     fn beginning(&mut self) -> Vec<Step> {
         let mut operations = vec![Operation::Umask { mask: 0o777 }];
         for slot in 0..self.character.slots as usize {
@@ -219,7 +219,7 @@ impl Generator {
             2..10 => Size::Of(0),
             _ => Size::Of(self.random.below(self.character.longest + 1) as usize),
         };
-        // The flags of a receive mean nothing here.
+        // The flags of a receive have no meaning here.
         let mut flags = self.blocks();
         if self.random.percent(3) {
             flags |= self.random.pick(&[MSG_NOERROR, MSG_EXCEPT, MSG_COPY]);
@@ -264,7 +264,7 @@ impl Generator {
         }
     }
 
-    /// The type that a receive asks for.
+    /// Returns the type that a receive asks for.
     fn wanted(&mut self) -> i64 {
         let one = 1 + self.random.below(self.character.types) as i64;
         match self.random.below(20) {
@@ -277,7 +277,7 @@ impl Generator {
         }
     }
 
-    /// A size that no buffer has.
+    /// Returns a size that no buffer has.
     fn wrong(&mut self) -> Size {
         if self.bounds.pointers {
             Size::Wrong(self.random.pick(&[-1, i64::MIN, -4096]))
@@ -286,7 +286,7 @@ impl Generator {
         }
     }
 
-    /// Queues that come and go.
+    /// Returns a call that creates, finds or removes a queue.
     fn registry(&mut self) -> Call {
         if self.random.percent(20) {
             let target = self.target();
@@ -312,7 +312,7 @@ impl Generator {
         }
     }
 
-    /// A queue for this slot.
+    /// Creates a queue for this slot.
     fn another(&mut self, slot: usize) -> Call {
         let key = self.random.below(self.character.keys) as usize;
         Call::Get {
@@ -337,7 +337,7 @@ impl Generator {
         }
     }
 
-    /// A query by index: its queue can only be predicted if no other queues exist.
+    /// Returns a query by index: its queue can only be predicted if no other queues exist.
     fn look(&mut self, target: Target) -> Call {
         if !self.bounds.alone {
             self.unasked += 1;
@@ -351,7 +351,7 @@ impl Generator {
         look(target, MSG_STAT_ANY, self.whose())
     }
 
-    /// The user whose view of all queues can be compared.
+    /// Returns the user whose view of all queues can be compared.
     fn whose(&self) -> Whose {
         if self.bounds.strangers {
             Whose::Everybodys

@@ -27,7 +27,7 @@ enum Person {
     OfFile = 2,
 }
 
-/// The identifier of a target.
+/// Returns the identifier of a target.
 pub fn identifier(target: Target, words: &[AtomicU32]) -> Id {
     let in_slot = |slot: usize| words[slot].load(Ordering::Acquire) as i32 - 1;
     match target {
@@ -38,7 +38,7 @@ pub fn identifier(target: Target, words: &[AtomicU32]) -> Id {
     }
 }
 
-/// Every identifier that there was.
+/// Returns every identifier that there was.
 pub fn identifiers(words: &[AtomicU32]) -> impl Iterator<Item = Id> {
     let list = &words[SLOTS..];
     let count = list[0].load(Ordering::Acquire) as usize;
@@ -93,7 +93,7 @@ impl compare::Hand<Call> for Hand<'_> {
 }
 
 impl<'a> Hand<'a> {
-    /// The hand of the first worker.
+    /// Creates the hand of the first worker.
     pub fn new(shared: &Shared<'a, SystemV>) -> Hand<'a> {
         Hand {
             backend: shared.backend,
@@ -221,7 +221,7 @@ impl<'a> Hand<'a> {
         })
     }
 
-    /// The contents of a status without times, with numbers that are equal on both sides.
+    /// Returns the contents of a status without times, with numbers that are equal on both sides.
     fn fields(&self, status: &Status) -> [i64; 12] {
         let key = self.names.keys.iter().position(|&key| key == status.key);
         let key = match (key, status.key) {

@@ -57,7 +57,7 @@ fn can_be_alone() -> bool {
     })
 }
 
-/// All waiters for a queue that meet a condition, without the first one.
+/// Returns all waiters for a queue that meet a condition, without the first one.
 fn all_but_one(
     waiting: &[Waiting<Call>],
     queue: u32,

@@ -93,7 +93,7 @@ impl Generator {
         })
     }
 
-    /// Something registered, changed or removed.
+    /// Registers a descriptor with a set, or changes or removes a registration.
     pub(super) fn register(&mut self, set: Slot, slot: Slot) -> Call {
         let operation = self.random.weighted(&[
             (10, libc::EPOLL_CTL_ADD),
