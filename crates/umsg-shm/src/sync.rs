@@ -153,7 +153,7 @@ macro_rules! words {
         }
 
         impl $owner {
-            /// The words by name.
+            /// Returns the words by name.
             pub fn words(&self) -> $view<'_> {
                 $view {
                     $($($name: words!(@ self $name $(= $($field).+)?),)+)+

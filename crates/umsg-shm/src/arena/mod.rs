@@ -51,7 +51,7 @@ pub trait ArenaStore {
     /// The proof that the calling thread holds the lock of the arena.
     type Held<'a>: Copy;
 
-    /// The words of a block's header.
+    /// Returns the words of a block's header.
     fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault>;
 
     fn roots(&self) -> &ArenaRoots;

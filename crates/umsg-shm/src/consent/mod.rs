@@ -60,7 +60,7 @@ pub struct Asked {
 #[cfg(not(loom))]
 pub(crate) const NAME: usize = 15;
 
-/// The name of the thread that attests a file with that inode number and birth time.
+/// Returns the name of the thread that attests a file with that inode number and birth time.
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub fn name_of(inode: u64, (seconds, nanoseconds): (u64, u64)) -> [u8; NAME] {

@@ -39,7 +39,7 @@ static PRESENT: Present = Present {
     name: [const { AtomicU64::new(0) }; 2],
 };
 
-/// The process's own page, if it has one.
+/// Returns the process's own page, if it has one.
 fn own() -> Option<&'static Page> {
     // Acquire: makes the rest visible that `prepare` stored before.
     let epoch = PRESENT.epoch.load(Ordering::Acquire);

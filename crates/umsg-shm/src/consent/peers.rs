@@ -143,7 +143,7 @@ impl Met {
         }
     }
 
-    /// The helper thread, unless the program has closed its descriptor.
+    /// Returns the helper thread, unless the program has closed its descriptor.
     fn helper(&self) -> Option<BorrowedFd<'_>> {
         // SAFETY: any descriptor may have this number now. Until it is known, it is only inspected.
         let helper = unsafe { BorrowedFd::borrow_raw(self.helper) };
@@ -272,7 +272,7 @@ fn open_page(seen: &OwnedFd) -> Result<Mapping, Errno> {
     Mapping::of_memory(file.as_fd(), PAGE, false)
 }
 
-/// The device of all files in memory, whose file system no process serves.
+/// Returns the device of all files in memory, whose file system no process serves.
 fn device_of_memory() -> Result<u64, Errno> {
     // 0: not known yet. Relaxed: each thread finds the same.
     static DEVICE: AtomicU64 = AtomicU64::new(0);

@@ -97,7 +97,7 @@ impl Left<'_> {
 }
 
 impl Doorbell {
-    /// The doorbell of a handle of this queue.
+    /// Returns the doorbell of a handle of this queue.
     pub(crate) fn of<F: Format>(segment: &Segment<F>) -> Doorbell {
         Doorbell {
             host: segment.counted_in().cloned(),

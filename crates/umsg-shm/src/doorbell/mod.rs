@@ -107,7 +107,7 @@ pub(crate) enum Lookup<G> {
     Unavailable,
 }
 
-/// The reason why a queue can't be polled.
+/// Returns the reason why a queue can't be polled.
 #[cfg(not(loom))]
 pub(crate) fn why_not(fault: Fault) -> Errno {
     match fault {

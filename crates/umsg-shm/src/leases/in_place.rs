@@ -81,7 +81,7 @@ impl InPlace {
         len
     }
 
-    /// The bytes as a slice.
+    /// Returns the bytes as a slice.
     ///
     /// # Safety
     /// No process writes the bytes while the slice is in use.
@@ -91,7 +91,7 @@ impl InPlace {
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// The bytes as a slice that can be written.
+    /// Returns the bytes as a slice that can be written.
     ///
     /// # Safety
     /// No other process reads or writes the bytes while the slice is in use.

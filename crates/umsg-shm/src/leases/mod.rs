@@ -128,10 +128,10 @@ pub trait LeaseStore: Liveness + Sized {
 
     fn roots_of_leases(&self) -> &LeaseRoots;
 
-    /// The number of held messages that use the queue's capacity.
+    /// Returns the number of held messages that use the queue's capacity.
     fn held(&self) -> &AtomicU64;
 
-    /// The number of slots, which bounds the number of held messages.
+    /// Returns the number of slots, which bounds the number of held messages.
     fn slots(&self) -> usize;
 }
 
@@ -399,7 +399,7 @@ impl Default for HolderScan {
 }
 
 impl HolderScan {
-    /// The same as [`is_orphan`], with one query for each process.
+    /// Returns the same as [`is_orphan`], with one query for each process.
     pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, record: &LeaseRecord) -> bool {
         self.records += 1;
         let (pid, birth) = (record.pid.get(), record.birth.get());

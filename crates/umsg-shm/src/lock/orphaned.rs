@@ -43,7 +43,7 @@ impl Lock {
         died
     }
 
-    /// A model has no diagnosis.
+    /// Returns 0: a model has no diagnosis.
     #[cfg(loom)]
     pub(crate) fn take_over(&self) -> u32 {
         0

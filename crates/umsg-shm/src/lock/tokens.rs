@@ -54,7 +54,7 @@ impl<'a> BothHeld<'a> {
         SenderHeld(PhantomData)
     }
 
-    /// The receiver lock.
+    /// Returns the receiver lock.
     #[inline(always)]
     pub(crate) fn receiver(self) -> ReceiverHeld<'a> {
         ReceiverHeld(PhantomData)

@@ -212,7 +212,7 @@ impl Memory {
         Ok(())
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.0

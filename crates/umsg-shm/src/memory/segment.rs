@@ -25,7 +25,7 @@ pub unsafe trait Format: 'static {
     /// The process's own knowledge of the queue, which is not in the segment.
     type Settings: Clone + Debug + Default;
 
-    /// The namespaces of the creator: [`crate::sys::home::here`].
+    /// Returns the namespaces of the creator: [`crate::sys::home::here`].
     fn home(&self) -> &AtomicU64;
     /// Returns whether processes of several PID namespaces have received from the queue.
     fn is_shared(&self) -> bool;
@@ -39,10 +39,10 @@ pub unsafe trait Format: 'static {
 pub trait Regions: Copy + Debug {
     /// Length of the file.
     fn file_len(&self) -> usize;
-    /// The parts that a copy for inspection needs.
+    /// Returns the parts that a copy for inspection needs.
     fn tables(&self) -> [Range<usize>; 2];
     fn arena(&self) -> Range<usize>;
-    /// The number of a message's bytes that the cell itself holds.
+    /// Returns the number of a message's bytes that the cell itself holds.
     fn inline(&self) -> usize;
 }
 
@@ -178,13 +178,13 @@ impl<F: Format> Segment<F> {
         self.memory.zero(offset, len);
     }
 
-    /// The first byte.
+    /// Returns the first byte.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         self.memory.base()
     }
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     pub fn address(&self) -> usize {
         self.base().addr()
     }
@@ -283,7 +283,7 @@ impl<F: Format> Segment<F> {
         unsafe { self.memory.item(offset, stride, index, count) }
     }
 
-    /// The first byte of `len` bytes of payload: in the cell, or in the block that it names.
+    /// Returns the address of `len` bytes of payload: in the cell, or in the block that the cell names.
     #[inline(always)]
     pub(crate) fn payload(&self, cell: &F::Cell, len: usize) -> Result<*mut u8, Fault> {
         let offset = if len <= self.layout.inline() {

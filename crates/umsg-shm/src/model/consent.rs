@@ -10,5 +10,5 @@ pub fn raise(_: &Asked, _: (u32, u32)) -> bool {
     true
 }
 
-/// All processes are known.
+/// Does nothing: all processes of a model are known.
 pub fn meet(_: &Asked) {}

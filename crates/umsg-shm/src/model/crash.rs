@@ -16,7 +16,7 @@ pub fn reached(point: Point) {
     strike(Death::At(point));
 }
 
-/// The calling thread dies if it is doomed to die here.
+/// Kills the calling thread if it is doomed to die here.
 pub(super) fn strike(death: Death) {
     thread::with_current(|me| {
         if let Some(me) = me

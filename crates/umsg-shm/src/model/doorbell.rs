@@ -76,7 +76,7 @@ impl Doorbell {
 
     pub fn note_progress(&self) {}
 
-    /// The threads of a model start no helper.
+    /// Returns false: the threads of a model start no helper.
     pub fn polls_without_time(&self) -> bool {
         false
     }
@@ -110,19 +110,19 @@ impl Doorbell {
         self.lacks_helpers.store(lacks, Relaxed);
     }
 
-    /// The doorbell was swept, or another was made in its place.
+    /// Sets whether the doorbell was swept, or replaced by another.
     pub fn set_gone(&self, is_gone: bool) {
         self.is_gone.store(is_gone, Relaxed);
     }
 
-    /// The pollers end their polls.
+    /// Makes the pollers end their polls.
     pub fn leave(&self) {
         self.left.store(1, Relaxed);
     }
 }
 
 impl Feed {
-    /// A FIFO without a name.
+    /// Returns a FIFO without a name.
     pub fn private() -> Feed {
         Feed {
             own: Some(Doorbell::default()),
@@ -131,7 +131,7 @@ impl Feed {
         }
     }
 
-    /// The FIFO of this name, which the segment may name.
+    /// Returns the FIFO of this name, which the segment may name.
     pub fn shared(name: u64) -> Feed {
         Feed {
             own: None,

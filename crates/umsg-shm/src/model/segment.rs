@@ -44,8 +44,8 @@ fn some<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Segment {
-    /// A queue for up to `max_messages` messages, as `segment::create` makes it. `slots` slots are in circulation, in the shortest ring that holds
-    /// them (at least 2 entries).
+    /// Creates a queue for up to `max_messages` messages, as `segment::create` makes it. `slots` slots are in circulation, in the shortest ring
+    /// that holds them (at least 2 entries).
     pub fn new(max_messages: usize, slots: usize) -> Segment {
         let layout = Layout::new(max_messages, 8);
         let segment = Segment {
@@ -80,7 +80,7 @@ impl Segment {
         self.policy = policy;
     }
 
-    /// A model's segment has no place.
+    /// Returns none: a model's segment has no place in a file system.
     pub fn namespace(&self) -> Option<&()> {
         None
     }

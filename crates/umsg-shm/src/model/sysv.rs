@@ -56,7 +56,7 @@ fn some<T: Default>(count: usize) -> Arc<Vec<T>> {
 }
 
 impl Segment {
-    /// A queue of up to this number of messages, with enough slots and types for the messages and for all processes that may be blocked.
+    /// Creates a queue of up to this number of messages, with enough slots and types for the messages and for all processes that may be blocked.
     pub fn new(messages: usize) -> Segment {
         let qbytes = (messages * LENGTH) as u64;
         let mut layout = Layout::new(qbytes, LENGTH);
@@ -81,7 +81,7 @@ impl Segment {
         segment
     }
 
-    /// A model's segment has no place.
+    /// Returns none: a model's segment has no place in a file system.
     pub fn namespace(&self) -> Option<&()> {
         None
     }
@@ -97,7 +97,7 @@ impl Segment {
         self.announcements = Arc::clone(&other.announcements);
     }
 
-    /// The announcements of the model's namespace.
+    /// Returns the announcements of the model's namespace.
     pub fn announcements(&self) -> &Announcements {
         &self.announcements
     }
@@ -107,12 +107,12 @@ impl Segment {
         Ok(())
     }
 
-    /// The queue of which this is a handle.
+    /// Returns the queue of which this is a handle.
     pub fn tenure(&self) -> Tenure {
         self.tenure
     }
 
-    /// A handle of a queue of the same segment.
+    /// Returns a handle of a queue of the same segment.
     pub fn share_as(&self, tenure: Tenure) -> Segment {
         Segment {
             tenure,
@@ -136,7 +136,7 @@ impl Segment {
         self.cells.get(slot as usize).ok_or(Fault::Damaged)
     }
 
-    /// The payload is not followed.
+    /// Does nothing: a model does not follow the payload.
     pub fn wipe(&self, _: ReceiverHeld<'_>) {
         for cell in self.cells.iter().take(self.fixed.control.used() as usize) {
             cell.end();

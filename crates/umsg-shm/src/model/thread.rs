@@ -62,7 +62,7 @@ loom::thread_local! {
 /// The panic with which a thread leaves the operation in which it dies.
 struct Died;
 
-/// The calling thread, if it is one of a model's.
+/// Passes the calling thread to `work`, if the thread belongs to a model.
 pub(crate) fn with_current<T>(work: impl FnOnce(Option<&Thread>) -> T) -> T {
     let current = CURRENT.with(Cell::get);
     // SAFETY: `live` sets the pointer to a thread on its own stack, and resets it before that stack ends.
@@ -264,7 +264,7 @@ pub fn is_process_stopped(_pid: u32) -> bool {
     false
 }
 
-/// All processes of a model belong to one user.
+/// Returns the same user for all processes of a model.
 pub fn real_user(_pid: u32) -> u32 {
     0
 }
@@ -279,7 +279,7 @@ pub fn birth(pid: u32) -> u64 {
     u64::from(pid)
 }
 
-/// All ordinary threads of a model have one rank, and all real-time threads another.
+/// Returns the rank of a thread. All ordinary threads of a model have one rank, and all real-time threads another.
 pub fn rank(tid: u32) -> u32 {
     match world::with(|world| world.real_time.contains(&tid)) {
         true => 1,

@@ -5,22 +5,22 @@
 
 use super::thread;
 
-/// The calling thread's time.
+/// Returns the calling thread's time.
 pub fn monotonic() -> u64 {
     thread::with_current(|me| me.map_or(thread::BEGINNING, |me| me.now.get()))
 }
 
-/// The same clock.
+/// Returns the same clock.
 pub fn monotonic_coarse() -> u64 {
     monotonic()
 }
 
-/// A time for people.
+/// Returns a time for people.
 pub fn realtime() -> u64 {
     monotonic()
 }
 
-/// A time for people.
+/// Returns a time for people.
 pub fn realtime_coarse() -> u64 {
     thread::BEGINNING
 }

@@ -76,7 +76,7 @@ pub(super) fn with<T>(work: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(work)
 }
 
-/// A new world, at the beginning of an execution.
+/// Makes a new world, at the beginning of an execution.
 pub fn begin(slices: bool) {
     with(|world| {
         *world = World {
@@ -110,7 +110,7 @@ pub fn signals() -> u32 {
     with(|world| world.signals)
 }
 
-/// The life of a process ends.
+/// Ends the life of a process.
 pub(super) fn end(life: u32) {
     if let Some(ends) = with(|world| world.ends.clone()) {
         // Release: orders the writes of the process before its end.
@@ -164,7 +164,7 @@ impl World {
         true
     }
 
-    /// A thread has ended, or waits for the end of other threads.
+    /// Notes that a thread has ended, or waits for the end of other threads.
     pub(super) fn leave(&mut self) {
         self.living -= 1;
         self.pass_time();

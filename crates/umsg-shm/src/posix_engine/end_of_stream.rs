@@ -76,7 +76,7 @@ impl Engine {
         self.seems_at_end()
     }
 
-    /// A hint, read without the lock, of [`is_at_end`](Self::is_at_end).
+    /// Returns a hint, read without the lock, of [`is_at_end`](Self::is_at_end).
     pub(super) fn seems_at_end(&self) -> bool {
         if !self.is_send_closed() {
             return false;

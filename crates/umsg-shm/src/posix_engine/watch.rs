@@ -214,7 +214,7 @@ impl Engine {
         })
     }
 
-    /// The futex of the helpers.
+    /// Returns the futex of the helpers.
     #[cfg(loom)]
     pub(crate) fn helpers_word(&self) -> &crate::sync::AtomicU32 {
         &self.segment().fixed().receiver.doorbell().calls

@@ -30,7 +30,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Default for Chunks<T, CH
 }
 
 impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> {
-    /// An array of zeroes.
+    /// Creates an array of zeroes.
     pub const fn new() -> Self {
         Chunks {
             end: AtomicUsize::new(0),

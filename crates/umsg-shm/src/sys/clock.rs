@@ -260,7 +260,7 @@ pub(crate) mod step {
 
     static STEP: AtomicU64 = AtomicU64::new(0);
 
-    /// The sum of the steps, in nanoseconds.
+    /// Returns the sum of the steps, in nanoseconds.
     pub(super) fn get() -> u64 {
         // Relaxed: the number publishes no other data.
         STEP.load(Ordering::Relaxed)

@@ -136,7 +136,7 @@ mod tests {
     use rustix::fd::{AsFd, OwnedFd};
     use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create};
 
-    /// A file of 2,000 pages, whose pages in `real` hold zeroes.
+    /// Returns a file of 2,000 pages, whose pages in `real` hold zeroes.
     fn file(real: std::ops::Range<usize>) -> OwnedFd {
         let file = memfd_create("extent", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&file, 2000 * PAGE as u64).unwrap();

@@ -23,7 +23,7 @@ mod real {
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-    /// The inode number of this process's PID namespace, and above 32 bits that of its time namespace. 0 if /proc does not say.
+    /// Returns the inode number of this process's PID namespace, and above 32 bits that of its time namespace. 0 if /proc does not say.
     pub(crate) fn here() -> u64 {
         let ([of, here], epoch) = (&KNOWN, process::epoch());
         // Acquire: the result belongs to the epoch. Two threads may compute it at once, with the same result.

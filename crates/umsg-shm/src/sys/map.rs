@@ -139,7 +139,7 @@ impl Mapping {
         })
     }
 
-    /// The first byte.
+    /// Returns the address of the first byte.
     #[inline(always)]
     pub fn base(&self) -> *mut u8 {
         self.base.as_ptr()

@@ -396,7 +396,8 @@ mod tests {
     use std::process::{Child, Command};
     use std::time::Duration;
 
-    /// A process that has just started, and its birth. The birth does not contain the program, because the process has executed another program.
+    /// Returns a process that has just started, and its birth. The birth does not contain the program, because the process has executed another
+    /// program.
     fn sleeper() -> (Child, u64) {
         let child = Command::new("sleep").arg("1000").spawn().unwrap();
         let stat = Stat::of_process(child.id()).unwrap();

@@ -31,7 +31,7 @@ fn with_rights_of<T>(user: u32, work: impl FnOnce() -> T) -> Option<T> {
     done
 }
 
-/// The previous user id.
+/// Sets the user id for access to files. Returns the previous id.
 fn set(user: u32) -> u32 {
     // SAFETY: the argument is a number. In contrast to libc's setuid functions, the system call affects only the calling thread.
     unsafe { libc::syscall(libc::SYS_setfsuid, user) as u32 }

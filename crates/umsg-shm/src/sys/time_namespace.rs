@@ -38,7 +38,7 @@ fn read(path: &str, text: &mut [u8]) -> Result<usize, Errno> {
     rustix::io::read(&file, text)
 }
 
-/// The line `monotonic SECONDS NANOSECONDS`.
+/// Parses the line `monotonic SECONDS NANOSECONDS`. Returns the nanoseconds.
 fn parse(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let line = text

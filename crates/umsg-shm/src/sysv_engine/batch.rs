@@ -17,10 +17,10 @@ use crate::waiters::NO_SLOT;
 /// Messages that are sent together.
 pub trait Batch {
     fn count(&self) -> usize;
-    /// The type and the bytes of one message.
+    /// Returns the type and the bytes of one message.
     fn at(&self, index: usize) -> (i64, &[u8]);
 
-    /// The bytes of all messages together.
+    /// Returns the bytes of all messages together.
     fn bytes(&self) -> u64 {
         (0..self.count()).fold(0, |all: u64, index| {
             all.saturating_add(self.at(index).1.len() as u64)

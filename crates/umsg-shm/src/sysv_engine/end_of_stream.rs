@@ -54,7 +54,7 @@ impl Engine {
         self.seems_over()
     }
 
-    /// A hint, read without the lock, of [`is_over`](Self::is_over).
+    /// Returns a hint, read without the lock, of [`is_over`](Self::is_over).
     pub(super) fn seems_over(&self) -> bool {
         self.is_send_closed()
             && !self.fixed().control.has_leased()

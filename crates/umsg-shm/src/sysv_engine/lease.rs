@@ -164,7 +164,7 @@ impl Engine {
         Leases::of(self.segment()).expire(handle);
     }
 
-    /// The address of a leased message.
+    /// Returns the address of a leased message.
     #[cfg(not(loom))]
     pub fn place(&self, handle: &LeaseHandle) -> Result<*mut u8, Fault> {
         let cell = self.segment().cell(handle.slot)?;

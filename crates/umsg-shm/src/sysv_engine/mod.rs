@@ -152,13 +152,13 @@ impl Engine {
         Order::of(&self.segment)
     }
 
-    /// The address of the mapping, which distinguishes the segments of this process.
+    /// Returns the address of the mapping, which distinguishes the segments of this process.
     #[inline(always)]
     fn address(&self) -> usize {
         std::ptr::from_ref(self.fixed()).addr()
     }
 
-    /// The queue's delivery policy.
+    /// Returns the queue's delivery policy.
     pub fn policy(&self) -> Policy {
         self.policy
     }
@@ -293,7 +293,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The reason why the queue is not live: it was removed, or a process has overwritten the state.
+    /// Returns the reason why the queue is not live: it was removed, or a process has overwritten the state.
     #[cold]
     fn why_not_live(&self) -> Refused {
         match self.is_removed() {

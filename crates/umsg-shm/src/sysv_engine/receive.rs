@@ -25,7 +25,7 @@ pub struct Taken {
 pub(super) trait Receipt {
     type Outcome;
 
-    /// The longest message that the receive accepts, in bytes.
+    /// Returns the longest message that the receive accepts, in bytes.
     fn longest(&self) -> u64;
 
     /// Takes a message from the queue.
@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// The first wanted message, or [`Refused::NotNow`]. First ends overdue leases and the leases of dead holders.
+    /// Returns the first wanted message, or [`Refused::NotNow`]. First ends overdue leases and the leases of dead holders.
     #[inline(always)]
     pub(super) fn find(
         &self,

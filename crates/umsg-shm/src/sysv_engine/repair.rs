@@ -64,7 +64,7 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
 /// once.
 const NEVER_FILLED: usize = 4096;
 
-/// The number of slots that were ever used. A peer may forge the word: a walk over unused slots would allocate their memory.
+/// Returns the number of slots that were ever used. A peer may forge the word: a walk over unused slots would allocate their memory.
 fn used_slots(receiving: ReceiverHeld<'_>, segment: &Segment) -> Result<usize, Fault> {
     let control = &segment.fixed().control;
     let used = control.used().min(control.usable()) as usize;

@@ -56,8 +56,8 @@ impl Watched for Engine {
 }
 
 impl Engine {
-    /// The level for a call that would receive or send now. A removed queue shows a message and room, so a poller tries an operation and learns of
-    /// the removal.
+    /// Returns the level for a call that would receive or send now. A removed queue shows a message and room, so a poller tries an operation and
+    /// learns of the removal.
     fn level_now(&self) -> Level {
         if !self.fixed().rights.is_live(self.generation) {
             return Level::new(1, 1);
@@ -108,7 +108,7 @@ impl Engine {
         &self.doorbell
     }
 
-    /// The readiness that a poll without waiting reports.
+    /// Returns the readiness that a poll without waiting reports.
     pub fn readiness(&self) -> Readiness {
         self.level_now().readiness()
     }
@@ -178,7 +178,7 @@ mod polled {
     }
 
     impl Engine {
-        /// The descriptor that shows the queue's readiness for the `wanted` levels; see [`crate::doorbell`].
+        /// Returns the descriptor that shows the queue's readiness for the `wanted` levels; see [`crate::doorbell`].
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)

@@ -45,10 +45,10 @@ pub trait WaiterStore: Liveness + Sized {
     /// Returns the ends of a list. None for [`List::None`].
     fn links(&self, list: List) -> Option<&Links>;
 
-    /// The last ticket that was issued.
+    /// Returns the last ticket that was issued.
     fn ticket(&self) -> &Guarded64;
 
-    /// The number of nodes that are real memory.
+    /// Returns the number of nodes that are real memory.
     fn nodes_in_use(&self) -> &Guarded32;
 
     /// Makes `more` nodes after the first `usable` ones real memory.

@@ -213,7 +213,7 @@ fn a_process_dies_while_it_closes_a_queue() {
     });
 }
 
-/// A queue that closes with its last producer.
+/// Returns a queue that closes with its last producer.
 fn counted() -> Queue {
     let mut segment = Segment::new(2, 2);
     segment.set_policy(Policy {

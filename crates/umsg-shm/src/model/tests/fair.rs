@@ -15,7 +15,7 @@ use crate::posix_engine::Engine;
 use crate::posix_engine::segment::Policy;
 use crate::sys::clock::Deadline;
 
-/// A queue of four messages, in which a lower priority has a turn after `after` deliveries.
+/// Returns a queue of four messages, in which a lower priority has a turn after `after` deliveries.
 fn fair(after: u32) -> Queue {
     let mut segment = Segment::new(4, 5);
     segment.set_policy(Policy {
@@ -57,7 +57,7 @@ fn two_receivers_share_the_turns() {
     });
 }
 
-/// A victim receives and dies at the point. Then the message of priority 0 is among the next `within` messages.
+/// Lets a victim receive and die at the point. Then the message of priority 0 is among the next `within` messages.
 fn dies(point: Point, before: &'static [Message], within: usize) {
     explore_death(&format!("fair: death at {point:?}"), 2, move || {
         let queue = fair(1).filled(before);

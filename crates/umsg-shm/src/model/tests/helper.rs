@@ -35,7 +35,7 @@ enum Fifo {
     Shared,
 }
 
-/// A queue whose poller has a helper, the FIFO, and the number on which the helper sleeps.
+/// Returns a queue whose poller has a helper, the FIFO, and the number on which the helper sleeps.
 fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
     let queue = Queue::new(max_messages, max_messages);
     let (feed, value) = queue.direct(|queue, me| {
@@ -197,7 +197,7 @@ fn watch_for_holders(queue: &Queue, me: &Thread, slices: Slices) {
     }
 }
 
-/// A polled queue with one message, and a helper that keeps the time.
+/// Returns a polled queue with one message, and a helper that keeps the time.
 fn timed(slices: Slices) -> (Queue, JoinHandle<Option<()>>) {
     let queue = Queue::new(1, 1).filled(&[(0, 0)]);
     queue.direct(|queue, me| queue.engine().watch(me, LEVELS).unwrap());

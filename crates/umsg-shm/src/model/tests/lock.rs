@@ -141,7 +141,7 @@ fn two_owners_in_every_interleaving() {
     });
 }
 
-/// An owner dies while two threads use the lock. Thread 2 has a real-time policy if `is_urgent`.
+/// Lets an owner die while two threads use the lock. Thread 2 has a real-time policy if `is_urgent`.
 fn an_owner_dies(name: &str, is_urgent: bool) {
     explore(name, 3, Slices::Endless, move || {
         let guarded = Arc::new(Guarded::default());

@@ -108,7 +108,7 @@ fn expect_to_be_fired_at_last(queue: &Queue, place: Place) {
     queue.audit();
 }
 
-/// A queue with this number of messages, and a registration that the director has made.
+/// Returns a queue with this number of messages, and a registration that the director has made.
 fn registered(max_messages: usize, messages: u64) -> (Queue, Place) {
     let queue = Queue::new(max_messages, max_messages);
     let place = queue.direct(|queue, me| {
@@ -254,7 +254,7 @@ fn a_signal_has_been_raised_when_the_send_returns() {
     });
 }
 
-/// A sender that dies at that point, while the registered process waits.
+/// Lets a sender die at that point, while the registered process waits.
 fn a_sender_dies_at(point: Point) {
     explore(&format!("notice: {point:?}"), 2, Slices::End, move || {
         let queue = Queue::new(1, 1);

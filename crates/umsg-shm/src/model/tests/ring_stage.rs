@@ -25,7 +25,7 @@ pub(super) struct Ring {
 }
 
 impl Ring {
-    /// A ring that [`OWNER`] owns; see [`Segment::new`].
+    /// Creates a ring that [`OWNER`] owns; see [`Segment::new`].
     pub(super) fn new(max_messages: usize, slots: usize) -> Ring {
         let descriptor = Arc::new(AtomicU32::new(0));
         let pulled = Arc::clone(&descriptor);
@@ -140,7 +140,7 @@ impl Ring {
         thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
     }
 
-    /// The numbers of the remaining messages; then the account.
+    /// Returns the numbers of the remaining messages; then the account.
     pub(super) fn close_account(&self) -> Vec<u64> {
         let left: Vec<Message> = self.queue.empty();
         self.queue.audit();

@@ -138,7 +138,7 @@ fn check_fate<Q: Subject>(
     }
 }
 
-/// The message that a thread received, if any.
+/// Performs an act. Returns the message that the thread received, if any.
 fn act_on<Q: Subject>(act: ActOn<Q>, queue: &Q, me: &Thread) -> Outcome<Q> {
     match act {
         Send(message) => queue.send_one(me, message, LATER).map(|()| None),

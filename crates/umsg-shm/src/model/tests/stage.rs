@@ -72,7 +72,7 @@ impl Queue {
         Queue::of(Engine::new(Segment::new(max_messages, slots)))
     }
 
-    /// A queue with this engine.
+    /// Returns a queue with this engine.
     pub(super) fn of(engine: Engine) -> Queue {
         Queue(Arc::new(engine))
     }

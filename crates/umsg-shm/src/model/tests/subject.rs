@@ -97,7 +97,7 @@ pub(super) trait Subject: Clone + 'static {
     }
 }
 
-/// A message, or that there was none.
+/// Returns the message of a receive, or None if there was no message.
 pub(super) fn optional<M, Own: Debug>(result: Result<M, Refused<Own>>) -> Option<M> {
     match result {
         Ok(message) => Some(message),

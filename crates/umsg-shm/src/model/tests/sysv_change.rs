@@ -17,7 +17,7 @@ use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::Want;
 use crate::sysv_engine::{Refused, Why};
 
-/// A message, or that the queue was removed before.
+/// Returns the message of a receive, or None if the queue was removed before.
 fn unless_removed(result: Result<Message, Refused>) -> Option<Message> {
     match result {
         Ok(message) => Some(message),

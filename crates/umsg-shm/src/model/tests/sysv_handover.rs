@@ -24,7 +24,7 @@ fn wait_for(queue: &Queue, list: List, count: u32) {
     }
 }
 
-/// A message that was sent, if it was.
+/// Returns the message if it was sent, or None if the send timed out.
 fn sent(result: Result<(), Refused>, message: Message) -> Option<Message> {
     match result {
         Ok(()) => Some(message),

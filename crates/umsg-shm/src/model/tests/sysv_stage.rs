@@ -41,7 +41,7 @@ impl Queue {
         Queue(Arc::new(Engine::new(segment)))
     }
 
-    /// A queue of the same namespace, with this index.
+    /// Returns a queue of the same namespace, with this index.
     pub(super) fn beside(&self, messages: usize, index: u32) -> Queue {
         let mut segment = Segment::new(messages);
         segment.put_beside(self.engine().segment(), index);

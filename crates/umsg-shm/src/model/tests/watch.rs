@@ -27,7 +27,7 @@ use crate::sysv_engine::order::Want;
 
 /// A queue of either engine with a doorbell.
 trait Polled: Subject {
-    /// A message that carries this number.
+    /// Returns a message that carries this number.
     fn message(number: u64) -> Self::Message;
 
     /// Returns whether the process needs a helper that keeps the time.
@@ -83,7 +83,7 @@ impl Polled for sysv_stage::Queue {
     }
 }
 
-/// A queue that is polled, of two messages at most.
+/// Returns a queue that is polled, of two messages at most.
 fn watched(messages: u64) -> Queue {
     Queue::new(2, 2).polled(messages)
 }
@@ -118,7 +118,7 @@ fn a_process_that_begins_to_poll_is_shown_a_message_that_is_sent_meanwhile() {
     });
 }
 
-/// The lease of the only message, beside a process that begins to poll.
+/// Leases the only message, while a process begins to poll.
 fn begins_beside_a_lease(queue: impl Polled) {
     let lessee = queue.spawn(1, |queue, me| queue.lease_one(me));
     let needs_time = queue.direct(Polled::begin_to_poll);
@@ -183,7 +183,7 @@ fn room_that_is_shown_can_be_used() {
     });
 }
 
-/// A polled queue that holds nothing but a leased message, and the lease.
+/// Returns a polled queue that holds nothing but a leased message, and the lease.
 fn leased() -> (Queue, LeaseHandle) {
     let queue = Queue::new(1, 1).polled(1);
     let lease = queue.direct(|queue, me| queue.lease(me, Deadline::Passed).unwrap().1);
@@ -310,7 +310,7 @@ fn dies_at(name: &str, points: &[Point], play: fn() -> bool) {
     }
 }
 
-/// A sender may die. A remaining message is shown.
+/// Runs a sender that may be doomed, and expects that the doorbell shows a remaining message. Returns whether the sender died.
 fn dies_sending<Q: Polled>(queue: Q) -> bool {
     let sender = queue.spawn(1, |queue, me| {
         queue.send_one(me, Q::message(1), Deadline::Never)
@@ -320,7 +320,7 @@ fn dies_sending<Q: Polled>(queue: Q) -> bool {
     died
 }
 
-/// A process that repairs after a dead ringer may die, too. A remaining message is shown.
+/// Does the same as [`dies_sending`] after another sender died while it rang: the second sender, which may be doomed, too, repairs first.
 fn dies_repairing<Q: Polled>(queue: Q) -> bool {
     world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
     let send = |me: &Thread| queue.send_one(me, Q::message(1), Deadline::Passed);

@@ -43,7 +43,7 @@ impl Cell {
         self.sent_at.set(now);
     }
 
-    /// The length of the message, in bytes. Unchecked.
+    /// Returns the length of the message, in bytes. Unchecked.
     #[allow(clippy::len_without_is_empty, reason = "a message may be empty")]
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -128,7 +128,7 @@ impl Cell {
         &self.block
     }
 
-    /// The ring position of the message that was published here last.
+    /// Returns the ring position of the message that was published here last.
     #[cfg(not(loom))]
     pub(crate) fn position(&self) -> u64 {
         // Relaxed: under both locks.

@@ -33,7 +33,7 @@ pub fn create(
     Ok(segment)
 }
 
-/// The pages that are real in a new segment: offsets and lengths in bytes.
+/// Returns the pages that are real in a new segment: offsets and lengths in bytes.
 pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
     [
         (0, size_of::<Fixed>().next_multiple_of(PAGE)),

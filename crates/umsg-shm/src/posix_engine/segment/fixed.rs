@@ -85,8 +85,8 @@ const _: () = {
     assert!(offset_of!(ReceiverSide, level2) == 64);
 };
 
-/// A hash of sizes and offsets. Most changes of fields change one of them. A change that keeps them all, such as swapping two fields or using
-/// spare bytes, needs another [`VERSION`].
+/// Returns a hash of sizes and offsets. Most changes of fields change one of them. A change that keeps them all, such as swapping two fields
+/// or using spare bytes, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, Deliveries, Fifo, HistoryRecord, LeaseRecord, Node, Notice};

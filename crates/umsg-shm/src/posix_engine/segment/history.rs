@@ -161,7 +161,7 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    /// The history of a message that a process sent then.
+    /// Returns the history of a message that a process sent then.
     pub fn of_sender(pid: u32, sent_at: u64) -> History {
         History {
             pid,

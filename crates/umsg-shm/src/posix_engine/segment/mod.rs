@@ -101,12 +101,12 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// The slot of the first message.
+    /// Returns the slot of the first message.
     pub fn head(&self) -> &Guarded32 {
         &self.head
     }
 
-    /// The slot of the last message.
+    /// Returns the slot of the last message.
     pub fn tail(&self) -> u32 {
         self.tail.get()
     }

@@ -109,13 +109,13 @@ impl Presence {
         }
     }
 
-    /// The creator removes the queue. Returns false if another process may have it open.
+    /// Removes the queue, for its creator. Returns false if another process may have the queue open.
     #[must_use]
     pub fn remove(&self) -> bool {
         self.change(SOLE, |sole| sole & !STATE | REMOVED)
     }
 
-    /// The creator makes the next queue of the segment, which it has filled in. Returns false if another process has taken the name.
+    /// Makes the next queue in the segment, which the creator has filled in. Returns false if another process has taken the name.
     #[must_use]
     pub fn revive(&self) -> bool {
         self.change(REMOVED, |removed| {

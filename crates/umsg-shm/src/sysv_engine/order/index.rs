@@ -96,14 +96,14 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// The word with which a type's bucket begins.
+    /// Returns the word with which a type's bucket begins.
     #[inline(always)]
     fn bucket(&self, mtype: i64, buckets: u32) -> Result<&'a Guarded32, Fault> {
         let bucket = bucket_of(self.hash(mtype), buckets);
         Ok(&self.store.kind(bucket)?.bucket)
     }
 
-    /// The cache word for a type: names the record that was used last for a type with the same lowest bits.
+    /// Returns the cache word for a type: names the record that was used last for a type with the same lowest bits.
     #[inline(always)]
     fn recent(&self, mtype: i64) -> &'a Guarded32 {
         &self.store.kinds().recent[mtype as usize % RECENT]
@@ -119,7 +119,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 }
 
-/// The bucket of a hash among `buckets`: the lowest bits of the hash, or one bit fewer if that bucket does not exist yet.
+/// Returns the bucket of a hash among `buckets`: the lowest bits of the hash, or one bit fewer if that bucket does not exist yet.
 #[inline(always)]
 fn bucket_of(hash: u64, buckets: u32) -> u32 {
     let mask = buckets

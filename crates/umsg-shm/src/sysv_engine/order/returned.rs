@@ -145,7 +145,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(place.sequence.get() < sequence)
     }
 
-    /// The word that names the successor of a message; the head for 0.
+    /// Returns the word that names the successor of a message; the head for 0.
     fn next_after(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
             Some(slot) => Ok(&self.store.place(slot)?.next),
@@ -153,7 +153,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// The word that names the predecessor of a message; the tail for 0.
+    /// Returns the word that names the predecessor of a message; the tail for 0.
     fn previous_before(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
             Some(slot) => Ok(&self.store.place(slot)?.previous),

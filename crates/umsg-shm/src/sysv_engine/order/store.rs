@@ -6,13 +6,13 @@ use crate::sync::{Guarded32, Guarded64, words};
 
 /// Access to the words of the order in a segment. The queue's one lock guards all of them.
 pub trait TypeIndexStore {
-    /// The place of a slot; [`Fault::Damaged`] for an impossible slot.
+    /// Returns the place of a slot; [`Fault::Damaged`] for an impossible slot.
     fn place(&self, slot: u32) -> Result<&Place, Fault>;
-    /// The number of slots that were ever used. It bounds every walk along the messages.
+    /// Returns the number of slots that were ever used. It bounds every walk along the messages.
     fn places(&self) -> u32;
-    /// The record of a type; [`Fault::Damaged`] for an impossible index.
+    /// Returns the record of a type; [`Fault::Damaged`] for an impossible index.
     fn kind(&self, index: u32) -> Result<&Kind, Fault>;
-    /// The roots of the lists and of the tree.
+    /// Returns the roots of the lists and of the tree.
     fn kinds(&self) -> &TypeRoots;
     /// Allocates memory for more records than the `usable` ones. Returns the new number.
     ///
@@ -102,7 +102,7 @@ pub struct TypeRoots {
 }
 
 impl Place {
-    /// The number of the message.
+    /// Returns the number of the message.
     #[inline(always)]
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence.get()
@@ -114,7 +114,7 @@ impl Place {
         self.sequence.set(sequence);
     }
 
-    /// The link of a free slot to the next free slot: the slot plus 1, 0 for none.
+    /// Returns the link of a free slot to the next free slot: the slot plus 1, 0 for none.
     #[inline(always)]
     pub(crate) fn next_free(&self) -> u32 {
         self.next.get()
@@ -142,7 +142,7 @@ impl TypeRoots {
         self.seed.set(seed);
     }
 
-    /// The number of records that have memory.
+    /// Returns the number of records that have memory.
     #[cfg(not(loom))]
     pub(crate) fn usable(&self) -> u32 {
         self.usable.get()
@@ -182,13 +182,13 @@ impl Kind {
     }
 }
 
-/// The index that a link names; None for 0.
+/// Returns the index that a link names; None for 0.
 #[inline(always)]
 pub(super) fn target(link: &Guarded32) -> Option<u32> {
     link.get().checked_sub(1)
 }
 
-/// The link that names an index.
+/// Returns the link that names an index.
 #[inline(always)]
 pub(super) fn link(index: u32) -> u32 {
     index.wrapping_add(1)

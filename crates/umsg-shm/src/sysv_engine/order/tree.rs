@@ -237,7 +237,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// The word that names a node: a child link of its parent, or the root.
+    /// Returns the word that names a node: a child link of its parent, or the root.
     fn naming(&self, index: u32, kind: &'a Kind) -> Result<&'a Guarded32, Fault> {
         let candidates = match target(&kind.parent) {
             Some(parent) => {
@@ -259,7 +259,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(kind.first.get().min(below))
     }
 
-    /// The least number of a subtree, as its top node has stored it.
+    /// Returns the least number of a subtree, as its top node has stored it.
     #[inline(always)]
     fn least_of(&self, subtree: &Guarded32) -> Result<u64, Fault> {
         match target(subtree) {
@@ -268,13 +268,13 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// The rank of a type. Higher ranks are nearer to the root.
+    /// Returns the rank of a type. Higher ranks are nearer to the root.
     fn rank(&self, kind: &Kind) -> u64 {
         self.hash(kind.mtype())
     }
 }
 
-/// The child link of a node that leads towards a type.
+/// Returns the child link of a node that leads towards a type.
 #[inline(always)]
 fn child_towards(kind: &Kind, mtype: i64) -> &Guarded32 {
     match mtype < kind.mtype() {

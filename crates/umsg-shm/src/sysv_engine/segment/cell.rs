@@ -38,13 +38,13 @@ impl Cell {
         self.sent_at.set(now);
     }
 
-    /// The message's type.
+    /// Returns the message's type.
     #[inline(always)]
     pub fn mtype(&self) -> i64 {
         self.mtype.get() as i64
     }
 
-    /// The message's length in bytes, unchecked.
+    /// Returns the message's length in bytes, unchecked.
     #[inline(always)]
     pub fn message_len(&self) -> usize {
         self.len.get() as usize
@@ -65,7 +65,7 @@ impl Cell {
         self.sent_at.set(now);
     }
 
-    /// The word that the arena keeps: the block of the slot.
+    /// Returns the word that the arena keeps: the block of the slot.
     #[inline(always)]
     pub(crate) fn block(&self) -> &Guarded32 {
         &self.block
@@ -89,7 +89,7 @@ impl Cell {
         self.state.set(FREE);
     }
 
-    /// The number of leases after which the message came back.
+    /// Returns the number of leases after which the message came back.
     pub(crate) fn returns(&self) -> u32 {
         self.state.get() >> 1
     }

@@ -94,7 +94,7 @@ impl Contents {
         }
     }
 
-    /// All messages that take room.
+    /// Returns the number of messages that take room, queued or leased.
     #[cfg(not(loom))]
     pub(crate) fn messages(&self) -> u64 {
         self.queued.messages.saturating_add(self.leased.messages)
@@ -114,7 +114,7 @@ pub(crate) struct LastUses {
 
 /// The counts. Every word is exact under the lock, and a hint elsewhere.
 impl ControlBlock {
-    /// The counts of the queue.
+    /// Returns the counts of the queue.
     #[inline(always)]
     pub(crate) fn contents(&self) -> Contents {
         // Relaxed: see above.
@@ -143,7 +143,7 @@ impl ControlBlock {
         store(&self.held_bytes, leased.bytes);
     }
 
-    /// The number of queued messages.
+    /// Returns the number of queued messages.
     #[inline(always)]
     pub fn messages(&self) -> u32 {
         // Relaxed: see above.
@@ -156,7 +156,7 @@ impl ControlBlock {
         self.contents().has_room(messages, bytes)
     }
 
-    /// The same as [`has_room`](Self::has_room), for a queue without leased messages.
+    /// Returns the same as [`has_room`](Self::has_room), for a queue without leased messages.
     #[inline(always)]
     pub(crate) fn has_room_beside_queued(&self, messages: u64, bytes: u64) -> bool {
         let leased = Sum::default();
@@ -167,7 +167,7 @@ impl ControlBlock {
         contents.has_room(messages, bytes)
     }
 
-    /// The bytes that may be queued: msg_qbytes.
+    /// Returns the bytes that may be queued: msg_qbytes.
     pub(crate) fn capacity(&self) -> u64 {
         // Relaxed: see above.
         self.capacity.load(Ordering::Relaxed)
@@ -219,7 +219,7 @@ impl ControlBlock {
         self.receiver.store(pid, Ordering::Relaxed);
     }
 
-    /// The last send and the last receive.
+    /// Returns the last send and the last receive.
     pub(crate) fn last_uses(&self) -> LastUses {
         // Relaxed: shown to users only.
         LastUses {
@@ -272,7 +272,7 @@ impl ControlBlock {
 
 /// The number of the last sent message.
 impl ControlBlock {
-    /// The sequence number of the last sent message.
+    /// Returns the sequence number of the last sent message.
     #[inline(always)]
     pub(crate) fn last_number(&self) -> u64 {
         self.sequence.get()
@@ -287,13 +287,13 @@ impl ControlBlock {
 
 /// The slots.
 impl ControlBlock {
-    /// The first free slot.
+    /// Returns the first free slot.
     #[inline(always)]
     pub(crate) fn first_free(&self) -> Option<u32> {
         self.free.get().checked_sub(1)
     }
 
-    /// The link to the first free slot: the slot plus 1, 0 for none.
+    /// Returns the link to the first free slot: the slot plus 1, 0 for none.
     #[inline(always)]
     pub(crate) fn free_link(&self) -> u32 {
         self.free.get()
@@ -305,13 +305,13 @@ impl ControlBlock {
         self.free.set(link);
     }
 
-    /// The number of slots that were ever used.
+    /// Returns the number of slots that were ever used.
     #[inline(always)]
     pub(crate) fn used(&self) -> u32 {
         self.used.get()
     }
 
-    /// The number of slots that have memory.
+    /// Returns the number of slots that have memory.
     #[inline(always)]
     pub(crate) fn usable(&self) -> u32 {
         self.usable.get()
@@ -344,7 +344,7 @@ impl ControlBlock {
 
 /// The words that the modules of waiters, leases and the arena keep here.
 impl ControlBlock {
-    /// The ends of a list of waiter records.
+    /// Returns the ends of a list of waiter records.
     #[inline(always)]
     pub(crate) fn links(&self, list: List) -> Option<&Links> {
         match list {

@@ -66,7 +66,7 @@ impl Header {
     #[cfg(not(loom))]
     pub const KEY_AT: u64 = std::mem::offset_of!(Header, key) as u64;
 
-    /// The queue's identifier.
+    /// Returns the queue's identifier.
     pub fn id(&self) -> i32 {
         self.id.load(Ordering::Relaxed) as i32
     }
@@ -82,7 +82,7 @@ impl Header {
         self.turns.store(turn, Ordering::Relaxed);
     }
 
-    /// The turn of the identifier.
+    /// Returns the turn of the identifier.
     pub fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
     }
@@ -106,7 +106,7 @@ impl Header {
         self.created_at.store(now, Ordering::Relaxed);
     }
 
-    /// The queue's key; 0 for IPC_PRIVATE.
+    /// Returns the queue's key; 0 for IPC_PRIVATE.
     pub fn key(&self) -> i32 {
         self.key.load(Ordering::Relaxed) as i32
     }
@@ -116,7 +116,7 @@ impl Header {
         self.creator.load(Ordering::Relaxed)
     }
 
-    /// CLOCK_REALTIME of the creation, in nanoseconds since 1970.
+    /// Returns CLOCK_REALTIME of the creation, in nanoseconds since 1970.
     pub fn created_at(&self) -> u64 {
         self.created_at.load(Ordering::Relaxed)
     }

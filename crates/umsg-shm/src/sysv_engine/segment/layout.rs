@@ -44,7 +44,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of a queue that may hold up to `capacity` bytes in messages of up to `msgmax` bytes.
+    /// Returns the layout of a queue that may hold up to `capacity` bytes in messages of up to `msgmax` bytes.
     pub fn new(capacity: u64, msgmax: usize) -> Layout {
         let slots = (capacity as usize).clamp(1, MOST_SLOTS) + NODES + SPARE;
         let waiters = size_of::<Fixed>().next_multiple_of(ALIGN);
@@ -69,7 +69,7 @@ impl Layout {
         }
     }
 
-    /// The bytes of a message that fit into the cell itself. A longer message lies wholly in a block of the arena.
+    /// Returns how many bytes of a message fit into the cell itself. A longer message lies wholly in a block of the arena.
     #[inline(always)]
     pub const fn inline() -> usize {
         CELL - size_of::<Cell>()
@@ -80,8 +80,8 @@ impl Layout {
 /// capacity.
 const WAITING: usize = 64 << 20;
 
-/// The length of the arena. The shortest message in a block takes less than twice its length, so queued messages get twice the
-/// capacity. The room for the parked messages of blocked senders is added.
+/// Returns the length of the arena. The shortest message in a block takes less than twice its length, so queued messages get
+/// twice the capacity. The room for the parked messages of blocked senders is added.
 fn arena_len(capacity: u64, msgmax: usize) -> usize {
     let waiting = (NODES * (msgmax + 2 * GRANULE)).min(WAITING.max(capacity as usize));
     region_len(

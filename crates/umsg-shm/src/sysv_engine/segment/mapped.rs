@@ -159,7 +159,7 @@ impl Segment {
         self.zero(layout.arena, blocks);
     }
 
-    /// The bytes of memory in use, apart from the arena.
+    /// Returns the bytes of memory in use, apart from the arena.
     pub fn memory(&self) -> u64 {
         let control = &self.fixed().control;
         let slots = (control.usable.get() as usize).min(self.layout().slots);

@@ -255,14 +255,14 @@ impl Rights {
         is_corrupt && restore()
     }
 
-    /// The present version: exact under the lock, a hint elsewhere.
+    /// Returns the present version: exact under the lock, a hint elsewhere.
     #[inline(always)]
     pub fn version(&self) -> u32 {
         // Relaxed: see above.
         self.version.load(Ordering::Relaxed)
     }
 
-    /// The version under which the caller is about to check a permission.
+    /// Returns the version under which the caller is about to check a permission.
     ///
     /// RIGHTS. Acquire: pairs with the release in [`publish`](Self::publish). A reader of a version also reads the rights that
     /// belong to it, or newer ones. If the rights are newer, the check under the lock finds the version outdated.
@@ -271,7 +271,8 @@ impl Rights {
         self.version.load(Ordering::Acquire)
     }
 
-    /// The permissions. The words belong to one instant if the caller holds the lock, or if it finds the same version before and after this call.
+    /// Returns the permissions. The words belong to one instant if the caller holds the lock, or if it finds the same version before and after this
+    /// call.
     pub fn permissions(&self) -> Permissions {
         // Relaxed: see above.
         let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
@@ -336,19 +337,19 @@ impl Rights {
         self.version() & CLOSED != 0
     }
 
-    /// Permission bits.
+    /// Returns permission bits.
     pub fn mode(&self) -> u32 {
         // Relaxed: a single word.
         self.mode.load(Ordering::Relaxed)
     }
 
-    /// CLOCK_REALTIME of the last change, in seconds since 1970.
+    /// Returns CLOCK_REALTIME of the last change, in seconds since 1970.
     pub fn changed_at(&self) -> u64 {
         // Relaxed: a single word.
         self.changed_at.load(Ordering::Relaxed)
     }
 
-    /// The word that the doorbell keeps: the levels that pollers watch.
+    /// Returns the word that the doorbell keeps: the levels that pollers watch.
     #[inline(always)]
     pub fn watched(&self) -> &Guarded32 {
         &self.watched

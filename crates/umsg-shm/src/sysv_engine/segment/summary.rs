@@ -240,7 +240,7 @@ impl Bytes {
         State::of_word(self.u32_at(RIGHTS + offset_of!(Rights, state)))
     }
 
-    /// The summary, without the fields that follow from the length of the file.
+    /// Returns the summary, without the fields that follow from the length of the file.
     fn summary(&self) -> Result<Summary, AttachError> {
         let rights = |at| self.u32_at(RIGHTS + at);
         let control = |at| self.u64_at(CONTROL + at);

@@ -82,7 +82,7 @@ impl WaiterRecord {
         self.asleep.store(0, Ordering::Relaxed);
     }
 
-    /// The messages that a receiver wants.
+    /// Returns the messages that a receiver wants.
     pub fn want(&self) -> Want {
         let mtype = self.mtype.get() as i64;
         match self.choice.get() {
@@ -93,18 +93,18 @@ impl WaiterRecord {
         }
     }
 
-    /// The longest message that a receiver accepts, or the length of a sender's messages, in bytes. After
+    /// Returns the longest message that a receiver accepts, or the length of a sender's messages, in bytes. After
     /// [`Reply::TooSmall`], the length of the message that was too long.
     pub fn size(&self) -> u64 {
         self.size.get()
     }
 
-    /// The version of the queue's rights under which the thread's permission was checked.
+    /// Returns the version of the queue's rights under which the thread's permission was checked.
     pub(crate) fn rights(&self) -> u32 {
         self.rights.get()
     }
 
-    /// The outcome of the wait. It is valid once the node's word says that there is an outcome. None for an impossible value.
+    /// Returns the outcome of the wait. It is valid once the node's word says that there is an outcome. None for an impossible value.
     pub(crate) fn reply(&self) -> Option<Reply> {
         Some(match self.reply.get() {
             1 => Reply::Message,

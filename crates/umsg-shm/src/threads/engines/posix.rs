@@ -9,7 +9,7 @@ use crate::sys::thread::current;
 use crate::threads::traffic::{LONGEST, TOGETHER, pass};
 use std::time::Duration;
 
-/// The queue has room for three messages, so that each thread waits now and then.
+/// Returns a queue with room for three messages, so that each thread waits now and then.
 fn engine() -> Engine {
     Engine::new(testing::segment(3, LONGEST))
 }
