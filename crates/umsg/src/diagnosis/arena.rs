@@ -140,7 +140,7 @@ impl Arena<'_> {
         self.offset + u64::from(block) * GRANULE as u64
     }
 
-    /// The four words that head a block.
+    /// Returns the four words that head a block.
     fn header(&self, block: u32) -> Option<[u32; 4]> {
         let mut bytes = [0; GRANULE];
         let read = rustix::io::pread(self.file, &mut bytes, self.at(block)).ok()?;

@@ -50,8 +50,8 @@ pub(super) fn examine<S: Subject>(
     Ok(diagnosis)
 }
 
-/// A copy, and the states of its locks. In the copy, a lock with an impossible word is replaced by a free lock, so that the data of that lock are
-/// checked, too.
+/// Returns a copy, and the states of its locks. In the copy, a lock with an impossible word is replaced by a free lock, so that the data of that
+/// lock are checked, too.
 fn look<S: Subject>(
     file: BorrowedFd<'_>,
     layout: S::Layout,

@@ -178,7 +178,7 @@ pub(super) fn check_list(segment: &impl LeaseStore, count: &Count, findings: &mu
     );
 }
 
-/// All records that were ever used.
+/// Returns all records that were ever used.
 pub(super) fn all<S: LeaseStore>(segment: &S) -> impl Iterator<Item = (u32, &leases::LeaseRecord)> {
     let used = segment
         .roots_of_leases()
@@ -188,7 +188,7 @@ pub(super) fn all<S: LeaseStore>(segment: &S) -> impl Iterator<Item = (u32, &lea
     (0..used).filter_map(|index| Some((index, segment.lease_record(index).ok()?)))
 }
 
-/// The leases and reservations; `bytes` says how many bytes the message in a slot has.
+/// Returns the leases and reservations; `bytes` says how many bytes the message in a slot has.
 pub(super) fn held<S: LeaseStore>(segment: &S, bytes: impl Fn(u32) -> u32) -> Vec<Hold> {
     let kind = |record: &leases::LeaseRecord| {
         Some(match State::of(record) {

@@ -209,7 +209,7 @@ fn who(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> Process {
     who
 }
 
-/// All nodes that were ever used.
+/// Returns all nodes that were ever used.
 pub(super) fn all<S: WaiterStore>(segment: &S) -> impl Iterator<Item = (u32, &Node)> {
     let usable = segment.nodes_in_use().get().min(NODES as u32);
     (0..usable).filter_map(|index| Some((index, segment.node(index).ok()?)))

@@ -292,7 +292,7 @@ fn check_board(segment: &Segment, findings: &mut Findings) {
     }
 }
 
-/// All messages from the position in the one-priority word on have that word's priority.
+/// Checks that all messages from the position in the one-priority word on have that word's priority.
 fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     let word = segment.fixed().words().run;
     // Relaxed: no process writes a copy.
@@ -317,7 +317,7 @@ fn check_run(segment: &Segment, cursors: Cursors, findings: &mut Findings) {
     }
 }
 
-/// The processes that use the queue.
+/// Returns the processes that use the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let (fixed, layout) = (segment.fixed(), segment.layout());
     let engine = Engine::new(segment.share());
@@ -368,7 +368,7 @@ fn wait(segment: &Segment, node: &Node) -> Wait {
     }
 }
 
-/// The receiver of a ring that was not closed.
+/// Returns the receiver of a ring that was not closed.
 fn receiver(segment: &Segment) -> Option<Process> {
     let ownership = &segment.fixed().ownership;
     let (state, (pid, birth)) = (ownership.state(), ownership.owner());

@@ -34,7 +34,7 @@ pub enum Life {
     Dead,
 }
 
-/// The living processes that count as producers.
+/// Returns the living processes that count as producers.
 pub(super) fn producers(lives: &dyn Liveness, producers: &Producers) -> Vec<Process> {
     let named = producers.recorded();
     let processes = named.map(|(pid, birth, _)| Process::of(lives, pid, birth));
@@ -53,7 +53,7 @@ impl Process {
         Process::new(pid, None, life)
     }
 
-    /// The process that a record names; `birth` as [`liveness::birth`] has it, 0 for unknown.
+    /// Returns the process that a record names; `birth` as [`liveness::birth`] has it, 0 for unknown.
     pub(crate) fn of(lives: &dyn Liveness, pid: u32, birth: u64) -> Process {
         if let Some(known) = Process::by_life(lives, pid, None, birth) {
             return known;
@@ -65,7 +65,7 @@ impl Process {
         Process::new(pid, None, life)
     }
 
-    /// The thread that a node names.
+    /// Returns the thread that a node names.
     pub(crate) fn of_thread(lives: &dyn Liveness, pid: u32, tid: u32, birth: u64) -> Process {
         if let Some(known) = Process::by_life(lives, pid, Some(tid), birth) {
             return known;
@@ -77,7 +77,7 @@ impl Process {
         Process::new(pid, Some(tid), life)
     }
 
-    /// The process that a record names by its life. None if the record names it otherwise.
+    /// Returns the process that a record names by its life. None if the record names it otherwise.
     fn by_life(lives: &dyn Liveness, pid: u32, thread: Option<u32>, birth: u64) -> Option<Process> {
         let number = liveness::life_of(birth)?;
         let life = match lives.is_over(number) {
@@ -89,7 +89,7 @@ impl Process {
         Some(Process::new(pid, thread, life))
     }
 
-    /// A process that lives in another PID namespace, with the numbers that it has there.
+    /// Returns a process that lives in another PID namespace, with the numbers that it has there.
     pub(crate) fn elsewhere(pid: u32, thread: Option<u32>) -> Process {
         Process {
             pid,
@@ -147,7 +147,7 @@ fn program(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name).into_owned())
 }
 
-/// The process of a thread. None if there is no such thread.
+/// Returns the process of a thread. None if there is no such thread.
 fn leader(tid: u32) -> Option<u32> {
     let status = std::fs::read(format!("/proc/{tid}/status")).ok()?;
     let text = String::from_utf8_lossy(&status);

@@ -316,7 +316,7 @@ pub(super) fn write(file: BorrowedFd<'_>, bytes: &[u8], at: u64) -> Result<(), O
         .map_err(|e| OpenError::from_errno("pwrite", e))
 }
 
-/// A word of the file; None where it ends.
+/// Returns a word of the file; None where it ends.
 pub(super) fn read_word(file: BorrowedFd<'_>, at: u64) -> Result<Option<u32>, OpenError> {
     let mut bytes = [0; 4];
     let read = rustix::io::pread(file, &mut bytes, at);
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
     use umsg_shm::repair::log;
 
-    /// A diagnosis that finds nothing wrong but a mark.
+    /// Returns a diagnosis that finds nothing wrong but a mark.
     fn marked(damage: &log::Damage) -> Diagnosis {
         Diagnosis {
             damage: Damage::read(damage),

@@ -36,7 +36,7 @@ pub(super) fn check(segment: &Segment, survey: &mut Survey, findings: &mut Findi
     );
 }
 
-/// The priorities that have messages, according to the lowest level of the bitmap.
+/// Returns the priorities that have messages, according to the lowest level of the bitmap.
 fn priorities(segment: &Segment) -> impl Iterator<Item = usize> {
     let words =
         (0..PRIORITIES / 64).map(|word| (word, segment.level0(word).map_or(0, Guarded64::get)));
@@ -48,7 +48,7 @@ fn priorities(segment: &Segment) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Each bit of an upper level is set if a word of the lower level is not 0.
+/// Checks that each bit of an upper level is set exactly if its word of the lower level is not 0.
 fn check_levels(segment: &Segment, findings: &mut Findings) {
     let words = segment.fixed().words();
     let mut level2 = 0;

@@ -43,10 +43,10 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the length of a copy, in bytes.
     fn len(layout: &Self::Layout) -> usize;
 
-    /// The range of the words that every operation changes, from the first byte to the last.
+    /// Returns the range of the words that every operation changes, from the first byte to the last.
     fn pulse() -> Range<usize>;
 
-    /// The address of the first byte.
+    /// Returns the address of the first byte.
     fn address(&self) -> usize;
 
     /// Returns the locks, each with the part that it guards.
@@ -81,7 +81,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the word of a slot's cell that names its block, and the length of the message, in bytes.
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)>;
 
-    /// The longest message that lies in the cell itself, in bytes. Longer messages lie in a block.
+    /// Returns the longest message that lies in the cell itself, in bytes. Longer messages lie in a block.
     fn inline(&self) -> usize;
 
     /// Returns the beginning of the arena, in bytes from the beginning of the file.
@@ -90,7 +90,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Rehearses with a copy that is not needed any more.
     fn rehearse(self, findings: &mut Findings);
 
-    /// The processes that have to do with the queue.
+    /// Returns the processes that have to do with the queue.
     fn describe(&self, namespace: &Namespace) -> Diagnosis;
 
     /// Repairs the words of the header that prevent an attachment, if they can be computed from other words.

@@ -317,7 +317,7 @@ fn check_contents(segment: &Segment, survey: &mut Survey, findings: &mut Finding
     }
 }
 
-/// The processes that have to do with the queue.
+/// Returns the processes that have to do with the queue.
 fn describe(segment: &Segment, namespace: &Namespace) -> Diagnosis {
     let fixed = segment.fixed();
     let (control, words) = (&fixed.control, fixed.words());

@@ -85,7 +85,7 @@ fn other_file(directory: &Directory) -> io::Result<Option<OsString>> {
         .find(|name| !is_own(directory, name)))
 }
 
-/// The entries of the directory, or of one of its sub-directories.
+/// Returns the entries of the directory, or of one of its sub-directories.
 fn names(directory: &Directory, at: &str) -> io::Result<Vec<OsString>> {
     let (at, here) = directory.locate(at);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -100,7 +100,8 @@ fn names(directory: &Directory, at: &str) -> io::Result<Vec<OsString>> {
     Ok(names)
 }
 
-/// Another process may be creating a namespace here, or died while it did. In both cases the sub-directories are empty.
+/// Returns whether an entry may belong to an incomplete namespace. Another process may be creating a namespace here, or died while it did. In
+/// both cases the sub-directories are empty.
 fn is_own(directory: &Directory, name: &OsStr) -> bool {
     if let Some(kind) = KINDS.iter().find(|kind| name == **kind) {
         let is_empty = names(directory, kind).is_ok_and(|names| names.is_empty());

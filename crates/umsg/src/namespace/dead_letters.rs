@@ -251,7 +251,7 @@ fn remove(directory: &Directory, label: Label) -> bool {
     fs::unlinkat(at, &path, AtFlags::empty()).is_ok()
 }
 
-/// The labels that are too old to belong to a queue that is being created.
+/// Returns the labels that are too old to belong to a queue that is being created.
 fn old_labels(directory: &Directory) -> io::Result<Vec<Label>> {
     let now = Duration::from_nanos(clock::realtime()).as_secs();
     let is_old = |stat: Stat| now.saturating_sub(stat.st_mtime as u64) >= YOUNG.as_secs();
@@ -279,7 +279,7 @@ fn look(directory: &Directory, name: &OsStr) -> Option<Stat> {
     (FileType::from_raw_mode(stat.st_mode) == FileType::Symlink).then_some(stat)
 }
 
-/// The inode numbers of the files of all queues.
+/// Returns the inode numbers of the files of all queues.
 fn inodes(queues: &Directory) -> Result<BTreeSet<u64>, NamespaceError> {
     let mut inodes = BTreeSet::new();
     for_each_queue(queues, |queues, name| {

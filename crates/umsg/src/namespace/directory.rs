@@ -21,7 +21,7 @@ use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::stamp::Stamp;
 
-/// The permission bits of a file, without its type.
+/// Returns the permission bits of a file, without its type.
 pub(super) fn permissions(stat: &Stat) -> u32 {
     stat.st_mode & 0o7777
 }
@@ -89,7 +89,7 @@ impl Directory {
         permissions(&self.stat)
     }
 
-    /// Device and inode.
+    /// Returns device and inode.
     pub(super) fn identity(&self) -> (u64, u64) {
         (self.stat.st_dev, self.stat.st_ino)
     }
@@ -202,7 +202,7 @@ impl ShortPath {
     }
 }
 
-/// The name of an open file in /proc. Opening or linking this name reaches that very file.
+/// Returns the name of an open file in /proc. Opening or linking this name reaches that very file.
 pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
     ShortPath::new(format_args!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

@@ -200,7 +200,7 @@ impl NamespaceError {
         errno.raw_os_error()
     }
 
-    /// The error of a system call that looked for `path`.
+    /// Returns the error of a system call that looked for `path`.
     pub(super) fn looking(call: &'static str, path: &Path, error: Errno) -> NamespaceError {
         let path = path.to_owned();
         match error {
@@ -212,7 +212,7 @@ impl NamespaceError {
         }
     }
 
-    /// The error of a system call that wanted to change something in the directory `path`.
+    /// Returns the error of a system call that wanted to change something in the directory `path`.
     pub(super) fn changing(call: &'static str, path: &Path, error: Errno) -> NamespaceError {
         match error {
             Errno::ACCESS | Errno::PERM if is_refused_by_a_sandbox(call, path) => {
@@ -260,7 +260,7 @@ fn is_refused_by_a_sandbox(call: &str, directory: &Path) -> bool {
     .is_ok()
 }
 
-/// Advice for a missing directory.
+/// Returns advice for a missing directory.
 fn missing(path: &Path) -> String {
     let path = path.display().to_string();
     match path.as_str() {
@@ -269,7 +269,7 @@ fn missing(path: &Path) -> String {
     }
 }
 
-/// Advice for a directory in which the caller can't create or remove files.
+/// Returns advice for a directory in which the caller can't create or remove files.
 fn why_not_writable(path: &Path, errno: i32) -> String {
     let path = path.display();
     if errno == Errno::ROFS.raw_os_error() {

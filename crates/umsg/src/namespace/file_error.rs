@@ -54,7 +54,7 @@ pub(crate) enum FileError {
 }
 
 impl FileError {
-    /// The errno of the variant.
+    /// Returns the errno of the variant.
     pub(crate) fn errno(&self) -> i32 {
         let errno = match self {
             FileError::NotFound => Errno::NOENT,

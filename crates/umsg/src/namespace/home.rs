@@ -38,7 +38,7 @@ impl Home {
     }
 }
 
-/// The PID namespace of the calling process.
+/// Returns the PID namespace of the calling process.
 pub(super) fn pid_namespace() -> Result<PidNamespace, Errno> {
     let stat = fs::stat(PID_NAMESPACE)?;
     Ok(PidNamespace {
@@ -47,7 +47,7 @@ pub(super) fn pid_namespace() -> Result<PidNamespace, Errno> {
     })
 }
 
-/// The random number of this boot. It never changes, so it is read once.
+/// Returns the random number of this boot. It never changes, so it is read once.
 pub(super) fn boot_id() -> Result<[u8; 16], NamespaceError> {
     // Zero means that the UUID was not read yet: in a version 4 UUID, both halves have a bit that is set. Relaxed: a thread that sees only one half
     // reads both again, and each reader finds the same value.

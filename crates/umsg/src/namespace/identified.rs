@@ -102,7 +102,7 @@ mod tests {
         open_regular(&mut directory, OsStr::new(name), OFlags::RDWR)
     }
 
-    /// The names of files that this process has open.
+    /// Returns whether this process has the file open.
     fn is_open_here(path: &Path) -> bool {
         let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
         links

@@ -82,7 +82,7 @@ fn in_directory(
     Ok(found)
 }
 
-/// The type of a file that can't be a queue.
+/// Returns the type of a file that can't be a queue.
 pub(super) fn what(stat: &Stat) -> Option<&'static str> {
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => None,

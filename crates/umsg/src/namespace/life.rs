@@ -64,7 +64,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// The number of this process's life if it is known; otherwise the reason why not.
+    /// Returns the number of this process's life if it is known; otherwise the reason why not.
     fn known(&self) -> Result<u32, u64> {
         let epoch = match process::epoch() {
             0 => process::begin_epoch(),
@@ -121,7 +121,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// None if the directory can't be found.
+    /// Returns the registry of a namespace. None if the directory can't be found.
     pub(crate) fn of(namespace: &Namespace) -> Option<Registry> {
         let stat = fs::stat(namespace.path()).ok()?;
         Some(Registry {
@@ -140,8 +140,8 @@ impl Registry {
         }
     }
 
-    /// The number of this process's life. [`UNREGISTERED`] if the life can't be registered. The registration is tried once here, and again
-    /// by [`join`](Self::join).
+    /// Returns the number of this process's life. [`UNREGISTERED`] if the life can't be registered. The registration is tried once here,
+    /// and again by [`join`](Self::join).
     pub(crate) fn own(&self) -> u32 {
         let Some(entry) = self.entry() else {
             return UNREGISTERED;

@@ -92,7 +92,7 @@ impl Meeting<'_> {
         }
     }
 
-    /// The usual name.
+    /// Returns the usual name.
     pub(super) fn usual(&self) -> PathBuf {
         self.base.join(format!("{}{}", self.prefix, self.user))
     }

@@ -81,7 +81,7 @@ impl QueueName {
         QueueName(entry.to_owned())
     }
 
-    /// The component without its slash.
+    /// Returns the component without its slash.
     pub(crate) fn as_os_str(&self) -> &OsStr {
         OsStr::from_bytes(self.0.as_bytes())
     }

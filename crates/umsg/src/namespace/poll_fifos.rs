@@ -93,7 +93,7 @@ impl Path {
         }
     }
 
-    /// The path of the namespace's directory.
+    /// Returns the path of the namespace's directory.
     fn parent(&self) -> &[u8] {
         let bytes = self.bytes();
         &bytes[..bytes.len() - (2 * DIGITS + 2)]

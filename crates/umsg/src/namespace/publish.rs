@@ -97,12 +97,12 @@ impl Unpublished {
         Ok(new)
     }
 
-    /// The file, open for reading and writing.
+    /// Returns the file, open for reading and writing.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.staged.as_ref().expect("publish takes self").file()
     }
 
-    /// The requested mode, less the umask.
+    /// Returns the requested mode, less the umask.
     pub(crate) fn mode(&self) -> u32 {
         self.mode
     }

@@ -116,7 +116,7 @@ fn make(namespace: &Directory, name: &str) -> Result<bool, NamespaceError> {
     }
 }
 
-/// A directory of another user is refused.
+/// Corrects the owner and the mode of a directory of queues. Leaves a directory of another user unchanged.
 fn mend(
     queues: &mut Directory,
     namespace: &Directory,
@@ -160,7 +160,7 @@ impl Namespace {
         Ok(queues)
     }
 
-    /// The names of all POSIX queues, in the order of their bytes.
+    /// Returns the names of all POSIX queues, in the order of their bytes.
     ///
     /// # Errors
     /// The errors of opening the namespace; `NotAccessible` if the caller may not list it.
@@ -208,7 +208,7 @@ impl Namespace {
         Ok(names)
     }
 
-    /// The names of all POSIX queues, each with the inode number of its file, in the order of their bytes. No queue is opened.
+    /// Returns the names of all POSIX queues, each with the inode number of its file, in the order of their bytes. No queue is opened.
     ///
     /// # Errors
     /// The errors of [`queue_names`](Self::queue_names).

@@ -153,7 +153,8 @@ fn last_limits_and_stat(path: &Path, trusted: u32) -> Option<(Limits, Stat)> {
     Some((record.limits, stat))
 }
 
-/// If only some users may read the file, it is read each time, because the user of the process may have changed.
+/// Returns whether all users may read the file. If only some users may, the file is read each time, because the user of the process may have
+/// changed.
 fn may_all_read(stat: &Stat) -> bool {
     stat.st_mode & 0o444 == 0o444
 }

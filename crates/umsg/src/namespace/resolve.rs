@@ -244,8 +244,8 @@ fn admitted(
     })
 }
 
-/// A missing /proc is reported here, because later calls would report wrong permissions. Other errors are reported by the call that needs
-/// the directory.
+/// Checks that /proc exists. A missing /proc is reported here, because later calls would report wrong permissions. Other errors are
+/// reported by the call that needs the directory.
 ///
 /// The link is read and not followed: a read of the directory of a new process makes the kernel create inodes, which takes several microseconds. If
 /// /proc belongs to a PID namespace that does not contain the process, the link has no target.

@@ -54,7 +54,7 @@ impl Staged {
         }
     }
 
-    /// A file under a temporary name. The drop of `self` removes the name.
+    /// Creates a file under a temporary name. The drop of `self` removes the name.
     pub(super) fn create_temporary(
         directory: &mut Directory,
         to_namespace: &str,

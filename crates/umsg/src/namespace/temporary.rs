@@ -23,7 +23,7 @@ const PREFIX: &str = ".tmp-";
 pub(super) struct TemporaryName(String);
 
 impl TemporaryName {
-    /// A name that this process has not used yet.
+    /// Returns a name that this process has not used yet.
     pub(super) fn next(to_namespace: &str) -> TemporaryName {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: no data are published; the numbers only have to differ.
@@ -154,8 +154,8 @@ impl Maker {
         })
     }
 
-    /// The creator is proved dead if it belongs to this PID namespace, and either no process has its id, or the process with its id started at
-    /// another time.
+    /// Returns whether the creator is proved dead: it belongs to this PID namespace, and either no process has its id, or the process with its
+    /// id started at another time.
     fn is_dead(&self) -> bool {
         if self.pid_namespace == 0 || self.pid_namespace != this_pid_namespace() {
             return false;
@@ -187,7 +187,7 @@ pub(super) mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
 
-    /// A file of a maker that is dead.
+    /// Returns a file of a maker that is dead.
     pub(in crate::namespace) fn name_of_the_dead() -> String {
         name_of(&dead_maker())
     }
@@ -196,7 +196,7 @@ pub(super) mod tests {
         format!("{PREFIX}{maker}-7")
     }
 
-    /// A process that has been reaped: for a long time, no process gets its number.
+    /// Returns a process that has been reaped: for a long time, no process gets its number.
     fn dead_maker() -> Maker {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let pid = i32::try_from(child.id()).unwrap();

@@ -21,7 +21,7 @@ pub(super) const OTHER_STRANGER: u32 = 65533;
 pub(super) struct TestDir(PathBuf);
 
 impl TestDir {
-    /// Mode 0700.
+    /// Makes a directory of mode 0700.
     pub(super) fn new() -> TestDir {
         static COUNTER: AtomicU32 = AtomicU32::new(0);
         let n = COUNTER.fetch_add(1, Ordering::Relaxed);
@@ -31,7 +31,7 @@ impl TestDir {
         TestDir(path)
     }
 
-    /// Mode 1777.
+    /// Makes a directory of mode 1777.
     pub(super) fn shared() -> TestDir {
         let dir = TestDir::new();
         chmod(&dir.0, 0o1777);
@@ -46,7 +46,7 @@ impl TestDir {
         Namespace::at(&self.0).unwrap()
     }
 
-    /// The path of a queue's file.
+    /// Returns the path of a queue's file.
     pub(super) fn queue(&self, name: &str) -> PathBuf {
         self.0.join("mq").join(name)
     }
@@ -102,7 +102,7 @@ pub(super) fn owner(path: &Path) -> u32 {
     path.symlink_metadata().unwrap().uid()
 }
 
-/// The umask of this process, without changing it.
+/// Returns the umask of this process, without changing it.
 pub(super) fn umask() -> u32 {
     let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
     let line = status
@@ -143,12 +143,12 @@ impl Alone {
         Alone(test)
     }
 
-    /// In that process: the directory.
+    /// Returns the directory, in the separate process.
     pub(super) fn directory(&self) -> Option<PathBuf> {
         std::env::var_os(Alone::VARIABLE).map(PathBuf::from)
     }
 
-    /// The part in the separate process succeeds, under a command if one is given.
+    /// Expects that the part in the separate process succeeds, under a command if one is given.
     pub(super) fn passes(&self, directory: &Path, command: &[&str]) {
         let output = self.run(directory, command);
         let text = String::from_utf8_lossy(&output.stdout);
@@ -156,7 +156,7 @@ impl Alone {
         assert!(passed, "{text}{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// The process is killed by SIGKILL.
+    /// Expects that SIGKILL kills the process.
     pub(super) fn is_killed(&self, directory: &Path) {
         let output = self.run(directory, &[]);
         assert_eq!(output.status.signal(), Some(9), "{output:?}");

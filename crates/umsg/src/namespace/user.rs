@@ -28,14 +28,14 @@ pub(super) fn directory(base: &Path, user: u32) -> Result<PathBuf, NamespaceErro
     meeting(base, user).directory()
 }
 
-/// The usual name of a user's directory, and the owner of the entry of that name if that is another user.
+/// Returns the usual name of a user's directory, and the owner of the entry of that name if that is another user.
 pub(super) fn taken(base: &Path, user: u32) -> Option<(PathBuf, u32)> {
     let usual = meeting(base, user).usual();
     let owner = fs::lstat(&usual).ok()?.st_uid;
     (owner != user).then_some((usual, owner))
 }
 
-/// The user id in the name of a user's own directory.
+/// Returns the user id in the name of a user's own directory.
 pub(super) fn owner_in(path: &Path) -> Option<u32> {
     user_in(PREFIX, path)
 }

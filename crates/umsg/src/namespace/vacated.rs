@@ -189,7 +189,7 @@ fn is_dead(process: u32) -> bool {
     process.is_none_or(|process| test_kill_process(process) == Err(Errno::SRCH))
 }
 
-/// The names of the files of removed queues that the caller may take away.
+/// Returns the names of the files of removed queues that the caller may take away.
 fn vacant(queues: &Directory) -> Result<Vec<Vec<u8>>, NamespaceError> {
     debug_assert!(queues.path().ends_with(POSIX));
     let mut names = Vec::new();

@@ -261,13 +261,13 @@ fn of_this_process(table: *mut Table) -> Option<&'static Table> {
     (table.epoch == process::epoch()).then_some(table)
 }
 
-/// The table of this process, if it has one.
+/// Returns the table of this process, if it has one.
 pub(super) fn existing() -> Option<&'static Table> {
     // Acquire: makes the object behind the pointer visible.
     of_this_process(TABLE.load(Ordering::Acquire))
 }
 
-/// The table of this process.
+/// Returns the table of this process.
 pub(super) fn table() -> &'static Table {
     table_in(&TABLE)
 }

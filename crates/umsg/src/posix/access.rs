@@ -58,7 +58,8 @@ fn class_of_caller(stat: &Stat) -> u32 {
     if in_group { 3 } else { 0 }
 }
 
-/// CAP_DAC_OVERRIDE overrides every mode. CAP_DAC_READ_SEARCH overrides only the permission to receive.
+/// Returns whether a capability grants the access. CAP_DAC_OVERRIDE overrides every mode. CAP_DAC_READ_SEARCH overrides only the permission to
+/// receive.
 fn is_privileged(access: Access) -> bool {
     let Ok(sets) = rustix::thread::capabilities(None) else {
         return false;

@@ -288,7 +288,7 @@ mod tests {
     use super::*;
     use umsg_shm::sys::thread::Thread;
 
-    /// A queue whose only message is set aside, and its dead-letter queue.
+    /// Returns a queue whose only message is set aside, and its dead-letter queue.
     fn set_aside(namespace: &Namespace, me: &Thread) -> [Queue; 2] {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true);

@@ -67,7 +67,7 @@ impl History {
         }
     }
 
-    /// The history of a message in a queue.
+    /// Returns the history of a message in a queue.
     pub(super) fn of(id: u64, history: &segment::History) -> History {
         History::new(id, history, clock::shown)
     }

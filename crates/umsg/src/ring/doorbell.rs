@@ -108,7 +108,7 @@ fn ring_at(socket: BorrowedFd<'_>, address: &SocketAddrUnix) -> io::Result<usize
     )
 }
 
-/// A full socket is readable. If there is no socket any more, no process polls.
+/// Returns whether the doorbell is rung. A full socket is readable. If there is no longer a socket, no process polls.
 fn is_rung(outcome: io::Result<usize>) -> bool {
     matches!(
         outcome,

@@ -13,9 +13,9 @@ use umsg_shm::sysv_engine::{Batch, Call, Refused, Sink, Taken, Why};
 /// Messages to send: their types and their bytes.
 #[doc(hidden)]
 pub trait Outgoing {
-    /// The number of messages.
+    /// Returns the number of messages.
     fn count(&self) -> usize;
-    /// The type and the bytes of one message. The answer must be the same at each call.
+    /// Returns the type and the bytes of one message. The answer must be the same at each call.
     fn at(&self, index: usize) -> (i64, &[u8]);
 }
 

@@ -186,7 +186,7 @@ enum Number {
 }
 
 impl Number {
-    /// The indices to try, in order.
+    /// Returns the indices to try, in order.
     fn indices(self) -> impl Iterator<Item = u32> {
         let ranges = match self {
             Number::Next(last, in_use) => last.indices(in_use),

@@ -181,7 +181,7 @@ impl List {
             .sum()
     }
 
-    /// The extended attribute. Source: linux/posix_acl_xattr.h.
+    /// Returns the extended attribute. Source: linux/posix_acl_xattr.h.
     fn bytes(&self) -> Vec<u8> {
         const NOBODY: u32 = u32::MAX;
         let may = |may: bool| if may { READ_WRITE } else { 0 };
@@ -295,7 +295,7 @@ mod tests {
         }
     }
 
-    /// The list for a file of user 10 and group 20.
+    /// Returns the list for a file of user 10 and group 20.
     fn list(rights: &[Rights]) -> List {
         let file = memfd_create("umsg-test", MemfdFlags::CLOEXEC).unwrap();
         let mut stat = fstat(&file).unwrap();

@@ -63,7 +63,7 @@ impl Rights {
         Rights::from(fixed.rights.permissions())
     }
 
-    /// The rights of a queue that can't be read, as far as its file shows them.
+    /// Returns the rights of a queue that can't be read, as far as its file shows them.
     pub(super) fn of_file(stat: &Stat) -> Rights {
         Rights {
             uid: stat.st_uid,
@@ -85,7 +85,7 @@ impl Rights {
         wanted & 0o7 & !self.granted() == 0 || has(CapabilitySet::IPC_OWNER)
     }
 
-    /// The permission bits of the caller's class.
+    /// Returns the permission bits of the caller's class.
     fn granted(&self) -> u32 {
         let user = geteuid();
         if [self.uid, self.cuid].contains(&user.as_raw()) {
@@ -117,7 +117,7 @@ fn has(capability: CapabilitySet) -> bool {
     rustix::thread::capabilities(None).is_ok_and(|sets| sets.effective.contains(capability))
 }
 
-/// The caller's effective user and group.
+/// Returns the caller's effective user and group.
 pub(super) fn caller() -> (Uid, Gid) {
     (geteuid(), getegid())
 }

@@ -380,7 +380,7 @@ impl Used {
         })
     }
 
-    /// The errno of a call that did not wait: a queue that was removed before the call is EINVAL.
+    /// Returns the errno of a call that did not wait: a queue that was removed before the call is EINVAL.
     #[cold]
     fn at_once(&self, errno: Errno) -> Errno {
         if !self.0.is_removed() {

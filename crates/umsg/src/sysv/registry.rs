@@ -60,7 +60,7 @@ pub(super) struct NewQueue {
 }
 
 impl Obtained {
-    /// The queue's identifier.
+    /// Returns the queue's identifier.
     pub(super) fn id(&self) -> i32 {
         match self {
             Obtained::Existing(found) => found.id,
@@ -342,7 +342,7 @@ pub(super) fn is_no_file(error: &FileError) -> bool {
     )
 }
 
-/// The index of an identifier's file.
+/// Returns the index of an identifier's file.
 pub(super) fn index_of(id: i32) -> u32 {
     id as u32 % INDICES
 }

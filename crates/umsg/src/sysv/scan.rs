@@ -389,7 +389,7 @@ impl Known {
         })
     }
 
-    /// The counts in the sums that are kept.
+    /// Returns the counts in the sums that are kept.
     fn kept_counts(&self) -> Counts {
         let (messages, bytes) = self.last;
         Counts {

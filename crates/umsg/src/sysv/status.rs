@@ -143,7 +143,7 @@ pub(super) fn statistics(fixed: &Fixed) -> Statistics {
     Statistics::of(&fixed.counters, fixed.control.repairs())
 }
 
-/// The counts of a queue that the caller may read.
+/// Returns the counts of a queue that the caller may read.
 fn counts(engine: &Engine) -> Result<Counts, ControlError> {
     may_look(engine)?;
     done(engine, engine.counts(thread::current()).map(Ok))

@@ -128,7 +128,7 @@ mod tests {
     use crate::namespace::testing::TestDir;
     use std::os::unix::fs::symlink;
 
-    /// Files of these indices, key symlinks of these texts.
+    /// Makes files of these indices, and key symlinks of these texts.
     fn filled(dir: &TestDir, indices: &[u32], links: &[(&str, &str)]) -> Files {
         let files = dir.namespace().msg_files().unwrap();
         let at = |name: &str| dir.path().join("msg").join(name);

@@ -132,7 +132,7 @@ impl NewFile {
         self.staged.as_ref().expect("only drop takes it")
     }
 
-    /// The file, open for reading and writing.
+    /// Returns the file, open for reading and writing.
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.staged().file()
     }

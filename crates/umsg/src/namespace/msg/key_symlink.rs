@@ -111,7 +111,7 @@ impl KeySymlink {
     }
 }
 
-/// The identifier in a key symlink's text: a decimal number without a sign or leading zeroes.
+/// Returns the identifier in a key symlink's text: a decimal number without a sign or leading zeroes.
 fn identifier(text: &[u8]) -> Option<i32> {
     let text = str::from_utf8(text).ok()?;
     let id = text.parse::<i32>().ok().filter(|id| *id >= 0)?;

@@ -65,7 +65,7 @@ pub(crate) use names::{INDICES, key_symlink_name};
 pub(crate) use next::Next;
 pub(crate) use wanted::indices_from;
 
-/// The entry, if it is neither a queue's file nor a key symlink.
+/// Returns the entry, if it is neither a queue's file nor a key symlink.
 pub(super) fn what_else(queues: &Directory, name: &CStr, stat: &Stat) -> Option<&'static str> {
     let what = super::intruders::what(stat);
     let is_key_symlink = || {

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 /// Indices are below this number, and an identifier is `sequence * INDICES + index`. Source: ipc/util.h of the kernel, IPCMNI.
 pub(crate) const INDICES: u32 = 32_768;
 
-/// The name of the file of the queue with an index.
+/// Returns the name of the file of the queue with an index.
 pub(super) fn of_index(index: u32) -> String {
     index.to_string()
 }

@@ -54,8 +54,8 @@ impl Next {
         turn: 0,
     };
 
-    /// The indices to try, in order: the next ones first. Their number is one and a half times the number of queues. Source: ipc/util.c of
-    /// the kernel, `ipc_idr_alloc`.
+    /// Returns the indices to try, in order: the next ones first. Their number is one and a half times the number of queues. Source:
+    /// ipc/util.c of the kernel, `ipc_idr_alloc`.
     pub(crate) fn indices(self, in_use: u32) -> [Range<u32>; 3] {
         let end = (in_use.saturating_mul(3) / 2).clamp(LEAST_CYCLE, INDICES);
         let begin = self.index.map_or(0, |index| index + 1);
@@ -245,7 +245,7 @@ mod tests {
     use crate::namespace::testing::{STRANGER, TestDir, as_user, mode};
     use umsg_testkit::users::is_root;
 
-    /// The first indices that are tried, and the identifier that the first of them makes.
+    /// Returns the first indices that are tried, and the identifier that the first of them makes.
     fn proposed(next: Next, in_use: u32) -> (Vec<u32>, i32) {
         let first: Vec<u32> = next.indices(in_use).into_iter().flatten().take(3).collect();
         let id = next.with(first[0]).id();

@@ -67,7 +67,7 @@ pub(in crate::namespace) fn publish(
     outcome
 }
 
-/// A directory that will get a queue's name.
+/// Creates a directory that will get a queue's name.
 fn make_temporary(queues: &Directory) -> io::Result<TemporaryName> {
     loop {
         let temporary = TemporaryName::next(TO_NAMESPACE);

@@ -11,7 +11,7 @@ use crate::namespace::staged::Staged;
 use crate::namespace::temporary::TemporaryName;
 use crate::namespace::testing::{STRANGER, TestDir, as_user, chmod, chown, mode, name};
 
-/// A queue that is held as long as the file is open.
+/// Creates a queue that is held as long as the file is open.
 fn make(namespace: &Namespace) -> Result<OwnedFd, FileError> {
     let new = Unpublished::create(namespace, 0o666)?;
     hold_unnamed(new.file()).unwrap();
@@ -197,7 +197,7 @@ fn a_stranger_may_use_what_the_mode_allows_and_removes_nothing() {
     assert_eq!(remove(&namespace), Ok(Removal::Gone));
 }
 
-/// The process that tries to remove the queue has no permission. It forked a child meanwhile, which has the same open files.
+/// Tries to remove the queue without permission. The process forks a child meanwhile, which has the same open files.
 fn try_in_vain(namespace: &Namespace) {
     let childs = std::cell::Cell::new(None);
     let removal = namespace.remove_unused(&name("/q"), |file| {

@@ -93,7 +93,7 @@ impl<W: Write> Sink<W> {
         }
     }
 
-    /// The number of bytes that were written.
+    /// Returns the number of bytes that were written.
     pub(crate) fn at(&self) -> u64 {
         self.at
     }

@@ -68,7 +68,7 @@ pub enum OpenError {
     Queue(#[from] QueueError),
 }
 
-/// The message for a process that wants more queues than the limit.
+/// Returns the message for a process that wants more queues than the limit.
 fn too_many(limit: u32) -> String {
     match limit {
         0 => "the namespace allows no System V queues: ask its owner to raise the limit msgmni"

@@ -93,7 +93,7 @@ fn owners_only(errno: Errno) -> Errno {
     }
 }
 
-/// The errno of a command: a queue that was removed meanwhile is EINVAL.
+/// Returns the errno of a command: a queue that was removed meanwhile is EINVAL.
 fn errno(error: &ControlError) -> Errno {
     match error {
         ControlError::Removed => libc::EINVAL,
