@@ -11,7 +11,7 @@ const LOGGED: usize = if cfg!(loom) { 2 } else { 64 };
 #[repr(C)]
 #[derive(Default)]
 pub struct Announcements {
-    /// It may overflow.
+    /// The number of the last announcement. It may overflow.
     number: AtomicU32,
     _unused: AtomicU32,
     log: Log,

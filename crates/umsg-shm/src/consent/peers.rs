@@ -25,7 +25,7 @@ const AGAIN: u64 = 10_000_000;
 /// Another process.
 struct Peer {
     pid: u32,
-    /// The time of the last attempt to meet it (CLOCK_MONOTONIC_COARSE).
+    /// The time of the last attempt to meet the process (CLOCK_MONOTONIC_COARSE).
     tried: u64,
     met: Option<Met>,
 }
@@ -197,7 +197,7 @@ pub fn meet(asked: &Asked) {
         None => {
             let peers = turn.peers();
             let free = peers.iter().position(Option::is_none);
-            // Otherwise the one that was met first.
+            // Without a free place, the process that was met first loses its place.
             let oldest = || (0..MOST).min_by_key(|&at| peers[at].as_ref().map(|peer| peer.tried));
             let index = free.or_else(oldest).unwrap_or(0);
             &mut peers[index]

@@ -72,13 +72,13 @@ pub(crate) const PRIVATE: u32 = 16;
 
 /// A kind of change that time or a death alone may bring: new messages, because a delayed message becomes due or a leased message is returned.
 pub(crate) const MESSAGES_LATER: u32 = 1;
-/// The same for room, because room is reserved.
+/// The same kind of change for room, because room is reserved.
 pub(crate) const ROOM_LATER: u32 = 2;
 
 /// Shows a message until a call finds no message. It is set when time or a death may bring messages, and processes poll without a helper that
 /// checks the queue. The call that finds no message starts the helper of its process.
 pub(crate) const LOOK_FOR_MESSAGES: u32 = 32;
-/// The same for room.
+/// Shows room until a call finds no room, in the same way as [`LOOK_FOR_MESSAGES`].
 pub(crate) const LOOK_FOR_ROOM: u32 = 64;
 
 /// The helpers that keep the time check the queue once a slice, because a process holds a message or room and may die.
@@ -103,7 +103,7 @@ pub(crate) enum Lookup<G> {
     /// The FIFO does not exist. A poller locks the FIFO before the segment names the FIFO, and a locked FIFO keeps its name. So a missing FIFO
     /// means that no process polls.
     Missing,
-    /// This process can't open it at present.
+    /// This process can't open the FIFO at present.
     Unavailable,
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Due {
     /// The last record, as index + 1, and its place in the order.
     last: u32,
     latest: (u64, u64),
-    /// Two records are in the wrong order.
+    /// True if two records are in the wrong order.
     is_mixed: bool,
 }
 

@@ -12,11 +12,11 @@ pub struct Doorbell {
     packets: AtomicU32,
     /// The number of times that a poller was woken.
     nudges: Plain,
-    /// The number of times that it was full, and is not any more.
+    /// The number of times that the FIFO was full, and then no longer full.
     emptied: Plain,
     /// True if no process polls any more, for operations that check this.
     left: Plain,
-    /// True if it was swept away.
+    /// True if the doorbell was swept away.
     is_gone: AtomicBool,
     /// A bit for each thread of another user, which can't ring the doorbell.
     strangers: Plain,
@@ -61,7 +61,7 @@ impl Doorbell {
         thread::with_current(|me| me.is_some_and(|me| strangers >> me.tid() & 1 != 0))
     }
 
-    /// Adds a thread that can't ring it.
+    /// Adds a thread that can't ring the doorbell.
     pub fn add_stranger(&self, tid: u32) {
         self.strangers.fetch_or(1 << tid, Relaxed);
     }

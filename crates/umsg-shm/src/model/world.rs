@@ -44,7 +44,7 @@ pub(super) struct World {
     pub(super) ended: u32,
     /// The running threads: begun, not ended, and not only waiting for the end of other threads.
     pub(super) living: usize,
-    /// Longest asleep first.
+    /// The sleeping threads, the longest asleep first.
     pub(super) sleepers: Vec<Sleeper>,
     /// Threads whose slice has ended their sleep, and that have not noticed this yet.
     pub(super) overslept: Vec<u32>,

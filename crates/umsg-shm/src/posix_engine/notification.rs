@@ -65,7 +65,7 @@ const PROMPT: u64 = 2_000_000;
 pub enum What {
     /// A signal of the given number; 0 is no signal.
     Signal = 0,
-    /// Not at all.
+    /// No notification.
     Nothing = 1,
     /// By a function of the process, in a thread.
     Call = 2,

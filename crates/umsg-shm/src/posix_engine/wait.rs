@@ -65,7 +65,7 @@ pub(super) enum Waited<E, T> {
 }
 
 impl<E, T> Waited<E, T> {
-    /// Returns the outcome of the wait. None asks for another attempt.
+    /// Returns the outcome of the wait, or None if the caller has to try again.
     pub(super) fn ended(self) -> Option<T> {
         match self {
             Waited::Ended(outcome) => Some(outcome),
@@ -166,7 +166,7 @@ impl Engine {
         begun
     }
 
-    /// Waits for a message with a node. None asks for another attempt.
+    /// Waits for a message with a node. Returns None if the caller has to try again.
     pub(super) fn block_receiver<R: Receipt>(
         &self,
         me: &Thread,
@@ -308,7 +308,7 @@ impl Engine {
         Err(self.refusal(end))
     }
 
-    /// Waits for room with a node, until the message is sent. None asks for another attempt.
+    /// Waits for room with a node, until the message is sent. Returns None if the caller has to try again.
     pub(super) fn block_sender(
         &self,
         me: &Thread,

@@ -228,7 +228,7 @@ mod real {
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Outer(*mut u8);
 
-    /// What a thread knows about itself. Each thread has one such value, in thread-local storage; it is never dropped.
+    /// The knowledge of a thread about itself. Each thread has one such value, in thread-local storage. The value is never dropped.
     pub struct Thread {
         /// The process epoch of the fields below; [`NOT_YET`] before they are computed.
         epoch: Cell<u64>,

@@ -71,7 +71,7 @@ fn answer(arguments: &[usize; 6]) -> usize {
     answer
 }
 
-/// Answers 0: for other processors, the sequence of instructions is not implemented, and Miri can't run one.
+/// Returns 0: for other processors, the sequence of instructions is not implemented, and Miri can't run one.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn answer(_arguments: &[usize; 6]) -> usize {
     0

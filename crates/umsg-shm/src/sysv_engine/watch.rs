@@ -51,7 +51,7 @@ impl Watched for Engine {
         }
     }
 
-    /// Nothing to do: every operation reads the word that says which levels are watched.
+    /// Does nothing: every operation reads the word that says which levels are watched.
     fn end_watch(&self, _: ReceiverHeld<'_>) {}
 }
 

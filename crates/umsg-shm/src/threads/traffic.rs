@@ -31,8 +31,8 @@ pub fn number(bytes: &[u8]) -> usize {
     number
 }
 
-/// Each sender and each receiver is a thread, and each message arrives once. UMSG_THREADS_SECONDS sets the duration; the default is one
-/// round.
+/// Passes messages between threads, one for each sender and each receiver, and checks that each message arrives once.
+/// UMSG_THREADS_SECONDS sets the duration; the default is one round.
 pub fn pass(senders: &[Sends<'_>], receivers: &[Receives<'_>]) {
     let seconds = std::env::var("UMSG_THREADS_SECONDS").map_or(0, |text| text.parse().unwrap());
     let begun = Instant::now();

@@ -339,7 +339,7 @@ mod tests {
     #[test]
     fn a_sender_lets_room_gather_as_long_as_that_pays_then_now_and_then() {
         if !cpu::are_several() {
-            return; // Nobody makes room meanwhile.
+            return; // No thread makes room meanwhile.
         }
         let pacing = Pacing::default();
         let wait = |pays| {

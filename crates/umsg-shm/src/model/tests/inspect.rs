@@ -10,7 +10,7 @@ use crate::sys::clock::Deadline;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// One sender sends messages of these priorities, the first `before` of them before the inspection.
+/// Lets one sender send messages of these priorities, the first `before` of them before the inspection.
 fn is_of_one_instant(name: &str, before: usize, priorities: &'static [usize]) {
     explore(name, 2, Slices::Endless, move || {
         let queue = Queue::new(priorities.len() + 1, priorities.len() + 1);

@@ -334,7 +334,7 @@ impl Scenario {
         victims.is_none()
     }
 
-    /// Each message was received once, or remains; the message of the victim has the fate of its crash point.
+    /// Checks that each message was received once, or remains, and that the message of the victim has the fate of its crash point.
     fn settle(
         self,
         queue: &Queue,

@@ -35,7 +35,7 @@ impl Segment {
         (true, self.presence.revive())
     }
 
-    /// Opens the queue and uses it. Answers its number, if there is one.
+    /// Opens the queue and uses it. Returns its number, or None if there is no queue.
     fn open(&self) -> Option<u64> {
         self.presence.join().then(|| self.number.get())
     }

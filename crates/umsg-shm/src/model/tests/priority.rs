@@ -73,7 +73,7 @@ impl Log {
     }
 }
 
-/// One sender, one receiver.
+/// Checks the order of messages between one sender and one receiver.
 fn keeps_order(name: &str, priorities: &'static [usize]) {
     explore(name, 2, Slices::Endless, move || {
         let log = Log::of(priorities);

@@ -183,7 +183,7 @@ pub(super) fn alive<T>(thread: JoinHandle<Option<T>>) -> T {
     thread::join(thread).expect("nobody killed this thread")
 }
 
-/// Tries until it is possible.
+/// Repeats an attempt until it succeeds.
 pub(super) fn polled<T>(mut attempt: impl FnMut() -> Result<T, Refused>) -> T {
     loop {
         match attempt() {

@@ -87,7 +87,7 @@ pub(super) trait Subject: Clone + 'static {
         })
     }
 
-    /// Each of these messages is left, or was received by one of these, once.
+    /// Checks that each of the expected messages remains in the queue or was received, exactly once.
     fn settle(&self, received: &[Option<Self::Message>], expected: &[Self::Message]) {
         let mut all = self.empty();
         all.extend(received.iter().flatten());

@@ -36,7 +36,7 @@ fn a_receiver_sees_all_of_a_batch_or_nothing() {
             queue.send_batch(me, &BATCH, Deadline::Passed).unwrap();
         });
         queue.direct(|queue, me| {
-            // The last one first.
+            // The message of type 6 is received first.
             let first = polled_typed(|| queue.receive(me, Want::Exactly(6), Deadline::Passed));
             let others = [(); 2].map(|()| queue.receive(me, Want::Any, Deadline::Passed).unwrap());
             assert_eq!((first, others), ((2, 6), [(1, 5), (3, 5)]));
@@ -191,7 +191,7 @@ fn a_batch_is_received_whole_and_its_slots_are_filled_again() {
     });
 }
 
-/// Tries until it is possible.
+/// Repeats an attempt until it succeeds.
 fn polled_typed<T>(mut attempt: impl FnMut() -> Result<T, Refused>) -> T {
     polled(|| {
         attempt().map_err(|refused| match refused {

@@ -211,7 +211,7 @@ fn the_repairer_dies_too() {
             found.push(alive(bystander).unwrap());
             found.extend(queue.empty());
             found.sort_unstable();
-            // The first victim had taken the first one.
+            // The first victim had taken the first message.
             assert_eq!(found, [(2, 6), (3, 5)]);
             queue.audit();
         });

@@ -58,7 +58,7 @@ impl Queue {
         self.0.segment().fixed()
     }
 
-    /// Makes a call, judged as often as the engine wants it: as the library does.
+    /// Makes a call, and checks its permission as often as the engine requests, like the library.
     fn call<T>(
         &self,
         me: &Thread,

@@ -113,7 +113,7 @@ impl Pair {
         }
     }
 
-    /// Each message is in one of the queues, or was received.
+    /// Checks that each message is in one of the queues, or was received.
     fn settle(&self, received: &[Option<Message>], expected: &[Message]) {
         let mut all = self.source.empty();
         all.extend(self.other.empty());

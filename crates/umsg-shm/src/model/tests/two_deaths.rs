@@ -240,7 +240,7 @@ fn a_message_that_the_dead_was_letting_in_is_sent_once_though_its_repairer_dies(
             world::doom(1, Death::At(second), 1);
             let victim = thread::live(1, |me| queue.receive(me, Deadline::Passed));
             assert_eq!(alive(sender), Ok(()));
-            // The first one has received the first message, dead or alive.
+            // The first victim has received the first message, dead or alive.
             queue.settle(&[victim.and_then(optional)], &[(2, 0)]);
             is_first_dead && victim.is_none()
         });

@@ -326,7 +326,7 @@ fn dies_repairing<Q: Polled>(queue: Q) -> bool {
     let send = |me: &Thread| queue.send_one(me, Q::message(1), Deadline::Passed);
     assert!(thread::live(3, send).is_none());
     let second = queue.spawn(1, |queue, me| {
-        // Each of them rings.
+        // Each of these calls rings.
         queue.send_one(me, Q::message(2), LATER).unwrap();
         let _ = queue.receive_one(me, Q::ANY, Deadline::Passed);
     });
@@ -409,7 +409,7 @@ fn a_holder_that_dies_when_it_acknowledges_leaves_no_room_without_an_event() {
         let sent = queue.direct(|queue, me| queue.send(me, (1, 0), LATER));
         assert!(sent.is_err() || after > before, "room without an event");
         queue.empty();
-        // The lease is the director's, and goes on if it did not end.
+        // The lease belongs to the director, and continues if it has not ended.
         queue.direct(|queue, me| queue.engine().acknowledge(me, &lease).unwrap());
         assert_eq!(shows(&queue), (false, true));
         queue.audit();

@@ -37,7 +37,7 @@ fn send_in_place(engine: &Engine, messages: &[Vec<u8>]) {
     }
 }
 
-/// Each message is given back once. Then another thread may get it.
+/// Receives a message in place. Each message is given back once, and another thread may then get it.
 fn receive_in_place(engine: &Engine) -> Vec<Vec<u8>> {
     loop {
         let lease = insist(PATIENT, |by| engine.lease(current(), by));
