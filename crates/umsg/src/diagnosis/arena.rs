@@ -70,7 +70,7 @@ struct Blocks {
     /// The blocks in use: the owning slot of each, and its length in granules.
     used: BTreeMap<u32, (u32, u32)>,
     free: BTreeMap<u32, Free>,
-    /// Length of the last one.
+    /// The length of the last block.
     last: u32,
 }
 

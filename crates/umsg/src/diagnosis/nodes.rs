@@ -196,7 +196,7 @@ fn who(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> Process {
     let (pid, tid) = (node.pid.get(), node.tid.get());
     let mut who = Process::of_thread(lives, pid, tid, node.birth.get());
     match state(node) {
-        // The system says so.
+        // The kernel has marked the node at the death of its thread.
         State::DiedWaiting | State::DiedSettled => who.life = Life::Dead,
         _ if who.life == Life::Dead
             && !knows_threads

@@ -5,7 +5,7 @@ use super::locks::{Lock, Owner};
 use super::process::{Life, Process};
 use super::{Diagnosis, Hold, HoldKind};
 
-/// Something that is wrong with a queue.
+/// A problem of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {

@@ -36,7 +36,7 @@ use umsg_shm::waiters::Node;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct IdAndKey {
     pub(crate) id: i32,
-    /// 0 of a queue without one.
+    /// The key; 0 of a queue without a key.
     pub(crate) key: i32,
 }
 

@@ -1,4 +1,4 @@
-//! Computes what the kernel would count against RLIMIT_MSGQUEUE for the POSIX queues of a user: see getrlimit(2).
+//! Computes the bytes that the kernel would count against RLIMIT_MSGQUEUE for the POSIX queues of a user: see getrlimit(2).
 
 use std::os::fd::AsFd;
 

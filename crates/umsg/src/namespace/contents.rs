@@ -11,12 +11,12 @@ use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{caller, dead_letters, life, queues, record, temporary};
 
-/// The caller's wish for a directory that is no namespace.
+/// The treatment of a directory that is not a namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Otherwise {
-    /// Make it one.
+    /// The directory may become a namespace.
     Make,
-    /// Leave it alone.
+    /// The directory is refused.
     Refuse,
 }
 

@@ -19,7 +19,7 @@
 //! │   └── .bell-1234-2f...   its doorbell: a socket; the number of that file's inode, and a random one
 //! ├── ipc-141097             root's, mode 1777: the namespace of another IPC namespace of the kernel, see `ipc.rs`
 //! └── own                    root's, mode 1777
-//!     └── 1000               what user 1000 keeps for himself beside System V queues, see `msg/own_directory.rs`
+//!     └── 1000               user 1000's own files beside System V queues, see `msg/own_directory.rs`
 //! /dev/shm/umsg-1000         else user 1000's own, mode 0700, of the same shape
 //! ```
 //!

@@ -31,13 +31,13 @@ d /dev/shm/umsg/own  1777 root root -
 pub struct SetupReport {
     /// The shared namespace's directory.
     pub path: PathBuf,
-    /// The directory was missing and made.
+    /// True if the directory was missing and was created.
     pub directory_made: bool,
-    /// The directory was there with another mode, which was set to 1777.
+    /// True if the directory existed with another mode, which was set to 1777.
     pub mode_changed: bool,
-    /// A sub-directory for queues, POSIX or System V, was missing and made.
+    /// True if a sub-directory for queues, POSIX or System V, was missing and was created.
     pub queues_directory_made: bool,
-    /// The record with the caller's PID namespace was written, because it was missing or came from an earlier boot.
+    /// True if the record with the caller's PID namespace was written, because it was missing or came from an earlier boot.
     pub record_written: bool,
     /// Users' own namespaces that hold queues. Programs that start later no longer find these queues.
     pub out_of_sight: Vec<OutOfSight>,

@@ -39,7 +39,7 @@ const SWEPT: usize = 256;
 /// The state of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// Nothing.
+    /// No file has the name.
     Free,
     /// A queue, or another file.
     Taken,

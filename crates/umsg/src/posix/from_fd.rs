@@ -113,7 +113,7 @@ struct Found {
     namespace: Namespace,
     /// `None` for the descriptor with which the queue was created: its file had no name then, and /proc shows none.
     name: Option<QueueName>,
-    /// The queue is removed on the last close.
+    /// True if the queue is removed on the last close.
     goes: bool,
 }
 

@@ -52,9 +52,9 @@ pub(super) struct Scan {
     caller: Caller,
     /// The time of the last use, of [`clock::monotonic_coarse`].
     used_at: u64,
-    /// True if the process asked within the second before.
+    /// True if the process has also asked within the previous second.
     is_again: bool,
-    /// By index.
+    /// The queues, in the order of their indices.
     queues: Vec<Known>,
     watch: Option<Watched>,
 }
@@ -79,7 +79,7 @@ struct Sums {
     at: u32,
     /// The places of the queues whose locks can't be marked, which are read each time.
     unmarked: [usize; MOST_UNMARKED],
-    /// Their number, which may be larger.
+    /// The number of such queues, which may exceed the length of the list.
     unmarked_len: usize,
 }
 

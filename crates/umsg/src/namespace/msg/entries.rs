@@ -19,7 +19,7 @@ const DOTS: u64 = 2;
 pub(crate) struct Entry {
     pub(crate) index: u32,
     pub(crate) id: i32,
-    /// 0 of a queue without one.
+    /// The key; 0 of a queue without a key.
     pub(crate) key: i32,
     /// True if the file's header has the identifier, and `id` is that of the segment's first queue.
     pub(crate) varies: bool,

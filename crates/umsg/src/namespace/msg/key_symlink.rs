@@ -18,7 +18,7 @@ const TEXT: usize = 16;
 /// The entry at the name of a key symlink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeySymlink {
-    /// Nothing.
+    /// No entry.
     Missing,
     /// The key symlink of the queue with this identifier.
     Of(i32),

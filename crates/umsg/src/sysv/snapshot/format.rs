@@ -80,7 +80,7 @@ fn states(info: &SnapshotInfo) -> Vec<u8> {
     bytes
 }
 
-/// Decodes them.
+/// Decodes the fields that version 4 has behind those of version 2.
 fn take_states(fields: &mut Fields<'_>, info: &mut SnapshotInfo) -> Option<()> {
     let flags = fields.u32()?;
     info.close_with_last_producer = flags & CLOSE_WITH_LAST_PRODUCER != 0;
