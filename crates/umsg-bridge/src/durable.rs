@@ -43,7 +43,7 @@ impl Unconsumed {
         self.messages.insert((number, sequence), copy);
     }
 
-    /// The number of messages.
+    /// Returns the number of messages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.messages.len()

@@ -112,7 +112,7 @@ impl Address {
 }
 
 impl Address {
-    /// The argument that names the queue.
+    /// Returns the argument that names the queue.
     pub fn argument(&self) -> OsString {
         match self {
             Address::Posix(name) => AsRef::<OsStr>::as_ref(name).to_owned(),
@@ -120,7 +120,7 @@ impl Address {
         }
     }
 
-    /// The name for JSON: bytes that are not UTF-8 are replaced, and keys have one form.
+    /// Returns the name for JSON: bytes that are not UTF-8 are replaced, and keys have one form.
     pub fn lossy(&self) -> String {
         match self {
             Address::Posix(name) => name.lossy(),
@@ -162,7 +162,7 @@ impl fmt::Display for Address {
 }
 
 impl Label {
-    /// The key, in the form of ipcs(1), or the identifier.
+    /// Returns the key, in the form of ipcs(1), or the identifier.
     pub fn canonical(self) -> String {
         match self {
             Label::Key(key, _) => format!("key:{key:#010x}"),
@@ -170,7 +170,7 @@ impl Label {
         }
     }
 
-    /// The key; None for an identifier.
+    /// Returns the key; None for an identifier.
     pub fn key(self) -> Option<i32> {
         match self {
             Label::Key(key, _) => Some(key),

@@ -98,7 +98,7 @@ impl Ending {
         wait_for([self.asked.as_fd()], Some(time));
     }
 
-    /// Readable after the second signal.
+    /// Returns a descriptor that is readable after the second signal.
     pub fn urgent(&self) -> BorrowedFd<'_> {
         self.urgent.as_fd()
     }

@@ -53,7 +53,7 @@ impl Failure {
         Failure::Because { code, line }
     }
 
-    /// A failure that concerns a queue, a program or a file.
+    /// Returns a failure that concerns a queue, a program or a file.
     pub fn of(subject: impl Display, error: impl Explain) -> Failure {
         let line = format!("{subject}: {}", error.explain());
         let code = error.code();
@@ -68,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// The exit code; None for success.
+    /// Returns the exit code; None for success.
     pub fn code(&self) -> Option<Code> {
         match self {
             Failure::Because { code, .. } | Failure::Reported(code) => Some(*code),
@@ -97,7 +97,7 @@ impl Failure {
         self.code().map_or(Failure::ReaderGone, Failure::Reported)
     }
 
-    /// The line, without the program's name.
+    /// Returns the line, without the program's name.
     pub fn line(&self) -> String {
         match self {
             Failure::Because { line, .. } => line.clone(),

@@ -63,7 +63,7 @@ impl Inlet<'_> {
         }
     }
 
-    /// The thread that interrupts the waits.
+    /// Returns the thread that interrupts the waits.
     pub fn lookout(&self) -> &Lookout {
         match self {
             Inlet::Posix(from) => &from.lookout,
@@ -102,7 +102,7 @@ impl Inlet<'_> {
         self.queues_delay(1).is_some()
     }
 
-    /// The queue's own delay after this number of deliveries.
+    /// Returns the queue's own delay after this number of deliveries.
     fn queues_delay(&self, deliveries: u32) -> Option<Duration> {
         let own = match self {
             Inlet::Posix(from) => from.queue.status().retry_delay,
@@ -144,7 +144,7 @@ impl Inlet<'_> {
         }
     }
 
-    /// The name of the dead-letter queue, behind a space.
+    /// Returns the name of the dead-letter queue, behind a space.
     fn dead_letter_queue(&self) -> String {
         let name = match self {
             Inlet::Posix(from) => from.queue.status().dead_letter,
@@ -153,7 +153,7 @@ impl Inlet<'_> {
         name.map_or_else(String::new, |name| format!(" {}", Name::from(name)))
     }
 
-    /// The number of deliveries after which a message goes to the dead-letter queue.
+    /// Returns the number of deliveries after which a message goes to the dead-letter queue.
     fn most_deliveries(&self) -> Option<u32> {
         match self {
             Inlet::Posix(from) => from.queue.status().max_deliveries,
@@ -214,7 +214,7 @@ impl Held<'_> {
         }
     }
 
-    /// The number of a POSIX message, as `umsg peek` shows it.
+    /// Returns the number of a POSIX message, as `umsg peek` shows it.
     pub fn id(&self) -> Option<u64> {
         match self {
             // The acknowledgement reports that the lease has ended.
@@ -235,7 +235,7 @@ impl Held<'_> {
         either!(self, lease => lease.deliveries())
     }
 
-    /// The history of a dead letter, or of a message that was one.
+    /// Returns the history of a dead letter, or of a message that was one.
     pub fn history(&self) -> Option<History> {
         match self {
             // The acknowledgement reports that the lease has ended.

@@ -29,7 +29,7 @@ impl Name {
         is_file.then(|| OsStr::from_bytes(file))
     }
 
-    /// The name for JSON: bytes that are not UTF-8 are replaced.
+    /// Returns the name for JSON: bytes that are not UTF-8 are replaced.
     pub fn lossy(&self) -> String {
         self.0.to_string_lossy().into_owned()
     }

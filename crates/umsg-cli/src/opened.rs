@@ -61,7 +61,7 @@ impl<'a> Opened<'a> {
         })
     }
 
-    /// The directory of the namespace.
+    /// Returns the directory of the namespace.
     pub fn directory(&self) -> &Path {
         self.namespace.path()
     }

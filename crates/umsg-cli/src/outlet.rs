@@ -42,7 +42,7 @@ pub struct Refusal {
 }
 
 impl Outlet<'_> {
-    /// The maximum size of a message, in bytes.
+    /// Returns the maximum size of a message, in bytes.
     pub fn longest(&self) -> usize {
         match self {
             Outlet::Posix { to, .. } => to.queue.attributes().message_size,
@@ -64,7 +64,7 @@ impl Outlet<'_> {
         }
     }
 
-    /// The name of this limit, and a hint for longer messages.
+    /// Returns the name of this limit, and a hint for longer messages.
     pub fn about_longest(&self) -> (&'static str, &'static str) {
         match self {
             Outlet::Posix { .. } => ("message size", failure::longer_messages(self.longest())),

@@ -80,7 +80,7 @@ pub fn kind(kind: NamespaceKind) -> &'static str {
     }
 }
 
-/// A path in JSON: bytes that are not UTF-8 are replaced.
+/// Returns a path in JSON: bytes that are not UTF-8 are replaced.
 pub fn path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

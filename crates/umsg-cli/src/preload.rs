@@ -116,7 +116,8 @@ fn missing(places: &[PathBuf]) -> Failure {
     Failure::new(Code::NotPrepared, line)
 }
 
-/// The files of an installation: beside this program, in `../lib`, in the directory of a package, and in its sub-directory for programs of musl.
+/// Returns the files of an installation: beside this program, in `../lib`, in the directory of a package, and in its sub-directory for programs of
+/// musl.
 fn places(program: &Path) -> [PathBuf; 4] {
     let beside = program.parent().unwrap_or(Path::new("/"));
     let lib = beside.parent().unwrap_or(Path::new("/")).join("lib");
@@ -146,7 +147,7 @@ fn append(before: Option<&OsStr>, library: &Path) -> OsString {
     value
 }
 
-/// The separators in LD_PRELOAD. Source: ld.so(8).
+/// Returns whether a character separates the entries of LD_PRELOAD. Source: ld.so(8).
 fn is_separator(byte: u8) -> bool {
     matches!(byte, b' ' | b':')
 }

@@ -9,12 +9,12 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 const BYTES: &str = "{msg} {wide_bar} {binary_bytes}, {eta} left";
 const THINGS: &str = "{msg} {wide_bar} {pos} of {len}";
 
-/// A bar of bytes written or read.
+/// Returns a bar of bytes written or read.
 pub fn of_bytes(what: &'static str, total: u64) -> ProgressBar {
     bar(total, BYTES).with_message(what)
 }
 
-/// A bar of the bytes of a regular file. Other files, such as FIFOs, have no known length and no bar.
+/// Returns a bar of the bytes of a regular file. Other files, such as FIFOs, have no known length and no bar.
 pub fn of_file(what: &'static str, file: &File) -> ProgressBar {
     match file.metadata() {
         Ok(metadata) if metadata.is_file() => of_bytes(what, metadata.len()),
@@ -22,7 +22,7 @@ pub fn of_file(what: &'static str, file: &File) -> ProgressBar {
     }
 }
 
-/// A bar of items. A single item has no bar.
+/// Returns a bar of items. A single item has no bar.
 pub fn of_things(what: &'static str, count: usize) -> ProgressBar {
     match count {
         0 | 1 => ProgressBar::hidden(),

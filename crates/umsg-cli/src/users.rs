@@ -24,7 +24,7 @@ impl File {
 }
 
 impl File {
-    /// The descriptors of the file in all processes except the caller, by process.
+    /// Returns the descriptors of the file in all processes except the caller, by process.
     pub fn descriptors(self) -> Vec<(u32, Vec<u32>)> {
         let found = pids().map(|pid| {
             let directory = format!("/proc/{pid}/fd");
@@ -52,7 +52,7 @@ impl File {
     }
 }
 
-/// All processes except the caller.
+/// Returns all processes except the caller.
 fn pids() -> impl Iterator<Item = u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     processes
@@ -80,7 +80,7 @@ impl Users {
         Users(users)
     }
 
-    /// The processes that have a file mapped.
+    /// Returns the processes that have a file mapped.
     pub fn of(&self, file: File) -> &[u32] {
         self.0.get(&file).map_or(&[], Vec::as_slice)
     }

@@ -98,32 +98,32 @@ pub fn one_or_more<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D:
     })
 }
 
-/// The default window, in messages.
+/// Returns the default window, in messages.
 pub fn window() -> usize {
     512
 }
 
-/// The default time until a redelivery.
+/// Returns the default time until a redelivery.
 pub fn ack_wait() -> Pause {
     Pause(Duration::from_secs(30))
 }
 
-/// The default window of redeliveries, in sequences: 1 MiB of memory and file.
+/// Returns the default window of redeliveries, in sequences: 1 MiB of memory and file.
 pub fn dedupe() -> usize {
     1 << 16
 }
 
-/// The default number of replicas.
+/// Returns the default number of replicas.
 pub fn one() -> usize {
     1
 }
 
-/// The default capacity of a queue that the bridge makes.
+/// Returns the default capacity of a queue that the bridge makes.
 pub fn messages() -> u32 {
     10_000
 }
 
-/// The default message size of a queue that the bridge makes.
+/// Returns the default message size of a queue that the bridge makes.
 pub fn message_size() -> Size {
     Size(8192)
 }

@@ -59,7 +59,7 @@ impl Queue {
         })
     }
 
-    /// The longest message, in bytes.
+    /// Returns the longest message, in bytes.
     pub fn message_size(&self) -> usize {
         self.message_size
     }

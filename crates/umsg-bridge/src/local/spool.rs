@@ -42,7 +42,7 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
     )
 }
 
-/// A ring takes payloads of this length, whatever its longest payload is.
+/// Returns the longest payload that a ring takes. It is at least [`INLINE`], whatever the ring's setting is.
 fn longest_in_ring(longest: u64) -> u64 {
     longest.max(INLINE as u64)
 }

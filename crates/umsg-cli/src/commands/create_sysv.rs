@@ -115,7 +115,7 @@ impl Wanted {
     }
 }
 
-/// The attributes of a queue that are known without permission to read.
+/// Returns the attributes of a queue that are known without permission to read.
 pub fn entry(namespace: &Namespace, of: &Attached) -> Result<Entry> {
     let id = of.queue.id();
     let all = sysv::list(namespace).map_err(|error| Failure::of(of.label, error))?;

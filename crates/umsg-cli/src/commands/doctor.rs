@@ -196,7 +196,7 @@ impl Doctor {
     }
 }
 
-/// A problem takes precedence over a queue that can't be inspected.
+/// Returns the result of the command. A problem takes precedence over a queue that can't be inspected.
 fn verdict(inspected: &[Inspected]) -> Result {
     let mut found = inspected.iter().map(|item| &item.found);
     let has_problem = |found: &Result<Diagnosis, String>| {
@@ -210,7 +210,7 @@ fn verdict(inspected: &[Inspected]) -> Result {
     }
 }
 
-/// Files in the place of queues that are not queues.
+/// Returns the files in the place of queues that are not queues.
 fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
     let all = namespace.intruders()?.into_iter();
     Ok(all

@@ -33,7 +33,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// The processes that have the item open.
+    /// Returns the processes that have the item open.
     pub fn users(&self, users: &Users) -> Vec<u32> {
         self.file
             .map_or_else(Vec::new, |file| users.of(file).to_vec())

@@ -210,7 +210,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// The same as [`Limits::warn`], for System V queues.
+    /// Returns the same as [`Limits::warn`], for System V queues.
     fn warn_of_sysv(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
         if self.msgmni.is_none() {
             return Ok(());
@@ -224,7 +224,7 @@ impl Limits {
     }
 }
 
-/// A value outside the range of all namespaces is an error of the command line.
+/// Returns the failure for a refused limit. A value outside the range of all namespaces is an error of the command line.
 fn refused(error: NamespaceError) -> Failure {
     let code = match error {
         NamespaceError::InvalidLimit { .. } => Code::Usage,
@@ -233,7 +233,7 @@ fn refused(error: NamespaceError) -> Failure {
     Failure::from(error).coded(code)
 }
 
-/// The effect of a limit on existing queues.
+/// Returns the effect of a limit on existing queues.
 fn too_many(what: &str, found: usize, limit: u32) -> String {
     let new = match limit {
         0 => "no new queues can be created".to_owned(),

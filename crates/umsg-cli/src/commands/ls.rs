@@ -120,7 +120,7 @@ impl Ls {
         Ok(rows)
     }
 
-    /// The first table is printed even if it is empty, and so is a table that the user asked for.
+    /// Prints the tables. The first table is printed even if it is empty, and so is a table that the user has requested.
     fn print_tables(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
         if self.wants(Kind::Mq) {
             table(&rows.posix).print(out)?;
@@ -144,7 +144,7 @@ impl Ls {
         }
     }
 
-    /// A program that reads a pipe needs the unescaped name.
+    /// Prints the names. A program that reads a pipe needs the unescaped name.
     fn print_names(&self, out: &mut impl Write, rows: &Rows) -> io::Result<()> {
         let escape = !self.null && io::stdout().is_terminal();
         let end = if self.null { b"\0" } else { b"\n" };

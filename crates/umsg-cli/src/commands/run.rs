@@ -143,7 +143,7 @@ enum IpcNamespaces {
 }
 
 impl Run {
-    /// A program without options, into which the drop-in must be loaded.
+    /// Returns a program without options, into which the drop-in must be loaded.
     pub fn plain(program: &[OsString]) -> Run {
         Run {
             wait: None,
@@ -213,7 +213,7 @@ impl Run {
         Ok((command, path))
     }
 
-    /// The failure of an execution.
+    /// Returns the failure of an execution.
     pub fn not_executed(&self, error: io::Error, path: PathBuf) -> Failure {
         self.failure(&Kind::NotExecuted(error).of(path))
     }

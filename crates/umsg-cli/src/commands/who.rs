@@ -286,7 +286,7 @@ fn or_dash(text: String) -> String {
     }
 }
 
-/// The command line of a process, or its name if the command line can't be read.
+/// Returns the command line of a process, or its name if the command line can't be read.
 fn command(pid: u32) -> Option<String> {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line: Vec<u8> = line

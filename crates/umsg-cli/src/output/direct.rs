@@ -113,7 +113,7 @@ impl Direct {
             .is_some_and(|end| end.saturating_add(more as u64) > limit)
     }
 
-    /// The file offset of the next byte.
+    /// Returns the file offset of the next byte.
     fn end_of_file(self) -> Option<u64> {
         let stat = rustix::fs::fstat(self.stream()).ok()?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {

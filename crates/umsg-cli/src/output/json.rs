@@ -11,13 +11,13 @@ use umsg::sysv;
 use super::time::utc;
 use crate::inlet::{Held, Rank};
 
-/// One value on one line.
+/// Prints one value on one line.
 pub fn print(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *out, value)?;
     out.write_all(b"\n")
 }
 
-/// One value on one line, in memory.
+/// Returns one value on one line.
 pub fn line(value: &impl Serialize) -> Vec<u8> {
     let mut line = Vec::new();
     // Writing to memory can't fail, and JSON can represent all these values.
@@ -79,7 +79,7 @@ pub struct DeadLetters {
 }
 
 impl DeadLetters {
-    /// None if there are no dead letters.
+    /// Summarises dead letters. None if there are none.
     pub fn of(letters: &[posix::History]) -> Option<DeadLetters> {
         let mut of = DeadLetters::default();
         for letter in letters {
@@ -210,12 +210,12 @@ impl Registered {
     }
 }
 
-/// The order of priorities, as in `create --priorities`.
+/// Returns the order of priorities, as in `create --priorities`.
 pub fn priorities(fair: Option<u32>) -> String {
     fair.map_or_else(|| "strict".to_owned(), |after| format!("fair:{after}"))
 }
 
-/// The overflow policy, as in `create --on-full`.
+/// Returns the overflow policy, as in `create --on-full`.
 pub fn on_full(on_full: OnFull) -> &'static str {
     match on_full {
         OnFull::Fail => "fail",
@@ -224,7 +224,7 @@ pub fn on_full(on_full: OnFull) -> &'static str {
     }
 }
 
-/// The time of the last send or receive.
+/// Returns the time of the last send or receive.
 pub fn last_activity(status: &Status) -> Option<SystemTime> {
     status.last_send.max(status.last_receive)
 }
@@ -295,7 +295,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// A message that passed: its number and rank, its size, and its sender, time and earlier deliveries.
+    /// Returns a message that passed: its number and rank, its size, and its sender, time and earlier deliveries.
     pub fn watched(
         queue: &'a str,
         (id, rank): (Option<u64>, Rank),
@@ -397,7 +397,7 @@ impl<'a> Letter<'a> {
     }
 }
 
-/// The reason, as in `redrive --reason`.
+/// Returns the reason, as in `redrive --reason`.
 pub fn reason(reason: DeadReason) -> &'static str {
     match reason {
         DeadReason::Expired => "expired",

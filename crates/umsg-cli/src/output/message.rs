@@ -72,7 +72,7 @@ impl Form {
     }
 }
 
-/// Two digits per byte.
+/// Returns two hexadecimal digits for each byte.
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut digits, byte| {
         // Writing to a string can't fail.

@@ -17,7 +17,7 @@ use std::io::{self, BufWriter, StdoutLock};
 
 use crate::streams;
 
-/// Standard output with a buffer. The caller flushes it at the end, so that a failure of the last write is not lost.
+/// Returns standard output with a buffer. The caller flushes it at the end, so that a failure of the last write is not lost.
 pub fn standard() -> io::Result<BufWriter<StdoutLock<'static>>> {
     streams::check_output()?;
     Ok(BufWriter::new(io::stdout().lock()))

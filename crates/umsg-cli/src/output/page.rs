@@ -68,7 +68,7 @@ fn synopsis(command: &Command) -> Roff {
     roff
 }
 
-/// The options of every command: `--help` and `--version`.
+/// Returns whether an option is one of those of every command: `--help` or `--version`.
 fn is_about_itself(argument: &Arg) -> bool {
     matches!(
         argument.get_action(),
@@ -109,7 +109,7 @@ fn values(argument: &Arg) -> String {
     names.join(" ")
 }
 
-/// The sections after the options: `Heading:` at the left margin, and its text indented by two.
+/// Returns the sections after the options: `Heading:` at the left margin, and its text indented by two.
 fn sections(command: &Command) -> Roff {
     let mut roff = Roff::new();
     let after = command

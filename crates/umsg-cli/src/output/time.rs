@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use jiff::fmt::friendly::{Spacing, SpanPrinter};
 use jiff::{Span, SpanRound, Timestamp, Unit};
 
-/// `3s ago`, `5m ago`; None is `never`.
+/// Returns a text such as `3s ago` or `5m ago`; for None, `never`.
 pub fn ago(time: Option<SystemTime>) -> String {
     let Some(time) = time else {
         return "never".to_owned();
@@ -15,7 +15,7 @@ pub fn ago(time: Option<SystemTime>) -> String {
     format!("{} ago", rough(age))
 }
 
-/// `in 3s`, `in 5m`; `now` for a time that has passed, and for None.
+/// Returns a text such as `in 3s` or `in 5m`; `now` for a time that has passed, and for None.
 pub fn ahead(time: Option<SystemTime>) -> String {
     let left = time.and_then(|time| time.duration_since(SystemTime::now()).ok());
     left.map_or_else(|| "now".to_owned(), |left| format!("in {}", rough(left)))

@@ -202,7 +202,7 @@ mod tests {
     const MACHINE: u64 = 18;
     const PT_INTERP: u64 = 3;
 
-    /// The smallest file with a header and one program header, in either class and byte order.
+    /// Returns the smallest file with a header and one program header, in either class and byte order.
     fn file(wide: bool, big: bool, code: u16, linker: Option<&str>) -> Vec<u8> {
         let (layout, address, header, program) = match wide {
             true => (BITS_64, 8, 64, 56),

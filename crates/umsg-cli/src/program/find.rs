@@ -33,7 +33,7 @@ pub fn find(name: impl AsRef<OsStr>) -> Result<PathBuf, Fault> {
     Err(fault)
 }
 
-/// An empty entry of PATH is the working directory. The slash prevents a second search.
+/// Returns the path of a program in a directory of PATH. An empty entry is the working directory. The slash prevents a second search.
 fn candidate(directory: &Path, name: &OsStr) -> PathBuf {
     match directory.as_os_str().is_empty() {
         true => Path::new(".").join(name),

@@ -99,7 +99,7 @@ pub fn libc(program: &Path) -> Option<Libc> {
     None
 }
 
-/// The number of bytes that the system inspects.
+/// Returns the number of bytes that the system inspects.
 fn head(path: &Path) -> Option<Vec<u8>> {
     let mut head = Vec::new();
     let file = File::open(path).ok()?;

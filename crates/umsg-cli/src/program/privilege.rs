@@ -26,8 +26,8 @@ impl fmt::Display for Privilege {
     }
 }
 
-/// The privilege that the caller gains by running the program. None if the mount or the process forbids it, or if the
-/// bit leads to the caller's own user or group.
+/// Returns the privilege that the caller gains by running the program. None if the mount or the process forbids it, or
+/// if the bit leads to the caller's own user or group.
 pub fn gained_by(program: &Path) -> Option<Privilege> {
     let metadata = program.metadata().ok()?;
     if is_forbidden(program) {

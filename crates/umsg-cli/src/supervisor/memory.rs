@@ -307,13 +307,13 @@ pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)
     }
 }
 
-/// Attributes of zeroes: the kernel leaves the reserved ones zero.
+/// Returns attributes of zeroes, because the kernel leaves the reserved fields zero.
 pub fn no_attributes() -> libc::mq_attr {
     // SAFETY: numbers, for which zero is a value.
     unsafe { mem::zeroed() }
 }
 
-/// A description of zeroes.
+/// Returns a description of zeroes.
 pub fn no_description() -> libc::msqid_ds {
     // SAFETY: numbers, for which zero is a value.
     unsafe { mem::zeroed() }

@@ -54,7 +54,7 @@ impl Server {
     }
 }
 
-/// The descriptors that a call waits for.
+/// Returns the descriptors that a call waits for.
 fn numbers(call: &Call) -> Result<Vec<RawFd>, i32> {
     let [first, second, third, fourth, ..] = call.arguments;
     match call.number {
@@ -67,7 +67,7 @@ fn numbers(call: &Call) -> Result<Vec<RawFd>, i32> {
     }
 }
 
-/// An array of `struct pollfd`.
+/// Returns an array of `struct pollfd`.
 fn of_array(call: &Call, address: u64, count: u64) -> Result<Vec<RawFd>, i32> {
     const LEN: usize = size_of::<libc::pollfd>();
     let mut array = vec![0; count.min(MOST) as usize * LEN];
@@ -89,7 +89,7 @@ fn of_sets(call: &Call, count: u64, sets: [u64; 3]) -> Result<Vec<RawFd>, i32> {
     Ok(numbers)
 }
 
-/// The argument is an int, of which a negative value is an error.
+/// Returns the number of events. The argument is an int, of which a negative value is an error.
 fn call_count(argument: u64) -> u32 {
     u32::try_from(argument as i32).unwrap_or(0)
 }

@@ -187,7 +187,7 @@ fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) ->
     serve::serve(listener, identity)
 }
 
-/// The supervisor has descriptors for all programs.
+/// Raises the limit of descriptors to its maximum, because the supervisor has descriptors for all programs.
 fn raise_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

@@ -152,7 +152,7 @@ impl BenchQueue {
         Ok(out.flush()?)
     }
 
-    /// The work of each process.
+    /// Returns the work of each process.
     fn load(&self) -> role::Load {
         role::Load {
             rate: self.rate as f64 / f64::from(self.senders),

@@ -111,7 +111,7 @@ impl Report {
     }
 }
 
-/// A time in the unit that leaves at most four digits before the point.
+/// Returns a time in the unit that leaves at most four digits before the point.
 fn shown(nanoseconds: u64) -> String {
     match nanoseconds {
         0..10_000 => format!("{nanoseconds}ns"),

@@ -208,7 +208,7 @@ fn end(child: &Child, signal: Signal) {
     }
 }
 
-/// A file with the message, which the command reads from its start.
+/// Returns a file with the message, which the command reads from its start.
 pub fn input(message: &[u8]) -> io::Result<Stdio> {
     let mut file = File::from(memfd_create("umsg-message", MemfdFlags::CLOEXEC)?);
     file.write_all(message)?;

@@ -108,7 +108,7 @@ impl fmt::Display for Which {
 }
 
 impl Summary {
-    /// The line for people; it has the queue's name as it was given.
+    /// Returns the line for people; it has the queue's name as it was given.
     pub fn line(&self, name: &str) -> String {
         let (done, back) = (self.acknowledged, self.returned);
         format!(

@@ -524,7 +524,7 @@ mod tests {
     use super::*;
     use crate::commands::sample::figures::labels;
 
-    /// A queue in which each number is another one.
+    /// Returns a queue in which each number is another one.
     fn figures(kind: Kind, queue: &str, mut next: u64) -> Figures {
         let mut number = || {
             next = next.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(17) + 1;

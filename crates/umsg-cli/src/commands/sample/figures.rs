@@ -126,7 +126,7 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// An empty queue of which nothing else is known.
+    /// Returns an empty queue of which nothing else is known.
     #[cfg(test)]
     pub fn nothing(kind: Kind) -> Figures {
         Figures {

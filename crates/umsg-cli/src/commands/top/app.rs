@@ -179,7 +179,7 @@ impl App {
         self.select(self.selected);
     }
 
-    /// The number of lines of the list that the screen has room for.
+    /// Returns the number of lines of the list that the screen has room for.
     pub fn room(&self) -> usize {
         usize::from(self.size.1.saturating_sub(ABOVE + BELOW)).max(1)
     }
@@ -192,7 +192,7 @@ impl App {
         self.offset = self.offset.max((self.selected + 1).saturating_sub(room));
     }
 
-    /// The queue of the page, or of the selection.
+    /// Returns the queue of the page, or of the selection.
     fn subject(&self) -> Option<(Key, Subject)> {
         match &self.page {
             Page::Detail(detail) => Some((detail.key.clone(), detail.subject.clone())),
@@ -214,7 +214,7 @@ impl App {
         found.cloned()
     }
 
-    /// The row of a queue with figures.
+    /// Returns the row of a queue with figures.
     pub fn row(&self, key: &Key) -> Option<&Row> {
         let Key::Queue(kind, name) = key else {
             return None;
@@ -610,7 +610,7 @@ impl Detail {
 }
 
 impl Messages {
-    /// The messages that contain the text of the search, with their positions.
+    /// Returns the messages that contain the text of the search, with their positions.
     pub fn shown(&self) -> Vec<(usize, &Message)> {
         let all = self.found.iter().flatten().flatten().enumerate();
         all.filter(|(_, message)| message.contains(&self.search))
@@ -621,7 +621,7 @@ impl Messages {
         self.shown().get(self.selected).map(|(_, message)| *message)
     }
 
-    /// The number of messages that the screen has room for.
+    /// Returns the number of messages that the screen has room for.
     pub fn room(height: u16) -> usize {
         usize::from(height.saturating_sub(ABOVE + BELOW)).max(1)
     }
@@ -672,7 +672,7 @@ impl Message {
     }
 }
 
-/// The System V queue of a name in the list.
+/// Returns the System V queue of a name in the list.
 fn label(name: &str) -> Option<Label> {
     if let Some(key) = name.strip_prefix("key:0x") {
         let key = u32::from_str_radix(key, 16).ok()?;

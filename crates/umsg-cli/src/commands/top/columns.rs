@@ -101,7 +101,7 @@ impl Column {
         }
     }
 
-    /// The width of the column, in characters. The name takes the remaining width.
+    /// Returns the width of the column, in characters. The name takes the remaining width.
     pub fn width(self) -> u16 {
         match self {
             Column::Name => 14,
@@ -124,7 +124,7 @@ impl Column {
         )
     }
 
-    /// The text of a cell; the bar of the fill and the trend are drawn on the screen.
+    /// Returns the text of a cell; the bar of the fill and the trend are drawn on the screen.
     pub fn text(self, of: &Shown) -> String {
         match self {
             Column::Name => of.name.clone(),
@@ -141,7 +141,7 @@ impl Column {
         }
     }
 
-    /// The number in a cell; None if the cell has no number.
+    /// Returns the number in a cell; None if the cell has no number.
     fn number(self, of: &Shown) -> Option<f64> {
         match self {
             Column::Name | Column::Owner | Column::State => None,
@@ -279,7 +279,7 @@ fn seconds_since(time: Option<SystemTime>, now: SystemTime) -> Option<f64> {
     Some(age.as_secs_f64())
 }
 
-/// The age of the oldest message, in seconds.
+/// Returns the age of the oldest message, in seconds.
 pub fn oldest(row: &Row, now: SystemTime) -> Option<f64> {
     seconds_since(row.figures.oldest, now)
 }
@@ -325,12 +325,12 @@ fn age(seconds: f64) -> String {
     time::rough(age)
 }
 
-/// A number in at most 5 characters: `0.5`, `9999`, `12.3K`, `123K`, `1.2M`.
+/// Returns a number in at most 5 characters: `0.5`, `9999`, `12.3K`, `123K`, `1.2M`.
 pub fn count(number: f64) -> String {
     short(number, 1000.0)
 }
 
-/// A number of bytes, in powers of 1024.
+/// Returns a number of bytes, in powers of 1024.
 pub fn bytes(number: f64) -> String {
     short(number, 1024.0)
 }

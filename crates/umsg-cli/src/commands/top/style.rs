@@ -33,7 +33,7 @@ pub enum Tone {
 }
 
 impl Look {
-    /// The look that the environment asks for.
+    /// Returns the look that the environment asks for.
     pub fn of_environment(wanted: Option<Colours>) -> Look {
         let variable = |name| std::env::var(name).unwrap_or_default();
         let has_no_colour = !variable("NO_COLOR").is_empty() || variable("TERM") == "dumb";
@@ -90,7 +90,7 @@ impl Look {
         }
     }
 
-    /// The style of a queue's fill.
+    /// Returns the style of a queue's fill.
     pub fn of_fill(self, fill: f64) -> Style {
         self.style(match fill {
             0.9.. => Tone::Bad,
@@ -99,7 +99,7 @@ impl Look {
         })
     }
 
-    /// A bar of this part of a width.
+    /// Returns a bar of this part of a width.
     pub fn bar(self, part: f64, width: usize) -> String {
         let part = if part.is_finite() {
             part.clamp(0.0, 1.0)
@@ -122,7 +122,7 @@ impl Look {
         bar
     }
 
-    /// The last values as a curve of one line, between 0 and `most`.
+    /// Returns the last values as a curve of one line, between 0 and `most`.
     pub fn curve(
         self,
         values: impl DoubleEndedIterator<Item = f64>,

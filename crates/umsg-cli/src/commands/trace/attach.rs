@@ -141,7 +141,7 @@ fn find(pid: Pid) -> Result<u64> {
     Err(Failure::new(Code::Failed, line))
 }
 
-/// The first address and the file of a line of /proc/PID/maps, if the line has the beginning of a file.
+/// Returns the first address and the file of a line of /proc/PID/maps, if the line has the beginning of a file.
 fn mapped(line: &[u8]) -> Option<(u64, PathBuf)> {
     let mut words = line.splitn(6, |&byte| byte == b' ');
     let addresses = std::str::from_utf8(words.next()?).ok()?;

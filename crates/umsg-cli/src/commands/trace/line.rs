@@ -38,7 +38,7 @@ impl<'a> Call<'a> {
         self.numbers.result == -1
     }
 
-    /// The name of a POSIX queue, `id:N` of a System V queue; empty if it is not known.
+    /// Returns the name of a POSIX queue, `id:N` of a System V queue; empty if it is not known.
     pub fn queue(&self) -> String {
         match self.id() {
             Some(id) => format!("id:{id}"),
@@ -46,7 +46,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The identifier of a System V queue.
+    /// Returns the identifier of a System V queue.
     fn id(&self) -> Option<i64> {
         match self.function {
             Function::Msgget => Some(self.numbers.result).filter(|&id| id >= 0),
@@ -60,7 +60,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The descriptor that the call got.
+    /// Returns the descriptor that the call got.
     fn descriptor(&self) -> Option<i64> {
         let is_named = matches!(self.function, Function::MqOpen | Function::MqUnlink);
         (!is_named && !self.function.is_sysv()).then_some(self.numbers.arguments[0])
@@ -75,7 +75,7 @@ impl<'a> Call<'a> {
         SystemTime::UNIX_EPOCH + since
     }
 
-    /// A descriptor with the name of its queue: `3</jobs>`.
+    /// Returns a descriptor with the name of its queue: `3</jobs>`.
     fn shown_descriptor(&self) -> String {
         let number = self.numbers.arguments[0];
         match self.name.is_empty() {
@@ -84,7 +84,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The message as a string of C, of `len` bytes; an address is not shown.
+    /// Returns the message as a string of C, of `len` bytes; an address is not shown.
     fn message(&self, len: i64) -> String {
         if self.failed() {
             return "...".to_owned();
@@ -94,7 +94,7 @@ impl<'a> Call<'a> {
         format!("\"{}\"{more}", self.data.escape_ascii())
     }
 
-    /// The arguments as a program in C would write them.
+    /// Returns the arguments as a program in C would write them.
     fn arguments(&self) -> String {
         let [_, second, third, fourth, fifth] = self.numbers.arguments;
         let first = self.numbers.arguments[0];
@@ -178,7 +178,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A time-out of CLOCK_REALTIME.
+/// Returns a time-out of CLOCK_REALTIME.
 fn limit(seconds: i64, nanoseconds: i64) -> String {
     match (seconds, nanoseconds) {
         (-1, -1) => "NULL".to_owned(),

@@ -196,7 +196,7 @@ impl Output {
         Ok(Output { to, name })
     }
 
-    /// A reader that has ended ends the command, as for standard output.
+    /// Returns the failure of a write. A reader that has ended ends the command, as for standard output.
     fn failed(&self, error: &io::Error) -> Failure {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Failure::ReaderGone,

@@ -30,7 +30,7 @@ pub enum Subject {
     Attached { process: Attached, pidfd: OwnedFd },
 }
 
-/// The namespace of the ring: that of `--dir`, else that of the UMSG_DIR of the running process.
+/// Returns the namespace of the ring: that of `--dir`, else that of the UMSG_DIR of the running process.
 pub fn namespace(cli: &Cli, pid: Option<u32>) -> Result<Namespace> {
     let told = pid.filter(|_| cli.dir.is_none()).and_then(directory_of);
     let opened = match told {
@@ -43,7 +43,7 @@ pub fn namespace(cli: &Cli, pid: Option<u32>) -> Result<Namespace> {
     }
 }
 
-/// The value of UMSG_DIR with which a process was started.
+/// Returns the value of UMSG_DIR with which a process was started.
 fn directory_of(pid: u32) -> Option<OsString> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
     let mut variables = environment.split(|&byte| byte == 0);

@@ -29,7 +29,7 @@ fn name(table: &[(c_int, &'static str)], number: i64) -> Option<&'static str> {
     found.map(|&(_, name)| name)
 }
 
-/// `EAGAIN`, or the number.
+/// Returns the name of an errno, such as `EAGAIN`, or the number.
 pub fn errno(number: c_int) -> String {
     name(ERRORS, number.into()).map_or_else(|| number.to_string(), str::to_owned)
 }
@@ -39,8 +39,8 @@ pub fn errno_named(name: &str) -> Option<c_int> {
     found.map(|&(number, _)| number)
 }
 
-/// Flags and the bits without a name: `O_CREAT|0x10`. `rest` formats the bits without a name. It is not called if no such bits are set and a flag
-/// is named.
+/// Returns the names of flags, and the bits without a name: `O_CREAT|0x10`. `rest` formats the bits without a name. It is not called if no such
+/// bits are set and a flag is named.
 fn flags(
     first: Option<&str>,
     table: &[(c_int, &'static str)],
@@ -62,7 +62,7 @@ fn flags(
     names.join("|")
 }
 
-/// The flags of mq_open.
+/// Returns the flags of mq_open.
 pub fn open(bits: i64) -> String {
     let access = match bits as c_int & libc::O_ACCMODE {
         libc::O_RDONLY => "O_RDONLY",
@@ -74,18 +74,18 @@ pub fn open(bits: i64) -> String {
     flags(Some(access), OPEN, others, |left| format!("{left:#x}"))
 }
 
-/// The flags of mq_setattr.
+/// Returns the flags of mq_setattr.
 pub fn nonblocking(bits: i64) -> String {
     flags(None, OPEN, bits, |left| left.to_string())
 }
 
-/// The flags of msgget, with the permissions in octal digits.
+/// Returns the flags of msgget, with the permissions in octal digits.
 pub fn get(bits: i64) -> String {
     let bits = i64::from(bits as u32);
     flags(None, GET, bits, |left| format!("{left:04o}"))
 }
 
-/// The flags of msgsnd and msgrcv.
+/// Returns the flags of msgsnd and msgrcv.
 pub fn moving(bits: i64) -> String {
     let bits = i64::from(bits as u32);
     flags(None, MOVE, bits, |left| match left {
@@ -94,12 +94,12 @@ pub fn moving(bits: i64) -> String {
     })
 }
 
-/// A command of msgctl.
+/// Returns a command of msgctl.
 pub fn control(command: i64) -> String {
     name(CONTROL, command).map_or_else(|| command.to_string(), str::to_owned)
 }
 
-/// A kind of notification.
+/// Returns a kind of notification.
 pub fn notification(how: i64) -> String {
     name(SIGEV, how).map_or_else(|| how.to_string(), str::to_owned)
 }

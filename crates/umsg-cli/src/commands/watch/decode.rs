@@ -61,7 +61,7 @@ impl<'a> Decoder<'a> {
         Ok(Decoder { style, filter })
     }
 
-    /// The bytes that are shown of a message.
+    /// Returns the bytes that are shown of a message.
     pub fn filtered<'m>(&self, data: &'m [u8]) -> Result<Cow<'m, [u8]>> {
         match &self.filter {
             None => Ok(Cow::Borrowed(data)),
@@ -69,7 +69,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The lines of a message.
+    /// Returns the lines of a message.
     pub fn render(&self, message: &Seen) -> Result<String> {
         let bytes = self.filtered(&message.data)?;
         let mut lines = head(message);
@@ -94,7 +94,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The properties of a message beside its bytes.
+/// Returns the properties of a message beside its bytes.
 fn head(message: &Seen) -> String {
     let rank = match message.rank {
         Rank::Priority(priority) => format!("priority {priority}"),
@@ -138,7 +138,7 @@ impl Filter<'_> {
     }
 }
 
-/// Offset, bytes and characters, as hexdump(1) with -C.
+/// Returns lines of offset, bytes and characters, as hexdump(1) with -C.
 fn hex(bytes: &[u8]) -> String {
     let mut dump = String::new();
     for (line, bytes) in bytes.chunks(16).enumerate() {

@@ -88,7 +88,7 @@ fn heading(app: &App, detail: &Detail) -> Line<'static> {
     ])
 }
 
-/// A title and a text.
+/// Returns a title and a text.
 fn line(title: &str, text: impl Into<String>) -> Line<'static> {
     Line::from(vec![bold(format!("{title:<TITLE$}")), plain(text)])
 }
@@ -175,7 +175,7 @@ fn figures(app: &App, detail: &Detail, width: u16) -> Vec<Line<'static>> {
     lines
 }
 
-/// Messages and rates over time.
+/// Returns the curves of messages and rates over time.
 fn curves(app: &App, row: &Row, width: u16) -> Vec<Line<'static>> {
     let room = usize::from(width).saturating_sub(TITLE + 9).clamp(1, PAST);
     let past = &row.past;
@@ -200,7 +200,7 @@ fn curves(app: &App, row: &Row, width: u16) -> Vec<Line<'static>> {
     lines.into()
 }
 
-/// The histogram of priorities or types.
+/// Returns the histogram of priorities or types.
 fn ranks(app: &App, detail: &Detail, width: u16) -> Vec<Line<'static>> {
     let Some(ranks) = detail.ranks.as_ref().filter(|ranks| !ranks.is_empty()) else {
         return Vec::new();
@@ -237,7 +237,7 @@ fn more(count: usize) -> Option<Line<'static>> {
     Some(Line::from(format!("            and {hidden} more")))
 }
 
-/// The processes that wait and hold messages; repairs and problems.
+/// Returns the processes that wait and hold messages; repairs and problems.
 fn processes(app: &App, diagnosis: &Diagnosis) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
     let mut list = |title: &str, entries: Vec<String>, style: Style| {

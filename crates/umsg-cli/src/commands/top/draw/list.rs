@@ -163,14 +163,14 @@ fn cell(app: &App, line: &Line, placed: &Placed, place: Rect, buffer: &mut Buffe
     write(placed, &text, place, style, buffer);
 }
 
-/// A bar, and the percentage behind it.
+/// Returns a bar, and the percentage behind it.
 fn fill_text(app: &App, line: &Line, fill: f64, width: usize) -> String {
     let percent = Column::Fill.text(&line.shown);
     let bar = width.saturating_sub(4);
     format!("{}{percent:>4}", app.look.bar(fill, bar))
 }
 
-/// The name, indented by its depth in the tree; the middle of a name that is too long is left out.
+/// Returns the name, indented by its depth in the tree; the middle of a name that is too long is left out.
 fn name(line: &Line, is_unicode: bool, width: usize) -> String {
     let mark = match (line.folded, is_unicode) {
         (None, _) if line.depth == 0 => "",

@@ -58,7 +58,7 @@ pub fn draw(app: &App, messages: &Messages, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// Position, rank, length, sender, age, and the beginning of the message.
+/// Returns position, rank, length, sender, age, and the beginning of the message.
 fn entry(app: &App, position: usize, message: &Message, width: u16) -> Line<'static> {
     let begin = format!(
         "{position:>5} {:>6} {:>7}B {:>8} {:>5}  ",
@@ -84,8 +84,8 @@ fn age(message: &Message) -> String {
     time::rough(age.unwrap_or_default())
 }
 
-/// One message: as text if it is UTF-8, else in hexadecimal numbers. Returns the largest useful `from`: with it, the last line of the message is
-/// in sight.
+/// Draws one message: as text if it is UTF-8, else in hexadecimal numbers. Returns the largest useful `from`: with it, the last line of the
+/// message is in sight.
 fn whole(app: &App, message: &Message, from: usize, area: Rect, buffer: &mut Buffer) -> usize {
     let dead = message.dead.as_deref().unwrap_or("no dead letter");
     let title = format!(

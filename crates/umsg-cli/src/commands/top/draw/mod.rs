@@ -47,7 +47,7 @@ pub fn screen(app: &App, frame: &mut Frame<'_>) {
     over::draw(app, area, buffer);
 }
 
-/// A line of an area; an empty one if the area is not that high.
+/// Returns a line of an area; an empty one if the area is not that high.
 fn row(area: Rect, line: u16) -> Rect {
     let is_there = line < area.height;
     Rect {
@@ -72,7 +72,7 @@ fn bold(text: impl Into<String>) -> Span<'static> {
     Span::styled(text.into(), Style::default().add_modifier(Modifier::BOLD))
 }
 
-/// The namespace and the time; the sums.
+/// Draws the namespace and the time, and the sums.
 fn head(app: &App, first: Rect, second: Rect, buffer: &mut Buffer) {
     let rows = app.view.rows.iter();
     let counts = report::counts(rows.map(|row| row.figures.kind));

@@ -45,7 +45,7 @@ pub fn draw(app: &App, area: Rect, buffer: &mut Buffer) {
     }
 }
 
-/// The text that is typed, the result of the last action, or the most important keys.
+/// Returns the text that is typed, the result of the last action, or the most important keys.
 fn last_line(app: &App) -> Line<'static> {
     if let Some(input) = &app.input {
         let what = match input.what {
