@@ -123,7 +123,7 @@ pub struct Pages {
 }
 
 impl Cli {
-    /// The suites to run, one after another.
+    /// Returns the suites to run, one after another.
     pub fn suites(&self) -> Vec<Suite> {
         self.suite.map(Suite::expand).unwrap_or_default()
     }

@@ -21,7 +21,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// CPU time of the calling process so far, all its threads, user and system, in nanoseconds.
+/// Returns the CPU time of the calling process so far, all its threads, user and system, in nanoseconds.
 pub fn cpu() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -39,7 +39,7 @@ pub fn cpu_with_children() -> u64 {
     cpu() + nanoseconds(children.ru_utime) + nanoseconds(children.ru_stime)
 }
 
-/// CPU time of the calling thread so far, user and system, in nanoseconds.
+/// Returns the CPU time of the calling thread so far, user and system, in nanoseconds.
 pub fn thread_cpu() -> u64 {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }

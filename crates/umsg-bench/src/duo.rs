@@ -22,7 +22,7 @@ pub enum Places {
 }
 
 impl Places {
-    /// The CPUs that the first and the second may use.
+    /// Returns the CPUs that the first and the second may use.
     fn cpus(self) -> [Vec<usize>; 2] {
         match self {
             Self::Apart(first, second) => [vec![first], vec![second]],

@@ -82,7 +82,7 @@ impl Plan {
         })
     }
 
-    /// The lines above the table of a suite.
+    /// Returns the lines above the table of a suite.
     pub fn heading(&self, suite: Suite) -> String {
         let mut heading = format!(
             "{}: {}; medians of {} rounds, reading the clock takes {:.0} ns",
@@ -161,7 +161,7 @@ impl<T> Side<T> {
         }
     }
 
-    /// One figure of each round.
+    /// Returns one figure of each round.
     pub fn each(&self, figure: impl Fn(&T) -> f64) -> Samples {
         Samples(self.rounds.iter().map(figure).collect())
     }

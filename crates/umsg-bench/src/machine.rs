@@ -38,7 +38,7 @@ impl Cpus {
         Ok(Self { first, second })
     }
 
-    /// The CPUs: one or two.
+    /// Returns the CPUs: one or two.
     pub fn both(self) -> Vec<usize> {
         [Some(self.first), self.second]
             .into_iter()
@@ -113,7 +113,7 @@ fn siblings(cpu: usize) -> Option<String> {
     fs::read_to_string(path).ok()
 }
 
-/// The processor's name, as it calls itself.
+/// Returns the processor's name, as it calls itself.
 pub fn model() -> String {
     fs::read_to_string("/proc/cpuinfo")
         .ok()
@@ -124,7 +124,7 @@ pub fn model() -> String {
         .unwrap_or_else(|| std::env::consts::ARCH.to_owned())
 }
 
-/// One line: processor, CPUs used, kernel.
+/// Returns one line: processor, CPUs used, kernel.
 pub fn describe(cpus: Cpus) -> String {
     let model = model();
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();

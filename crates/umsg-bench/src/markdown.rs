@@ -7,7 +7,7 @@ use crate::published::{self, Line, Table};
 use crate::row::{Goal, Row, Verdict};
 use crate::table::number;
 
-/// The document, with `attempts` at its end.
+/// Returns the document, with `attempts` at its end.
 pub fn text(document: &Document, attempts: &str) -> String {
     let mut text = beginning(document);
     text += &headlines(document);

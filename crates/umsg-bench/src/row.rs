@@ -71,7 +71,7 @@ impl Verdict {
         }
     }
 
-    /// The verdict as text.
+    /// Returns the verdict as text.
     pub fn name(self) -> &'static str {
         match self {
             Self::Met => "met",

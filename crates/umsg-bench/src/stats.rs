@@ -1,11 +1,11 @@
 //! Medians, spreads and intervals.
 
-/// The median; NaN without samples.
+/// Returns the median; NaN without samples.
 pub fn median(samples: &[f64]) -> f64 {
     quantile(samples, 0.5)
 }
 
-/// The value below which the share `q` of the samples is, interpolated; NaN without samples.
+/// Returns the value below which the share `q` of the samples is, interpolated; NaN without samples.
 pub fn quantile(samples: &[f64], q: f64) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -18,7 +18,7 @@ pub fn quantile(samples: &[f64], q: f64) -> f64 {
     sorted[below] + (sorted[above] - sorted[below]) * (position - below as f64)
 }
 
-/// The spread of the middle half of the samples, in percent of the median.
+/// Returns the spread of the middle half of the samples, in percent of the median.
 pub fn spread(samples: &[f64]) -> f64 {
     let middle_half = quantile(samples, 0.75) - quantile(samples, 0.25);
     100.0 * middle_half / median(samples)
@@ -34,8 +34,8 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval lies between two of the sorted samples, equally far from the two ends. This distance is the lower bound of the 95 % interval of
-    /// the number of heads when a fair coin is thrown once for each sample.
+    /// Computes the interval for the median of samples. The interval lies between two of the sorted samples, equally far from the two ends. This
+    /// distance is the lower bound of the 95 % interval of the number of heads when a fair coin is thrown once for each sample.
     pub fn of(mut samples: Vec<f64>) -> Self {
         samples.sort_by(f64::total_cmp);
         let pairs = samples.len();

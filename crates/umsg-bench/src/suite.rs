@@ -64,7 +64,7 @@ const ALL: [Suite; 15] = [
 ];
 
 impl Suite {
-    /// The suites of this group.
+    /// Returns the suites of this group.
     pub fn expand(self) -> Vec<Suite> {
         match self {
             Suite::All => ALL.to_vec(),
@@ -120,7 +120,7 @@ impl Suite {
         if quick { short } else { full }
     }
 
-    /// The parts that a quick run omits or shortens, in addition to shorter rounds.
+    /// Returns the parts that a quick run omits or shortens, in addition to shorter rounds.
     pub fn left_out(self) -> Option<&'static str> {
         match self {
             Suite::Mqueue => Some("mqueue: the sorted array of 2012 is measured in one round"),

@@ -139,7 +139,7 @@ fn wait_for(
     }
 }
 
-/// The wait status of a child that has ended.
+/// Returns the wait status of a child that has ended.
 pub fn reap(child: libc::pid_t, flags: i32) -> Option<i32> {
     let mut status = 0;
     // SAFETY: `status` is a local of this function.

@@ -16,7 +16,7 @@ pub fn print(heading: &str, rows: &[Row]) {
     }
 }
 
-/// The further columns of all rows, in order of appearance.
+/// Returns the further columns of all rows, in order of appearance.
 fn extra_columns(rows: &[Row]) -> Vec<&str> {
     let mut columns = Vec::new();
     for (key, _) in rows.iter().flat_map(|row| row.columns.iter()) {
@@ -83,7 +83,7 @@ fn line(row: &Row, extras: &[&str], notes: &[&str]) -> Vec<String> {
     cells
 }
 
-/// a, b ... z, aa, ab ...
+/// Returns the mark of a note: a, b ... z, aa, ab ...
 fn letter(index: usize) -> String {
     let last = char::from(b'a' + (index % 26) as u8);
     match index / 26 {
@@ -92,7 +92,7 @@ fn letter(index: usize) -> String {
     }
 }
 
-/// A number with about three significant digits, and commas between thousands.
+/// Returns a number with about three significant digits, and commas between thousands.
 pub fn number(value: Option<f64>) -> String {
     match value {
         None => "-".to_owned(),
@@ -118,7 +118,7 @@ fn thousands(value: i64) -> String {
     }
 }
 
-/// The first column and texts on the left, numbers on the right.
+/// Prints lines with the first column and texts on the left, and numbers on the right.
 fn print_aligned(lines: &[Vec<String>]) {
     let columns = lines[0].len();
     let width = |column: usize| {

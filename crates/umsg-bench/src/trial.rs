@@ -57,12 +57,12 @@ pub struct Setting {
 }
 
 impl Setting {
-    /// The CPU of a thread that runs alone.
+    /// Returns the CPU of a thread that runs alone.
     pub fn first(&self) -> usize {
         self.cpus[0]
     }
 
-    /// The CPU of the other process: the same if there is only one.
+    /// Returns the CPU of the other process: the same if there is only one.
     pub fn last(&self) -> usize {
         self.cpus[self.cpus.len() - 1]
     }

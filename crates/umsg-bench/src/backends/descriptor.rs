@@ -69,7 +69,7 @@ impl DescriptorQueue {
         })
     }
 
-    /// The descriptor that does not wait.
+    /// Returns the descriptor that does not wait.
     pub fn number(&self) -> c_int {
         self.nonblocking
     }

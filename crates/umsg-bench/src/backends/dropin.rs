@@ -37,7 +37,7 @@ pub fn load(path: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(path.canonicalize()?)
 }
 
-/// The drop-in's functions of `<sys/msg.h>`.
+/// Returns the drop-in's functions of `<sys/msg.h>`.
 pub fn typed_names() -> Result<TypedNames, Failure> {
     let loaded = TYPED_NAMES.get();
     loaded.map_or_else(

@@ -17,7 +17,7 @@ descriptor::message_queue!(KernelQueue, |spec| descriptor::make(
 ));
 
 impl KernelQueue {
-    /// The descriptor of the queue itself.
+    /// Returns the descriptor of the queue itself.
     pub fn number(&self) -> libc::c_int {
         self.0.number()
     }
@@ -98,7 +98,7 @@ impl Allowance {
     }
 }
 
-/// The limit of bytes in queues that applies to the calling process.
+/// Returns the limit of bytes in queues that applies to the calling process.
 pub fn bytes_allowed() -> String {
     // SAFETY: all-zero is a valid rlimit, and the call touches only this rlimit.
     let bytes = unsafe {

@@ -30,7 +30,7 @@ impl Errno {
     /// The queue is full, or empty.
     pub const AGAIN: Self = Self(libc::EAGAIN);
 
-    /// The errno of the last failed call of libc.
+    /// Returns the errno of the last failed call of libc.
     #[cold]
     pub fn last() -> Self {
         Self(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
@@ -71,7 +71,7 @@ pub trait MessageQueue: Sized {
     fn set_waiting(&self, _waiting: Waiting) {}
 }
 
-/// A name that no other queue has, with the leading slash.
+/// Returns a name that no other queue has, with the leading slash.
 fn fresh_name() -> String {
     use std::sync::atomic::{AtomicU32, Ordering};
     // Relaxed: each caller only needs a unique number.

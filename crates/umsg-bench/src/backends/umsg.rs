@@ -41,7 +41,7 @@ fn len(received: Result<Received, ReceiveError>) -> Result<usize, Errno> {
 }
 
 impl UmsgQueue {
-    /// The queue itself, for operations that the kernel's queues don't have.
+    /// Returns the queue itself, for operations that the kernel's queues don't have.
     pub fn queue(&self) -> &Queue {
         &self.queue
     }

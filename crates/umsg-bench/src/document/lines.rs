@@ -26,7 +26,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The whole document.
+    /// Returns the whole document.
     pub fn text(self) -> String {
         format!("{{\n{}\n}}\n", self.0.join(",\n"))
     }

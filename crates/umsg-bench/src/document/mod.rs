@@ -79,7 +79,7 @@ pub struct Tally {
 }
 
 impl Document {
-    /// A run that begins now.
+    /// Creates a run that begins now.
     pub fn new(plan: &Plan) -> Self {
         Self {
             date: format!("{:.0}", Timestamp::now()),
@@ -120,7 +120,7 @@ impl Document {
         });
     }
 
-    /// A row by its name.
+    /// Returns a row by its name.
     pub fn row(&self, suite: &str, row: &str) -> Option<&Row> {
         self.rows
             .iter()
@@ -140,7 +140,7 @@ impl Document {
         tally
     }
 
-    /// The machine and the method in a few words.
+    /// Returns the machine and the method in a few words.
     pub fn program(&self) -> String {
         let Program { version, commit } = &self.program;
         match commit {
@@ -149,7 +149,7 @@ impl Document {
         }
     }
 
-    /// The document as text, a row a line.
+    /// Returns the document as text, a row a line.
     pub fn text(&self) -> Result<String, Failure> {
         let mut lines = Lines::default();
         lines.field("format", &FORMAT)?;

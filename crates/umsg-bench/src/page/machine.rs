@@ -115,7 +115,7 @@ fn loads(document: &Document) -> String {
     )
 }
 
-/// The vulnerabilities with a mitigation. The vulnerabilities that are "Not affected" are only named.
+/// Returns the vulnerabilities with a mitigation. The vulnerabilities that are "Not affected" are only named.
 fn mitigations(document: &Document) -> String {
     let affects = |state: &str| state != "Not affected";
     let all = || document.machine.mitigations.iter();

@@ -15,7 +15,7 @@ pub use self::headline::HEADLINES;
 
 const CSS: &str = include_str!("style.css");
 
-/// The page.
+/// Returns the page.
 pub fn html(document: &Document) -> String {
     let day = document.date.get(..10).unwrap_or(&document.date);
     let page = html! {
@@ -73,7 +73,7 @@ fn head(document: &Document, day: &str) -> Markup {
     }
 }
 
-/// The text that a reader needs before a figure.
+/// Returns the text that a reader needs before a figure.
 fn warning(document: &Document) -> Option<String> {
     let all = document.rows.len();
     let doubtful = document.rows.iter().filter(|row| !row.resolved).count();
@@ -98,7 +98,7 @@ fn warning(document: &Document) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
-/// A class for the colour of a verdict.
+/// Returns a class for the colour of a verdict.
 fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Met => "met",

@@ -10,7 +10,7 @@ use crate::row::Row;
 const DEPTHS: [f64; 7] = [1.0, 10.0, 100.0, 1e3, 1e4, 1e5, 1e6];
 const SIZES: [f64; 3] = [64.0, 1024.0, 8192.0];
 
-/// The plots that have data.
+/// Returns the plots that have data.
 pub fn section(document: &Document) -> Markup {
     let mut plots = vec![depth(document), sizes(document), threads(document)];
     plots.extend([senders(document), counters(document)]);
@@ -42,7 +42,7 @@ pub fn section(document: &Document) -> Markup {
 /// The parameters of a row, as numbers, and its figure.
 type Points = Vec<(f64, Option<f64>)>;
 
-/// A figure of rows that differ in one number.
+/// Returns a figure of rows that differ in one number.
 fn figures(
     document: &Document,
     suite: &str,
@@ -54,7 +54,7 @@ fn figures(
     values.iter().map(of).collect()
 }
 
-/// The points of both sides.
+/// Returns the points of both sides.
 fn both(
     document: &Document,
     suite: &str,

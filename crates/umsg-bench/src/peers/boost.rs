@@ -53,7 +53,7 @@ pub fn find(scratch: &Scratch) -> Result<Plug<'_>, Failure> {
     Plug::load(NAME, how, &library, scratch)
 }
 
-/// The message of a failed compiler, with advice if the cause is known.
+/// Returns the message of a failed compiler, with advice if the cause is known.
 fn complaint(says: &str) -> Failure {
     if says.contains(HEADER) {
         return Failure::new("no Boost: apt-get install libboost-dev");

@@ -57,7 +57,7 @@ impl Link for Channel {
 /// No process is left at the other end.
 const GONE: Errno = Errno(libc::EPIPE);
 
-/// The message in the channel.
+/// Returns the message in the channel.
 #[inline]
 fn copied(message: &[u8]) -> Result<Message, Errno> {
     message.try_into().map_err(|_| Errno(libc::EMSGSIZE))

@@ -84,17 +84,17 @@ pub trait Peer {
 
     const ABILITIES: Abilities;
 
-    /// The heading of its column.
+    /// Returns the heading of its column.
     fn name(&self) -> &'static str;
 
-    /// The peer's version, and the way in which it is used here.
+    /// Returns the peer's version, and the way in which it is used here.
     fn about(&self) -> String;
 
     /// Makes a queue, a channel or a connection, for one sender and one receiver at a time. Only forked children have access to it, or processes
     /// that know its name.
     fn make(&self, spec: &Spec) -> Result<Self::Link, Failure>;
 
-    /// The CPU time that the peer's server has taken so far, in nanoseconds; 0 without a server.
+    /// Returns the CPU time that the peer's server has taken so far, in nanoseconds; 0 without a server.
     fn server_cpu(&self) -> u64 {
         0
     }

@@ -60,7 +60,7 @@ impl Nats {
     }
 }
 
-/// Host and port of the first client URL in the server's file of ports.
+/// Returns host and port of the first client URL in the server's file of ports.
 fn address(ports: &str) -> Option<String> {
     let (_, rest) = ports.split_once("nats://")?;
     let (address, _) = rest.split_once('"')?;
@@ -114,7 +114,7 @@ impl Channel {
         format!("{}.credits", self.name)
     }
 
-    /// The number of messages after which the receiver reports its position; 0 for never.
+    /// Returns the number of messages after which the receiver reports its position; 0 for never.
     fn step(&self, way: Way) -> u64 {
         match way {
             Way::Piped => self.window / CREDITS,

@@ -26,7 +26,7 @@ pub const fn umsg() -> Queues<UmsgQueue> {
     }
 }
 
-/// The kernel's queue, with the maximum depth.
+/// Returns the kernel's queue, with the maximum depth.
 pub const fn kernel(allowance: Allowance) -> Queues<KernelQueue> {
     Queues {
         name: "kernel",

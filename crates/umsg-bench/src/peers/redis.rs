@@ -129,7 +129,7 @@ fn open(socket: &Path) -> Result<Connection, Failure> {
     Ok(connection)
 }
 
-/// Messages that an end moves by one round trip.
+/// Returns the number of messages that an end moves by one round trip.
 fn batch(way: Way) -> usize {
     match way {
         Way::Piped => BATCH,

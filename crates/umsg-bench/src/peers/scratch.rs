@@ -47,7 +47,7 @@ impl Scratch {
         &self.0
     }
 
-    /// A name that nothing else has, in this directory or in `/dev/shm`.
+    /// Returns a name that nothing else has, in this directory or in `/dev/shm`.
     pub fn fresh_name(&self) -> String {
         // Relaxed: each caller only needs a unique number.
         static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -83,12 +83,12 @@ impl Server {
         }
     }
 
-    /// The name that the server gives itself.
+    /// Returns the name that the server gives itself.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// CPU time so far, in nanoseconds.
+    /// Returns the CPU time so far, in nanoseconds.
     pub fn cpu(&self) -> u64 {
         clock::cpu_of(self.process.id())
     }
@@ -131,7 +131,7 @@ fn installed(program: &str) -> Result<(String, String), Failure> {
     )))
 }
 
-/// The first word that begins as a version does: "7.0.15" of "Redis server v=7.0.15 sha=...".
+/// Returns the first word that begins as a version does: "7.0.15" of "Redis server v=7.0.15 sha=...".
 fn version(says: &str) -> String {
     let words = says.split_whitespace();
     let mut versions = words.map(|word| word.trim_start_matches(['v', '=']));

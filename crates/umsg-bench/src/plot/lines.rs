@@ -49,7 +49,7 @@ impl Plot {
         ))
     }
 
-    /// A description for readers that can't see the plot: the beginning and the end of each line.
+    /// Returns a description for readers that can't see the plot: the beginning and the end of each line.
     fn describe(&self) -> String {
         let ends = |series: &Series| {
             let (first, last) = (series.points.first()?, series.points.last()?);

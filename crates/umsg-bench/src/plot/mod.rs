@@ -73,7 +73,7 @@ impl Who {
         }
     }
 
-    /// A mark of radius `r`, with the text that a pointer shows.
+    /// Returns a mark of radius `r`, with the text that a pointer shows.
     fn mark(self, (x, y): (f64, f64), r: f64, says: Option<&str>) -> Markup {
         let says = html! { @if let Some(says) = says { title { (says) } } };
         let path = |points: &[(f64, f64)]| {
@@ -99,7 +99,7 @@ impl Who {
     }
 }
 
-/// A drawing with its heading, its legend, and a description for readers who can't see it.
+/// Returns a drawing with its heading, its legend, and a description for readers who can't see it.
 fn figure(
     [id, title, about]: [&str; 3],
     legend: Option<Markup>,

@@ -56,7 +56,7 @@ impl Scale {
         }
     }
 
-    /// The position of a value on the axis: 0 to 1.
+    /// Returns the position of a value on the axis: 0 to 1.
     pub fn share(&self, value: f64, (low, high): (f64, f64)) -> f64 {
         let (start, end) = (self.place(low), self.place(high));
         (self.place(value) - start) / (end - start)

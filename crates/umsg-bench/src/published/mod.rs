@@ -47,7 +47,7 @@ pub struct Line {
     pub doubts: Vec<String>,
 }
 
-/// All tables, in the order of their years, without tables that have no measured figure.
+/// Returns all tables, in the order of their years, without tables that have no measured figure.
 pub fn tables(document: &Document) -> Vec<Table> {
     let all = [
         queue2012::table(document),

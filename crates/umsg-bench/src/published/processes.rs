@@ -120,7 +120,7 @@ pub fn table(document: &Document) -> Table {
     table
 }
 
-/// The names of all peers that were measured.
+/// Returns the names of all peers that were measured.
 fn peers(document: &Document) -> Vec<String> {
     let mut names = Vec::<String>::new();
     let rows = document.rows.iter().filter(|row| row.suite == "peers");

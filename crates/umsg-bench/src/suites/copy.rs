@@ -184,7 +184,7 @@ impl InPlace {
     }
 }
 
-/// The waits of this variant spin, as those of the bare buffers do.
+/// Creates a queue whose waits spin, as those of the bare buffers do.
 fn queue() -> Result<UmsgQueue, Failure> {
     let queue = UmsgQueue::make(&Spec {
         depth: DEPTH as u32,

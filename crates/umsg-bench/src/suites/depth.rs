@@ -113,7 +113,7 @@ fn order_rows(order: Order, umsg: &Side<Vec<Stop>>, kernel: &Side<Vec<Stop>>) ->
     rows
 }
 
-/// One figure at one depth, over the rounds; empty if a side does not reach that depth.
+/// Returns one figure at one depth, over the rounds; empty if a side does not reach that depth.
 fn at(side: &Side<Vec<Stop>>, index: usize, figure: impl Fn(&Stop) -> f64) -> Samples {
     let rounds = side.rounds.iter();
     Samples(

@@ -112,7 +112,7 @@ impl Letter {
         }
     }
 
-    /// The message of this number; the suite defines the meaning of the stamp.
+    /// Returns the message of this number; the suite defines the meaning of the stamp.
     #[inline]
     pub fn write(&mut self, number: u64, stamp: u64) -> &[u8] {
         let end = self.bytes.len() - WORD;

@@ -100,7 +100,7 @@ fn phases(name: &str, phases: &[(u32, usize)]) -> Result<Row, Failure> {
     watched.row(name)
 }
 
-/// Sizes from nothing to 8 KB, sent and received in no particular order.
+/// Measures messages of sizes from nothing to 8 KB, sent and received in no particular order.
 fn mixed() -> Result<Row, Failure> {
     let mut watched = Watched::new(DECLARED)?;
     let mut state = 0x9e37_79b9_u32;
@@ -207,7 +207,7 @@ impl Watched {
     }
 }
 
-/// As in getrlimit(2), with the sizes of the kernel's structures on 64-bit machines.
+/// Computes the charge as in getrlimit(2), with the sizes of the kernel's structures on 64-bit machines.
 fn charge(spec: Spec) -> f64 {
     const MSG_MSG: f64 = 48.0;
     const TREE_NODE: f64 = 48.0;

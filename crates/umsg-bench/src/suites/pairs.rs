@@ -23,9 +23,9 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// The number of messages that the published test sends through a queue that is not empty. The number matters: with mixed priorities, more and
-    /// more of the new messages are received at once. So in a longer measurement, fewer of the received messages are from the queue's depth, and
-    /// the cost appears lower.
+    /// Returns the number of messages that the published test sends through a queue that is not empty. The number matters: with mixed priorities,
+    /// more and more of the new messages are received at once. So in a longer measurement, fewer of the received messages are from the queue's
+    /// depth, and the cost appears lower.
     pub fn published(budget: Duration) -> Self {
         Self {
             budget,
@@ -170,7 +170,7 @@ pub fn send_share<Q: MessageQueue, P: Priorities>(
     })
 }
 
-/// The mean without the slowest hundredth, in which the scheduler or the hypervisor took the CPU.
+/// Returns the mean without the slowest hundredth, in which the scheduler or the hypervisor took the CPU.
 fn trimmed_mean(samples: &[f64]) -> f64 {
     let limit = stats::quantile(samples, 0.99);
     let kept: Vec<f64> = samples

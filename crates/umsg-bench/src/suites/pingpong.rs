@@ -70,7 +70,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of the guard: two that spin before they sleep, and two that share a core.
+/// Returns the rows of the guard: two that spin before they sleep, and two that share a core.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |places, cores, mode| {
         let size = SIZES[0];
@@ -90,7 +90,7 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
 
 type Setting = (Places, &'static str, &'static [Mode]);
 
-/// The combinations that make sense. Two processes that poll on one core would measure the scheduler's time slice.
+/// Returns the combinations that make sense. Two processes that poll on one core would measure the scheduler's time slice.
 fn settings(plan: &Plan) -> Vec<Setting> {
     let first = plan.cpus.first;
     let sleeping: &[Mode] = &[Mode::Adaptive, Mode::Blocking];

@@ -147,7 +147,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of the guard: an empty queue that a process polls, and one with a backlog.
+/// Returns the rows of the guard: an empty queue that a process polls, and one with a backlog.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let row = |backlog| one_thread(plan, Some(LEVEL), backlog);
     Ok(vec![row(0)?, row(BACKLOG)?])
@@ -245,7 +245,7 @@ fn trips<Q: Pollable>(plan: &Plan, places: Places) -> Result<f64, Failure> {
     Ok(words.get(0) as f64)
 }
 
-/// The median time of a round trip.
+/// Returns the median time of a round trip.
 fn call<Q: MessageQueue>(there: &Q, back: &Q, set: &Set, budget: u64) -> Result<u64, Failure> {
     // Filled once, so that no page fault falls into a round trip.
     let mut times = vec![1.0; KEPT];

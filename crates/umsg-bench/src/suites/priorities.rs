@@ -29,7 +29,7 @@ impl Order {
         }
     }
 
-    /// The orders in which that test has filled its queue before, in addition to this one.
+    /// Returns the orders in which that test has filled its queue before, in addition to this one.
     pub fn before(self) -> &'static [Self] {
         let all = &Self::ALL;
         match self {

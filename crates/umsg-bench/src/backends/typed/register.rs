@@ -52,7 +52,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// A key that no queue has.
+    /// Creates a key that no queue has.
     pub fn new() -> Result<Self, Failure> {
         let register = REGISTER
             .get()

@@ -24,7 +24,7 @@ impl Way for PerCpuAtomic {
     }
 }
 
-/// CPUs that the machine may have.
+/// Returns the number of CPUs that the machine may have.
 fn cpus() -> usize {
     // SAFETY: asks for a number.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };

@@ -12,7 +12,7 @@ pub trait Way: Sized + Sync {
     /// Counts a send (one message and its bytes) or a receive (the same, negative) of this thread on its own queue.
     fn add(&self, thread: usize, messages: i64, bytes: i64);
 
-    /// The totals: messages and bytes.
+    /// Returns the totals: messages and bytes.
     fn read(&self) -> (i64, i64);
 }
 
@@ -31,13 +31,13 @@ impl Lines {
         Ok(Self { words, count })
     }
 
-    /// Messages and bytes of a line.
+    /// Returns the messages and bytes of a line.
     #[inline]
     pub fn line(&self, index: usize) -> [&AtomicU64; 2] {
         [0, 1].map(|word| self.words.word(index * WORDS + word))
     }
 
-    /// The first word of the first line.
+    /// Returns the first word of the first line.
     #[cfg(target_arch = "x86_64")]
     pub fn start(&self) -> *const AtomicU64 {
         self.words.word(0)

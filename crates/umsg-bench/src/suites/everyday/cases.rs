@@ -204,7 +204,8 @@ pub fn notify_other_taken(setting: &Setting) -> Figure {
     notify_other(setting).map(|notified| notified.taken)
 }
 
-/// The other process registers, reports on a second queue, sleeps until the signal, and reports the time.
+/// Measures the notification of another process. That process registers, reports on a second queue, sleeps until the signal, and reports the
+/// time.
 fn notify_other(setting: &Setting) -> Result<Notified, Failure> {
     let (named, back) = (Named::create(NAME)?, Named::create(OTHER)?);
     let (queue, back) = (named.queue(), back.queue());
@@ -254,7 +255,7 @@ fn blocked(signal: c_int) -> libc::sigset_t {
     }
 }
 
-/// Two processes on one CPU, each asleep in epoll_wait(2) until it receives a message.
+/// Measures a round trip of two processes on one CPU, each asleep in epoll_wait(2) until it receives a message.
 pub fn epoll_trip(setting: &Setting) -> Figure {
     let _named = [Named::create(NAME)?, Named::create(OTHER)?];
     let ends = |inward, outward| {

@@ -63,7 +63,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of the guard: an empty queue, and a full one of mixed priorities.
+/// Returns the rows of the guard: an empty queue, and a full one of mixed priorities.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let kernel_depth = plan.allowance.deepest(DEPTH, MESSAGE_SIZE as u32);
     let mut rows = empty_rows(plan, &kernel_depth)?;
@@ -144,7 +144,7 @@ fn measure(
 }
 
 impl Sides {
-    /// umsg must not fail; notes report the failures of other sides.
+    /// Fails if umsg has failed. Notes report the failures of other sides.
     fn check(&self) -> Result<(), Failure> {
         for side in [&self.umsg, &self.umsg_shallow] {
             if let Some(failure) = &side.failure {
@@ -173,7 +173,7 @@ impl Sides {
             .goal_ratio(10.0)
     }
 
-    /// Send, receive and both, with the cost of the drop-in.
+    /// Returns the rows of send, receive and both, with the cost of the drop-in.
     fn pair_rows(&self, state: &str) -> Vec<Row> {
         let split = "share of a pass with the clock read around each operation";
         let mut rows = vec![

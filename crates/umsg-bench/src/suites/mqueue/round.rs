@@ -83,7 +83,7 @@ pub fn full<Q: MessageQueue, P: Priorities>(
     })
 }
 
-/// A queue that was filled and drained in these orders.
+/// Returns a queue that was filled and drained in these orders.
 fn used<Q: MessageQueue>(depth: u32, before: &[Order]) -> Result<Q, Failure> {
     let queue = Q::make(&spec(depth))?;
     for &order in before {

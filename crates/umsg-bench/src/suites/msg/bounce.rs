@@ -50,7 +50,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of the guard.
+/// Returns the rows of the guard.
 pub fn guard(plan: &Plan) -> Result<Row, Failure> {
     row(plan, THREADS[0], Cores::Same, Waiting::Adaptive)
 }
@@ -131,7 +131,7 @@ impl Workload for Bounce {
     }
 }
 
-/// The threads pass the turn to each other as fast as they can.
+/// Measures threads that pass the turn to each other as fast as they can.
 fn bare_turns(workload: &Bounce) -> Result<Yield, Failure> {
     let Bounce { seats, budget, .. } = workload;
     let turn = SharedWords::new(1)?;
@@ -149,7 +149,7 @@ fn bare_turns(workload: &Bounce) -> Result<Yield, Failure> {
     })
 }
 
-/// The type that this thread receives; the type of its partner differs in the last bit.
+/// Returns the type that this thread receives; the type of its partner differs in the last bit.
 fn own_type(member: &Member<'_>) -> i64 {
     member.index as i64 + 2
 }

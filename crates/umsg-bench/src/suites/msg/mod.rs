@@ -32,7 +32,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of the guard: one thread, two that share a core, and a receive by type.
+/// Returns the rows of the guard: one thread, two that share a core, and a receive by type.
 pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let _namespace = OwnNamespace::enter(typed::MOST_BYTES);
     Ok(vec![
@@ -42,7 +42,7 @@ pub fn guard(plan: &Plan) -> Result<Vec<Row>, Failure> {
     ])
 }
 
-/// The failure of a receive that returned another message than expected: each message is identified by its number.
+/// Returns the failure of a receive that returned another message than expected: each message is identified by its number.
 #[cold]
 fn mixed_up(expected: u64, received: u64) -> Failure {
     Failure::new(format!(

@@ -34,7 +34,7 @@ pub struct Sides<T> {
 }
 
 impl<T> Sides<T> {
-    /// The kernel gets a separate workload, because its queues may have less room.
+    /// Measures a workload on all sides. The kernel gets a separate workload, because its queues may have less room.
     pub fn measure<W: Workload<Found = T>>(
         plan: &Plan,
         name: &str,
@@ -88,7 +88,7 @@ impl<T> Sides<T> {
             .reason("wake-up inside the lock", self.inside_lock.failure.as_ref())
     }
 
-    /// The CPU time of the two sides, as columns.
+    /// Returns the CPU time of the two sides, as columns.
     pub fn with_cpu(&self, row: Row, cpu: impl Fn(&T) -> f64 + Copy) -> Row {
         row.column("umsg_cpu_ns", self.umsg.each(cpu).median())
             .column("kernel_cpu_ns", self.kernel.each(cpu).median())

@@ -86,7 +86,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of the guard.
+/// Returns the rows of the guard.
 pub fn guard(plan: &Plan) -> Result<Row, Failure> {
     let depth = DEPTHS[DEPTHS.len() - 1];
     row(plan, Crowd::OneType, depth, kernel::deepest(depth + BURST)?)

@@ -39,7 +39,7 @@ impl Neighbour {
         Ok(Self::Compile((0..FUNCTIONS).map(function).collect()))
     }
 
-    /// One ring through all lines, made by Sattolo's shuffle.
+    /// Makes one ring through all lines, by Sattolo's shuffle.
     pub fn chase() -> Self {
         let mut order: Vec<usize> = (0..LINES).collect();
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;

@@ -247,7 +247,7 @@ fn busy(
 struct Random(u64);
 
 impl Random {
-    /// Marsaglia's xorshift.
+    /// Returns the next number of Marsaglia's xorshift.
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -72,7 +72,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The description of each peer, and the missing ones.
+    /// Returns the description of each peer, and the missing ones.
     fn notes(&self) -> impl Iterator<Item = String> {
         let entrants = self.entrants.iter();
         let about = entrants.map(|entrant| format!("{}: {}", entrant.name(), entrant.about()));

@@ -13,7 +13,7 @@ pub struct Measured {
     pub failure: Option<Failure>,
 }
 
-/// One figure of each round, of each peer.
+/// Returns one figure of each round, of each peer.
 pub fn kinds<T>(sides: &[Side<T>], figure: impl Fn(&T) -> f64) -> Vec<Measured> {
     let one = |side: &Side<T>| Measured {
         samples: side.each(&figure),

@@ -78,7 +78,7 @@ pub fn trial(name: &str, setting: &Setting) -> Result<Vec<f64>, Failure> {
         .into())
 }
 
-/// The time of a round.
+/// Returns the time of a round.
 fn budget(plan: &Plan) -> Duration {
     let seconds = plan.seconds.unwrap_or(if plan.quick { 2 } else { 10 });
     Duration::from_secs(seconds.into()) / plan.rounds

@@ -79,7 +79,7 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// The rows of the guard.
+/// Returns the rows of the guard.
 pub fn guard(plan: &Plan) -> Vec<Row> {
     let (place, cadence) = (Place::Processes, CADENCES[0]);
     let (sides, line) = measure_all(plan, place, cadence);
@@ -152,7 +152,7 @@ const ELAPSED: usize = 3;
 /// The first word of the samples.
 const SAMPLES: usize = 16;
 
-/// One round of one way.
+/// Measures one round of one way.
 fn post<W: Way>(plan: &Plan, way: &W, place: Place, cadence: u64) -> Result<Figures, Failure> {
     let all = if plan.quick { QUICK } else { FULL };
     let slice = all.as_nanos() as u64 / u64::from(plan.rounds);

@@ -59,7 +59,7 @@ pub fn rows(plan: &Plan) -> Result<Vec<Row>, Failure> {
     Ok(rows)
 }
 
-/// The rows of the guard.
+/// Returns the rows of the guard.
 pub fn guard(plan: &Plan) -> Row {
     let case = Case {
         place: Place::Processes,
@@ -120,7 +120,7 @@ fn row(plan: &Plan, case: Case) -> Row {
     }
 }
 
-/// One round of one way.
+/// Measures one round of one way.
 fn measure<W: Way>(plan: &Plan, way: &W, case: Case) -> Result<Found, Failure> {
     let Some(second) = plan.cpus.second else {
         return Err(Failure::new("takes two CPUs"));

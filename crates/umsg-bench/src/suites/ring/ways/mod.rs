@@ -23,10 +23,10 @@ pub trait Way: Sync {
     type Sender: Sender;
     type Receiver: Receiver;
 
-    /// A sending end, made by its thread.
+    /// Returns a sending end, made by its thread.
     fn sender(&self) -> Result<Self::Sender, Failure>;
 
-    /// The receiving end, made by its thread, once.
+    /// Returns the receiving end, made by its thread, once.
     fn receiver(&self) -> Result<Self::Receiver, Failure>;
 }
 

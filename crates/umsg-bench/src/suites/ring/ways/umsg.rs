@@ -23,7 +23,7 @@ pub struct Umsg {
 }
 
 impl Umsg {
-    /// `payload`: whether messages have [`PAYLOAD`] bytes in addition to those of io_uring.
+    /// With `payload`, messages have [`PAYLOAD`] bytes in addition to those of io_uring.
     pub fn new(waiting: Waiting, payload: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: the value only has to be unique.

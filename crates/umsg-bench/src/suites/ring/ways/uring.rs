@@ -29,7 +29,7 @@ pub struct Uring {
 }
 
 impl Uring {
-    /// `defer`: IORING_SETUP_DEFER_TASKRUN at both ends.
+    /// With `defer`, both ends have IORING_SETUP_DEFER_TASKRUN.
     pub fn new(defer: bool, polling: bool) -> Result<Self, Failure> {
         let mut builder = IoUring::builder();
         builder.setup_r_disabled().setup_cqsize(4 * ENTRIES as u32);
