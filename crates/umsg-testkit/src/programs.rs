@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::compile::Compile;
 
-/// The directory of a crate of this workspace.
+/// Returns the directory of a crate of this workspace.
 fn of_crate(name: &str) -> PathBuf {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent();
     crates.unwrap_or(Path::new("/")).join(name)
@@ -46,7 +46,7 @@ pub fn of_c_library<S: AsRef<str>>(
         .args(["-pthread"])
 }
 
-/// The flags by which a program is compiled and linked with the C library below `prefix`.
+/// Returns the flags by which a program is compiled and linked with the C library below `prefix`.
 pub fn flags(prefix: &Path) -> Vec<String> {
     let prefix = prefix.display();
     vec![
@@ -56,7 +56,7 @@ pub fn flags(prefix: &Path) -> Vec<String> {
     ]
 }
 
-/// The flag by which a program finds the C library below `prefix` when it runs.
+/// Returns the flag by which a program finds the C library below `prefix` when it runs.
 pub fn run_path(prefix: &Path) -> String {
     format!("-Wl,-rpath,{}", prefix.join("lib").display())
 }

@@ -38,7 +38,7 @@ pub struct TestProgram {
 }
 
 impl TestProgram {
-    /// The program of a message; None if the message is about something else.
+    /// Returns the program of a message; None if the message is about something else.
     pub fn of(message: &Value) -> Option<Self> {
         if message["profile"]["test"] != true {
             return None;
@@ -62,7 +62,7 @@ impl TestProgram {
         })
     }
 
-    /// The crate and the file, such as `umsg/ring`.
+    /// Returns the crate and the file, such as `umsg/ring`.
     pub fn name(&self) -> String {
         format!("{}/{}", self.of, self.file.as_deref().unwrap_or("unit"))
     }

@@ -55,7 +55,7 @@ fn build(workspace: &Workspace, nightly: &Nightly) -> Command {
     build
 }
 
-/// The fuzzer also gets the interesting inputs of earlier runs.
+/// Returns the command of a fuzzer, which also gets the interesting inputs of earlier runs.
 fn feed(workspace: &Workspace, nightly: &Nightly, target: &str, seconds: u64) -> Command {
     let home = workspace.target.join("fuzz");
     let corpus = home.join("corpus").join(target);

@@ -150,7 +150,7 @@ fn has_grown(before: u64, now: u64) -> bool {
     now * 100 > before * (100 + GROWTH)
 }
 
-/// The compiler's version, on which the code depends.
+/// Returns the compiler's version, on which the code depends.
 fn compiler(workspace: &Workspace) -> Result<String> {
     let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let output = workspace.command(rustc).arg("--version").output();
@@ -158,7 +158,7 @@ fn compiler(workspace: &Workspace) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// gungraun's runner: installed in the target directory if it is not there.
+/// Returns gungraun's runner. Installs it in the target directory if it is not there.
 fn runner(workspace: &Workspace) -> Result<PathBuf> {
     let root = workspace.target.join("gungraun-runner").join(RUNNER);
     let runner = root.join("bin/gungraun-runner");
@@ -172,7 +172,7 @@ fn runner(workspace: &Workspace) -> Result<PathBuf> {
     Ok(runner)
 }
 
-/// The name and the instructions of each benchmark whose summary lies below a directory.
+/// Returns the name and the instructions of each benchmark whose summary lies below a directory.
 fn summaries(directory: &Path) -> Result<Vec<(String, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).context(directory.display())? {
@@ -191,7 +191,7 @@ fn summaries(directory: &Path) -> Result<Vec<(String, u64)>> {
     Ok(found)
 }
 
-/// The name of a benchmark, and its count of executed instructions (callgrind's event Ir).
+/// Returns the name of a benchmark, and its count of executed instructions (callgrind's event Ir).
 fn instructions(summary: &Value) -> Option<(String, u64)> {
     let name = summary["function_name"].as_str()?.to_owned();
     let part = summary.pointer("/profiles/0/data/parts/0/metrics/Ir/values/new")?;

@@ -113,7 +113,7 @@ impl Checked {
     }
 }
 
-/// The number of imports of each arrow between two modules.
+/// Returns the number of imports of each arrow between two modules.
 fn counted(imports: &[Import]) -> BTreeMap<(&str, &str), usize> {
     let mut arrows = BTreeMap::new();
     for import in imports {
@@ -124,7 +124,7 @@ fn counted(imports: &[Import]) -> BTreeMap<(&str, &str), usize> {
     arrows
 }
 
-/// The problems, one line each.
+/// Returns the problems, one line each.
 fn problems(floors: &Floors, modules: &BTreeSet<String>, imports: &[Import]) -> Vec<String> {
     let without_floor = modules
         .iter()
@@ -150,7 +150,7 @@ fn problems(floors: &Floors, modules: &BTreeSet<String>, imports: &[Import]) -> 
     problems
 }
 
-/// The modules of a floor that import each other in a circle, a line for each floor.
+/// Returns the modules of a floor that import each other in a circle, a line for each floor.
 fn cycles(floors: &Floors, imports: &[Import]) -> Vec<String> {
     let arrows = counted(imports);
     let on_floor = |level: &BTreeSet<String>| {

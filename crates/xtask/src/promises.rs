@@ -40,7 +40,7 @@ const PLACES: [&str; 26] = [
     "crates/umsg-conformance/src/sysv/cases",
 ];
 
-/// The texts of all files of tests, by their names without an ending; and of those in a test program's folder, by its name too.
+/// Returns the texts of all files of tests, by their names without an ending; and of those in a test program's folder, by its name too.
 fn tests_by_file(root: &Path) -> HashMap<String, String> {
     let mut texts = HashMap::<String, String>::new();
     for place in PLACES {
@@ -59,7 +59,7 @@ fn tests_by_file(root: &Path) -> HashMap<String, String> {
     texts
 }
 
-/// The *file*`::`*test* that stand between backticks in a text.
+/// Returns the *file*`::`*test* that stand between backticks in a text.
 fn named(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let is_name = |name: &str| {
         !name.is_empty()
@@ -94,7 +94,7 @@ fn has_function(text: &str, test: &str) -> bool {
     })
 }
 
-/// The names in some paragraphs of a document that no file of tests has.
+/// Returns the names in some paragraphs of a document that no file of tests has.
 fn missing(document: &str, least: usize, paragraphs: impl Fn(&str) -> bool) -> Vec<String> {
     let root = Workspace::find().unwrap().root;
     let texts = tests_by_file(&root);

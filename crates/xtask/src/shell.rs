@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
 
-/// The command in one line, with the variables that it sets, to be typed in the directory where it runs.
+/// Returns the command in one line, with the variables that it sets, to be typed in the directory where it runs.
 pub fn line(command: &Command) -> String {
     let variables = command.get_envs().map(|(name, value)| match value {
         Some(value) => format!("{}={}", name.to_string_lossy(), quoted(value)),

@@ -28,7 +28,7 @@ pub const BUILD: &str = "building the soak";
 impl Face {
     const ALL: [Face; 3] = [Face::Posix, Face::Sysv, Face::Ring];
 
-    /// The module of the test program for this face.
+    /// Returns the module of the test program for this face.
     pub fn module(self) -> &'static str {
         match self {
             Face::Posix => "posix",
@@ -59,7 +59,7 @@ impl Wish {
         self.command_in(tests(workspace), face)
     }
 
-    /// The soak of a face, of a command that builds and runs the library's tests.
+    /// Returns the soak of a face, of a command that builds and runs the library's tests.
     pub fn command_in(&self, mut soak: Command, face: Face) -> Command {
         soak.args(["--test", "soak", "--", "--nocapture"]);
         soak.arg(format!("{}::", face.module()));
@@ -71,7 +71,7 @@ impl Wish {
     }
 }
 
-/// The library's tests with optimisation, in a build in which processes die at named points.
+/// Returns the library's tests with optimisation, in a build in which processes die at named points.
 pub fn tests(workspace: &Workspace) -> Command {
     workspace.cargo(&[
         "test",
@@ -84,7 +84,7 @@ pub fn tests(workspace: &Workspace) -> Command {
     ])
 }
 
-/// `cargo xtask soak`.
+/// Does the work of `cargo xtask soak`.
 pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -> Result<()> {
     interrupt::install();
     if json {
@@ -103,7 +103,7 @@ pub fn run(workspace: &Workspace, wish: &Wish, face: Option<Face>, json: bool) -
     steps.finish()
 }
 
-/// All faces run at the same time, because their processes mostly wait.
+/// Runs the soaks of all faces at the same time, because their processes mostly wait.
 pub fn beside_each_other(workspace: &Workspace, wish: &Wish, steps: &mut Steps) -> Result<()> {
     let mut build = tests(workspace);
     build.args(["--no-run", "--test", "soak"]);
@@ -147,7 +147,7 @@ fn run_for_programs(workspace: &Workspace, wish: &Wish, face: Option<Face>) -> R
     Ok(())
 }
 
-/// The figures in the output of a test program; the harness may have begun the line.
+/// Returns the figures in the output of a test program; the harness may have begun the line.
 fn figures(text: &str) -> impl Iterator<Item = &str> {
     text.lines().filter_map(|line| {
         let begin = line.find("{\"soak\":")?;

@@ -62,7 +62,7 @@ pub struct Suite<'a> {
 }
 
 impl<'a> Suite<'a> {
-    /// All tests of all crates.
+    /// Prepares all tests of all crates.
     pub fn new(workspace: &'a Workspace) -> Self {
         Self {
             workspace,
@@ -87,14 +87,14 @@ impl<'a> Suite<'a> {
         self.arguments.push(format!("--skip={test}"));
     }
 
-    /// The command that builds all test programs, all programs and libraries, and the examples.
+    /// Returns the command that builds all test programs, all programs and libraries, and the examples.
     pub fn build(&self) -> Command {
         let mut build = self.cargo("build");
         build.args(["--lib", "--bins", "--tests", "--examples"]);
         build
     }
 
-    /// The command that repeats a program with the options that select it.
+    /// Returns the command that repeats a program with the options that select it.
     pub fn again(&self) -> Command {
         let mut again = self.workspace.cargo(&["test"]);
         again.envs(self.variables.iter().cloned());
@@ -122,7 +122,7 @@ impl<'a> Suite<'a> {
         Ok(jobs)
     }
 
-    /// A program, in the environment in which cargo runs it.
+    /// Returns a program, in the environment in which cargo runs it.
     fn job(&self, program: &TestProgram) -> Job {
         let mut command = Command::new(&program.executable);
         command
@@ -144,7 +144,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// The examples in the documentation.
+    /// Returns the examples in the documentation.
     fn documentation(&self) -> Job {
         let mut command = self.cargo("test");
         command
@@ -159,7 +159,7 @@ impl<'a> Suite<'a> {
         }
     }
 
-    /// All crates with the same features.
+    /// Returns all crates with the same features.
     fn cargo(&self, task: &str) -> Command {
         let mut cargo = self.workspace.cargo(&[task, "--workspace"]);
         // It has a step of its own in .ci/run: a test run of the library builds no client of NATS.

@@ -84,7 +84,7 @@ pub fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
     steps.finish()
 }
 
-/// The tests in the profile of development, so that each crate is compiled once.
+/// Runs the tests in the profile of development, so that each crate is compiled once.
 fn default(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     let profile = Profile::Development;
     steps.plan(workspace.target.join("xtask-times.json"), &DEFAULT);
@@ -134,7 +134,7 @@ fn full(workspace: &Workspace, steps: &mut Steps) -> Result<()> {
     steps.run(TIMES, &mut repair_time(workspace))
 }
 
-/// The tests of all crates, on the drop-in and the C library as they are installed.
+/// Returns the tests of all crates, on the drop-in and the C library as they are installed.
 fn suite(workspace: &Workspace, profile: Profile) -> Suite<'_> {
     let mut suite = Suite::new(workspace);
     // The soak that counts comes later and in a release build.
@@ -158,7 +158,7 @@ enum Profile {
 }
 
 impl Profile {
-    /// A file that the build makes.
+    /// Returns a file that the build makes.
     fn file(self, workspace: &Workspace, name: &str) -> PathBuf {
         match self {
             Profile::Development => workspace.target.join("debug").join(name),
@@ -167,7 +167,8 @@ impl Profile {
     }
 }
 
-/// The tests skip cases whose programs are not installed, and say so in their output; with CI set they fail instead.
+/// Reports missing programs as skipped steps. The tests skip cases whose programs are not installed, and say so in their output; with CI set they
+/// fail instead.
 fn note_missing_programs(steps: &mut Steps) {
     if programs::pmqtest().is_none() {
         steps.skip("pmqtest", "not installed; apt-get install rt-tests");
@@ -182,7 +183,7 @@ fn note_missing_programs(steps: &mut Steps) {
     }
 }
 
-/// The same, for the tests of the benchmarks.
+/// Does the same as [`note_missing_programs`], for the tests of the benchmarks.
 fn note_missing_browser(steps: &mut Steps) {
     if programs::chromium().is_none() {
         let remedy = "not installed; apt-get install chromium, or UMSG_TEST_CHROMIUM names one";
@@ -190,7 +191,7 @@ fn note_missing_browser(steps: &mut Steps) {
     }
 }
 
-/// `cargo xtask compare`: only the comparison, of calls or of processes that live.
+/// Does the work of `cargo xtask compare`: only the comparison, of calls or of the lives of processes.
 pub fn compare(workspace: &Workspace, operations: u64, is_of_lives: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_release())?;
@@ -204,7 +205,7 @@ pub fn compare(workspace: &Workspace, operations: u64, is_of_lives: bool) -> Res
     steps.finish()
 }
 
-/// The comparisons of calls and of processes that live.
+/// Runs the comparisons of calls and of the lives of processes.
 fn comparisons(workspace: &Workspace, profile: Profile, operations: u64) -> Vec<Job> {
     let posix = comparison(workspace, profile, operations);
     let mut sysv = comparison(workspace, profile, operations);
@@ -225,7 +226,7 @@ fn comparisons(workspace: &Workspace, profile: Profile, operations: u64) -> Vec<
     ]
 }
 
-/// The comparison of processes that fork, run other programs and end.
+/// Runs the comparison of processes that fork, run other programs and end.
 fn lives(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
     let mut lives = comparison(workspace, profile, operations);
     lives.arg("--lives");
@@ -259,7 +260,7 @@ fn c_library(workspace: &Workspace, profile: Profile) -> Command {
 /// `--seed` tries others.
 const SEED: &str = "1";
 
-/// The program that compares.
+/// Returns the program that compares.
 fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
     let mut compare = workspace.command(profile.file(workspace, "compare"));
     compare.args(["--ops", &operations.to_string(), "--seed", SEED]);
@@ -267,8 +268,8 @@ fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Comma
     compare
 }
 
-/// Every interleaving of the protocols, in a separate target directory because they are built for loom. They use the CPU for minutes, with a
-/// lower priority than the tests of real processes, which mostly wait.
+/// Returns every interleaving of the protocols, in a separate target directory because they are built for loom. They use the CPU for
+/// minutes, with a lower priority than the tests of real processes, which mostly wait.
 fn models(workspace: &Workspace) -> Command {
     let mut models = workspace.command("nice");
     models

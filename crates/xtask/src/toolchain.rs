@@ -47,7 +47,7 @@ impl Nightly {
         }
     }
 
-    /// A command of its cargo, in the root of the checkout.
+    /// Returns a command of its cargo, in the root of the checkout.
     pub fn cargo(&self, workspace: &Workspace, arguments: &[&str]) -> Command {
         let mut cargo = rustup("cargo");
         cargo.current_dir(&workspace.root).args(arguments);
@@ -61,7 +61,7 @@ fn rustup(program: &str) -> Command {
     rustup
 }
 
-/// The output of a command, if it succeeds.
+/// Returns the output of a command, if it succeeds.
 fn output(command: &mut Command) -> Option<String> {
     let output = command
         .stdin(Stdio::null())

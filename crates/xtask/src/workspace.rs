@@ -34,19 +34,19 @@ impl Workspace {
         metadata()
     }
 
-    /// A file that a release build makes.
+    /// Returns a file that a release build makes.
     pub fn release(&self, name: &str) -> PathBuf {
         self.target.join("release").join(name)
     }
 
-    /// A command that runs in the root of the checkout.
+    /// Returns a command that runs in the root of the checkout.
     pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root);
         command
     }
 
-    /// A cargo command, with the cargo that runs this program.
+    /// Returns a cargo command, with the cargo that runs this program.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(cargo());
         command.args(arguments);

@@ -229,7 +229,8 @@ impl Artefact {
     }
 }
 
-/// The commands that build the crates: their libraries, their programs and the selected integration tests; then the unit tests, if any are selected.
+/// Returns the commands that build the crates: their libraries, their programs and the selected integration tests; then the unit tests, if any are
+/// selected.
 ///
 /// The first builds the drop-in and the C library together with tests. So the engines get the same features for all of these, and are built once.
 fn commands(workspace: &Workspace, selection: &Selection) -> Vec<Command> {
@@ -246,7 +247,7 @@ fn commands(workspace: &Workspace, selection: &Selection) -> Vec<Command> {
     std::iter::once(build).chain(units).collect()
 }
 
-/// All crates, so that the features of the dependencies do not depend on the selection.
+/// Returns a command of cargo for all crates, so that the features of the dependencies do not depend on the selection.
 fn cargo(workspace: &Workspace, arguments: &[&str]) -> Command {
     let mut cargo = workspace.cargo(arguments);
     cargo

@@ -196,7 +196,7 @@ impl Image {
     }
 }
 
-/// The header of an entry with its name, up to a multiple of four bytes.
+/// Returns the header of an entry with its name, up to a multiple of four bytes.
 fn header(inode: u32, mode: u32, length: u32, device: (u32, u32), name: &str) -> Vec<u8> {
     let name_length = name.len() as u32 + 1;
     // Inode, mode, user, group, links, time, length, device of the file system, device, length of the name, checksum.

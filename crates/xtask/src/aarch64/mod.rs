@@ -122,7 +122,7 @@ fn start(
     machine.run(&built.programs)
 }
 
-/// The directory of everything that this task makes beside cargo's files.
+/// Returns the directory of everything that this task makes beside cargo's files.
 fn directory(workspace: &Workspace) -> PathBuf {
     workspace.target.join("aarch64-machine")
 }

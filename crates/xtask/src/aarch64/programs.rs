@@ -100,7 +100,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A program of a selection.
+    /// Creates a program of a selection.
     pub fn new(
         name: String,
         directory: PathBuf,
@@ -136,7 +136,7 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// The programs whose names contain the filter, all programs, or the programs for CI.
+    /// Selects the programs whose names contain the filter, all programs, or the programs for CI.
     pub fn new(workspace: &Workspace, filter: Option<&str>, is_full: bool) -> Result<Self> {
         let mut names = all(workspace)?;
         match filter {
@@ -182,7 +182,7 @@ impl Selection {
         of_crate.map(|(_, program)| program).collect()
     }
 
-    /// The place of a program in the order of the crates and their files.
+    /// Returns the place of a program in the order of the crates and their files.
     pub fn place(&self, name: &str) -> Option<usize> {
         self.names.iter().position(|one| one == name)
     }

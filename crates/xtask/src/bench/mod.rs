@@ -103,7 +103,7 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     )))
 }
 
-/// The comparison in one run of the present build, only for information: other load on the machine may cause a drop.
+/// Compares one run of the present build, only for information, because other load on the machine may cause a drop.
 pub fn advise(workspace: &Workspace) {
     let compared = accepted(workspace).and_then(|accepted| {
         let drops = accepted.drops(&measure(workspace)?);
@@ -136,7 +136,7 @@ fn lines(drops: &[Dropped]) -> String {
     lines.join("\n")
 }
 
-/// A short run of the rows that are watched.
+/// Returns a short run of the rows that are watched.
 fn measure(workspace: &Workspace) -> Result<Figures> {
     let program = workspace.release("umsg-bench");
     if !program.exists() {

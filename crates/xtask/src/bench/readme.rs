@@ -29,14 +29,14 @@ fn renewed(readme: &str, document: &str) -> Option<String> {
     ))
 }
 
-/// The lines of the table, without the last line's end.
+/// Returns the lines of the table, without the last line's end.
 fn first_table(document: &str) -> Option<&str> {
     let from = document.find("\n|")? + 1;
     let len = document[from..].find("\n\n")?;
     Some(&document[from..][..len])
 }
 
-/// Day, machine, and number of rounds: `2026-01-01: ... umsg 0.1.0. 174 rows, medians of 7 rounds that ...`.
+/// Returns day, machine, and number of rounds: `2026-01-01: ... umsg 0.1.0. 174 rows, medians of 7 rounds that ...`.
 fn origin(document: &str) -> Option<&str> {
     let is_dated = |line: &&str| line.starts_with("20") && line.contains(" rows, medians of ");
     let line = document.lines().find(is_dated)?;

@@ -32,7 +32,7 @@ const ALIASES: [&str; 2] = ["umsg_mqd_t", "umsg_handle"];
 /// The types that are pointers to a program's functions.
 const FUNCTIONS: [&str; 2] = ["umsg_ring_visitor", "umsg_ring_filter"];
 
-/// The declaration of `name` with a type.
+/// Returns the declaration of `name` with a type.
 pub fn declare(rust: &Type, name: &str) -> Result<String> {
     match rust {
         Type::Path(path) => match optional(path) {
@@ -75,7 +75,7 @@ fn optional(path: &syn::TypePath) -> Option<&Type> {
     }
 }
 
-/// The declaration of `name` as a pointer to a function.
+/// Returns the declaration of `name` as a pointer to a function.
 fn pointer_to(function: &syn::TypeFnPtr, name: &str) -> Result<String> {
     let mut parameters = Vec::new();
     for input in &function.inputs {
@@ -91,7 +91,7 @@ fn pointer_to(function: &syn::TypeFnPtr, name: &str) -> Result<String> {
     }
 }
 
-/// The library's type that a manual page has to explain: a structure that a pointer leads to, or a function of the program's.
+/// Returns the library's type that a manual page has to explain: a structure that a pointer leads to, or a function of the program's.
 pub fn explained(rust: &Type) -> Option<String> {
     let (path, is_explained): (_, fn(&str) -> bool) = match rust {
         Type::Ptr(pointer) => (&*pointer.elem, is_structure),

@@ -22,7 +22,7 @@ impl Doc {
         &self.lines
     }
 
-    /// The first paragraph of one line.
+    /// Returns the first paragraph of one line.
     pub fn summary(&self) -> &str {
         self.lines.first().map_or("", |line| line.as_str())
     }
@@ -33,7 +33,7 @@ impl Doc {
         blocks(lines.take_while(|line| !line.starts_with("# ")))
     }
 
-    /// The text before the first heading, for items without their own summary.
+    /// Returns the text before the first heading, for items without their own summary.
     pub fn text(&self) -> Vec<Block> {
         blocks(self.lines.iter().take_while(|line| !line.starts_with("# ")))
     }

@@ -35,7 +35,7 @@ pub fn check(root: &Path) -> Result<()> {
     )))
 }
 
-/// The whole header.
+/// Returns the whole header.
 fn text(library: &Library) -> String {
     let mut text = opening(&library.version);
     for chapter in &library.chapters {
@@ -100,7 +100,7 @@ fn add_chapter(text: &mut String, chapter: &Chapter) {
     }
 }
 
-/// A type, with the comments of its members or without.
+/// Returns a type, with the comments of its members or without.
 pub fn declaration(one: &Type, comments: bool) -> String {
     let members = match &one.shape {
         Shape::Alias(alias) => return format!("typedef {alias};\n"),
@@ -117,7 +117,7 @@ pub fn declaration(one: &Type, comments: bool) -> String {
     text
 }
 
-/// A function, in one line if it fits.
+/// Returns a function, in one line if it fits.
 pub fn prototype(function: &Function) -> String {
     let mut parameters: Vec<&str> = function
         .parameters

@@ -62,7 +62,7 @@ pub fn install_built(workspace: &Workspace, prefix: &Path, release: bool) -> Res
     lay_out(workspace, &archive, &layout)
 }
 
-/// The C compiler that `CC` names.
+/// Returns the C compiler that `CC` names.
 pub fn compiler() -> OsString {
     std::env::var_os("CC").unwrap_or_else(|| "cc".into())
 }

@@ -34,7 +34,7 @@ fn is_ours(page: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("umsg_") && name.ends_with(".3"))
 }
 
-/// The page of a function.
+/// Returns the page of a function.
 fn text(library: &Library, function: &Function) -> Result<String> {
     let mut page = Page::new(function);
     let name = &function.name;
@@ -98,7 +98,7 @@ fn in_a_phrase(summary: &str) -> String {
     format!("{}{}", first.unwrap_or_default(), letters.as_str())
 }
 
-/// The description of a term begins with a capital in a manual page, unless it begins with code.
+/// Converts the description of a term to a sentence. It begins with a capital in a manual page, unless it begins with code.
 fn as_a_sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|first| first.to_uppercase().to_string());

@@ -15,7 +15,7 @@ use crate::workspace::Workspace;
 
 pub use install::{Layout, compiler, install, install_built, lay_out};
 
-/// `cargo xtask c-header`.
+/// Does the work of `cargo xtask c-header`.
 pub fn header(workspace: &Workspace, check: bool) -> Result<()> {
     if check {
         header::check(&workspace.root)
@@ -24,7 +24,7 @@ pub fn header(workspace: &Workspace, check: bool) -> Result<()> {
     }
 }
 
-/// `cargo xtask c-man`.
+/// Does the work of `cargo xtask c-man`.
 pub fn manual(workspace: &Workspace, directory: Option<&Path>) -> Result<()> {
     let dist = workspace.target.join("dist/share/man/man3");
     manual::write(&workspace.root, directory.unwrap_or(&dist))

@@ -139,7 +139,7 @@ impl Library {
         self.chapters.iter().flat_map(|chapter| &chapter.functions)
     }
 
-    /// The type of this name.
+    /// Returns the type of this name.
     pub fn named(&self, name: &str) -> Option<&Type> {
         self.chapters
             .iter()

@@ -36,7 +36,7 @@ fn prose(text: &str, set: &mut Vec<Inline>) {
     set.push(roman(plain));
 }
 
-/// The parts of a word with a page's name: the text before it, the name, and the section with the following text.
+/// Returns the parts of a word with a page's name: the text before it, the name, and the section with the following text.
 fn page_of(word: &str) -> Option<(&str, &str, &str)> {
     let open = word.find('(')?;
     let (name, rest) = word.split_at(open);
@@ -51,7 +51,7 @@ fn page_of(word: &str) -> Option<(&str, &str, &str)> {
     (is_name && is_section).then_some((before, name, rest))
 }
 
-/// A list of pages, separated by commas, one on each line.
+/// Adds a list of pages, separated by commas, one on each line.
 pub fn see_also(pages: &str, page: &mut Roff) {
     for reference in pages.split_whitespace() {
         match reference.find('(') {

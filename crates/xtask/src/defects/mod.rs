@@ -78,7 +78,7 @@ pub fn run(workspace: &Workspace, words: &[String], minutes: f64) -> Result<()> 
     }
 }
 
-/// All defects.
+/// Returns all defects.
 fn all() -> impl Iterator<Item = &'static Defect> {
     let lists = [
         list::DEFECTS,
@@ -147,7 +147,7 @@ impl Nursery {
         source(&self.copy.root, defect)
     }
 
-    /// The tests of a crate in a debug build, which builds quickly, and in which processes die at named points.
+    /// Returns the tests of a crate in a debug build, which builds quickly, and in which processes die at named points.
     fn tests(&self, of: &str) -> Command {
         let mut tests = self.copy.cargo(&["test", "--quiet", "-p", of]);
         tests.args(["--features", "crash-points"]);
@@ -179,7 +179,7 @@ impl Nursery {
         }
     }
 
-    /// The soak or the test, as a command.
+    /// Returns the soak or the test, as a command.
     fn command(&self, by: By, minutes: f64) -> Command {
         let (mut command, test) = match by {
             By::Soak(face) => return Wish::new(minutes, None).command_in(self.tests("umsg"), face),
@@ -222,7 +222,7 @@ impl Nursery {
     }
 }
 
-/// The directory of the tests' queues: a failed test program is killed, and then removes nothing.
+/// Returns the directory of the tests' queues: a failed test program is killed, and then removes nothing.
 fn directory() -> std::io::Result<TempDir> {
     let only_ours = Permissions::from_mode(0o700);
     tempfile::Builder::new()

@@ -1,6 +1,6 @@
 //! Numbers for people.
 
-/// A whole number with commas: 1,234,567.
+/// Returns a whole number with commas: 1,234,567.
 pub fn grouped(number: f64) -> String {
     let digits = format!("{number:.0}");
     let mut grouped = String::new();

@@ -93,12 +93,12 @@ impl Stage {
         Ok(file)
     }
 
-    /// A namespace of the caller's own.
+    /// Returns a namespace of the caller's own.
     pub fn namespace(&self) -> Result<Namespace> {
         Namespace::new(self, None)
     }
 
-    /// A namespace of a process that is not root: of the caller, if that is not root.
+    /// Returns a namespace of a process that is not root: of the caller, if that is not root.
     pub fn unprivileged_namespace(&self) -> Result<Namespace> {
         Namespace::new(self, self.root.then_some(NOBODY))
     }
@@ -132,26 +132,26 @@ impl Namespace {
         self.directory.path()
     }
 
-    /// The user of the program, if it is not the caller.
+    /// Returns the user of the program, if it is not the caller.
     pub fn user(&self) -> Option<u32> {
         self.user
     }
 
-    /// A program on the kernel's queues, run by the namespace's user.
+    /// Returns a program on the kernel's queues, run by the namespace's user.
     pub fn on_kernel(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments);
         self.as_user(command)
     }
 
-    /// The same program under `umsg run`.
+    /// Returns the same program under `umsg run`.
     pub fn on_umsg(&self, program: &Path, arguments: &[&str]) -> Command {
         let mut command = self.umsg(&["run", "--"]);
         command.arg(program).args(arguments);
         command
     }
 
-    /// The command line tool on this namespace.
+    /// Returns the command line tool on this namespace.
     pub fn umsg(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.umsg);
         command.args(arguments).env("UMSG_DIR", self.path());

@@ -161,7 +161,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// A command with the namespace, and `umsg` in its path.
+    /// Returns a command with the namespace, and `umsg` in its path.
     fn bash(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(arguments[0]);
         command.args(&arguments[1..]);

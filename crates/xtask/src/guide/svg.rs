@@ -169,7 +169,7 @@ fn draw(svg: &mut String, text: &str, paint: Paint, place: (usize, usize, u32), 
     }
 }
 
-/// The words of a text, each with the number of characters before it.
+/// Returns the words of a text, each with the number of characters before it.
 fn words(text: &str) -> Vec<(usize, &str)> {
     let mut at = 0;
     let mut words = vec![];

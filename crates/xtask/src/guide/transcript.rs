@@ -62,7 +62,7 @@ fn is_span(word: &str) -> bool {
     word.len() > unit.len() && ["ns", "us", "µs", "ms", "s", "m", "h", "d"].contains(&unit)
 }
 
-/// `2026-11-22`, `12:30:05`, `2026-11-22T12:30:05Z`
+/// Returns whether a word is a date or a time: `2026-11-22`, `12:30:05`, `2026-11-22T12:30:05Z`.
 fn is_date(word: &str) -> bool {
     let is_digits = |part: &str| part.len() >= 2 && is_number(part);
     let parts: Vec<&str> = word

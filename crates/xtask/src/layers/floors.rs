@@ -19,7 +19,7 @@ pub struct Floors {
 }
 
 impl Floors {
-    /// All blocks of a page.
+    /// Returns all blocks of a page.
     ///
     /// # Errors
     /// If there is no block, a block has no end, or a block names a module twice.
@@ -62,7 +62,7 @@ impl Floors {
         )))
     }
 
-    /// The floor of a module; 0 is the lowest.
+    /// Returns the floor of a module; 0 is the lowest.
     pub fn level_of(&self, module: &str) -> Option<usize> {
         self.levels.iter().position(|level| level.contains(module))
     }

@@ -62,7 +62,7 @@ fn parse(path: &Path) -> Result<syn::File> {
     syn::parse_file(&text).context(path.display())
 }
 
-/// The names that the crate root exports again, and the top-level modules that they come from.
+/// Returns the names that the crate root exports again, and the top-level modules that they come from.
 fn exports(items: &[Item]) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for item in items {
@@ -82,7 +82,7 @@ fn exports(items: &[Item]) -> BTreeMap<String, String> {
     exports
 }
 
-/// The paths of a tree of `use`. A glob counts as the module that it opens.
+/// Returns the paths of a tree of `use`. A glob counts as the module that it opens.
 fn paths_of(tree: &UseTree) -> Vec<Vec<Ident>> {
     let before = |name: &Ident, paths: Vec<Vec<Ident>>| {
         let longer = |mut path: Vec<Ident>| {
@@ -183,7 +183,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A path from the crate root; empty if it leads elsewhere.
+    /// Returns a path from the crate root; empty if it leads elsewhere.
     fn absolute(&self, path: &[Ident]) -> Vec<String> {
         let mut at = match path.first() {
             Some(first) if *first == "crate" => Vec::new(),
@@ -246,7 +246,7 @@ impl Reader<'_> {
     }
 }
 
-/// The path that begins at a token, and the place after it.
+/// Returns the path that begins at a token, and the place after it.
 fn path_from(tokens: &[TokenTree], mut at: usize) -> (Vec<Ident>, usize) {
     let is_colon = |at: usize| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
     let mut path = Vec::new();
@@ -261,7 +261,7 @@ fn path_from(tokens: &[TokenTree], mut at: usize) -> (Vec<Ident>, usize) {
     (path, at)
 }
 
-/// The first name of each part of a list.
+/// Returns the first name of each part of a list.
 fn firsts(tokens: TokenStream) -> Vec<Ident> {
     let mut is_first = true;
     let mut names = Vec::new();
@@ -278,7 +278,7 @@ fn firsts(tokens: TokenStream) -> Vec<Ident> {
     names
 }
 
-/// The attributes of an item that can be left out.
+/// Returns the attributes of an item that can be left out.
 fn attributes(item: &Item) -> &[Attribute] {
     match item {
         Item::Const(item) => &item.attrs,

@@ -26,7 +26,7 @@ fn check(floors: &str, files: &[(&str, &str)], tests: bool) -> Vec<String> {
 const TWO: (&str, &str) = ("lib.rs", "mod low;\nmod high;\npub use high::Thing;\n");
 const FLOORS: &str = "low\nhigh";
 
-/// The one problem of two modules of which the lower one has this text.
+/// Returns the one problem of two modules of which the lower one has this text.
 fn problem_of_low(text: &str) -> Option<String> {
     let files = [TWO, ("low.rs", text), ("high.rs", "pub struct Thing;")];
     let mut problems = problems_of(FLOORS, &files);

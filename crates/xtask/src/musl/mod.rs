@@ -113,7 +113,7 @@ pub fn need_busybox(workspace: &Workspace) -> Result<()> {
     }
 }
 
-/// The flags of rustc for a library that is linked with musl's libc.so. Puts a linker script into the directory.
+/// Returns the flags of rustc for a library that is linked with musl's libc.so. Puts a linker script into the directory.
 pub fn shared_library(workspace: &Workspace, directory: &Path) -> Result<Vec<String>> {
     if text(workspace.command("musl-gcc").arg("--version")).is_err() {
         return Err(missing("musl-gcc", "musl-tools"));

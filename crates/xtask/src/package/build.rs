@@ -25,7 +25,7 @@ pub struct Build<'a> {
 }
 
 impl<'a> Build<'a> {
-    /// The release build of the workspace, as cargo makes it.
+    /// Returns the release build of the workspace, as cargo makes it.
     pub fn usual(workspace: &'a Workspace) -> Result<Self> {
         Ok(Self {
             workspace,
@@ -36,12 +36,12 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// The build for this machine of which the Debian packages are made.
+    /// Returns the build for this machine of which the Debian packages are made.
     pub fn of_this_machine(workspace: &'a Workspace) -> Result<Self> {
         Self::new(workspace, "build", None)
     }
 
-    /// A build in a directory of its own, for a target if not for this machine.
+    /// Creates a build in a directory of its own, for a target if not for this machine.
     pub fn new(workspace: &'a Workspace, name: &str, target: Option<&str>) -> Result<Self> {
         let directory = super::directory(workspace).join(name);
         let flags = remap(workspace, &directory)?;
@@ -61,7 +61,7 @@ impl<'a> Build<'a> {
         self
     }
 
-    /// The command that builds crates.
+    /// Returns the command that builds crates.
     pub fn of(&self, packages: &[&str]) -> Command {
         let mut command = self.workspace.cargo(&["build"]);
         self.complete(&mut command, packages);
@@ -91,7 +91,7 @@ impl<'a> Build<'a> {
         }
     }
 
-    /// A file that the build makes.
+    /// Returns a file that the build makes.
     pub fn file(&self, name: &str) -> PathBuf {
         let directory = match &self.target {
             Some(target) => self.directory.join(target),
@@ -101,7 +101,7 @@ impl<'a> Build<'a> {
     }
 }
 
-/// The seconds since 1970 that stand for the time of the build: `$SOURCE_DATE_EPOCH`, else the time of the last commit.
+/// Returns the seconds since 1970 that stand for the time of the build: `$SOURCE_DATE_EPOCH`, else the time of the last commit.
 pub fn epoch(workspace: &Workspace) -> Result<String> {
     if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
         return Ok(epoch);
@@ -111,7 +111,7 @@ pub fn epoch(workspace: &Workspace) -> Result<String> {
     Ok(time.trim().to_owned())
 }
 
-/// Flags that replace the directories of this machine in the compiled files. Of several that match, rustc takes the last.
+/// Returns flags that replace the directories of this machine in the compiled files. Of several that match, rustc takes the last.
 fn remap(workspace: &Workspace, directory: &Path) -> Result<Vec<OsString>> {
     let mut pairs = vec![
         (workspace.root.clone(), SOURCES.to_owned()),
@@ -156,7 +156,7 @@ fn cargo_home() -> Result<PathBuf> {
         .ok_or_else(|| Failure::new("neither CARGO_HOME nor HOME is set"))
 }
 
-/// The standard output of a command that succeeds.
+/// Returns the standard output of a command that succeeds.
 pub fn text(command: &mut Command) -> Result<String> {
     let line = crate::shell::line(command);
     let output = interrupt::output(command)?;

@@ -71,7 +71,7 @@ pub fn with_another_directory(
     }
 }
 
-/// A command of the second build.
+/// Returns a command of the second build.
 fn elsewhere_by(program: &OsStr) -> Command {
     let [shell, options @ ..] = ANOTHER_UMASK;
     let mut command = Command::new(shell);

@@ -101,7 +101,7 @@ impl<'a> Packages<'a> {
         self.workspace.root.join("packaging").join(file)
     }
 
-    /// The command, the drop-in, and their documentation.
+    /// Returns the command, the drop-in, and their documentation.
     fn command(&self, build: &Build) -> Result<Tree> {
         let tree = self.tree("umsg")?;
         let umsg = build.file("umsg");
@@ -132,7 +132,7 @@ impl<'a> Packages<'a> {
         Ok(tree)
     }
 
-    /// The shared library, and the files for compiling programs with it.
+    /// Returns the shared library, and the files for compiling programs with it.
     fn c_library(&self, build: &Build) -> Result<(Tree, Tree)> {
         let all = self.tree("c")?;
         let layout = c::Layout {
@@ -234,7 +234,7 @@ impl<'a> Packages<'a> {
         succeed(&mut pack)
     }
 
-    /// The packages that the programs and libraries of a tree need.
+    /// Returns the packages that the programs and libraries of a tree need.
     fn dependencies(&self, tree: &Tree, files: &[String]) -> Result<String> {
         let is_binary = |file: &&String| {
             file.starts_with("usr/bin/") || file.contains(".so") && !file.contains("/man")

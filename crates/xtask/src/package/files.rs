@@ -43,7 +43,7 @@ impl Files {
             .ok_or_else(|| Failure::new(format!("there is no package {start}*")))
     }
 
-    /// The packages of the same names in another directory.
+    /// Returns the packages of the same names in another directory.
     pub fn in_directory(&self, directory: PathBuf) -> Self {
         Self {
             directory,
@@ -63,7 +63,7 @@ impl Files {
         Ok(())
     }
 
-    /// Name and SHA-256 of each package.
+    /// Returns name and SHA-256 of each package.
     pub fn hashes(&self) -> Result<Vec<(String, String)>> {
         let hash = |name: &String| {
             let hash = sha256(&self.workspace_root, &self.directory.join(name))?;

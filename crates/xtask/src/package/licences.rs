@@ -17,12 +17,12 @@ pub struct Licences {
     texts: BTreeMap<String, BTreeSet<String>>,
 }
 
-/// A list of the libraries of other authors that the crates contain, with the texts of their licences.
+/// Returns a list of the libraries of other authors that the crates contain, with the texts of their licences.
 pub fn text(workspace: &Workspace, crates: &[&str]) -> Result<String> {
     Ok(merged([of(workspace, None, crates)?]))
 }
 
-/// The libraries that the crates contain. The crates are those of the workspace, or of another one, which the path of its Cargo.toml names.
+/// Returns the libraries that the crates contain. The crates are those of the workspace, or of another one, which the path of its Cargo.toml names.
 pub fn of(workspace: &Workspace, manifest: Option<&Path>, crates: &[&str]) -> Result<Licences> {
     let mut command = workspace.cargo(&["metadata", "--locked", "--format-version", "1"]);
     command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);
@@ -55,7 +55,7 @@ pub fn of(workspace: &Workspace, manifest: Option<&Path>, crates: &[&str]) -> Re
     Ok(found)
 }
 
-/// The text of all these licences.
+/// Returns the text of all these licences.
 pub fn merged(all: impl IntoIterator<Item = Licences>) -> String {
     let mut merged = Licences::default();
     for licences in all {
@@ -106,7 +106,7 @@ fn used<'a>(metadata: &'a Value, crates: &[&str]) -> BTreeSet<&'a str> {
     used
 }
 
-/// The files of a crate that have a licence or a notice, in order.
+/// Returns the files of a crate that have a licence or a notice, in order.
 fn files(directory: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).context(directory.display())? {

@@ -67,7 +67,7 @@ pub enum Kind {
 }
 
 impl Options {
-    /// All kinds, without tests.
+    /// Returns all kinds, without tests.
     pub fn all() -> Self {
         Self {
             kinds: Vec::new(),
@@ -112,7 +112,7 @@ pub fn make(workspace: &Workspace, options: &Options, steps: &mut Steps) -> Resu
     Ok(files)
 }
 
-/// The directory of everything that this task makes.
+/// Returns the directory of everything that this task makes.
 fn directory(workspace: &Workspace) -> PathBuf {
     workspace.target.join("packages")
 }

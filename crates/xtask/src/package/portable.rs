@@ -33,7 +33,7 @@ impl<'a> Zig<'a> {
         Ok(Self { workspace, tools })
     }
 
-    /// The command that builds crates for the oldest supported glibc.
+    /// Returns the command that builds crates for the oldest supported glibc.
     pub fn of(&self, build: &Build, target: &str, crates: &[&str]) -> Result<Command> {
         let (major, minor) = versions::OLDEST;
         let mut command = self
@@ -72,7 +72,7 @@ pub fn drop_in_for_musl(workspace: &Workspace, steps: &mut Steps) -> Result<Path
     Ok(build.file("libumsg_preload.so"))
 }
 
-/// A build of libraries that are linked with musl's libc.so.
+/// Returns a build of libraries that are linked with musl's libc.so.
 pub fn musl_libraries<'a>(workspace: &'a Workspace, name: &str) -> Result<Build<'a>> {
     let build = Build::new(workspace, name, Some(MUSL))?;
     let flags = musl::shared_library(workspace, &super::directory(workspace))?;

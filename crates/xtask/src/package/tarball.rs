@@ -37,7 +37,7 @@ pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Resu
     pack(workspace, &staging, &name, files)
 }
 
-/// The drop-in for glibc, linked against the symbols of the oldest version.
+/// Returns the drop-in for glibc, linked against the symbols of the oldest version.
 fn drop_in_for_glibc(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
     let zig = Zig::install(workspace, steps)?;
     let build = Build::new(workspace, "build-glibc", Some(GLIBC))?;
@@ -46,7 +46,7 @@ fn drop_in_for_glibc(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf
     Ok(build.file("libumsg_preload.so"))
 }
 
-/// Manual pages, completions, licences, and how to install.
+/// Adds manual pages, completions, licences, and instructions for the installation.
 fn add_texts(
     workspace: &Workspace,
     tree: &Tree,

@@ -20,7 +20,7 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// An empty tree in this directory.
+    /// Creates an empty tree in this directory.
     pub fn new(root: PathBuf) -> Result<Self> {
         if root.exists() {
             fs::remove_dir_all(&root).context(root.display())?;
@@ -95,7 +95,7 @@ impl Tree {
         symlink(target, &name).context(name.display())
     }
 
-    /// The paths of all files, relative and in order.
+    /// Returns the paths of all files, relative and in order.
     pub fn files(&self) -> Result<Vec<String>> {
         files_below(&self.root)
     }
@@ -118,7 +118,7 @@ impl Tree {
     }
 }
 
-/// The paths of all files below a directory, relative to it and in order.
+/// Returns the paths of all files below a directory, relative to it and in order.
 pub fn files_below(directory: &Path) -> Result<Vec<String>> {
     let mut files = Vec::new();
     collect(directory, directory, &mut files)?;

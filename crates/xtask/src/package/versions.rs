@@ -36,7 +36,7 @@ pub fn check(objdump: &str, file: &Path) -> Result<Version> {
     }
 }
 
-/// The undefined symbols of glibc in objdump's table, with their versions. A weak symbol (w) may be missing.
+/// Returns the undefined symbols of glibc in objdump's table, with their versions. A weak symbol (w) may be missing.
 fn needed(table: &str) -> impl Iterator<Item = (Version, &str)> {
     table.lines().filter_map(|line| {
         let symbol = line.split_whitespace().next_back()?;

@@ -63,12 +63,12 @@ impl<'a> Environment<'a> {
         self.version != "3.9"
     }
 
-    /// The path of a program of the environment.
+    /// Returns the path of a program of the environment.
     pub fn program(&self, name: &str) -> PathBuf {
         self.directory.join("bin").join(name)
     }
 
-    /// A program of the environment, in the directory of the package.
+    /// Returns a program of the environment, in the directory of the package.
     pub fn command(&self, program: &str) -> Command {
         let mut command = self.package.workspace.command(self.program(program));
         command.current_dir(&self.package.source);
@@ -81,7 +81,7 @@ impl<'a> Environment<'a> {
         command
     }
 
-    /// pyright, which takes the packages of the interpreter that comes first in PATH.
+    /// Returns pyright, which takes the packages of the interpreter that comes first in PATH.
     pub fn pyright(&self, arguments: &[&str]) -> Result<Command> {
         let mut command = self.module("pyright", arguments);
         let path = std::env::var_os("PATH").unwrap_or_default();

@@ -30,7 +30,7 @@ pub fn check(environment: &Environment) -> Result<()> {
     }
 }
 
-/// The line "import time: SELF | CUMULATIVE | umsg".
+/// Returns the line "import time: SELF | CUMULATIVE | umsg".
 fn of_package(report: &str) -> Option<u64> {
     report.lines().find_map(|line| {
         let mut fields = line.rsplit('|').map(str::trim);

@@ -67,7 +67,7 @@ pub fn check(package: &Package, environment: &Environment, steps: &mut Steps) ->
     }
 }
 
-/// The parts of a report with the module on the stack, apart from what its import allocates.
+/// Returns the parts of a report with the module on the stack, apart from what its import allocates.
 fn of_module(report: &str) -> Vec<String> {
     let lines = report.lines().map(|line| {
         // "==123== text"

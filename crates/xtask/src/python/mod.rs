@@ -178,7 +178,7 @@ fn make_wheels(
     Ok(())
 }
 
-/// The build of the command and the drop-in, and its command. Both are those of the Debian packages, which are built once for both.
+/// Returns the build of the command and the drop-in, and its command. Both are those of the Debian packages, which are built once for both.
 fn programs(workspace: &Workspace, quick: bool) -> Result<(Build<'_>, Command)> {
     if quick {
         return Ok((Build::usual(workspace)?, workspace.build_release()));
@@ -197,7 +197,7 @@ fn empty(directory: &Path) -> Result<()> {
     .context(directory.display())
 }
 
-/// The only file of a directory with this ending.
+/// Returns the only file of a directory with this ending.
 fn only(directory: &Path, ending: &str) -> Result<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(directory).context(directory.display())? {

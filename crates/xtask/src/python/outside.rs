@@ -159,7 +159,7 @@ impl Files {
     }
 }
 
-/// The path of the wheel in a system.
+/// Returns the path of the wheel in a system.
 fn inside(wheel: &Path) -> String {
     let name = wheel.file_name().and_then(OsStr::to_str);
     format!("{INSIDE}/{}", name.unwrap_or_default())

@@ -22,7 +22,7 @@ pub struct Added {
 }
 
 impl Added {
-    /// The programs of a build.
+    /// Returns the programs of a build.
     pub fn of(build: &Build) -> Self {
         Self {
             command: build.file("umsg"),

@@ -18,7 +18,7 @@ pub fn section_is_dated(workspace: &Workspace) -> Result<Seen> {
     })
 }
 
-/// The date in the heading of a version.
+/// Returns the date in the heading of a version.
 fn date<'a>(text: &'a str, version: &str) -> Option<&'a str> {
     let heading = format!("## [{version}] - ");
     let mut lines = text.lines();

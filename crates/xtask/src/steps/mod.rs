@@ -68,7 +68,7 @@ struct Failed {
 }
 
 impl Steps {
-    /// An empty list; commands to repeat are given from `root`.
+    /// Creates an empty list; commands to repeat are given from `root`.
     pub fn new(root: PathBuf) -> Self {
         Self {
             root,
@@ -86,7 +86,7 @@ impl Steps {
         self.plan = Some(Plan::new(file, steps));
     }
 
-    /// From now on, shows how much of the expected time has passed, if standard error is a terminal.
+    /// Shows from now on how much of the expected time has passed, if standard error is a terminal.
     pub fn show_time(&mut self, expected: Duration) {
         let style = ProgressStyle::with_template("{spinner} {elapsed} of {msg}");
         self.clock = ProgressBar::new_spinner()

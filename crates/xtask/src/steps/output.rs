@@ -72,12 +72,12 @@ fn is_of_success(line: &str) -> bool {
     line.is_empty() || line.ends_with(" ... ok") || line.starts_with("test result: ok")
 }
 
-/// The line that cargo prints after a program that failed, with the options that select it.
+/// Returns the line that cargo prints after a program that failed, with the options that select it.
 pub fn failure(options: &str) -> String {
     format!("error: test failed, to rerun pass `{options}`")
 }
 
-/// The options that cargo prints after a program that failed: "error: test failed, to rerun pass `-p umsg --test ring`".
+/// Returns the options that cargo prints after a program that failed: "error: test failed, to rerun pass `-p umsg --test ring`".
 fn options_to_repeat(line: &str) -> Option<&str> {
     let (_, options) = line.split_once("test failed, to rerun pass `")?;
     options.split_once('`').map(|(options, _)| options)

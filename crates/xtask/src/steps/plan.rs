@@ -25,7 +25,7 @@ pub struct Progress {
 }
 
 impl Plan {
-    /// A plan of steps, each with the seconds that it takes where no earlier run is known.
+    /// Creates a plan of steps, each with the seconds that it takes where no earlier run is known.
     pub fn new(file: PathBuf, steps: &[(&'static str, u64)]) -> Self {
         let times = fs::read(&file).ok();
         let times = times.and_then(|text| serde_json::from_slice(&text).ok());

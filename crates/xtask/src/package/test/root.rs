@@ -28,7 +28,7 @@ pub struct Root<'a> {
 }
 
 impl<'a> Root<'a> {
-    /// A new Debian 12 with these packages, and with what apt needs. The first one is made by mmdebstrap and kept in the target directory.
+    /// Returns a new Debian 12 with these packages, and with what apt needs. The first one is made by mmdebstrap and kept in the target directory.
     pub fn debian(
         workspace: &'a Workspace,
         name: &str,
@@ -63,7 +63,8 @@ impl<'a> Root<'a> {
         Self::of_archive(workspace, name, &kept, steps)
     }
 
-    /// An old Debian with the packages that apt needs and these, made as [`debian`](Self::debian) makes its system. Old releases have no updates.
+    /// Returns an old Debian with the packages that apt needs and these, made as [`debian`](Self::debian) makes its system. Old releases have no
+    /// updates.
     pub fn old_debian(
         workspace: &'a Workspace,
         release: &str,
@@ -98,7 +99,7 @@ impl<'a> Root<'a> {
         Self::of_archive(workspace, &name, &kept, steps)
     }
 
-    /// The system in an archive of tar.
+    /// Returns the system in an archive of tar.
     pub fn of_archive(
         workspace: &'a Workspace,
         name: &str,
@@ -113,7 +114,7 @@ impl<'a> Root<'a> {
         Ok(root)
     }
 
-    /// A directory without files.
+    /// Returns a directory without files.
     pub fn empty(workspace: &'a Workspace, name: &str) -> Result<Self> {
         let directory = super::super::directory(workspace).join("roots").join(name);
         let root = Self {
@@ -127,7 +128,7 @@ impl<'a> Root<'a> {
         Ok(root)
     }
 
-    /// A step that runs a script of sh(1) in the system. The script ends at the first command that fails.
+    /// Returns a step that runs a script of sh(1) in the system. The script ends at the first command that fails.
     pub fn script(&self, user: User, script: &str) -> Command {
         let mut command = self.in_namespace();
         command.args(["sh", ENTER]);
@@ -150,7 +151,7 @@ impl<'a> Root<'a> {
         command
     }
 
-    /// A place in the system, for files from outside.
+    /// Returns a place in the system, for files from outside.
     pub fn path(&self, inside: &str) -> PathBuf {
         self.directory.join(inside.trim_start_matches('/'))
     }
@@ -169,7 +170,7 @@ impl<'a> Root<'a> {
         super::super::tree::succeed(copy.arg(self.path(inside)))
     }
 
-    /// The beginning of a command in new namespaces, which root makes itself, and another user with its range of user ids.
+    /// Returns the beginning of a command in new namespaces, which root makes itself, and another user with its range of user ids.
     fn in_namespace(&self) -> Command {
         let mut command = self.workspace.command("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--ipc"]);
