@@ -17,7 +17,7 @@ fn report(arguments: &[&str]) -> Output {
     output.unwrap()
 }
 
-/// The text that this option creates.
+/// Returns the text that this option creates.
 fn made(option: &str) -> String {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("made");

@@ -18,7 +18,7 @@ fn shared_library() -> PathBuf {
     prefix().join("lib/libumsg.so")
 }
 
-/// The functions that the library exports, each with `@@` and its version.
+/// Returns the functions that the library exports, each with `@@` and its version.
 fn exported() -> Names {
     let mut nm = Command::new("nm");
     nm.args(["-D", "--defined-only"]).arg(shared_library());
@@ -35,7 +35,7 @@ fn names() -> Names {
     exported.iter().map(name).collect()
 }
 
-/// The words of C in a text that may be the library's functions.
+/// Returns the words of C in a text that may be the library's functions.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
         .filter(|word| word.starts_with("umsg_"))

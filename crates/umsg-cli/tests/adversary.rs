@@ -55,7 +55,7 @@ impl Failures {
         result.is_err()
     }
 
-    /// A new stage. Without an adversary, the victims must succeed.
+    /// Returns a new stage. Without an adversary, the victims must succeed.
     fn stage(&mut self, command: &Path) -> Stage {
         loop {
             match Stage::new(command) {

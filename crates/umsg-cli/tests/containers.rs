@@ -30,7 +30,7 @@ const BERT: u32 = 1002;
 /// The place of the volume in the containers, as in the files.
 const RUN: &str = "/run/umsg";
 
-/// A directory in memory that containers share, with the mode that Kubernetes gives to a volume.
+/// Returns a directory in memory that containers share, with the mode that Kubernetes gives to a volume.
 fn volume() -> TempDir {
     let mut directory = tempfile::Builder::new();
     let directory = directory
@@ -49,7 +49,7 @@ fn shared(image: &Image) -> TempDir {
     volume
 }
 
-/// The image of the Dockerfile.
+/// Returns the image of the Dockerfile.
 fn image() -> Image {
     let mut image = Image::new();
     for (instruction, rest) in files::dockerfile() {
@@ -68,7 +68,7 @@ fn image() -> Image {
     image
 }
 
-/// A command of a user in a container with the volume.
+/// Returns a command of a user in a container with the volume.
 fn command(user: u32, volume: &Path, command: &str) -> Container {
     Container::new(user, &["sh", "-c", command]).volume(volume, RUN)
 }

@@ -19,7 +19,7 @@ const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;
 
-/// The report about the only queue, and the exit code.
+/// Returns the report about the only queue, and the exit code.
 fn report(site: &Site, arguments: &[&str]) -> (Option<i32>, Value) {
     let all = [&["doctor", "--json"], arguments].concat();
     let Outcome { code, output, .. } = site.umsg(&all);

@@ -321,7 +321,7 @@ fn a_json_summary_needs_a_file_for_the_dump() {
     assert!(outcome.errors.contains("--output"), "{outcome:?}");
 }
 
-/// A System V queue that holds three messages of two types.
+/// Returns a System V queue that holds three messages of two types.
 fn with_typed_queue() -> Place {
     let place = Place::new();
     place
@@ -337,7 +337,7 @@ fn with_typed_queue() -> Place {
     place
 }
 
-/// The messages of a System V queue, as pairs of type and data.
+/// Returns the messages of a System V queue, as pairs of type and data.
 fn typed(site: &Site, queue: &str) -> Vec<(Value, Value)> {
     let lines = site.umsg(&["peek", queue, "--json"]).json_lines();
     lines

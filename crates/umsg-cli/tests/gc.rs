@@ -14,13 +14,13 @@ use support::Site;
 use umsg::Namespace;
 use umsg::posix::OpenOptions;
 
-/// The turn of one test.
+/// Returns the turn of one test.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The names and fates in a report.
+/// Returns the names and fates in a report.
 fn fates(report: &Value) -> Vec<(&str, &str)> {
     let rows = report["queues"].as_array().unwrap().iter();
     rows.map(|row| (row["name"].as_str().unwrap(), row["fate"].as_str().unwrap()))
@@ -128,7 +128,7 @@ fn what_a_process_has_open_is_kept_unless_that_is_said() {
     queue.send(b"still mine", 0).unwrap();
 }
 
-/// The directory that a killed process left while it made a queue.
+/// Returns the directory that a killed process left while it made a queue.
 fn half_made(site: &Site) -> std::path::PathBuf {
     use std::os::unix::fs::MetadataExt;
     let mut child = std::process::Command::new("true").spawn().unwrap();

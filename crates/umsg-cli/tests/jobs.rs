@@ -35,7 +35,7 @@ impl Shop {
         self.0.path().with_extension("trace")
     }
 
-    /// The lines that commands appended to the trace.
+    /// Returns the lines that commands appended to the trace.
     fn traced(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.trace()).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

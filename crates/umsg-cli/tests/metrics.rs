@@ -22,7 +22,7 @@ const SENDER_LOCK: u64 = 512;
 const RECEIVER_LOCK: u64 = 768;
 const QUEUE_LOCK: u64 = 256;
 
-/// The values of a text by their names with labels.
+/// Returns the values of a text by their names with labels.
 #[track_caller]
 fn values(text: &str) -> HashMap<&str, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -37,7 +37,7 @@ fn values(text: &str) -> HashMap<&str, f64> {
     values
 }
 
-/// The value of a metric without further labels than those of a queue.
+/// Returns the value of a metric without further labels than those of a queue.
 #[track_caller]
 fn value(text: &str, metric: &str, kind: &str, queue: &str) -> f64 {
     let series = format!("{metric}{{kind=\"{kind}\",queue=\"{queue}\"}}");
@@ -56,7 +56,7 @@ fn now() -> f64 {
     since.unwrap().as_secs_f64()
 }
 
-/// A namespace with a queue of each kind. The ring is this process's.
+/// Returns a namespace with a queue of each kind. The ring is this process's.
 fn with_all_kinds() -> (Site, ring::Ring) {
     let site = Site::new();
     let create = |more: &[&str]| site.umsg(&[&["create"], more].concat()).text().len();

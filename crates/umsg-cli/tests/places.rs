@@ -32,7 +32,7 @@ impl Drop for KernelQueue {
     }
 }
 
-/// A directory that is a namespace already.
+/// Returns a directory that is a namespace already.
 fn used() -> Site {
     let site = Site::new();
     site.umsg(&["create", "/used"]).text();
@@ -205,7 +205,7 @@ fn a_system_v_queue_of_the_kernel_is_pointed_at() {
     outcome.fails(1, &["no queue has this key", "the kernel has one"]);
 }
 
-/// A private namespace of another user, with a queue.
+/// Returns a private namespace of another user, with a queue.
 fn of_nobody() -> Site {
     let site = Site::new();
     give_to(site.path(), NOBODY);

@@ -31,7 +31,7 @@ macro_rules! needs_a_terminal {
     };
 }
 
-/// A namespace with a queue of each kind. The ring is this process's.
+/// Returns a namespace with a queue of each kind. The ring is this process's.
 fn with_all_kinds() -> (Site, ring::Ring) {
     let site = Site::new();
     site.umsg(&["create", "/orders", "--max-messages", "4"])
@@ -52,7 +52,7 @@ fn with_all_kinds() -> (Site, ring::Ring) {
     (site, ring)
 }
 
-/// The cells of the line of a queue, without its name and without pictures.
+/// Returns the cells of the line of a queue, without its name and without pictures.
 fn cells<'s>(screen: &'s str, name: &str) -> Option<Vec<&'s str>> {
     let mut lines = screen.lines().map(str::split_whitespace);
     let line = lines.find(|words| words.clone().next() == Some(name))?;
@@ -65,7 +65,7 @@ fn cells_of<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
     cells(screen, name).unwrap_or_else(|| panic!("{name} is not in {screen}"))
 }
 
-/// The place of a text on the screen, as column and row.
+/// Returns the place of a text on the screen, as column and row.
 #[track_caller]
 fn place(screen: &str, text: &str) -> (u16, u16) {
     let mut lines = screen.lines().zip(0..);

@@ -52,7 +52,7 @@ impl Stage {
         finish(&mut self.command(&all), b"")
     }
 
-    /// The records of a program's calls.
+    /// Returns the records of a program's calls.
     fn records(&self, program: &Path, arguments: &[&str]) -> Vec<Value> {
         let file = self.workshop.path("records");
         let output = file.to_str().unwrap();
@@ -96,7 +96,7 @@ impl Stage {
         attached
     }
 
-    /// The names of rings in the namespace.
+    /// Returns the names of rings in the namespace.
     fn rings(&self) -> Vec<String> {
         let rings = std::fs::read_dir(self.site.path().join("ring"));
         let names = rings.into_iter().flatten().map(|entry| entry.unwrap());

@@ -29,7 +29,7 @@ impl Watcher {
         line
     }
 
-    /// The exit code and the standard error of a command that ends by itself.
+    /// Returns the exit code and the standard error of a command that ends by itself.
     fn end(mut self) -> (Option<i32>, String) {
         let mut errors = String::new();
         let mut stream = self.process.0.stderr.take().unwrap();
@@ -88,7 +88,7 @@ fn a_watched_queue_delivers_every_message_and_the_unseen_ones_are_counted() {
     );
 }
 
-/// The process, which is not killed.
+/// Returns the process, which is not killed.
 fn take(killed: Killed) -> std::process::Child {
     let mut killed = std::mem::ManuallyDrop::new(killed);
     std::mem::replace(

@@ -31,7 +31,7 @@ fn a_program_without_umsg_has_no_queues_when_the_kernel_may_have_none() {
     assert!(ran.text.contains("EMFILE"), "{}", ran.text);
 }
 
-/// The summary that pmqtest prints for each pair of threads: `#1 -> #0, Min 2, Cur 3, Avg 5, Max 102`.
+/// Returns the summary that pmqtest prints for each pair of threads: `#1 -> #0, Min 2, Cur 3, Avg 5, Max 102`.
 fn pairs(ran: &Ran) -> usize {
     ran.text
         .lines()
@@ -97,7 +97,7 @@ fn nix_answers_alike() {
     assert_eq!(kernel.text, umsg.text);
 }
 
-/// A program of `tests/programs`.
+/// Returns a program of `tests/programs`.
 fn example(source: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")

@@ -16,7 +16,7 @@ use support::{
     Kernel, Ran, finish, missing, on_both, on_the_path, passed, python_with, source_of, stress_ng,
 };
 
-/// A command of the system; `None` if it is not installed.
+/// Returns a command of the system; `None` if it is not installed.
 fn program(name: &str) -> Option<Command> {
     let path = on_the_path(name);
     if path.is_none() {
@@ -25,7 +25,7 @@ fn program(name: &str) -> Option<Command> {
     path.map(Command::new)
 }
 
-/// A program of `tests/programs` with its interpreter.
+/// Returns a program of `tests/programs` with its interpreter.
 fn script(interpreter: &str, name: &str) -> Option<Command> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs");
     let mut command = program(interpreter)?;

@@ -26,7 +26,7 @@ fn command(namespace: &Namespace, case: &str) -> Command {
     command
 }
 
-/// The names of the directories of IPC namespaces.
+/// Returns the names of the directories of IPC namespaces.
 fn names(namespace: &Namespace) -> Vec<String> {
     let entries = std::fs::read_dir(namespace.path()).unwrap();
     entries

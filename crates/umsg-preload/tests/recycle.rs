@@ -22,7 +22,7 @@ cases_on_both! { "recycle":
     a_queue_that_was_polled_or_had_a_registration_leaves_nothing,
 }
 
-/// The names in the directory of queues.
+/// Returns the names in the directory of queues.
 fn names(namespace: &Namespace) -> Vec<std::ffi::OsString> {
     let entries = std::fs::read_dir(namespace.path().join("mq")).unwrap();
     entries.map(|entry| entry.unwrap().file_name()).collect()

@@ -17,7 +17,7 @@ use umsg::SegmentError;
 use umsg::posix::{OpenError, OpenOptions, Queue, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
-/// A place with a queue "/q" that holds one message, and the path of its file.
+/// Returns a place with a queue "/q" that holds one message, and the path of its file.
 fn place_with_queue() -> (Place, PathBuf) {
     let (place, queue) = Place::new().with_queue("/q", 10, 100);
     queue.try_send(b"kept", 3).unwrap();

@@ -92,7 +92,7 @@ impl Model {
     }
 }
 
-/// The messages of a batch receive.
+/// Returns the messages of a batch receive.
 fn unpack(buffer: &[u8], received: &[Received]) -> Vec<(Vec<u8>, u32)> {
     let mut rest = buffer;
     received
@@ -395,7 +395,7 @@ fn a_batch_of_the_whole_queue_is_sent_beside_a_stream_of_single_messages() {
     });
 }
 
-/// A queue of three messages with a policy.
+/// Returns a queue of three messages with a policy.
 fn with_policy(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
     let mut options = place.options(3, 8);
     policy(&mut options);

@@ -43,14 +43,14 @@ fn unpack(text: &str, path: &Path) -> File {
     file
 }
 
-/// A namespace with the POSIX queue "/q" of version 0.1.
+/// Returns a namespace with the POSIX queue "/q" of version 0.1.
 fn posix() -> (Place, File) {
     let place = Place::new();
     let file = unpack(POSIX, &place.path().join("mq/q"));
     (place, file)
 }
 
-/// A namespace with the System V queue of version 0.1.
+/// Returns a namespace with the System V queue of version 0.1.
 fn system_v() -> (Place, File) {
     let place = Place::new();
     let directory = place.path().join("msg");
@@ -174,7 +174,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The text of a sparse file. Only the parts that have memory are read.
+/// Returns the text of a sparse file. Only the parts that have memory are read.
 fn packed(path: &Path) -> String {
     use rustix::fs::{SeekFrom, seek};
     let file = File::open(path).unwrap();

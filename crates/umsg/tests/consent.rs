@@ -43,7 +43,7 @@ struct Told {
 // SAFETY: atomics.
 unsafe impl Zeroed for Told {}
 
-/// A signal that the kernel counts.
+/// Returns a signal that the kernel counts.
 fn counted() -> i32 {
     libc::SIGRTMIN()
 }
@@ -172,7 +172,7 @@ fn can_raise() -> bool {
     true
 }
 
-/// The file of a queue, for writing.
+/// Returns the file of a queue, for writing.
 fn file_of(place: &Place, name: &str) -> File {
     let path = place.path().join("mq").join(name);
     File::options().read(true).write(true).open(path).unwrap()
@@ -191,7 +191,7 @@ fn forge(file: &File, record: &[u8; 64]) {
     file.write_all_at(&2_u32.to_le_bytes(), ATTENTION).unwrap();
 }
 
-/// A record of a registration with these words, armed for the first time.
+/// Returns a record of a registration with these words, armed for the first time.
 fn record(pid: u32, ticket: u64, descriptor: u32, place: u32) -> [u8; 64] {
     let mut record = [0; 64];
     let mut set = |at: usize, value: u32| {

@@ -37,7 +37,7 @@ fn peek(file: &Path, at: u64) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// The labels in a namespace's directory.
+/// Returns the labels in a namespace's directory.
 fn labels(namespace: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(namespace).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());

@@ -385,7 +385,7 @@ fn a_diagnosis_names_each_poller() {
     assert_eq!(pids, [std::process::id()]);
 }
 
-/// A queue with messages in the ring and in the store, some of them long.
+/// Returns a queue with messages in the ring and in the store, some of them long.
 fn queue_with_all_kinds_of_messages(place: &Place) -> Queue {
     let queue = place.create("/q", 50, 400);
     for n in 0..20 {

@@ -186,7 +186,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     rustix::io::fcntl_getfd(&duplicate).expect("the program's, and still open");
 }
 
-/// The descriptors of doorbells of this place: other tests have doorbells at the same time.
+/// Returns the descriptors of doorbells of this place: other tests have doorbells at the same time.
 fn descriptors(place: &Place) -> Vec<i32> {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let mut numbers: Vec<i32> = files
@@ -201,7 +201,7 @@ fn descriptors(place: &Place) -> Vec<i32> {
     numbers
 }
 
-/// The library's descriptors of high numbers that lead to doorbells of this place.
+/// Returns the library's descriptors of high numbers that lead to doorbells of this place.
 fn spares() -> Vec<i32> {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let numbers = files.filter_map(|file| {
@@ -323,7 +323,7 @@ fn what_is_shown_is_right_after_a_doorbell_was_swept() {
     assert_eq!(shown(), level(false, true));
 }
 
-/// A process that polls the queue until it is killed.
+/// Returns a process that polls the queue until it is killed.
 fn lasting_poller(place: &Place) -> Child {
     let (ready, says_ready) = rustix::pipe::pipe().unwrap();
     let poller = Child::run(|| {

@@ -65,7 +65,7 @@ fn expect_nothing_else(place: &Place, when: &str) {
     assert_eq!(left, [".namespace"], "{when}");
 }
 
-/// A child that has the queue open until it gets the order to end; then it closes the queue.
+/// Starts a child that has the queue open until it gets the order to end; then it closes the queue.
 fn user(place: &Place, told: &Shared<Told>) -> Child {
     let has = told.opened.load(Ordering::SeqCst);
     let child = Child::run(|| {

@@ -387,7 +387,7 @@ fn a_sleeping_receiver_wakes_when_a_lease_ends_by_itself() {
     assert!(came_back);
 }
 
-/// A child that holds a message or room, and reports this through another queue.
+/// Starts a child that holds a message or room, and reports this through another queue.
 fn holder<T>(place: &Place, hold: impl FnOnce(&Queue) -> T) -> Child {
     let said = place.create("/held", 1, 1);
     let child = Child::run(|| {

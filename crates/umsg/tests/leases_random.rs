@@ -51,7 +51,7 @@ fn done(done: bool) -> Reply {
     }
 }
 
-/// The bytes of a message.
+/// Returns the bytes of a message.
 fn text(number: u32, len: u32) -> Vec<u8> {
     (0..len)
         .map(|index| (number * 31 + index * 7) as u8)

@@ -230,7 +230,7 @@ fn containers_share_a_queue_outside_of_tmpfs_while_some_are_killed() {
     }
 }
 
-/// A namespace next to cargo's target directory, which is usually on a disk.
+/// Returns a namespace next to cargo's target directory, which is usually on a disk.
 fn on_disk() -> Place {
     Place::below(env!("CARGO_TARGET_TMPDIR"))
 }

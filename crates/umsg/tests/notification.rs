@@ -184,7 +184,7 @@ fn a_send_does_not_wait_for_a_registered_process_that_is_stopped() {
     }));
 }
 
-/// The queue's file, for writing.
+/// Returns the queue's file, for writing.
 fn file_of(place: &Place) -> std::fs::File {
     let path = place.path().join("mq/q");
     std::fs::File::options().write(true).open(path).unwrap()

@@ -10,7 +10,7 @@ use umsg::posix::{OnFull, OpenError, OpenOptions, Queue, ReceiveError, SendError
 
 const STUCK: Duration = Duration::from_secs(10);
 
-/// A queue of three messages of up to 100 bytes, with a policy.
+/// Returns a queue of three messages of up to 100 bytes, with a policy.
 fn queue(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Queue {
     try_queue(place, policy).unwrap()
 }
@@ -21,14 +21,14 @@ fn try_queue(place: &Place, policy: impl FnOnce(&mut OpenOptions)) -> Result<Que
     options.open("/q")
 }
 
-/// A queue that drops its oldest message for a new one.
+/// Returns a queue that drops its oldest message for a new one.
 fn dropping_queue(place: &Place) -> Queue {
     queue(place, |options| {
         options.on_full(OnFull::DropOldest);
     })
 }
 
-/// A queue that moves messages older than `milliseconds` to another queue.
+/// Returns a queue that moves messages older than `milliseconds` to another queue.
 fn aging_queue(place: &Place, milliseconds: u64) -> Queue {
     queue(place, |options| {
         let time = Duration::from_millis(milliseconds);
@@ -36,7 +36,7 @@ fn aging_queue(place: &Place, milliseconds: u64) -> Queue {
     })
 }
 
-/// A queue that moves a message that came back twice to another queue.
+/// Returns a queue that moves a message that came back twice to another queue.
 fn strict_queue(place: &Place) -> Queue {
     queue(place, |options| {
         options.max_deliveries(2).dead_letter("/dead");

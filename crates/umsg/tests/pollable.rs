@@ -138,7 +138,7 @@ fn what_becomes_possible_is_an_edge_and_nothing_else_is_reported_unasked() {
     );
 }
 
-/// A process that holds a reservation until it is killed.
+/// Returns a process that holds a reservation until it is killed.
 fn hold_room(place: &Place) -> Child {
     let (ready, is_ready) = rustix::pipe::pipe().unwrap();
     let holder = Child::run(|| {

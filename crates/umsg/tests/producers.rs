@@ -13,13 +13,13 @@ use umsg_shm::crash;
 
 const STUCK: Duration = Duration::from_secs(20);
 
-/// A queue that closes with its last producer.
+/// Returns a queue that closes with its last producer.
 fn queue(place: &Place) -> Queue {
     let mut options = place.options(4, 8);
     options.close_with_last_producer(true).open("/q").unwrap()
 }
 
-/// A child that counts as a producer, reports this by a message, and ends by `end`.
+/// Starts a child that counts as a producer, reports this by a message, and ends by `end`.
 fn child(place: &Place, end: impl FnOnce(&Queue) -> i32) -> Child {
     Child::run(|| {
         let queue = place.open("/q");

@@ -107,7 +107,7 @@ fn a_deep_queue_of_one_priority_is_repaired_in_milliseconds() {
     measure("in the ring", "RECEIVE_TAKEN", |_| 7);
 }
 
-/// A System V queue that is full of messages of a few bytes, with random types.
+/// Returns a System V queue that is full of messages of a few bytes, with random types.
 fn full_sysv_queue(place: &Place) -> sysv::Queue {
     let limits = Limits {
         msgmnb: 1 << 20,

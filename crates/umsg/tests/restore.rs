@@ -352,7 +352,7 @@ fn a_name_that_can_be_none_and_limits_that_are_too_low_are_refused_and_leave_not
     assert_eq!(names(&place), 0);
 }
 
-/// A snapshot of `messages` messages of 4,000 bytes.
+/// Returns a snapshot of `messages` messages of 4,000 bytes.
 fn large(place: &Place, messages: u32) -> Snapshot {
     let queue = place.create("/large", messages, 4000);
     for number in 0..messages {

@@ -269,7 +269,7 @@ fn what_dead_senders_left_is_kept_when_the_ring_is_made_again() {
     figures.print("made anew after a death");
 }
 
-/// A ring whose owner receives nothing before it gets the order.
+/// Creates a ring whose owner receives nothing before it gets the order.
 fn create_large(place: &Place) -> Ring {
     let mut options = Options::new();
     options.entries(8).overflow(4000);

@@ -77,7 +77,7 @@ impl Model {
         Ok(())
     }
 
-    /// The next message of a sender that is let in.
+    /// Returns the next message of a sender that is let in.
     fn receive(&mut self) -> Option<(usize, u64, usize)> {
         while let Some(message) = self.messages.pop_front() {
             if self.accepted[message.0] {

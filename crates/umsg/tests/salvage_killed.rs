@@ -61,7 +61,7 @@ trait Kind {
     fn drain(&mut self) -> Vec<Vec<u8>>;
 }
 
-/// The messages of [`Posix`] and of [`SystemV`].
+/// Returns the messages of [`Posix`] and of [`SystemV`].
 fn messages() -> impl Iterator<Item = (u8, Vec<u8>)> {
     (0..20_u8).map(|n| (n % 4, vec![n; usize::from(n) * 20]))
 }

@@ -47,12 +47,12 @@ fn assert_is(snapshot: &Snapshot, written: &Written) {
     }
 }
 
-/// The checked-in file of version 1.0.
+/// Returns the checked-in file of version 1.0.
 fn checked_in() -> Vec<u8> {
     digits(include_str!("data/snapshot-1.0.hex"))
 }
 
-/// A file of hexadecimal digits, in lines.
+/// Returns a file of hexadecimal digits, in lines.
 fn digits(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
     digits
@@ -72,7 +72,7 @@ fn the_file_of_version_1_0_is_read_and_written_as_it_was() {
     assert_eq!(again, bytes);
 }
 
-/// A file of version 3.0: the first message is delayed by an hour, and the queue has all states.
+/// Returns a file of version 3.0: the first message is delayed by an hour, and the queue has all states.
 fn with_states() -> Written {
     let mut written = sample();
     written.version = (3, 0);
@@ -132,7 +132,7 @@ fn states_that_no_queue_has_are_refused() {
     ));
 }
 
-/// The bytes of a history: docs/snapshot.md. The message was dropped from /jobs, and its sender's user is unknown.
+/// Returns the bytes of a history: docs/snapshot.md. The message was dropped from /jobs, and its sender's user is unknown.
 fn history() -> Vec<u8> {
     let mut bytes = Vec::new();
     for word in [1_u32, 3, 4242, 0, 7, 2, 5, 0] {
@@ -164,7 +164,7 @@ fn with_histories(mut written: Written) -> Written {
     written
 }
 
-/// A file of version 1.2.
+/// Returns a file of version 1.2.
 fn of_version_1_2() -> Written {
     let mut written = with_histories(sample());
     written.version = (1, 2);
@@ -479,7 +479,7 @@ fn plain(messages: &[Peeked]) -> Vec<(Vec<u8>, u32)> {
     plain.map(|m| (m.data.clone(), m.priority)).collect()
 }
 
-/// The messages of a queue, without the numbers that only this queue gives them.
+/// Returns the messages of a queue, without the numbers that only this queue gives them.
 fn unnumbered(queue: &Queue) -> Vec<Peeked> {
     let mut messages = queue.messages(usize::MAX).unwrap();
     messages.iter_mut().for_each(|message| message.id = None);

@@ -42,7 +42,7 @@ unsafe impl GlobalAlloc for Noting {
 #[global_allocator]
 static ALLOCATOR: Noting = Noting;
 
-/// The largest block of memory that reading asks for, and the result of reading.
+/// Returns the largest block of memory that reading asks for, and the result of reading.
 fn largest(bytes: &[u8]) -> (usize, Result<Snapshot, SnapshotError>) {
     LARGEST.set(0);
     let snapshot = Snapshot::read(&mut &bytes[..]);

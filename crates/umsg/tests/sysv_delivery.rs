@@ -307,14 +307,14 @@ fn a_delayed_send_waits_for_room_as_long_as_it_is_told() {
     assert_eq!(received(&queue), b"second");
 }
 
-/// A queue that closes with its last producer.
+/// Returns a queue that closes with its last producer.
 fn counting(place: &Place) -> Queue {
     let mut options = OpenOptions::new();
     options.create(true).namespace(&place.namespace);
     options.close_with_last_producer(true).open(KEY).unwrap()
 }
 
-/// A child that counts as a producer, reports this by a message, and waits to be killed.
+/// Starts a child that counts as a producer, reports this by a message, and waits to be killed.
 fn producer(place: &Place) -> Child {
     Child::run(|| {
         let queue = place.open_sysv(KEY);

@@ -30,7 +30,7 @@ fn find(namespace: &Namespace, key: i32) -> Result<Queue, OpenError> {
     options(namespace).open(key)
 }
 
-/// The names in `msg/`.
+/// Returns the names in `msg/`.
 fn names(place: &Place) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(place.path().join("msg"))
         .unwrap()
@@ -40,7 +40,7 @@ fn names(place: &Place) -> Vec<String> {
     names
 }
 
-/// The file in which the user notes the last identifier.
+/// Returns the file in which the user notes the last identifier.
 fn last(place: &Place) -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     place.path().join(format!("own/{user}/next"))

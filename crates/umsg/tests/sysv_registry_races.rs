@@ -150,7 +150,7 @@ fn queues_without_a_key_that_are_made_at_once_are_all_distinct() {
     assert_eq!(ids.len(), PROCESSES * 20);
 }
 
-/// A process that holds the lock of its user until it is killed.
+/// Returns a process that holds the lock of its user until it is killed.
 fn holder(place: &Place) -> Child {
     let shared = Shared::<Race>::new();
     let child = Child::run(|| {

@@ -30,7 +30,7 @@ fn sums(place: &Place) -> (u32, u64, u64) {
     (queues, messages, bytes)
 }
 
-/// The number of headers that this process has mapped.
+/// Returns the number of headers that this process has mapped.
 fn mapped(place: &Place) -> usize {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let msg = place.namespace.path().join("msg");

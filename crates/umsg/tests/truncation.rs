@@ -42,7 +42,7 @@ fn cut(file: &Path, len: u64) {
     file.set_len(len).unwrap();
 }
 
-/// A queue with messages in cells and in the arena.
+/// Returns a queue with messages in cells and in the arena.
 fn filled(place: &Place) -> Queue {
     let queue = place.create("/q", 64, 100_000);
     for size in [10, 5_000, 60_000, 100_000] {

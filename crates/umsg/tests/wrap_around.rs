@@ -252,7 +252,7 @@ fn waiters_are_served_while_a_counter_passes_its_end() {
     }
 }
 
-/// A named ring of few entries, and a sender of it.
+/// Returns a named ring of few entries, and a sender of it.
 fn ring(place: &Place) -> (Ring, Sender, Words) {
     let mut options = Options::new();
     options.entries(3).overflow(2);

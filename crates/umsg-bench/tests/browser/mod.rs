@@ -18,7 +18,7 @@ const PROBE: &str = include_str!("probe.js");
 /// The time after which a browser that has shown nothing counts as stuck, and is ended.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// The browser, if there is one.
+/// Returns the browser, if there is one.
 pub fn find() -> Option<PathBuf> {
     let named = std::env::var_os("UMSG_TEST_CHROMIUM").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -113,7 +113,7 @@ pub fn look(browser: &Path, page: &str, widths: &[u32]) -> Vec<(u32, Found)> {
     widths.iter().copied().zip(found).collect()
 }
 
-/// A page with one frame for each width. The script looks at the frames when all are loaded.
+/// Returns a page with one frame for each width. The script looks at the frames when all are loaded.
 fn frames(page: &str, widths: &[u32]) -> String {
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
     let frame = |width: &u32| {

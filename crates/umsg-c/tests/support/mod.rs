@@ -15,7 +15,7 @@ pub use umsg_testkit::run::{finish, skip, succeed, text};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory below `target/` for what the tests build.
+/// Returns a directory below `target/` for what the tests build.
 pub fn workshop() -> PathBuf {
     umsg_testkit::artefacts::workshop("umsg-c")
 }
@@ -58,7 +58,7 @@ pub fn linking() -> Vec<String> {
     flags
 }
 
-/// A file below `tests/programs`.
+/// Returns a file below `tests/programs`.
 pub fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/programs")

@@ -19,7 +19,7 @@ pub const INDEX: &str = "msg/<index>";
 /// The number of indices that are tried.
 const INDICES: u32 = 100;
 
-/// The names, as paths with placeholders.
+/// Returns the names, as paths with placeholders.
 pub fn learn(stage: &mut Stage) -> Result<Vec<String>, String> {
     let first = appearing(stage)?;
     let second = appearing(stage)?;
@@ -84,7 +84,7 @@ fn appearing(stage: &mut Stage) -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// A name with placeholders for the parts that differ from process to process.
+/// Returns a name with placeholders for the parts that differ from process to process.
 fn generalised(path: &str, pids: &[u32]) -> String {
     let index = path.strip_prefix("msg/");
     if index.is_some_and(|index| index.parse::<u32>().is_ok()) {
@@ -98,7 +98,7 @@ fn generalised(path: &str, pids: &[u32]) -> String {
     parts.join("-")
 }
 
-/// The paths of a name.
+/// Returns the paths of a name.
 pub fn expand(name: &str, pids: &[u32]) -> Vec<String> {
     match name {
         INDEX => (0..INDICES).map(|index| format!("msg/{index}")).collect(),

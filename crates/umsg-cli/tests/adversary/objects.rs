@@ -76,7 +76,7 @@ fn is_hex(text: &str) -> bool {
             .all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
-/// The kind of an entry, by its path and the type of the file. An error if no row of [`KINDS`] fits.
+/// Returns the kind of an entry, by its path and the type of the file. An error if no row of [`KINDS`] fits.
 pub fn kind(entry: &Entry) -> Result<Kind, String> {
     let parts: Vec<&str> = entry.path.split('/').collect();
     let is_directory = entry.meta.is_dir();
@@ -131,7 +131,7 @@ fn type_of(meta: &Metadata) -> &'static str {
     }
 }
 
-/// All entries, the namespace itself first. Entries that vanish meanwhile are omitted.
+/// Returns all entries, the namespace itself first. Entries that vanish meanwhile are omitted.
 pub fn walk(space: &Path) -> Vec<Entry> {
     let meta = space.symlink_metadata().unwrap();
     let parent = space.parent().unwrap().symlink_metadata().unwrap();

@@ -89,7 +89,7 @@ impl Stage {
         ended_well(&support::finish(&mut limits, b""), "umsg limits")
     }
 
-    /// The directories that tmpfiles.d(5) makes at boot, as `umsg setup --print-tmpfiles` says, and no victim yet.
+    /// Returns the directories that tmpfiles.d(5) makes at boot, as `umsg setup --print-tmpfiles` says, and no victim yet.
     pub fn at_boot() -> Stage {
         let stage = Stage::empty();
         for line in TMPFILES.lines().filter(|line| line.starts_with("d ")) {
@@ -155,7 +155,7 @@ impl Stage {
         })
     }
 
-    /// A directory for the files of an adversary: writable for all users, in the same file system.
+    /// Returns a directory for the files of an adversary: writable for all users, in the same file system.
     pub fn own(&self) -> PathBuf {
         let own = self.base.path().join("own");
         let _ = fs::remove_dir_all(&own);
@@ -269,7 +269,7 @@ impl Stage {
         objects::walk(&self.space)
     }
 
-    /// The objects that the victims keep.
+    /// Returns the objects that the victims keep.
     pub fn kept(&self) -> impl Iterator<Item = &Object> {
         self.pairs.iter().flat_map(|pair| &pair.objects)
     }
@@ -286,7 +286,7 @@ impl Stage {
         }
     }
 
-    /// The label of the queue with an index.
+    /// Returns the label of the queue with an index.
     fn label_of(&self, index: &str) -> Option<String> {
         let index: u32 = index.parse().ok()?;
         let mut labels = self

@@ -48,7 +48,7 @@ impl Object {
     }
 }
 
-/// The objects that exist all the time; `owner` begins their names.
+/// Returns the objects that exist all the time; `owner` begins their names.
 pub fn kept(owner: &str) -> Vec<Object> {
     let queue = |name: &str, mode| Object::new(What::Queue, &format!("mq/{owner}-{name}"), mode);
     let goes = |name: &str, mode| Object::new(What::Transient, &format!("mq/{owner}-{name}"), mode);
@@ -76,7 +76,7 @@ pub fn kept(owner: &str) -> Vec<Object> {
     ]
 }
 
-/// The objects that a newcomer makes, uses and removes.
+/// Creates the objects that a newcomer makes, uses and removes.
 pub fn new(owner: &str) -> Vec<Object> {
     let number = i32::from(owner.as_bytes()[0]) << 8 | 0xff;
     vec![
@@ -109,7 +109,7 @@ pub struct Keeper {
     told: Option<(&'static posix::Queue, Option<Awaited<'static>>)>,
 }
 
-/// The subject of a failed step.
+/// Returns the subject of a failed step.
 fn at<T, E: Debug>(place: &str, what: &str, result: Result<T, E>) -> Result<T, String> {
     result.map_err(|error| format!("{place}: {what}: {error:?}"))
 }
@@ -212,7 +212,7 @@ impl Keeper {
         .map(|()| String::new())
     }
 
-    /// The place of the queue without a key.
+    /// Returns the place of the queue without a key.
     fn private(&self) -> String {
         let mut objects = self.held.iter().map(|(object, _)| object);
         let private = objects.find(|object| object.what == What::Private);

@@ -66,7 +66,7 @@ impl Image {
         assert!(install.status().unwrap().success(), "{}", file.display());
     }
 
-    /// The place at which each container mounts its root.
+    /// Returns the place at which each container mounts its root.
     fn root(&self) -> PathBuf {
         let root = self.directory.path().join("root");
         std::fs::create_dir_all(&root).unwrap();
@@ -313,7 +313,7 @@ impl Running {
         child.wait_with_output().unwrap()
     }
 
-    /// The output of a program that has to succeed.
+    /// Returns the output of a program that has to succeed.
     #[track_caller]
     pub fn succeed(self) -> String {
         let what = self.what.clone();

@@ -41,7 +41,7 @@ fn json(yaml: &YamlOwned) -> Value {
     }
 }
 
-/// The instructions of the Dockerfile.
+/// Returns the instructions of the Dockerfile.
 pub fn dockerfile() -> Vec<(String, String)> {
     let text = text("Dockerfile");
     let lines = text
@@ -118,7 +118,7 @@ impl Service {
         container
     }
 
-    /// The same container with the command that checks its health.
+    /// Returns the same container with the command that checks its health.
     pub fn check(&self, volumes: &BTreeMap<String, PathBuf>) -> Container {
         let check = &self.healthcheck.as_ref().unwrap().test;
         assert_eq!(check[0], "CMD");

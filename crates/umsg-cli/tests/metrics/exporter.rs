@@ -34,7 +34,7 @@ impl Exporter {
         stream
     }
 
-    /// The whole answer to a request.
+    /// Returns the whole answer to a request.
     pub fn get(&self, method: &str, path: &str, headers: &str) -> String {
         let mut stream = self.connect();
         let request =
@@ -45,7 +45,7 @@ impl Exporter {
         answer
     }
 
-    /// The metrics; a text in pieces is put together.
+    /// Returns the metrics; a text in pieces is put together.
     #[track_caller]
     pub fn metrics(&self) -> String {
         let answer = self.get("GET", "/metrics", "");
@@ -57,7 +57,7 @@ impl Exporter {
         }
     }
 
-    /// The lines of the queues' files in the list of mappings.
+    /// Returns the lines of the queues' files in the list of mappings.
     pub fn mappings(&self, site: &Site) -> String {
         let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.process.0.id()));
         let (maps, path) = (maps.unwrap(), site.path().to_str().unwrap());

@@ -60,13 +60,13 @@ fn promtool_finds_no_fault_in_the_metrics_and_in_the_alert_rules() {
     }
 }
 
-/// The words of a text that are names of metrics.
+/// Returns the words of a text that are names of metrics.
 fn metrics_of(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
     words.filter(|word| word.starts_with("umsg_")).collect()
 }
 
-/// The names of metrics that a text declares, in the form of Prometheus.
+/// Returns the names of metrics that a text declares, in the form of Prometheus.
 fn declared(text: &str) -> BTreeSet<&str> {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
     types.filter_map(|line| line.split(' ').next()).collect()
@@ -168,7 +168,7 @@ fn prometheus_scrapes_the_server_and_answers_with_the_values() {
     }
 }
 
-/// The body of an answer; None if there is no server yet.
+/// Returns the body of an answer; None if there is no server yet.
 fn get(address: &str, path: &str) -> Option<String> {
     use std::io::{Read, Write};
     let mut stream = std::net::TcpStream::connect(address).ok()?;

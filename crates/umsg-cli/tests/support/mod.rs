@@ -84,7 +84,7 @@ impl Site {
         self.0.path()
     }
 
-    /// The command, not yet started, with a known environment.
+    /// Returns the command, not yet started, with a known environment.
     pub fn command<S: AsRef<std::ffi::OsStr>>(&self, arguments: &[S]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_umsg"));
         clean(&mut command)
@@ -142,7 +142,7 @@ impl Site {
         file.unwrap().write_all_at(bytes, offset).unwrap();
     }
 
-    /// The first bytes of a file of the namespace.
+    /// Returns the first bytes of a file of the namespace.
     pub fn header(&self, file: &str) -> [u8; 64] {
         let file = std::fs::File::open(self.path().join(file)).unwrap();
         let mut header = [0; 64];
@@ -150,7 +150,7 @@ impl Site {
         header
     }
 
-    /// The pages of a file of the namespace that are not all zeroes, by their offsets. The file of a System V queue has gigabytes of holes.
+    /// Returns the pages of a file of the namespace that are not all zeroes, by their offsets. The file of a System V queue has gigabytes of holes.
     pub fn pages(&self, file: &str) -> BTreeMap<u64, Vec<u8>> {
         const PAGE: u64 = 4096;
         let file = std::fs::File::open(self.path().join(file)).unwrap();

@@ -15,7 +15,7 @@ impl Drop for Killed {
     }
 }
 
-/// A process that is stopped while it has the queue of this file open.
+/// Returns a process that is stopped while it has the queue of this file open.
 pub fn stopped(site: &Site, name: &str, file: &str) -> Killed {
     // It waits for lines to send.
     let process = Killed(start(&mut site.command(&["send", name])));

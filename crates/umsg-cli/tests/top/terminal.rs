@@ -92,12 +92,12 @@ impl Terminal {
         succeed(&mut self.tmux(&resize));
     }
 
-    /// The screen as text.
+    /// Returns the screen as text.
     pub fn screen(&self) -> String {
         succeed(&mut self.tmux(&["capture-pane", "-p"]))
     }
 
-    /// The screen with its colours.
+    /// Returns the screen with its colours.
     pub fn painted(&self) -> String {
         succeed(&mut self.tmux(&["capture-pane", "-p", "-e"]))
     }
@@ -134,25 +134,25 @@ impl Terminal {
         self.until(&format!("without {parts:?}"), has_none)
     }
 
-    /// A value of tmux about the pane.
+    /// Returns a value of tmux about the pane.
     pub fn value(&self, name: &str) -> String {
         let format = format!("#{{{name}}}");
         let value = succeed(&mut self.tmux(&["display-message", "-p", &format]));
         value.trim_end().to_owned()
     }
 
-    /// The file with the exit code of the command.
+    /// Returns the file with the exit code of the command.
     fn code(&self) -> PathBuf {
         self.home.path().join("code")
     }
 
-    /// The exit code of the command, once it has ended.
+    /// Returns the exit code of the command, once it has ended.
     pub fn ended(&self) -> Option<i32> {
         let code = std::fs::read_to_string(self.code()).ok()?;
         code.trim_end().parse().ok()
     }
 
-    /// The process of the command.
+    /// Returns the process of the command.
     pub fn process(&self) -> String {
         let shell = self.value("pane_pid");
         let children = format!("/proc/{shell}/task/{shell}/children");

@@ -69,7 +69,7 @@ pub fn compare<F: Comparable>(backend: Kind<F>) {
     expect_no_difference(backend, number("UMSG_COMPARE_OPS", 8_000));
 }
 
-/// The drop-in.
+/// Returns the drop-in.
 pub fn dropin() -> PathBuf {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     library.to_path_buf()

@@ -109,7 +109,7 @@ pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
     (kernel, umsg)
 }
 
-/// The files of the queues in a namespace.
+/// Returns the files of the queues in a namespace.
 fn queues_in(namespace: &Path) -> Vec<PathBuf> {
     ["mq", "msg"]
         .iter()
@@ -120,7 +120,7 @@ fn queues_in(namespace: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A Python that has a module, and the version that it has.
+/// Returns a Python that has a module, and the version that it has.
 pub fn python_with(module: &str) -> Option<(PathBuf, String)> {
     let candidates = [std::env::var_os("UMSG_TEST_PYTHON"), Some("python3".into())];
     for candidate in candidates.into_iter().flatten() {
@@ -138,8 +138,8 @@ pub fn python_with(module: &str) -> Option<(PathBuf, String)> {
     None
 }
 
-/// The source of a package of PyPI with its tests: the directory that `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE` names, or a source that pip
-/// fetches.
+/// Returns the source of a package of PyPI with its tests: the directory that `UMSG_POSIX_IPC_SOURCE` or `UMSG_SYSV_IPC_SOURCE` names, or a source
+/// that pip fetches.
 pub fn source_of(package: &str, python: &Path, version: &str) -> Option<PathBuf> {
     let variable = format!("UMSG_{}_SOURCE", package.to_uppercase());
     if let Some(source) = std::env::var_os(variable) {

@@ -38,7 +38,7 @@ fn seal(file: &OwnedFd) {
     fcntl_add_seals(file, seals).unwrap();
 }
 
-/// The name of a thread that attests a file.
+/// Returns the name of a thread that attests a file.
 fn name_of(file: &OwnedFd) -> [u8; 16] {
     let wanted = StatxFlags::INO | StatxFlags::BTIME;
     let stat = statx(file, c"", AtFlags::EMPTY_PATH, wanted).unwrap();

@@ -5,7 +5,7 @@ use crate::support::actor::Actor;
 use crate::support::child::{Child, Exit};
 use crate::support::journal::How;
 
-/// A random priority and length: most messages fit into their cell, some need the arena, a few make the arena grow.
+/// Returns a random priority and length: most messages fit into their cell, some need the arena, a few make the arena grow.
 pub fn any(random: &mut Random) -> (u16, usize) {
     let priority = match random.below(3) {
         0 => 0,

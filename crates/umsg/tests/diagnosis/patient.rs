@@ -114,7 +114,7 @@ impl Patient {
         of_kind!(self, diagnose, "a diagnosis")
     }
 
-    /// The lock at this place.
+    /// Returns the lock at this place.
     #[track_caller]
     pub fn lock(&self, offset: u64) -> Lock {
         let mut locks = self.diagnose().locks.into_iter();

@@ -95,7 +95,7 @@ fn a_lock_is_taken_from_a_process_that_does_not_use_the_queue() {
     stranger.wait().unwrap();
 }
 
-/// The thread that is not the first one of a process.
+/// Returns the thread that is not the first one of a process.
 fn other_thread(pid: u32) -> Option<u32> {
     let threads = std::fs::read_dir(format!("/proc/{pid}/task")).ok()?;
     let names = threads.filter_map(|thread| thread.ok()?.file_name().into_string().ok());

@@ -148,7 +148,7 @@ impl Image {
 /// A word, its length in bytes, and the value to write.
 type Poke = (usize, usize, u64);
 
-/// The cases, each once.
+/// Returns the cases, each once.
 fn pokes(image: &Image, all: bool) -> Vec<Poke> {
     let limits = image.limits();
     let mut pokes = Vec::new();

@@ -21,7 +21,7 @@ pub trait Face {
     /// Creates the attacked object, unless a victim has to create it. Runs in the supervisor's process, which does not protect itself, so it
     /// must keep nothing mapped.
     fn prepare(&self, place: &Place);
-    /// The file, once there is one.
+    /// Returns the file, once there is one.
     fn file(&self, place: &Place) -> Option<PathBuf>;
     /// Plays one of the roles until the watch ends it. Runs in a separate process.
     fn play(&self, place: &Place, role: usize, watch: Watch<'_>, random: &mut Random);

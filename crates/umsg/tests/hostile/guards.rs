@@ -140,7 +140,7 @@ impl Place {
     }
 }
 
-/// The addresses in a line of /proc/self/maps.
+/// Returns the addresses in a line of /proc/self/maps.
 fn range(line: &str) -> Option<(usize, usize)> {
     let (start, rest) = line.split_once('-')?;
     let (end, _) = rest.split_once(' ')?;

@@ -230,7 +230,7 @@ impl<'a> Vandal<'a> {
     }
 }
 
-/// A file's whole words, mapped for as long as the process lives.
+/// Returns a file's whole words, mapped for as long as the process lives.
 fn map(file: &File, len: usize) -> &'static [AtomicU32] {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new mapping of the file's length, which no process cuts short in this manner, and which stays; of atomics,
@@ -249,14 +249,14 @@ fn map(file: &File, len: usize) -> &'static [AtomicU32] {
     }
 }
 
-/// The pages of a file that are not empty.
+/// Returns the pages of a file that are not empty.
 fn pages_in_use(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
     let mut pages = real_pages(file, len);
     pages.retain(|(_, bytes)| bytes.iter().any(|byte| *byte != 0));
     pages
 }
 
-/// The pages of a file that are memory.
+/// Returns the pages of a file that are memory.
 pub fn real_pages(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
     let mut pages = Vec::new();
     let mut from = 0;

@@ -257,7 +257,7 @@ impl Watchdog {
         }
     }
 
-    /// The time that a victim had been in its call at the last check.
+    /// Returns the time that a victim had been in its call at the last check.
     pub fn taken(&self, role: usize) -> Duration {
         Duration::from_nanos(self.seen[role].1)
     }

@@ -16,7 +16,7 @@ pub struct Reign {
 }
 
 impl Reign {
-    /// A reign that ends when the owner passes one of the points for the `nth` time.
+    /// Returns a reign that ends when the owner passes one of the points for the `nth` time.
     const fn until(points: &'static [&'static str], nth: u32, reign: fn(&Place)) -> Reign {
         Reign {
             points,

@@ -34,7 +34,7 @@ pub struct Scenario {
 }
 
 impl Scenario {
-    /// A victim that sends to a ring of sixteen whose owner sleeps.
+    /// Creates a victim that sends to a ring of sixteen whose owner sleeps.
     const fn new(name: &'static str, victim: fn(&Sender, &Life)) -> Scenario {
         Scenario {
             name,

@@ -23,7 +23,7 @@ fn word(file: &[u8], at: u64) -> u32 {
     u32::from_ne_bytes(bytes.try_into().unwrap())
 }
 
-/// A full queue: all messages have one priority, and each has its own block.
+/// Returns a full queue: all messages have one priority, and each has its own block.
 fn full(place: &Place) -> Queue {
     let queue = place.create("/q", MESSAGES.into(), 400);
     (0..MESSAGES).for_each(|n| queue.try_send(&[n; 200], 0).unwrap());
@@ -32,7 +32,7 @@ fn full(place: &Place) -> Queue {
     queue
 }
 
-/// A full queue, and a process that waits for room for a message of 300 bytes.
+/// Returns a full queue, and a process that waits for room for a message of 300 bytes.
 fn full_with_sender() -> (Place, Queue, Child) {
     let place = Place::new();
     let queue = full(&place);

@@ -137,7 +137,7 @@ fn without_proc_the_first_call_says_so() {
     }
 }
 
-/// A namespace with queues.
+/// Returns a namespace with queues.
 fn furnished() -> (Place, Namespace) {
     let place = Place::new();
     let namespace = Namespace::at(place.path()).unwrap();
@@ -171,7 +171,7 @@ fn where_proc_goes_later_another_users_queue_is_refused_at_once() {
     expect_well(&mut child);
 }
 
-/// A living process that is registered for a notification.
+/// Returns a living process that is registered for a notification.
 fn registrant(namespace: &Namespace) -> Child {
     let child = Child::run(|| {
         let queue = open(namespace, "/there");

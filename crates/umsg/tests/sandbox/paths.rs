@@ -43,7 +43,7 @@ paths! {
     sysv_wait, sysv_poll, sysv_list, ring_named, ring_unnamed, ring_wait, ring_descriptor, sweep, lease, shared_form,
 }
 
-/// All paths that this process can walk: only root can make a place with another PID namespace.
+/// Returns all paths that this process can walk: only root can make a place with another PID namespace.
 pub fn all() -> impl Iterator<Item = &'static Path> {
     let can_share = is_root();
     PATHS

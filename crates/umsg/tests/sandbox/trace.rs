@@ -117,7 +117,7 @@ pub fn watch_child(what: &str, work: impl FnOnce(), note: &mut dyn FnMut(libc::c
     );
 }
 
-/// The words in backquotes of the second column of the table.
+/// Returns the words in backquotes of the second column of the table.
 fn documented() -> BTreeSet<&'static str> {
     let page = include_str!("../../../../docs/syscalls.md");
     let rows = page.lines().filter(|line| line.starts_with("| "));

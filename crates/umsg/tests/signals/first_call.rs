@@ -40,7 +40,7 @@ extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     queue.try_send(b"from the handler", 0).expect("room");
 }
 
-/// The answers of the trapped calls: the thread's number, or ENOSYS.
+/// Returns the answers of the trapped calls: the thread's number, or ENOSYS.
 fn answer(call: libc::c_long) -> i64 {
     match call {
         // SAFETY: has no preconditions.

@@ -41,7 +41,7 @@ pub trait Kind: Sync + Sized {
     /// Opens the queue.
     fn open(place: &Place, random: &mut Random) -> Self::Queue;
     fn worker<'a>(queue: &'a Self::Queue, journal: &'a Journal, index: usize) -> Self::Worker<'a>;
-    /// A random message: its label and its length in bytes.
+    /// Returns a random message: its label and its length in bytes.
     fn message(random: &mut Random) -> (u16, usize);
 
     /// Sends in the way of the sender with this number. Returns whether a message was sent.

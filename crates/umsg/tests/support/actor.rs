@@ -90,7 +90,7 @@ impl<'a> Part<'a, Queue> {
         result.map(|()| first)
     }
 
-    /// The next message, written into the buffer.
+    /// Returns the next message, written into the buffer.
     fn write_next(&mut self, priority: u16, len: usize) -> (usize, &'a Message) {
         let (number, records) = self.journal.next(1);
         records[0].begin(number, self.author, priority, &mut self.buffer[..len]);

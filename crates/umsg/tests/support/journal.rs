@@ -423,7 +423,7 @@ impl Journal {
             .count()
     }
 
-    /// The messages that were received after the first `earlier` receipts, in the order of their receipt.
+    /// Returns the messages that were received after the first `earlier` receipts, in the order of their receipt.
     pub fn received_after(&self, earlier: u32) -> Vec<usize> {
         let receipt = |number: usize| self.messages[number].receipt.load(SeqCst);
         let mut numbers: Vec<usize> = (0..self.used())

@@ -150,7 +150,7 @@ impl Rounds {
         }
     }
 
-    /// The number of the next round, if there is one.
+    /// Returns the number of the next round, if there is one.
     pub fn next(&mut self, has_died: bool) -> Option<u32> {
         let round = self.next;
         self.next += 1;

@@ -23,7 +23,7 @@ impl Place {
         Place::below(parent.as_deref().unwrap_or("/dev/shm".as_ref()))
     }
 
-    /// A place of a test that runs alone: as long as it exists, other such tests of this program wait.
+    /// Returns a place of a test that runs alone: as long as it exists, other such tests of this program wait.
     pub fn in_turn() -> Place {
         let turn = Some(turn());
         Place {
@@ -64,7 +64,7 @@ impl Place {
         self.dir.path()
     }
 
-    /// The names of the files of System V queues, sorted.
+    /// Returns the names of the files of System V queues, sorted.
     pub fn sysv_names(&self) -> Vec<String> {
         let entries = std::fs::read_dir(self.path().join("msg")).expect("the directory");
         let names = entries.map(|entry| entry.expect("an entry").file_name());

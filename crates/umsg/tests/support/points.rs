@@ -92,7 +92,7 @@ pub fn sites() -> Vec<Site> {
     sites
 }
 
-/// The files of a folder and of its sub-folders, except the file that declares the points.
+/// Returns the files of a folder and of its sub-folders, except the file that declares the points.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap();
     let paths = entries.map(|entry| entry.unwrap().path());
@@ -138,7 +138,7 @@ pub fn of_repairs(face: Face) -> BTreeSet<String> {
     repairs.map(|(_, point)| point).collect()
 }
 
-/// The points that a file of tests names: it kills at each, and fails if no process dies there.
+/// Returns the points that a file of tests names: it kills at each, and fails if no process dies there.
 pub fn killed_in(file: &str) -> Vec<&'static str> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests")

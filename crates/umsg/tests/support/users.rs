@@ -37,7 +37,7 @@ impl Everybodys {
         self.dir.path()
     }
 
-    /// The file of a POSIX queue.
+    /// Returns the file of a POSIX queue.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path().join("mq").join(&name[1..])
     }

@@ -76,7 +76,7 @@ impl Sleeper {
         }
     }
 
-    /// The first thread of a child.
+    /// Returns the first thread of a child.
     fn of(child: &Child) -> Sleeper {
         Sleeper {
             status: format!("/proc/{}/status", child.pid()),

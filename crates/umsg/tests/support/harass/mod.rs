@@ -88,14 +88,14 @@ pub trait Work: Sync + Sized {
         false
     }
 
-    /// The face at whose points the workers die.
+    /// Returns the face at whose points the workers die.
     fn face(&self) -> Face;
     /// Returns the maximum number of descriptors of a process of this role.
     fn descriptors(&self, _role: usize) -> usize {
         DESCRIPTORS
     }
     fn journal(&self) -> &Journal;
-    /// The properties of a role.
+    /// Returns the properties of a role.
     fn kind(&self, role: usize) -> &Kind {
         &self.journal().kinds[usize::from(role >= self.senders())]
     }

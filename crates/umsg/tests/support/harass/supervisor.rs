@@ -81,7 +81,7 @@ pub fn harass(work: &impl Work, seed: u64, time: Duration) -> Figures {
 }
 
 impl<W: Work> Supervisor<'_, W> {
-    /// The records of a worker: of its threads, its handlers and its children.
+    /// Returns the records of a worker: of its threads, its handlers and its children.
     fn records(&self, role: usize) -> &[Role] {
         &self.work.journal().roles[role * PARTS..][..PARTS]
     }
@@ -296,7 +296,7 @@ impl<W: Work> Supervisor<'_, W> {
         }
     }
 
-    /// The report about a stuck worker: the call of another process may delay it.
+    /// Returns the report about a stuck worker: the call of another process may delay it.
     fn scene(&self, workers: &[Worker]) -> String {
         let mut scene = String::new();
         for worker in workers {

@@ -50,7 +50,7 @@ pub trait Kind: Sized + 'static {
         shape: Self::Shape,
     ) -> Self::Worker<'a>;
 
-    /// The queue's file, and the offset of the mark of corruption in it.
+    /// Returns the queue's file, and the offset of the mark of corruption in it.
     fn damage(place: &Place) -> (PathBuf, u64);
 
     /// Repairs it as `umsg doctor --repair` does.
@@ -59,7 +59,7 @@ pub trait Kind: Sized + 'static {
     /// Returns the number of blocked senders, and of blocked receivers.
     fn blocked(queue: &Self::Queue) -> (usize, usize);
 
-    /// The memory in use, in bytes.
+    /// Returns the memory in use, in bytes.
     fn memory(queue: &Self::Queue) -> u64;
 
     /// Returns whether a receiver that dies at this point has taken its message from the queue before.

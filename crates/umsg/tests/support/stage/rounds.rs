@@ -79,7 +79,7 @@ fn kill_often<K: Kind>(scenario: &Scenario<K>, point: &str, figures: &mut Figure
 /// A scenario and a point, by their names.
 type Deadly = (&'static str, &'static str);
 
-/// The scenarios of these names, each with its point.
+/// Returns the scenarios of these names, each with its point.
 fn find<'a, K: Kind>(
     deadly: &'a [Deadly],
     scenarios: impl Fn(&str) -> Option<&'static Scenario<K>> + 'a,
