@@ -23,11 +23,11 @@ use crate::{place, progress, streams};
 /// Save a queue's messages in a file, and leave them in the queue
 ///
 /// The file holds the queue's attributes and policies, and all messages as they were at one instant, with their priorities or
-/// types, senders and times. `umsg load` makes a queue from it. A message for a later delivery is saved with its remaining delay. If the queue is
-/// closed for sending, the loaded queue is closed, too.
+/// types, senders and times. `umsg load` makes a queue from it. A delayed message is saved with its remaining delay. If the queue is closed for
+/// sending, the loaded queue is closed, too.
 ///
 /// The file omits leased messages that are not yet acknowledged, and messages that are set aside for a dead-letter queue. For a System V queue, it
-/// also omits messages for a later delivery. A line on standard error reports these messages. The file appears when it is complete, or not at all.
+/// also omits delayed messages. A line on standard error reports the omitted messages. The file appears when it is complete, or not at all.
 /// Only its owner can read it.
 #[derive(Args, Debug)]
 #[command(after_help = "\

@@ -47,7 +47,7 @@ Examples:
   umsg gc --leftovers --remove              only stale files"
 )]
 pub struct Gc {
-    /// Only queues and rings whose names, as `umsg ls --quiet` prints them (/orders, id:32769, ring:/jobs), match a pattern with * and ?
+    /// Only queues and rings whose names match a pattern with * and ?. `umsg ls --quiet` prints the names: /orders, id:32769, ring:/jobs
     #[arg(value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
     /// Queues and rings that were unused for this time: 30m, 12h, 7d

@@ -24,11 +24,11 @@ const PREVIEW: usize = 60;
 ///
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
-/// POSITION counts from 0, the message that is received next. ID is the number of the message in this queue, for example for `umsg redrive --id`. A
+/// POSITION 0 is the message that is received next. ID is the number of the message in this queue, for example for `umsg redrive --id`. A
 /// message has an ID from its first delivery on, or earlier if the queue sorts it by priority; before that, ID is "-". Messages of System V queues
-/// have no ID. SENDER is a process id. SENT is the time since the call that sent the message, also for a message that was sent for a later time.
-/// DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease. The command omits delayed
-/// messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
+/// have no ID. SENDER is a process id. SENT is the time since the call that sent the message, also if the call set a later time (`umsg send
+/// --after`). DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease. The command omits
+/// delayed messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
 ///
 /// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due. The message that is due first
 /// comes first. DUE is the time until the message is due.

@@ -35,8 +35,8 @@ use crate::values::{self, RetryDelay};
 /// program can then lose only messages that it has read. --exec and --ack lose no message: they keep each message in the queue
 /// until its work is done.
 ///
-/// With --exec, the command runs COMMAND for each message. The message is its standard input; `{}` in its arguments is replaced
-/// by the message without a line feed at its end. Exit code 0 removes the message from the queue. After any other end of COMMAND, the message
+/// With --exec, umsg runs COMMAND for each message. The message is the standard input of COMMAND. In the arguments of COMMAND, the message
+/// replaces `{}`, without a line feed at its end. Exit code 0 removes the message from the queue. After any other end of COMMAND, the message
 /// returns to the queue. With --follow, it returns at once; otherwise it returns when umsg ends, so that each message is tried once. The message
 /// also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
 /// --dead-letter, so that a message whose command always fails is moved away. With --follow, if several commands fail one after
@@ -141,8 +141,8 @@ pub struct Recv {
     /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message returns
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, requires = "exec")]
     timeout_per_job: Option<Duration>,
-    /// With --exec or --ack: delay before a returned message is delivered again: a time, such as 5s, or the first delay and a limit,
-    /// such as 1s..5m. With a limit, the delay doubles with each delivery [default: the --retry-delay of the queue]
+    /// With --exec or --ack: wait this long before a returned message is delivered again. Either a time, such as 5s, or the first
+    /// delay and a limit, such as 1s..5m. With a limit, the delay doubles with each delivery [default: the --retry-delay of the queue]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
     #[command(flatten)]

@@ -54,7 +54,7 @@ pub struct Redrive {
     /// The dead-letter queue: a name, such as /jobs.failed
     #[arg(value_name = "QUEUE", value_parser = address())]
     queue: Address,
-    /// Send all dead letters; with --reason or --from, all that these select
+    /// Send all dead letters; with --reason or --from, all selected dead letters
     #[arg(long, conflicts_with_all = ["count", "first", "id"])]
     all: bool,
     /// Send at most this many dead letters, the first in order of delivery
@@ -115,7 +115,7 @@ impl Redrive {
         let sends = self.all || self.first || self.count.is_some() || self.id.is_some();
         if let (Some(to), false) = (&self.to, sends) {
             let line = format!(
-                "--to {to} needs the messages to send: add --all, --first, --count N or --id ID"
+                "--to {to} does not say which messages to send: add --all, --first, --count N or --id ID"
             );
             return Err(Failure::new(Code::Usage, line));
         }

@@ -109,11 +109,11 @@ pub struct Run {
     /// Whether /dev/mqueue shows umsg's queues (on) or the kernel's (off) [default: $UMSG_DEV_MQUEUE, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     dev_mqueue: Option<Switch>,
-    /// Whether a process that moves to another IPC namespace (unshare, clone, setns) gets other queues there, or shares those of
-    /// the directory [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
+    /// The queues of a process that moves to another IPC namespace (unshare, clone, setns): those of that IPC namespace (follow), or
+    /// the same as before (share) [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
     #[arg(long, value_enum, value_name = "follow|share")]
     ipc_namespaces: Option<IpcNamespaces>,
-    /// The programs whose system calls a supervisor answers [default: $UMSG_RAW_SYSCALLS, else auto]
+    /// When a supervisor answers the system calls of the program [default: $UMSG_RAW_SYSCALLS, else auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
@@ -136,9 +136,9 @@ enum Switch {
 /// Which queues a process in another IPC namespace uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IpcNamespaces {
-    /// Each IPC namespace has its own
+    /// Each IPC namespace has its own queues
     Follow,
-    /// All have the same
+    /// All IPC namespaces have the same queues
     Share,
 }
 

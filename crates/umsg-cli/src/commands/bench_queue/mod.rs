@@ -41,12 +41,12 @@ const START: Duration = Duration::from_millis(50);
 
 /// Load a queue at a given rate, and print how long messages take
 ///
-/// The command makes a POSIX queue with the given depth, sends messages of the given size at the given rate from one process, receives them in
-/// another process, and prints the distribution of the latency. It removes the queue at the end.
+/// The command makes a POSIX queue with the given depth. One process sends messages of the given size at the given rate, and another process
+/// receives them. The command prints the distribution of the latency, and removes the queue at the end.
 ///
 /// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" begins at the time at which the
 /// message was due by --rate: it also includes the delay of a sender that is late, because the queue is full or the machine is busy. If the two
-/// differ much, the rate is too high for this depth, or for this machine.
+/// times differ much, the rate is too high for this depth, or for this machine.
 ///
 /// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time of all senders, and that of all receivers,
 /// includes the time that they spin. Senders also use CPU time to keep the rate.
@@ -67,7 +67,7 @@ pub struct BenchQueue {
     /// The size of a message, in bytes, from 16 up
     #[arg(long, short, value_name = "BYTES", default_value = "64", value_parser = size)]
     size: u32,
-    /// The time of the measurement
+    /// The length of the measurement
     #[arg(long, short, value_name = "TIME", default_value = "5s", value_parser = time)]
     time: Duration,
     /// The depth of the queue, in messages
