@@ -914,7 +914,7 @@ struct umsg_mq_lease {
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
-    /* Set to 0. */
+    /* The library sets this field to 0. */
     uint32_t reserved;
     /* The number by which the library knows the lease; 0 once it has ended. */
     uint64_t id;
@@ -1353,14 +1353,14 @@ struct umsg_mq_peeked {
     pid_t pid;
     /* The number of leases of the message that ended without an acknowledgement. */
     uint32_t returns;
-    /* Set to 0. */
+    /* The library sets this field to 0. */
     uint32_t unused;
     /*
      * For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later time,
      * that time, at which its time to live began. 0 for other messages.
      */
     int64_t due;
-    /* Set to 0. */
+    /* The library sets this field to 0. */
     uint32_t reserved[2];
 };
 
@@ -2377,7 +2377,7 @@ struct umsg_msg_peeked {
     pid_t pid;
     /* The number of leases of the message that ended without an acknowledgement. */
     uint32_t returns;
-    /* Set to 0. */
+    /* The library sets this field to 0. */
     uint32_t reserved[4];
 };
 
@@ -2417,7 +2417,7 @@ struct umsg_msg_type {
     long mtype;
     /* The number of queued messages of this type. */
     uint32_t messages;
-    /* Set to 0. */
+    /* The library sets this field to 0. */
     uint32_t reserved;
 };
 
@@ -3197,7 +3197,7 @@ struct umsg_ring_message {
     uint32_t index;
     /* The descriptor of the message, which the receiver has to close. It has FD_CLOEXEC set. -1 for a message without a descriptor. */
     int32_t fd;
-    /* Set to 0. */
+    /* The library sets this field to 0. */
     uint32_t reserved;
 };
 

@@ -28,7 +28,7 @@ pub struct umsg_mq_lease {
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,
-    /// Set to 0.
+    /// The library sets this field to 0.
     pub reserved: u32,
     /// The number by which the library knows the lease; 0 once it has ended.
     pub id: u64,

@@ -28,12 +28,12 @@ pub struct umsg_mq_peeked {
     pub pid: pid_t,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
-    /// Set to 0.
+    /// The library sets this field to 0.
     pub unused: u32,
     /// For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later time,
     /// that time, at which its time to live began. 0 for other messages.
     pub due: i64,
-    /// Set to 0.
+    /// The library sets this field to 0.
     pub reserved: [u32; 2],
 }
 

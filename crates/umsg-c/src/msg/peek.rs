@@ -28,7 +28,7 @@ pub struct umsg_msg_peeked {
     pub pid: pid_t,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
-    /// Set to 0.
+    /// The library sets this field to 0.
     pub reserved: [u32; 4],
 }
 

@@ -16,7 +16,7 @@ pub struct umsg_msg_type {
     pub mtype: c_long,
     /// The number of queued messages of this type.
     pub messages: u32,
-    /// Set to 0.
+    /// The library sets this field to 0.
     pub reserved: u32,
 }
 

@@ -32,7 +32,7 @@ pub struct umsg_ring_message {
     pub index: u32,
     /// The descriptor of the message, which the receiver has to close. It has `FD_CLOEXEC` set. -1 for a message without a descriptor.
     pub fd: i32,
-    /// Set to 0.
+    /// The library sets this field to 0.
     pub reserved: u32,
 }
 
