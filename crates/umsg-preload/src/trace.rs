@@ -283,7 +283,7 @@ fn depth_of_sysv(id: c_int) -> u32 {
     depth().map_or(UNKNOWN, |seen| seen.entry.messages as u32)
 }
 
-/// Returns the ring. In each process, the first call of a turn opens it.
+/// Returns the ring of a turn of `umsg trace`. In each process, the first recorded call of the turn opens the ring.
 fn opened(turn: u32, pid: u32) -> Option<&'static Sender> {
     // Acquire: the ring is there.
     let last = OPENED.load(Ordering::Acquire);

@@ -161,7 +161,7 @@ impl<const N: usize> Sender for Writer<N> {
     }
 }
 
-/// As [`Writer`].
+/// The end for reading. It does not outlive the link either.
 pub struct Reader<const N: usize>(RawFd);
 
 impl<const N: usize> Receiver for Reader<N> {

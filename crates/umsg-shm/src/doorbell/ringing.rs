@@ -34,7 +34,7 @@ const BUSY: u32 = 8;
 /// counts them.
 const UNKNOWN: u32 = 16;
 
-/// Flag of [`Words::heard`], beside IN and OUT: a helper needs a call for each send and receive.
+/// Flag of [`Words::heard`], beside IN and OUT: a helper wants to be woken at each send and receive, not only when the level changes.
 const EDGES: u32 = 4;
 /// Flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue without a helper. The next poller needs one.
 const FOREIGN: u32 = 8;

@@ -10,7 +10,7 @@ pub fn monotonic() -> u64 {
     thread::with_current(|me| me.map_or(thread::BEGINNING, |me| me.now.get()))
 }
 
-/// Returns the same clock.
+/// Returns the same time: the model has no coarse clock.
 pub fn monotonic_coarse() -> u64 {
     monotonic()
 }

@@ -12,7 +12,7 @@ pub(super) fn priority_of(label: u64) -> usize {
     label as usize & ((1 << MARK) - 1)
 }
 
-/// Returns the key of a message without a priority. The mark has 48 bits.
+/// Returns the key of a ring's message: a mark of at most 48 bits, and priority 0.
 #[inline(always)]
 pub fn marked(mark: u64) -> usize {
     (mark << MARK) as usize

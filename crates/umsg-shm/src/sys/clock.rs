@@ -192,7 +192,7 @@ pub fn milliseconds() -> u32 {
     (monotonic_coarse() / 1_000_000) as u32
 }
 
-/// Returns the age of a time of the machine's clock, in nanoseconds. It is 0 for a time in the future, which a hostile process may write.
+/// Returns the nanoseconds since `at`, a time of the machine's clock. Returns 0 for a time in the future, which a hostile process may write.
 #[inline(always)]
 pub(crate) fn age(at: u64) -> u64 {
     let age = monotonic_coarse().wrapping_sub(at).cast_signed();

@@ -115,7 +115,7 @@ mod real {
             Ordering::Acquire,
         ) {
             Ok(_) => Some(page),
-            // Another thread was first. This page stays mapped, at most once in each process.
+            // Another thread was first. This thread's page stays mapped, unused.
             Err(theirs) => Some(theirs),
         }
     }

@@ -54,7 +54,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Adds flags of rustc.
+    /// Adds flags for rustc.
     pub fn with_flags<F: Into<OsString>>(mut self, more: impl IntoIterator<Item = F>) -> Self {
         let more = more.into_iter().map(Into::into);
         self.flags.get_or_insert_default().extend(more);

@@ -35,7 +35,7 @@ const SIZE: i64 = 8;
 /// The number of updates between two checks whether the round is over. An update is a send and a receive.
 const PAIRS: u64 = 500;
 
-/// The number of readings of the totals in one measurement, so that it is long compared with a reading of the clock.
+/// The number of readings of the totals in one measurement. With this many, a reading of the clock is short compared with the measurement.
 const READS: u32 = 1_000;
 
 /// The findings of one round of one way, in nanoseconds.

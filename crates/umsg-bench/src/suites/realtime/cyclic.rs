@@ -36,7 +36,7 @@ fn measure(setting: &Setting, cpus: [usize; 2]) -> Result<Vec<f64>, Failure> {
     let queue = named.queue();
     let over = AtomicBool::new(false);
     machine::pin_to(&setting.cpus)?;
-    // If the system refused the scheduler to the receiver, the sender would wait for ever. So this thread checks first whether it is permitted.
+    // If the system refused the receiver its real-time scheduler, the sender would wait for ever. So this thread checks the permission first.
     thread::scope(|scope| scope.spawn(|| become_fifo(cpus[0], PRIORITY)).join())
         .map_err(|_| panicked())??;
     thread::scope(|scope| {

@@ -82,7 +82,7 @@ pub struct Detail {
 /// The messages of one queue.
 pub struct Messages {
     pub subject: Subject,
-    /// None while they are read.
+    /// None while the messages are being read.
     pub found: Option<Result<Vec<Message>, String>>,
     pub at: SystemTime,
     pub search: String,

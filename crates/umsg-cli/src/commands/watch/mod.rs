@@ -280,7 +280,7 @@ impl<'a> Watched<'a> {
         Attached::open(namespace, label).map(Watched::SystemV)
     }
 
-    /// Takes no lock.
+    /// Returns the numbers of messages that came and left. Takes no lock.
     fn passed(&self) -> Result<Passed> {
         match self {
             Watched::Posix(opened) => {

@@ -34,7 +34,7 @@ impl Geometry {
         self.ring_mask.load(Ordering::Relaxed)
     }
 
-    /// Returns the same mask to a thread that goes on to read an entry.
+    /// Returns the same mask, for a thread that then reads an entry: the thread sees the entries that the mask covers.
     #[inline(always)]
     pub(crate) fn ring_mask_with_entries(&self) -> u32 {
         // Acquire: WIDER. The mask changes only under both locks, but `seems_filled` reads it without a lock. This pairs

@@ -17,7 +17,7 @@ const WAITED: u32 = 4;
 /// Added to the word at each registration.
 const TURN: u32 = 8;
 
-/// Stands for a user that was not asked for. No user has this number.
+/// Stands for the sender's user as long as no process has asked the system for it. No user has this number.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
 
 /// The number of records for registrations that a queue has from the start: for the armed registration, and for fired registrations that their

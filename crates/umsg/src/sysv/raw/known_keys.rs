@@ -66,7 +66,7 @@ pub(super) fn answers(queue: &Queue, key: i32, id: i32, asked: u32) -> bool {
     let wanted = (asked >> 6 | asked >> 3 | asked) & 0o7;
     let may =
         |access: Access| wanted & access as u32 == 0 || queue.judged.may(fixed, access).is_ok();
-    // No call asks for the third bit, which only a full search checks.
+    // The third bit of a class is left to the full search, because programs hardly ever ask for it.
     let grants = wanted & 0o1 == 0 && may(Access::Read) && may(Access::Write);
     grants && queue.key() == key && queue.id() == id && !queue.is_removed()
 }
