@@ -2,6 +2,7 @@
 
 use pyo3::Python;
 use std::cell::UnsafeCell;
+use std::sync::Arc;
 
 #[cfg(Py_GIL_DISABLED)]
 compile_error!(
@@ -29,5 +30,26 @@ impl<T> Guarded<T> {
     pub unsafe fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the thread holds the lock during `work`, as the token shows, and by the contract no other access begins meanwhile.
         work(unsafe { &mut *self.0.get() })
+    }
+}
+
+impl<T> Guarded<Option<T>> {
+    /// Takes the value, which is None afterwards.
+    pub fn take(&self, py: Python<'_>) -> Option<T> {
+        // SAFETY: the work runs no code of Python.
+        unsafe { self.with(py, Option::take) }
+    }
+
+    pub fn is_none(&self, py: Python<'_>) -> bool {
+        // SAFETY: as in `take`.
+        unsafe { self.with(py, |value| value.is_none()) }
+    }
+}
+
+impl<T> Guarded<Option<Arc<T>>> {
+    /// Returns the value for a call that may release the lock.
+    pub fn shared(&self, py: Python<'_>) -> Option<Arc<T>> {
+        // SAFETY: as in `take`.
+        unsafe { self.with(py, |value| value.clone()) }
     }
 }

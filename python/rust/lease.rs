@@ -1,5 +1,6 @@
 //! Leases: messages received in place.
 
+use crate::context::{self, Scoped};
 use crate::error::{Failure, lease_ended};
 use crate::exported::{self, Exporter, hand_over};
 use crate::gil::Guarded;
@@ -123,7 +124,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             c"A message of a System V queue, received in place. See umsg.Lease.",
         )
     })?;
-    module.add_class::<Lease>()?;
+    context::add::<Lease>(module)?;
     module.add("Lease", posix)?;
     module.add("SysVLease", sysv)
 }
@@ -286,6 +287,28 @@ impl Lease {
     }
 }
 
+impl Scoped for Lease {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        match self.is_open(py) {
+            true => Ok(()),
+            false => Err(ended(py)),
+        }
+    }
+
+    fn leave(&self, py: Python<'_>, failed: bool) -> PyResult<()> {
+        if !self.is_open(py) {
+            return Ok(());
+        }
+        if !failed {
+            return self.acknowledge(py);
+        }
+        // The exception of the with statement is the one that counts. If views still exist, the message returns when the last of them and this
+        // object are gone.
+        let _ = self.end_by(py, Held::give_back);
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl Lease {
     #[new]
@@ -430,34 +453,6 @@ impl Lease {
             Some(delay) => {
                 let delay = duration(delay, "delay")?;
                 self.end_by(py, |held| held.return_after(delay))
-            }
-        }
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        match slf.get().is_open(slf.py()) {
-            true => Ok(slf),
-            false => Err(ended(slf.py())),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let _ = (error, trace);
-        match (self.is_open(py), kind.is_none()) {
-            (false, _) => Ok(()),
-            (true, true) => self.acknowledge(py),
-            (true, false) => {
-                // The exception of the with statement is the one that counts. If views still exist, the message returns when the last of
-                // them and this object are gone.
-                let _ = self.end_by(py, Held::give_back);
-                Ok(())
             }
         }
     }

@@ -7,10 +7,13 @@
 //! | methods of the fast path | `fast`, `message` |
 //! | the buffer protocol | `buffer`, `exported` |
 //! | time limits and signals | `wait` |
-//! | the interpreter's lock | `gil` |
+//! | the with statement | `context` |
+//! | the interpreter's lock, and objects that one thread uses | `gil`, `exclusive` |
 
 mod buffer;
+mod context;
 mod error;
+mod exclusive;
 mod exported;
 mod fast;
 mod gil;

@@ -1,5 +1,6 @@
 //! Producers: processes that a queue counts as sources of its messages.
 
+use crate::context::{self, Scoped};
 use crate::error::{Failure, lease_ended};
 use crate::gil::Guarded;
 use pyo3::prelude::*;
@@ -29,7 +30,7 @@ pub struct Producer {
 
 /// Adds the class to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Producer>()
+    context::add::<Producer>(module)
 }
 
 fn of<E: Failure>(py: Python<'_>, made: Result<Held, E>) -> PyResult<Producer> {
@@ -61,42 +62,35 @@ pub fn of_sysv(py: Python<'_>, queue: &Arc<sysv::Queue>) -> PyResult<Producer> {
     )
 }
 
+impl Scoped for Producer {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        match self.closed(py) {
+            true => Err(lease_ended(
+                py,
+                "the producer has ended: call producer() again",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn leave(&self, py: Python<'_>, _failed: bool) -> PyResult<()> {
+        self.close(py);
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl Producer {
     /// True after `close()`.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        // SAFETY: the work runs no code of Python.
-        unsafe { self.held.with(py, |held| held.is_none()) }
+        self.held.is_none(py)
     }
 
     /// Ends the producer.
     fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The producer is dropped outside.
-        let held = unsafe { self.held.with(py, Option::take) };
+        let held = self.held.take(py);
         py.detach(|| drop(held));
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        match slf.get().closed(slf.py()) {
-            true => Err(lease_ended(
-                slf.py(),
-                "the producer has ended: call producer() again",
-            )),
-            false => Ok(slf),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> &'static str {

@@ -1,5 +1,6 @@
 //! Reservations: messages written in place.
 
+use crate::context::{self, Scoped};
 use crate::error::{Failure, invalid, lease_ended};
 use crate::exported::{self, Exporter, hand_over};
 use crate::gil::Guarded;
@@ -46,6 +47,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
             c"Room in a POSIX queue for a message that is written in place.\n\nThe object has the buffer protocol: memoryview(room) and numpy.frombuffer(room) write the message without a copy. As a context manager\nit sends the message at the end, and frees the room on an exception.",
         )
     })?;
+    context::add_context::<Reservation>(py)?;
     module.add("Reservation", class)
 }
 
@@ -117,6 +119,28 @@ impl Reservation {
             Ok(None) => Err(ended(py)),
             Err(()) => Err(in_use("reservation")),
         }
+    }
+}
+
+impl Scoped for Reservation {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        match self.is_open(py) {
+            true => Ok(()),
+            false => Err(ended(py)),
+        }
+    }
+
+    fn leave(&self, py: Python<'_>, failed: bool) -> PyResult<()> {
+        if !self.is_open(py) {
+            return Ok(());
+        }
+        if !failed {
+            return self.commit(py, None, None);
+        }
+        // The exception of the with statement is the one that counts. If views still exist, the room is free when the last of them and this
+        // object are gone.
+        let _ = self.cancel(py);
+        Ok(())
     }
 }
 
@@ -194,34 +218,6 @@ impl Reservation {
         let (room, _) = self.take(py)?;
         py.detach(|| drop(room));
         Ok(())
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        match slf.get().is_open(slf.py()) {
-            true => Ok(slf),
-            false => Err(ended(slf.py())),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) -> PyResult<()> {
-        let _ = (error, trace);
-        match (self.is_open(py), kind.is_none()) {
-            (false, _) => Ok(()),
-            (true, true) => self.commit(py, None, None),
-            (true, false) => {
-                // The exception of the with statement is the one that counts. If views still exist, the room is free when the last of them
-                // and this object are gone.
-                let _ = self.cancel(py);
-                Ok(())
-            }
-        }
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -2,25 +2,18 @@
 
 use super::Queue;
 use super::notify::Notified;
+use crate::context::Scoped;
 use crate::error::{Failure, Kind, lease_ended};
-use crate::gil::Guarded;
+use crate::exclusive::{Exclusive, Refused};
 use crate::wait::{Wait, blocking};
 use pyo3::prelude::*;
 use std::ffi::OsString;
 use umsg::posix::{self, NotifyError};
 
-/// The registration of the library.
-enum State {
-    Open(posix::Awaited<'static>),
-    /// A thread waits. True if the registration is to be closed afterwards.
-    InUse(bool),
-    Closed,
-}
-
 /// A registration for one notification, which the program waits for. `Queue.notify_waiter` makes it.
 #[pyclass(frozen, weakref, module = "umsg")]
 pub struct Awaited {
-    state: Guarded<State>,
+    registration: Exclusive<posix::Awaited<'static>>,
     name: OsString,
 }
 
@@ -31,37 +24,15 @@ impl Awaited {
         py: Python<'_>,
         work: impl FnOnce(&mut posix::Awaited<'static>) -> PyResult<R>,
     ) -> PyResult<R> {
-        let take = |state: &mut State| match state {
-            State::Open(_) => std::mem::replace(state, State::InUse(false)),
-            State::InUse(_) => State::InUse(false),
-            State::Closed => State::Closed,
-        };
-        // SAFETY: the work runs no code of Python.
-        let mut taken = match unsafe { self.state.with(py, take) } {
-            State::Open(awaited) => awaited,
-            State::Closed => return Err(closed_error(py)),
-            State::InUse(_) => {
+        let refused = |why| match why {
+            Refused::Closed => closed_error(py),
+            Refused::InUse => {
                 let text =
                     "another thread waits for this notification: wait on one thread at a time";
-                return Err(Kind::Busy.error(py, libc::EBUSY, text, Some(&self.name)));
+                Kind::Busy.error(py, libc::EBUSY, text, Some(&self.name))
             }
         };
-        let result = work(&mut taken);
-        // SAFETY: as above. A registration that is to be closed is dropped outside.
-        let rest = unsafe {
-            self.state.with(py, |state| match state {
-                State::InUse(false) => {
-                    *state = State::Open(taken);
-                    None
-                }
-                _ => {
-                    *state = State::Closed;
-                    Some(taken)
-                }
-            })
-        };
-        py.detach(|| drop(rest));
-        result
+        self.registration.with(py, refused, work)
     }
 
     /// Waits for the notification. `wait` is None for a call that does not wait.
@@ -89,6 +60,20 @@ fn closed_error(py: Python<'_>) -> PyErr {
     lease_ended(py, text)
 }
 
+impl Scoped for Awaited {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        match self.closed(py) {
+            true => Err(closed_error(py)),
+            false => Ok(()),
+        }
+    }
+
+    fn leave(&self, py: Python<'_>, _failed: bool) -> PyResult<()> {
+        self.close(py);
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl Awaited {
     /// Waits for the notification without a limit, or `timeout` seconds. After the notification each call returns it at once.
@@ -106,48 +91,13 @@ impl Awaited {
     /// True after `close()`.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        // SAFETY: the work runs no code of Python.
-        unsafe {
-            self.state.with(py, |state| {
-                matches!(state, State::Closed | State::InUse(true))
-            })
-        }
+        self.registration.is_closed(py)
     }
 
     /// Withdraws the registration, if it still waits for a message. A call that waits in another thread continues, and the registration ends
     /// with it.
     fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The registration is dropped outside.
-        let state = unsafe {
-            self.state.with(py, |state| match state {
-                State::Open(_) => std::mem::replace(state, State::Closed),
-                State::InUse(closes) => {
-                    *closes = true;
-                    State::Closed
-                }
-                State::Closed => State::Closed,
-            })
-        };
-        py.detach(|| drop(state));
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        match slf.get().closed(slf.py()) {
-            true => Err(closed_error(slf.py())),
-            false => Ok(slf),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close(py);
+        self.registration.close(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> &'static str {
@@ -164,7 +114,7 @@ pub fn register(this: &Queue, py: Python<'_>) -> PyResult<Awaited> {
     let registered = py.detach(|| queue.notify_waiter_owned());
     let awaited = registered.map_err(|error| this.raise(py, &error))?;
     Ok(Awaited {
-        state: Guarded::new(State::Open(awaited)),
+        registration: Exclusive::new(awaited),
         name: this.name.clone(),
     })
 }

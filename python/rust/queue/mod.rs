@@ -10,6 +10,7 @@ mod receive;
 mod send;
 mod status;
 
+use crate::context::{self, Scoped};
 use crate::error::{Failure, handle_closed, invalid};
 use crate::fast::{Method, add_methods};
 use crate::gil::Guarded;
@@ -62,7 +63,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for methods in methods {
         add_methods(&class, methods)?;
     }
-    module.add("Queue", class)?;
+    context::add::<Queue>(module)?;
     module.add_class::<Attributes>()?;
     module.add_class::<Status>()?;
     module.add_class::<Peeked>()?;
@@ -70,8 +71,8 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<dead_letters::DeadLetter>()?;
     module.add_class::<dead_letters::Redriven>()?;
     module.add_class::<dead_letters::RedriveRefused>()?;
-    module.add_class::<awaited::Awaited>()?;
-    module.add_class::<notify::Registration>()?;
+    context::add::<awaited::Awaited>(module)?;
+    context::add::<notify::Registration>(module)?;
     module.add_class::<notify::Notified>()?;
     module.add_function(wrap_pyfunction!(open::unlink, module)?)?;
     module.add_function(wrap_pyfunction!(open::reopen_queue, module)?)?;
@@ -87,9 +88,7 @@ impl Queue {
 
     /// Returns the handle for a call that may release the interpreter's lock.
     pub fn shared(&self, py: Python<'_>) -> PyResult<Arc<posix::Queue>> {
-        // SAFETY: the work runs no code of Python.
-        let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
-        handle.ok_or_else(|| self.closed_error(py))
+        self.handle.shared(py).ok_or_else(|| self.closed_error(py))
     }
 
     /// Makes a call that neither blocks nor runs code of Python. Returns None if the handle is closed.
@@ -128,6 +127,17 @@ pub fn priority_of(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     }
 }
 
+impl Scoped for Queue {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared(py).map(drop)
+    }
+
+    fn leave(&self, py: Python<'_>, _failed: bool) -> PyResult<()> {
+        self.close(py);
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl Queue {
     /// The name of the queue, with its slash.
@@ -151,14 +161,12 @@ impl Queue {
     /// True after `close()`.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        // SAFETY: the work runs no code of Python.
-        unsafe { self.handle.with(py, |handle| handle.is_none()) }
+        self.handle.is_none(py)
     }
 
     /// Closes the handle. The messages stay in the queue. A call that is blocked in another thread continues, and open leases stay open.
     fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The handle is dropped outside.
-        let handle = unsafe { self.handle.with(py, Option::take) };
+        let handle = self.handle.take(py);
         py.detach(|| drop(handle));
     }
 
@@ -198,25 +206,6 @@ impl Queue {
         notify::withdraw_at_close(self, py)?;
         self.close(py);
         Ok(())
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        match slf.get().closed(slf.py()) {
-            true => Err(slf.get().closed_error(slf.py())),
-            false => Ok(slf),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {

@@ -1,6 +1,7 @@
 //! Notification of a message that comes to the empty queue: mq_notify(3).
 
 use super::Queue;
+use crate::context::Scoped;
 use crate::error::{invalid, lease_ended};
 use crate::gil::Guarded;
 use pyo3::exceptions::PyTypeError;
@@ -39,6 +40,23 @@ pub struct Registration {
     held: Guarded<Option<posix::Registration<'static>>>,
 }
 
+impl Scoped for Registration {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        match self.held.is_none(py) {
+            true => Err(lease_ended(
+                py,
+                "the registration was closed: call notify() again",
+            )),
+            false => Ok(()),
+        }
+    }
+
+    fn leave(&self, py: Python<'_>, _failed: bool) -> PyResult<()> {
+        self.close(py);
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl Registration {
     /// True while the registration waits for a message. In a forked child it is false: the registration belongs to the parent.
@@ -54,33 +72,8 @@ impl Registration {
 
     /// Withdraws the registration, if it still waits for a message.
     fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The registration is dropped outside.
-        let held = unsafe { self.held.with(py, Option::take) };
+        let held = self.held.take(py);
         py.detach(|| drop(held));
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        let py = slf.py();
-        // SAFETY: the work runs no code of Python.
-        match unsafe { slf.get().held.with(py, |held| held.is_none()) } {
-            true => Err(lease_ended(
-                py,
-                "the registration was closed: call notify() again",
-            )),
-            false => Ok(slf),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> &'static str {

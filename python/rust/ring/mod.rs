@@ -4,8 +4,9 @@ mod message;
 mod sender;
 mod status;
 
+use crate::context::{self, Scoped};
 use crate::error::{Failure, Kind, handle_closed};
-use crate::gil::Guarded;
+use crate::exclusive::{Exclusive, Refused};
 use crate::names;
 use crate::queue::{WAITING, number, size};
 use crate::wait::{Wait, blocking};
@@ -19,14 +20,6 @@ use umsg::ring::{self, Options, ReceiveError, Until};
 pub use message::RingMessage;
 pub use sender::RingSender;
 pub use status::RingStatus;
-
-/// The ring of a handle.
-enum State {
-    Open(Box<ring::Ring>),
-    /// A thread uses the ring. True if it is to be closed afterwards.
-    InUse(bool),
-    Closed,
-}
 
 /// A ring: messages for the process that made it, which can wait for a number of them.
 ///
@@ -42,7 +35,7 @@ enum State {
 /// One thread at a time receives. The ring ends with its handle or with its process.
 #[pyclass(frozen, subclass, weakref, module = "umsg", name = "Ring")]
 pub struct Ring {
-    state: Guarded<State>,
+    ring: Exclusive<Box<ring::Ring>>,
     name: Option<OsString>,
     /// The directory of the namespace, if the ring has a name.
     namespace: Option<PathBuf>,
@@ -50,8 +43,8 @@ pub struct Ring {
 
 /// Adds the classes of rings to the module.
 pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    module.add_class::<Ring>()?;
-    module.add_class::<RingSender>()?;
+    context::add::<Ring>(module)?;
+    context::add::<RingSender>(module)?;
     module.add_class::<RingMessage>()?;
     module.add_class::<RingStatus>()?;
     module.add_function(wrap_pyfunction!(sender::reopen_ring_sender, module)?)
@@ -73,36 +66,14 @@ impl Ring {
         py: Python<'_>,
         work: impl FnOnce(&mut ring::Ring) -> PyResult<R>,
     ) -> PyResult<R> {
-        let take = |state: &mut State| match state {
-            State::Open(_) => std::mem::replace(state, State::InUse(false)),
-            State::InUse(_) => State::InUse(false),
-            State::Closed => State::Closed,
-        };
-        // SAFETY: the work runs no code of Python.
-        let mut taken = match unsafe { self.state.with(py, take) } {
-            State::Open(ring) => ring,
-            State::Closed => return Err(self.closed_error(py)),
-            State::InUse(_) => {
+        let refused = |why| match why {
+            Refused::Closed => self.closed_error(py),
+            Refused::InUse => {
                 let text = "another thread uses the ring: receive on one thread at a time";
-                return Err(Kind::Busy.error(py, libc::EBUSY, text, self.name.as_deref()));
+                Kind::Busy.error(py, libc::EBUSY, text, self.name.as_deref())
             }
         };
-        let result = work(&mut taken);
-        // SAFETY: as above. A ring that is to be closed is dropped outside.
-        let rest = unsafe {
-            self.state.with(py, |state| match state {
-                State::InUse(false) => {
-                    *state = State::Open(taken);
-                    None
-                }
-                _ => {
-                    *state = State::Closed;
-                    Some(taken)
-                }
-            })
-        };
-        py.detach(|| drop(rest));
-        result
+        self.ring.with(py, refused, |ring| work(ring))
     }
 
     /// Receives a message. `wait` is None for a call that does not wait.
@@ -121,6 +92,20 @@ impl Ring {
         };
         let received = received.map_err(|error| self.raise(py, &error))?;
         Ok(RingMessage::of(py, received))
+    }
+}
+
+impl Scoped for Ring {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        match self.closed(py) {
+            true => Err(self.closed_error(py)),
+            false => Ok(()),
+        }
+    }
+
+    fn leave(&self, py: Python<'_>, _failed: bool) -> PyResult<()> {
+        self.close(py);
+        Ok(())
     }
 }
 
@@ -180,7 +165,7 @@ impl Ring {
             ring.set_waiting(names::choice(py, waiting, "waiting", &WAITING)?);
         }
         Ok(Ring {
-            state: Guarded::new(State::Open(Box::new(ring))),
+            ring: Exclusive::new(Box::new(ring)),
             name,
             namespace,
         })
@@ -195,12 +180,7 @@ impl Ring {
     /// True after `close()`.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        // SAFETY: the work runs no code of Python.
-        unsafe {
-            self.state.with(py, |state| {
-                matches!(state, State::Closed | State::InUse(true))
-            })
-        }
+        self.ring.is_closed(py)
     }
 
     /// Returns a sender of this ring, for this process and for its forked children. The sender of a ring with a name can be pickled.
@@ -321,39 +301,7 @@ impl Ring {
 
     /// Closes and removes the ring: senders get `Closed`. A call that is blocked in another thread continues.
     fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The ring is dropped outside.
-        let state = unsafe {
-            self.state.with(py, |state| match state {
-                State::Open(_) => std::mem::replace(state, State::Closed),
-                State::InUse(closes) => {
-                    *closes = true;
-                    State::Closed
-                }
-                State::Closed => State::Closed,
-            })
-        };
-        if let State::Open(ring) = state {
-            py.detach(|| drop(ring));
-        }
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        match slf.get().closed(slf.py()) {
-            true => Err(slf.get().closed_error(slf.py())),
-            false => Ok(slf),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close(py);
+        self.ring.close(py);
     }
 
     fn __iter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> &'a Bound<'py, Self> {

@@ -2,6 +2,7 @@
 
 use super::RingStatus;
 use crate::buffer::Bytes;
+use crate::context::Scoped;
 use crate::error::{Failure, handle_closed};
 use crate::gil::Guarded;
 use crate::names::{self, os_string};
@@ -37,9 +38,7 @@ impl RingSender {
     }
 
     fn shared(&self, py: Python<'_>) -> PyResult<Arc<Sender>> {
-        // SAFETY: the work runs no code of Python.
-        let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
-        handle.ok_or_else(|| {
+        self.handle.shared(py).ok_or_else(|| {
             let name = self.origin.as_ref().map(|(name, _)| name.as_os_str());
             handle_closed(py, "ring", name)
         })
@@ -117,6 +116,17 @@ impl RingSender {
     }
 }
 
+impl Scoped for RingSender {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared(py).map(drop)
+    }
+
+    fn leave(&self, py: Python<'_>, _failed: bool) -> PyResult<()> {
+        self.close(py);
+        Ok(())
+    }
+}
+
 #[pymethods]
 impl RingSender {
     #[new]
@@ -154,8 +164,7 @@ impl RingSender {
     /// True after `close()`.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        // SAFETY: the work runs no code of Python.
-        unsafe { self.handle.with(py, |handle| handle.is_none()) }
+        self.handle.is_none(py)
     }
 
     /// Sends a message. Waits for room without a limit, or `timeout` seconds.
@@ -318,26 +327,8 @@ impl RingSender {
 
     /// Closes the handle.
     fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The handle is dropped outside.
-        let handle = unsafe { self.handle.with(py, Option::take) };
+        let handle = self.handle.take(py);
         py.detach(|| drop(handle));
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        slf.get().shared(slf.py())?;
-        Ok(slf)
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close(py);
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Reduced<'py>> {

@@ -6,6 +6,7 @@ mod receive;
 mod send;
 mod status;
 
+use crate::context::{self, Scoped};
 use crate::error::{Failure, handle_closed};
 use crate::fast::{Method, add_methods};
 use crate::gil::Guarded;
@@ -55,7 +56,7 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for methods in methods {
         add_methods(&class, methods)?;
     }
-    module.add("SysVQueue", class)?;
+    context::add::<SysVQueue>(module)?;
     module.add_class::<SysVStatus>()?;
     module.add_class::<SysVPeeked>()?;
     module.add_function(wrap_pyfunction!(open::reopen_sysv_queue, module)?)?;
@@ -72,9 +73,7 @@ impl SysVQueue {
 
     /// Returns the handle for a call that may release the interpreter's lock.
     pub fn shared(&self, py: Python<'_>) -> PyResult<Arc<sysv::Queue>> {
-        // SAFETY: the work runs no code of Python.
-        let handle = unsafe { self.handle.with(py, |handle| handle.clone()) };
-        handle.ok_or_else(|| self.closed_error(py))
+        self.handle.shared(py).ok_or_else(|| self.closed_error(py))
     }
 
     /// Makes a call that neither blocks nor runs code of Python. Returns None if the handle is closed.
@@ -120,6 +119,17 @@ pub fn type_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
 
 /// An argument of Python that may be missing.
 type Optional<'a, 'py> = Option<&'a Bound<'py, PyAny>>;
+
+impl Scoped for SysVQueue {
+    fn check_open(&self, py: Python<'_>) -> PyResult<()> {
+        self.shared(py).map(drop)
+    }
+
+    fn leave(&self, py: Python<'_>, _failed: bool) -> PyResult<()> {
+        self.close(py);
+        Ok(())
+    }
+}
 
 #[pymethods]
 impl SysVQueue {
@@ -198,8 +208,7 @@ impl SysVQueue {
     /// True after `close()`.
     #[getter]
     fn closed(&self, py: Python<'_>) -> bool {
-        // SAFETY: the work runs no code of Python.
-        unsafe { self.handle.with(py, |handle| handle.is_none()) }
+        self.handle.is_none(py)
     }
 
     /// True if the queue was removed.
@@ -211,8 +220,7 @@ impl SysVQueue {
 
     /// Closes the handle. The queue and its messages stay.
     fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The handle is dropped outside.
-        let handle = unsafe { self.handle.with(py, Option::take) };
+        let handle = self.handle.take(py);
         py.detach(|| drop(handle));
     }
 
@@ -259,25 +267,6 @@ impl SysVQueue {
     fn _restrict(&self, longest: usize) {
         self.ends_on_signals.store(true, Ordering::Relaxed);
         self.message_size.fetch_min(longest, Ordering::Relaxed);
-    }
-
-    fn __enter__<'a, 'py>(slf: &'a Bound<'py, Self>) -> PyResult<&'a Bound<'py, Self>> {
-        match slf.get().closed(slf.py()) {
-            true => Err(slf.get().closed_error(slf.py())),
-            false => Ok(slf),
-        }
-    }
-
-    #[pyo3(signature = (kind, error, trace))]
-    fn __exit__(
-        &self,
-        py: Python<'_>,
-        kind: &Bound<'_, PyAny>,
-        error: &Bound<'_, PyAny>,
-        trace: &Bound<'_, PyAny>,
-    ) {
-        let _ = (kind, error, trace);
-        self.close(py);
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
