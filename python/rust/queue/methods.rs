@@ -205,24 +205,6 @@ impl Queue {
         receive::next(self, py)
     }
 
-    /// Receives the next message into a buffer.
-    ///
-    /// >>> queue = umsg.Queue("/q", create=True, message_size=64)
-    /// >>> queue.send(b"hello")
-    /// >>> buffer = bytearray(queue.message_size)
-    /// >>> queue.receive_into(buffer)
-    /// 5
-    ///
-    /// The buffer must have room for `message_size` bytes. Returns the length of the message.
-    #[pyo3(signature = (buffer, timeout=None))]
-    fn receive_into(
-        &self,
-        buffer: &Bound<'_, PyAny>,
-        timeout: Option<&Bound<'_, PyAny>>,
-    ) -> PyResult<usize> {
-        Ok(receive::into_buffer(self, buffer, timeout)?.len)
-    }
-
     /// Sends a message that is delivered after `delay` seconds at the earliest.
     #[pyo3(signature = (message, delay, priority=None, timeout=None))]
     fn send_after(

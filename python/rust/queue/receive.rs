@@ -5,12 +5,13 @@ use crate::buffer::Bytes;
 use crate::fast::{Arguments, Method, raw_methods};
 use crate::message::{self, First, Missed, Room, SHORT};
 use crate::wait::{Wait, blocking_until_signal};
-use pyo3::ffi::PyObject;
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi::{self, PyObject};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use umsg::posix::{self, Incoming, ReceiveError, Received, Until};
 
-pub static METHODS: [Method; 4] = [
+pub static METHODS: [Method; 5] = [
     Method(
         c"receive",
         receive,
@@ -31,6 +32,11 @@ pub static METHODS: [Method; 4] = [
         try_receive_message,
         c"try_receive_message($self, /)\n--\n\nReceives as `try_receive` does. Returns the message and its priority.",
     ),
+    Method(
+        c"receive_into",
+        receive_into,
+        c"receive_into($self, /, buffer, timeout=None)\n--\n\nReceives the next message into a buffer.\n\n>>> queue = umsg.Queue(\"/q\", create=True, message_size=64)\n>>> queue.send(b\"hello\")\n>>> buffer = bytearray(queue.message_size)\n>>> queue.receive_into(buffer)\n5\n\nThe buffer must have room for `message_size` bytes. Returns the length of the message.",
+    ),
 ];
 
 raw_methods! { Queue:
@@ -38,6 +44,7 @@ raw_methods! { Queue:
     try_receive = try_receive_body;
     receive_message = receive_message_body;
     try_receive_message = try_receive_message_body;
+    receive_into = receive_into_body;
 }
 
 #[inline(always)]
@@ -78,6 +85,28 @@ fn try_receive_message_body(
     message::pair(queue.py(), message.0, message.1.into())
 }
 
+#[inline(always)]
+fn receive_into_body(
+    queue: Borrowed<'_, '_, Queue>,
+    arguments: Arguments<'_, '_>,
+) -> PyResult<*mut PyObject> {
+    let (py, this) = (queue.py(), queue.get());
+    let [buffer, timeout] = arguments.take([c"buffer", c"timeout"], 1)?;
+    let Some(buffer) = buffer else {
+        return Err(PyTypeError::new_err("a buffer is missing"));
+    };
+    let wait = Wait::of(timeout.as_deref())?;
+    // SAFETY: the caller's argument lives during the call, and the bytes are dropped with the lock held.
+    let mut bytes = unsafe { Bytes::writable(&buffer)? };
+    let received = received_into(this, py, Some(wait), bytes.get_mut())?;
+    // SAFETY: makes a new object.
+    let len = unsafe { ffi::PyLong_FromSize_t(received.len) };
+    match len.is_null() {
+        true => Err(PyErr::fetch(py)),
+        false => Ok(len),
+    }
+}
+
 /// Receives a message, and returns it as a bytes object with its priority. `wait` is None for a call that does not wait.
 #[inline(always)]
 fn any(queue: Borrowed<'_, '_, Queue>, wait: Option<Wait>) -> PyResult<(*mut PyObject, u32)> {
@@ -88,16 +117,25 @@ fn any(queue: Borrowed<'_, '_, Queue>, wait: Option<Wait>) -> PyResult<(*mut PyO
             received.map_err(|error| this.raise(py, &error))
         });
     }
+    match short(this, py) {
+        First::Received(message, priority) if !message.is_null() => Ok((message, priority)),
+        other => Python::attach(|py| {
+            let received = short_slow(this, py, wait, other)?;
+            received.map_err(|error| this.raise(py, &error))
+        }),
+    }
+}
+
+/// Makes a first attempt to receive a message of a queue whose messages are short.
+#[inline(always)]
+fn short(this: &Queue, py: Python<'_>) -> First<u32, ReceiveError> {
     let attempt = |buffer: &mut [u8]| {
         this.at_once(py, |queue| {
             let received = queue.try_receive(buffer)?;
             Ok((received.len, received.priority))
         })
     };
-    match message::first(py, this.message_size, attempt) {
-        First::Received(message, priority) if !message.is_null() => Ok((message, priority)),
-        other => Python::attach(|py| any_slow(this, py, wait, other)),
-    }
+    message::first(py, this.message_size, attempt)
 }
 
 impl Incoming for Room<'_, u32> {
@@ -167,24 +205,25 @@ pub fn any_length(
     }
 }
 
+/// Ends a receive after its first attempt.
 #[cold]
-fn any_slow(
+fn short_slow(
     this: &Queue,
     py: Python<'_>,
     wait: Option<Wait>,
     first: First<u32, ReceiveError>,
-) -> PyResult<(*mut PyObject, u32)> {
+) -> PyResult<Result<(*mut PyObject, u32), ReceiveError>> {
     match (first, wait) {
         (First::Received(..), _) => Err(PyErr::fetch(py)),
         (First::HandleClosed, _) => Err(this.closed_error(py)),
         (First::Failed(ReceiveError::Empty), Some(wait)) => {
             let mut buffer = vec![0; this.message_size];
-            let received = received(this, py, wait, &mut buffer)?;
-            let received = received.map_err(|error| this.raise(py, &error))?;
-            let message = PyBytes::new(py, &buffer[..received.len]);
-            Ok((message.into_ptr(), received.priority))
+            Ok(received(this, py, wait, &mut buffer)?.map(|received| {
+                let message = PyBytes::new(py, &buffer[..received.len]);
+                (message.into_ptr(), received.priority)
+            }))
         }
-        (First::Failed(error), _) => Err(this.raise(py, &error)),
+        (First::Failed(error), _) => Ok(Err(error)),
     }
 }
 
@@ -222,22 +261,18 @@ fn received_into(
 
 /// Receives a message for an iterator: None at the end of the stream.
 pub fn next<'py>(this: &Queue, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match any_length(this, py, Some(Wait::Forever))? {
+    let wait = Some(Wait::Forever);
+    let received = match this.message_size > SHORT {
+        true => any_length(this, py, wait)?,
+        false => match short(this, py) {
+            First::Received(message, priority) if !message.is_null() => Ok((message, priority)),
+            other => short_slow(this, py, wait, other)?,
+        },
+    };
+    match received {
         // SAFETY: a new object.
         Ok((message, _)) => Ok(Some(unsafe { Bound::from_owned_ptr(py, message) })),
         Err(ReceiveError::Closed) => Ok(None),
         Err(error) => Err(this.raise(py, &error)),
     }
-}
-
-/// Receives into an object with the buffer protocol.
-pub fn into_buffer(
-    this: &Queue,
-    buffer: &Bound<'_, PyAny>,
-    timeout: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Received> {
-    let wait = Wait::of(timeout)?;
-    // SAFETY: the caller's argument lives during the call, and the bytes are dropped with the lock held.
-    let mut bytes = unsafe { Bytes::writable(buffer)? };
-    received_into(this, buffer.py(), Some(wait), bytes.get_mut())
 }

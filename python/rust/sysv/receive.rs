@@ -122,6 +122,18 @@ fn any(queue: Object<'_, '_>, want: Want, wait: Option<Wait>) -> PyResult<(*mut 
             received.map_err(|error| this.raise(py, &error))
         });
     }
+    match short(this, py, want, longest) {
+        First::Received(message, mtype) if !message.is_null() => Ok((message, mtype)),
+        other => Python::attach(|py| {
+            let received = short_slow(this, py, (want, wait), other)?;
+            received.map_err(|error| this.raise(py, &error))
+        }),
+    }
+}
+
+/// Makes a first attempt to receive a message of at most `longest` bytes, for a handle whose messages are short.
+#[inline(always)]
+fn short(this: &SysVQueue, py: Python<'_>, want: Want, longest: usize) -> First<i64, ReceiveError> {
     let attempt = |buffer: &mut [u8]| {
         this.at_once(py, |queue| {
             // A longer message stays in the queue.
@@ -129,10 +141,7 @@ fn any(queue: Object<'_, '_>, want: Want, wait: Option<Wait>) -> PyResult<(*mut 
             Ok((received.len, received.mtype))
         })
     };
-    match message::first(py, longest, attempt) {
-        First::Received(message, mtype) if !message.is_null() => Ok((message, mtype)),
-        other => Python::attach(|py| any_slow(this, py, (want, wait), other)),
-    }
+    message::first(py, longest, attempt)
 }
 
 impl Incoming for Room<'_, i64> {
@@ -224,24 +233,26 @@ fn waited(
     })
 }
 
+/// Ends a receive after its first attempt.
 #[cold]
-fn any_slow(
+fn short_slow(
     this: &SysVQueue,
     py: Python<'_>,
     (want, wait): (Want, Option<Wait>),
     first: First<i64, ReceiveError>,
-) -> PyResult<(*mut PyObject, i64)> {
+) -> PyResult<Result<(*mut PyObject, i64), ReceiveError>> {
     match (first, wait) {
         (First::Received(..), _) => Err(PyErr::fetch(py)),
         (First::HandleClosed, _) => Err(this.closed_error(py)),
         (First::Failed(ReceiveError::NoMessage), Some(wait)) => {
             let mut buffer = vec![0; this.longest()];
             let received = received(this, py, (want, false), wait, &mut buffer)?;
-            let received = received.map_err(|error| this.raise(py, &error))?;
-            let message = PyBytes::new(py, &buffer[..received.len]);
-            Ok((message.into_ptr(), received.mtype))
+            Ok(received.map(|received| {
+                let message = PyBytes::new(py, &buffer[..received.len]);
+                (message.into_ptr(), received.mtype)
+            }))
         }
-        (First::Failed(error), _) => Err(this.raise(py, &error)),
+        (First::Failed(error), _) => Ok(Err(error)),
     }
 }
 
@@ -283,7 +294,15 @@ fn received_into(
 
 /// Receives a message for an iterator: None at the end of the stream.
 pub fn next<'py>(this: &SysVQueue, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    match any_length(this, py, Want::Any, Some(Wait::Forever))? {
+    let (longest, wait) = (this.longest(), Some(Wait::Forever));
+    let received = match longest > SHORT {
+        true => any_length(this, py, Want::Any, wait)?,
+        false => match short(this, py, Want::Any, longest) {
+            First::Received(message, mtype) if !message.is_null() => Ok((message, mtype)),
+            other => short_slow(this, py, (Want::Any, wait), other)?,
+        },
+    };
+    match received {
         // SAFETY: a new object.
         Ok((message, _)) => Ok(Some(unsafe { Bound::from_owned_ptr(py, message) })),
         Err(ReceiveError::Closed) => Ok(None),
