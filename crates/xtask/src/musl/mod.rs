@@ -3,6 +3,7 @@
 //! The programs run on musl's dynamic linker, in a mount namespace where the other programs that they start are static. The answers are
 //! compared with the kernel's, as in the tests for glibc.
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +16,8 @@ use crate::workspace::Workspace;
 
 /// The target of programs for musl.
 pub const TARGET: &str = "x86_64-unknown-linux-musl";
+/// musl's libc of Debian's package musl.
+const LIBC: &str = "/usr/lib/x86_64-linux-musl/libc.so";
 /// Debian's package busybox-static.
 pub const BUSYBOX: &str = "/bin/busybox";
 
@@ -55,7 +58,7 @@ pub fn run(workspace: &Workspace) -> Result<()> {
     need_busybox(workspace)?;
     let mut steps = Steps::new(workspace.root.clone());
     let directory = workspace.target.join("musl");
-    let flags = shared_library(workspace, &directory)?.join("\x1f");
+    let flags = shared_library(workspace, &directory, Panics::Abort)?.join("\x1f");
     let mut build = workspace.cargo(&["build", "--target", TARGET, "-p", "umsg-preload"]);
     build
         .env("CARGO_TARGET_DIR", &directory)
@@ -113,21 +116,75 @@ pub fn need_busybox(workspace: &Workspace) -> Result<()> {
     }
 }
 
+/// The code of a library that is linked with musl's libc.so.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Panics {
+    /// A panic ends the process.
+    Abort,
+    Unwind,
+}
+
 /// Returns the flags of rustc for a library that is linked with musl's libc.so. Puts a linker script into the directory.
-pub fn shared_library(workspace: &Workspace, directory: &Path) -> Result<Vec<String>> {
+pub fn shared_library(
+    workspace: &Workspace,
+    directory: &Path,
+    panics: Panics,
+) -> Result<Vec<String>> {
     if text(workspace.command("musl-gcc").arg("--version")).is_err() {
         return Err(missing("musl-gcc", "musl-tools"));
     }
     // The target asks for libgcc_s, which Alpine has and musl-gcc has not. The library needs only those functions of it that libgcc.a and
-    // libgcc_eh.a have.
-    let directory: PathBuf = directory.join("libgcc");
+    // libgcc_eh.a have. To unwind, this libgcc_eh.a needs a function of glibc, and Rust's unwinder for musl does not.
+    let (name, unwinder) = match panics {
+        Panics::Abort => ("libgcc", "-lgcc_eh".to_owned()),
+        Panics::Unwind => ("libunwind", unwinder(workspace)?.display().to_string()),
+    };
+    let directory: PathBuf = directory.join(name);
     fs::create_dir_all(&directory).context(directory.display())?;
     let script = directory.join("libgcc_s.so");
-    fs::write(&script, "INPUT(-lgcc_eh -lgcc)\n").context(script.display())?;
+    fs::write(&script, format!("INPUT({unwinder} -lgcc)\n")).context(script.display())?;
     let search = format!("-Lnative={}", directory.display());
     Ok(vec![
         "-Ctarget-feature=-crt-static".to_owned(),
         "-Clinker=musl-gcc".to_owned(),
         search,
     ])
+}
+
+/// The unwinder of the standard library for musl.
+fn unwinder(workspace: &Workspace) -> Result<PathBuf> {
+    let mut ask = workspace.command("rustc");
+    let libraries = text(ask.args(["--print", "target-libdir", "--target", TARGET]))?;
+    let unwinder = Path::new(libraries.trim()).join("self-contained/libunwind.a");
+    match unwinder.exists() {
+        true => Ok(unwinder),
+        false => Err(Failure::new(format!(
+            "{} is missing; rustup target add {TARGET}",
+            unwinder.display()
+        ))),
+    }
+}
+
+/// The symbols that a file needs, apart from those of Python, and that musl's libc.so does not have. A missing weak symbol is no error.
+pub fn absent_symbols(workspace: &Workspace, file: &Path) -> Result<Vec<String>> {
+    let symbols = |which: &str, file: &Path| {
+        let mut nm = workspace.command("nm");
+        text(nm.args(["-D", "--format=posix", which]).arg(file))
+    };
+    let provided = symbols("--defined-only", Path::new(LIBC))?;
+    let provided: HashSet<_> = provided
+        .lines()
+        .filter_map(|line| line.split(' ').next())
+        .collect();
+    let needed = symbols("--undefined-only", file)?;
+    let needed = needed.lines().filter_map(|line| {
+        let mut fields = line.split(' ');
+        let name = fields.next()?;
+        (fields.next() == Some("U")).then_some(name)
+    });
+    let is_pythons = |name: &str| name.starts_with("Py") || name.starts_with("_Py");
+    Ok(needed
+        .filter(|name| !is_pythons(name) && !provided.contains(name))
+        .map(str::to_owned)
+        .collect())
 }

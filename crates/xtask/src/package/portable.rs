@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{Build, versions};
 use crate::failure::{Context as _, Result};
-use crate::musl::{self, TARGET as MUSL};
+use crate::musl::{self, Panics, TARGET as MUSL};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
@@ -67,14 +67,18 @@ pub fn static_command(workspace: &Workspace, steps: &mut Steps) -> Result<PathBu
 
 /// Builds the drop-in for musl.
 pub fn drop_in_for_musl(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
-    let build = musl_libraries(workspace, "build-musl-shared")?;
+    let build = musl_libraries(workspace, "build-musl-shared", Panics::Abort)?;
     steps.need("drop-in for musl", &mut build.of(&["umsg-preload"]))?;
     Ok(build.file("libumsg_preload.so"))
 }
 
 /// Returns a build of libraries that are linked with musl's libc.so.
-pub fn musl_libraries<'a>(workspace: &'a Workspace, name: &str) -> Result<Build<'a>> {
+pub fn musl_libraries<'a>(
+    workspace: &'a Workspace,
+    name: &str,
+    panics: Panics,
+) -> Result<Build<'a>> {
     let build = Build::new(workspace, name, Some(MUSL))?;
-    let flags = musl::shared_library(workspace, &super::directory(workspace))?;
+    let flags = musl::shared_library(workspace, &super::directory(workspace), panics)?;
     Ok(build.with_flags(flags))
 }

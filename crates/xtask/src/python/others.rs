@@ -8,7 +8,7 @@ use super::environment::Environment;
 use super::wheel::{self, Added};
 use super::{Package, empty, only};
 use crate::failure::{Failure, Result};
-use crate::musl;
+use crate::musl::{self, Panics};
 use crate::package::portable::{self, Zig, musl_libraries};
 use crate::package::{Build, GLIBC, text, versions};
 use crate::steps::Steps;
@@ -93,7 +93,7 @@ impl System {
             Zig::install(package.workspace, steps)?.lend(&mut command)?;
             Build::new(package.workspace, "build-wheels", Some(self.target))?
         } else {
-            musl_libraries(package.workspace, "build-wheels-musl")?
+            musl_libraries(package.workspace, "build-wheels-musl", Panics::Unwind)?
         };
         build.lend(&mut command);
         let what = format!("wheel for {}: native module", self.name);
@@ -117,7 +117,7 @@ impl System {
         Ok(Added::of(&build))
     }
 
-    /// Fails if a file of the wheel needs a newer glibc than the tag says, or any glibc in a wheel for musl.
+    /// Fails if a file of the wheel needs a newer glibc than the tag says, or what musl does not have in a wheel for musl.
     fn check(&self, package: &Package, environment: &Environment, wheel: &Path) -> Result<()> {
         let objdump = format!("{}objdump", self.tools);
         let tree = wheel::unpack(package, environment, wheel, self.tools)?;
@@ -140,6 +140,20 @@ impl System {
             let foreign: Vec<_> = needed.filter(|library| *library != "libc.so").collect();
             if !foreign.is_empty() {
                 return Err(Failure::new(format!("{name} needs {}", foreign.join(", "))));
+            }
+            let mut read = package.workspace.command("readelf");
+            let dynamic = text(read.arg("--dynamic").arg(&file))?;
+            if name.ends_with(".so") && dynamic.contains("STATIC_TLS") {
+                return Err(Failure::new(format!(
+                    "{name} has thread-local storage that musl gives no library which a running program loads"
+                )));
+            }
+            let missing = musl::absent_symbols(package.workspace, &file)?;
+            if !missing.is_empty() {
+                return Err(Failure::new(format!(
+                    "{name} needs {}, which musl does not have",
+                    missing.join(", ")
+                )));
             }
             println!("{name}: musl alone");
         }
