@@ -60,6 +60,12 @@ def test_objects_go_to_a_process_and_back(namespace: str, method: str) -> None:
     assert joined(process) == 0
 
 
+def test_a_queue_needs_no_type(namespace: str) -> None:
+    queue = Queue(maxsize=1)  # As for a queue of multiprocessing, the check of types asks for none.
+    queue.put(7)
+    assert queue.get() == 7
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_process_opens_a_queue_that_the_program_has_closed_since(namespace: str, method: str) -> None:
     requests: Queue[Any] = Queue()

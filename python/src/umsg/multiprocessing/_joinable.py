@@ -5,13 +5,11 @@ from __future__ import annotations
 import queue as standard
 import select
 import threading
-from typing import Generic, TypeVar
+from typing import Generic
 
 from .. import _errors, _umsg
 from ._bound import Bell, end_of, left
-from ._queue import Queue, Task, seconds
-
-T = TypeVar("T")
+from ._queue import Queue, T, Task, seconds
 
 
 class JoinableQueue(Queue[T]):

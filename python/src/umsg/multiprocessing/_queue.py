@@ -10,19 +10,26 @@ from collections.abc import Callable, Iterable
 from multiprocessing import context, util  # pyright: ignore[reportAttributeAccessIssue] - its stub imports itself
 from pickle import loads
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Union
 
 from .. import _errors, _umsg
 from ._bound import Bound
 from ._lent import close_unused, lend
 from ._wire import PICKLE, Parts, idle, new_tools, parts, pickled_many, unpickled
 
-T = TypeVar("T")
-_Self = TypeVar("_Self", bound="Channel[Any]")
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from typing_extensions import TypeVar
+
+    # Queues without a type in square brackets have objects of any type, as those of multiprocessing.
+    T = TypeVar("T", default=Any)
     _Delay = Union[float, timedelta, tuple[Union[float, timedelta], Union[float, timedelta]]]
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+_Self = TypeVar("_Self", bound="Channel[Any]")
 
 # The limits of the library.
 MOST_MESSAGES = 1 << 20
