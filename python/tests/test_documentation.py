@@ -55,7 +55,7 @@ def test_the_examples_of_the_guide_run(namespace: str) -> None:
         guide = re.sub(r"^## Arrays of numpy$.*?^## ", "## ", guide, flags=re.MULTILINE | re.DOTALL)
     blocks = re.findall(r"^```python\n(.*?)^```", guide, re.MULTILINE | re.DOTALL)
     text = "\n".join(block for block in blocks if block.startswith(">>>"))
-    examples = doctest.DocTestParser().get_doctest(text, {"umsg": umsg}, page.name, None, None)
+    examples = doctest.DocTestParser().get_doctest(text, {}, page.name, None, None)
     result = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(examples)
     assert result.failed == 0 and result.attempted > 10
 
