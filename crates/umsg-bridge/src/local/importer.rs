@@ -3,7 +3,7 @@
 use super::{Key, Placing, kernel, opened, polled, posix_identity, sysv_identity};
 use crate::config::{Bridge, End};
 use crate::crash::{self, Point};
-use nix::errno::Errno;
+use rustix::io::Errno;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -131,8 +131,8 @@ impl Importer {
             Queue::Ring(sender) => place_in_ring(sender, placing),
             Queue::Kernel(queue) => match queue.try_send(&placing.data, placing.priority) {
                 Ok(()) => Ok(0),
-                Err(Errno::EAGAIN | Errno::EINTR) => Err(Refusal::Full),
-                Err(error @ (Errno::EMSGSIZE | Errno::EINVAL)) => {
+                Err(Errno::AGAIN | Errno::INTR) => Err(Refusal::Full),
+                Err(error @ (Errno::MSGSIZE | Errno::INVAL)) => {
                     Err(Refusal::Message(error.to_string()))
                 }
                 Err(error) => Err(Refusal::Queue(error.to_string())),

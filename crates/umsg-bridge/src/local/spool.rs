@@ -5,7 +5,7 @@ use super::{Key, opened};
 use crate::config::{Bridge, End, NewQueue, Size};
 use crate::crash::{self, Point};
 use bytes::Bytes;
-use nix::errno::Errno;
+use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -154,7 +154,7 @@ impl Spool {
                     let (len, priority) = loop {
                         match source.try_receive(&mut buffer) {
                             Ok(received) => break received,
-                            Err(Errno::EAGAIN | Errno::EINTR) => {
+                            Err(Errno::AGAIN | Errno::INTR) => {
                                 let ready = source.ready(Interest::READABLE);
                                 let is_idle = tokio::time::timeout(IDLE, ready).await.is_err();
                                 if is_idle && !source.is_current() {

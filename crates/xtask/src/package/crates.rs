@@ -8,9 +8,10 @@ use crate::steps::Steps;
 use crate::workspace::Workspace;
 
 /// The published crates; each needs only earlier ones.
-pub const CRATES: [&str; 6] = [
+pub const CRATES: [&str; 7] = [
     "umsg-shm",
     "umsg",
+    "umsg-carry",
     "umsg-trace",
     "umsg-preload",
     "umsg-cli",

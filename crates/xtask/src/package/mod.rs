@@ -3,7 +3,7 @@
 //! ```text
 //! target/packages/files/umsg_V_ARCH.deb, libumsg0_V_ARCH.deb, libumsg-dev_V_ARCH.deb
 //!                       umsg-V-linux-MACHINE.tar.gz    the static command, the drop-ins for glibc and for musl
-//!                       umsg-shm-V.crate, umsg-V.crate, umsg-trace-V.crate, umsg-preload-V.crate, umsg-cli-V.crate, umsg-bridge-V.crate
+//!                       umsg-shm-V.crate, umsg-V.crate, umsg-carry-V.crate, umsg-trace-V.crate, umsg-preload-V.crate, umsg-cli-V.crate, umsg-bridge-V.crate
 //!                 build*/                               the builds
 //!                 roots/                                empty systems for the tests
 //!                 tools/                                the linker for old versions of glibc

@@ -1,0 +1,65 @@
+//! Named places at which a test kills a program. A release build contains nothing of them.
+
+/// Declares the points of a program, each with the fate of a message whose program dies there. `in VARIABLE` names the variable that arms a point:
+/// `NAME` or `NAME:3`, for the third pass.
+#[macro_export]
+macro_rules! points {
+    (in $variable:literal; $($(#[doc = $what:literal])+ $name:ident;)+) => {
+        /// A place in the code at which a test may kill the process.
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Point {
+            $($(#[doc = $what])+ $name,)+
+        }
+
+        /// Every point: its name, and the fate of the message.
+        pub const POINTS: &[(Point, &str, &str)] = &[
+            $((Point::$name, stringify!($name), concat!($($what),+)),)+
+        ];
+
+        /// Kills the process here if a test requests it.
+        #[inline(always)]
+        pub fn reached(point: Point) {
+            $crate::crash::reached($variable, || POINTS[point as usize].1);
+        }
+    };
+}
+
+/// Kills the process if the variable names the point.
+#[cfg(not(feature = "crash-points"))]
+#[inline(always)]
+pub fn reached(_: &str, _: impl Fn() -> &'static str) {}
+
+#[cfg(feature = "crash-points")]
+pub use armed::reached;
+
+#[cfg(feature = "crash-points")]
+mod armed {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    static ARMED: OnceLock<Option<String>> = OnceLock::new();
+    static LEFT: AtomicU32 = AtomicU32::new(0);
+
+    fn arm(variable: &str) -> Option<String> {
+        let armed = std::env::var(variable).ok()?;
+        let (name, nth) = armed.split_once(':').unwrap_or((&armed, "1"));
+        // Relaxed: `OnceLock` publishes it.
+        LEFT.store(nth.parse().expect("a number of passes"), Ordering::Relaxed);
+        Some(name.to_owned())
+    }
+
+    /// Kills the process if the variable names the point.
+    pub fn reached(variable: &str, point: impl Fn() -> &'static str) {
+        let armed = ARMED.get_or_init(|| arm(variable));
+        let is_meant = armed.as_deref().is_some_and(|armed| armed == point());
+        // Relaxed: the process dies, or goes on as before.
+        if is_meant && LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            use rustix::process::{Signal, getpid, kill_process};
+            let _ = kill_process(getpid(), Signal::KILL);
+            loop {
+                std::hint::spin_loop();
+            }
+        }
+    }
+}

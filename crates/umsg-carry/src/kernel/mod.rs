@@ -1,0 +1,19 @@
+//! The kernel's own queues, by system calls: under the drop-in of `umsg run`, libc's functions lead to umsg's queues.
+
+pub mod posix;
+pub mod sysv;
+
+use rustix::io::Errno;
+use std::ffi::c_long;
+
+/// Makes a system call.
+///
+/// # Safety
+/// The conditions of the system call.
+unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<usize, Errno> {
+    // SAFETY: by this function's contract.
+    let result = unsafe { umsg_shm::kernel::call(number, arguments) };
+    result
+        .map(isize::cast_unsigned)
+        .map_err(Errno::from_raw_os_error)
+}

@@ -1,0 +1,228 @@
+//! The kernel's System V queues: sysvipc(7).
+
+use super::call;
+use rustix::io::Errno;
+
+/// A queue of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Queue {
+    id: i32,
+}
+
+/// The messages that a receiver wants, as msgrcv(2) selects them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// Any message.
+    Any,
+    /// Messages of this type.
+    Type(i64),
+    /// Messages of all types but this one.
+    Except(i64),
+}
+
+impl Want {
+    fn arguments(self) -> (i64, i32) {
+        match self {
+            Want::Any => (0, 0),
+            Want::Type(mtype) => (mtype, 0),
+            Want::Except(mtype) => (mtype, libc::MSG_EXCEPT),
+        }
+    }
+
+    /// Returns whether a message of this type is wanted.
+    #[must_use]
+    pub fn takes(self, mtype: i64) -> bool {
+        match self {
+            Want::Any => true,
+            Want::Type(wanted) => mtype == wanted,
+            Want::Except(other) => mtype != other,
+        }
+    }
+}
+
+/// Room for a message: its type, and its bytes.
+#[derive(Debug)]
+pub struct Room(Vec<u8>);
+
+/// The bytes of the type.
+const TYPE: usize = size_of::<libc::c_long>();
+
+impl Room {
+    /// Makes room for messages of at most `len` bytes.
+    #[must_use]
+    pub fn new(len: usize) -> Room {
+        Room(vec![0; TYPE + len])
+    }
+
+    /// Returns the longest message that fits.
+    #[must_use]
+    #[allow(clippy::len_without_is_empty, reason = "room, not a collection")]
+    pub fn len(&self) -> usize {
+        self.0.len() - TYPE
+    }
+
+    fn fill(&mut self, mtype: i64, message: &[u8]) {
+        self.0.clear();
+        self.0.extend_from_slice(&mtype.to_ne_bytes());
+        self.0.extend_from_slice(message);
+    }
+
+    /// Returns the type, and the first `len` bytes.
+    #[must_use]
+    pub fn message(&self, len: usize) -> (i64, &[u8]) {
+        let (mtype, rest) = self.0.split_at(TYPE);
+        let mtype = i64::from_ne_bytes(mtype.try_into().unwrap_or_default());
+        (mtype, &rest[..len])
+    }
+}
+
+/// What the status of a queue says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The most bytes in the queue.
+    pub qbytes: u64,
+    /// The permission bits.
+    pub mode: u32,
+}
+
+impl Queue {
+    /// Returns the queue of a key; makes it with these permission bits if it is missing.
+    ///
+    /// # Errors
+    /// Those of msgget(2).
+    pub fn open(key: i32, new: Option<u32>) -> Result<Queue, Errno> {
+        let flags = new.map_or(0, |mode| libc::IPC_CREAT as usize | mode as usize);
+        // SAFETY: the call has no pointers.
+        let id = unsafe { call(libc::SYS_msgget, [key as usize, flags, 0, 0, 0, 0])? };
+        Ok(Queue { id: id as i32 })
+    }
+
+    /// Returns the queue with this identifier.
+    ///
+    /// # Errors
+    /// Those of msgctl(2).
+    pub fn with_id(id: i32) -> Result<Queue, Errno> {
+        let queue = Queue { id };
+        queue.status().map(|_| queue)
+    }
+
+    /// Returns the identifier.
+    #[must_use]
+    pub fn id(self) -> i32 {
+        self.id
+    }
+
+    /// Waits until there is a message, and leaves it in the queue: a receive into room for no byte fails if the message has one. A message without
+    /// bytes is received: the result is its type.
+    ///
+    /// # Errors
+    /// Those of msgrcv(2); EINTR after a signal.
+    pub fn wait(self, want: Want) -> Result<Option<i64>, Errno> {
+        let mut room = Room::new(0);
+        match self.receive_with(&mut room, want, 0) {
+            Ok(_) => Ok(Some(room.message(0).0)),
+            Err(Errno::TOOBIG) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Copies the first message that is wanted, and leaves it in the queue. Returns its length.
+    ///
+    /// # Errors
+    /// ENOMSG without such a message; ENOSYS if the kernel copies none (CONFIG_CHECKPOINT_RESTORE).
+    pub fn copy(self, room: &mut Room, want: Want) -> Result<usize, Errno> {
+        let flags = libc::MSG_COPY | libc::IPC_NOWAIT;
+        for index in 0.. {
+            let len = self.call(room, index, flags)?;
+            if want.takes(room.message(0).0) {
+                return Ok(len);
+            }
+        }
+        Err(Errno::NOMSG)
+    }
+
+    /// Receives a message without waiting. Returns its length.
+    ///
+    /// # Errors
+    /// Those of msgrcv(2).
+    pub fn try_receive(self, room: &mut Room, want: Want) -> Result<usize, Errno> {
+        self.receive_with(room, want, libc::IPC_NOWAIT)
+    }
+
+    fn receive_with(self, room: &mut Room, want: Want, flags: i32) -> Result<usize, Errno> {
+        let (mtype, more) = want.arguments();
+        self.call(room, mtype, flags | more)
+    }
+
+    fn call(self, room: &mut Room, mtype: i64, flags: i32) -> Result<usize, Errno> {
+        let arguments = [
+            self.id as usize,
+            room.0.as_mut_ptr().expose_provenance(),
+            room.0.len() - TYPE,
+            mtype as usize,
+            flags as usize,
+            0,
+        ];
+        // SAFETY: the room is live, and has a type and that many bytes.
+        unsafe { call(libc::SYS_msgrcv, arguments) }
+    }
+
+    /// Sends a message; waits for room if `waits`.
+    ///
+    /// # Errors
+    /// Those of msgsnd(2); EINTR after a signal.
+    pub fn send(self, mtype: i64, message: &[u8], waits: bool) -> Result<(), Errno> {
+        let mut room = Room(Vec::with_capacity(TYPE + message.len()));
+        room.fill(mtype, message);
+        let flags = if waits { 0 } else { libc::IPC_NOWAIT };
+        let start = room.0.as_ptr().expose_provenance();
+        let arguments = [self.id as usize, start, message.len(), flags as usize, 0, 0];
+        // SAFETY: the room is live, and has a type and that many bytes.
+        unsafe { call(libc::SYS_msgsnd, arguments).map(drop) }
+    }
+
+    fn read(self) -> Result<libc::msqid_ds, Errno> {
+        // SAFETY: all zeros are a valid status.
+        let mut status: libc::msqid_ds = unsafe { std::mem::zeroed() };
+        self.control(libc::IPC_STAT, &mut status)?;
+        Ok(status)
+    }
+
+    fn control(self, command: i32, status: &mut libc::msqid_ds) -> Result<(), Errno> {
+        let pointer = (&raw mut *status).expose_provenance();
+        let arguments = [self.id as usize, command as usize, pointer, 0, 0, 0];
+        // SAFETY: the status is live; libc's has the form of the kernel's on 64-bit machines.
+        unsafe { call(libc::SYS_msgctl, arguments).map(drop) }
+    }
+
+    /// Returns the status.
+    ///
+    /// # Errors
+    /// Those of msgctl(2).
+    pub fn status(self) -> Result<Status, Errno> {
+        let status = self.read()?;
+        Ok(Status {
+            qbytes: status.msg_qbytes,
+            mode: u32::from(status.msg_perm.mode) & 0o777,
+        })
+    }
+
+    /// Sets the most bytes in the queue.
+    ///
+    /// # Errors
+    /// Those of msgctl(2).
+    pub fn set_qbytes(self, qbytes: u64) -> Result<(), Errno> {
+        let mut status = self.read()?;
+        status.msg_qbytes = qbytes;
+        self.control(libc::IPC_SET, &mut status)
+    }
+
+    /// Removes the queue.
+    ///
+    /// # Errors
+    /// Those of msgctl(2).
+    pub fn remove(self) -> Result<(), Errno> {
+        // SAFETY: all zeros are a valid status, which the call does not read.
+        self.control(libc::IPC_RMID, &mut unsafe { std::mem::zeroed() })
+    }
+}

@@ -1,0 +1,18 @@
+//! Parts that the programs share which carry messages between queues of umsg and other places: `umsg bridge` and `umsg relay`.
+//!
+//! | part | module |
+//! |---|---|
+//! | the kernel's own queues | [`kernel`] |
+//! | reports to a service manager | [`service`] |
+//! | named places at which a test kills the process | [`crash`] |
+//!
+//! An internal crate without promises.
+#![deny(unsafe_code)]
+
+pub mod crash;
+#[allow(
+    unsafe_code,
+    reason = "system calls on queues, which the drop-in must not intercept"
+)]
+pub mod kernel;
+pub mod service;
