@@ -96,7 +96,8 @@ fn ring(argument: &OsStr) -> Option<Name> {
 }
 
 impl Address {
-    fn parse(argument: OsString) -> Result<Address, String> {
+    /// Reads a queue of either kind.
+    pub fn parse(argument: OsString) -> Result<Address, String> {
         if let Some(name) = ring(&argument) {
             return Err(format!(
                 "this command does not work with rings; a POSIX queue of this name is written /{RING}{}",

@@ -9,8 +9,8 @@ use clap::{Parser, Subcommand};
 use crate::commands::{
     bench_queue::BenchQueue, bridge::Bridge, close::Close, completions::Completions,
     create::Create, doctor::Doctor, dump::Dump, gc::Gc, limits::Limits, load::Load, ls::Ls,
-    man::Man, metrics::Metrics, peek::Peek, recv::Recv, redrive::Redrive, rm::Rm, run::Run,
-    send::Send, setup::Setup, stat::Stat, top::Top, trace::Trace, watch::Watch, who::Who,
+    man::Man, metrics::Metrics, peek::Peek, recv::Recv, redrive::Redrive, relay::Relay, rm::Rm,
+    run::Run, send::Send, setup::Setup, stat::Stat, top::Top, trace::Trace, watch::Watch, who::Who,
 };
 
 /// Message queues in shared memory: POSIX and System V, without the kernel's limits, without root, without a daemon
@@ -73,6 +73,7 @@ pub enum Command {
     Metrics(Metrics),
     BenchQueue(BenchQueue),
     Bridge(Bridge),
+    Relay(Relay),
     Limits(Limits),
     Setup(Setup),
     Man(Man),

@@ -35,7 +35,7 @@ impl Ending {
     /// Blocks the signals in the calling thread and in the threads that it starts. Must be called before other threads start.
     pub fn prepare() -> io::Result<Ending> {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        let (signals, mask) = block()?;
+        let (signals, mask) = block(&[libc::SIGINT, libc::SIGTERM])?;
         Ok(Ending {
             signals,
             mask,
@@ -170,8 +170,26 @@ pub fn wait_for<const N: usize>(
     }
 }
 
+pub const INTERRUPT: libc::c_int = libc::SIGINT;
+pub const TERMINATE: libc::c_int = libc::SIGTERM;
+pub const USER: libc::c_int = libc::SIGUSR1;
+
+/// Blocks these signals in the calling thread and in the threads that it starts, and returns the descriptor that reads them. Those that the caller
+/// ignores stay ignored.
+pub fn listen(signals: &[libc::c_int]) -> io::Result<OwnedFd> {
+    block(signals).map(|(descriptor, _)| descriptor)
+}
+
+/// Reads the number of a signal from that descriptor.
+pub fn heard(descriptor: BorrowedFd<'_>) -> Option<libc::c_int> {
+    let mut record = [0; size_of::<libc::signalfd_siginfo>()];
+    rustix::io::read(descriptor, &mut record).ok()?;
+    let (number, _) = record.split_first_chunk()?;
+    Some(u32::from_ne_bytes(*number).cast_signed())
+}
+
 /// Blocks the signals that the caller does not ignore. Returns the descriptor that reads them, and the signals that were blocked before.
-fn block() -> io::Result<(OwnedFd, libc::sigset_t)> {
+fn block(signals: &[libc::c_int]) -> io::Result<(OwnedFd, libc::sigset_t)> {
     lookout::handle_interruptions()?;
     // SAFETY: all zeros are a valid sigset_t, and each call gets pointers to live values of this type. signalfd returns a new descriptor
     // or -1.
@@ -179,7 +197,7 @@ fn block() -> io::Result<(OwnedFd, libc::sigset_t)> {
         let mut set = std::mem::zeroed();
         let mut mask = std::mem::zeroed();
         libc::sigemptyset(&raw mut set);
-        for signal in [libc::SIGINT, libc::SIGTERM] {
+        for &signal in signals {
             if !is_ignored(signal) {
                 libc::sigaddset(&raw mut set, signal);
             }

@@ -12,15 +12,17 @@ use crate::steps::{Again, Job};
 use crate::workspace::Workspace;
 
 /// The features of the library for its tests: processes that die at named points, and tokio.
-pub const FEATURES: [&str; 2] = ["umsg/crash-points", "umsg/tokio"];
+pub const FEATURES: [&str; 3] = ["umsg/crash-points", "umsg/tokio", "umsg-cli/crash-points"];
 
 /// The jobs that use the kernel's POSIX queues, whose memory is limited for all processes of a user together (RLIMIT_MSGQUEUE).
 pub const KERNEL: &str = "the kernel's POSIX queues";
 /// The jobs that use the kernel's System V queues, which all processes see.
 pub const KERNEL_SYSV: &str = "the kernel's System V queues";
 
-const GROUPS: [(&str, &str); 14] = [
+const GROUPS: [(&str, &str); 16] = [
     ("umsg-bench/", KERNEL),
+    ("umsg-cli/relay_sysv", KERNEL_SYSV),
+    ("umsg-cli/relay", KERNEL),
     ("umsg-cli/sysv", KERNEL_SYSV),
     ("umsg-conformance/comparison", KERNEL),
     ("umsg-conformance/kernel", KERNEL),
@@ -133,6 +135,7 @@ impl<'a> Suite<'a> {
         let features = match program.of.as_str() {
             "umsg-shm" => " --features crash-points",
             "umsg" => " --features crash-points,tokio",
+            "umsg-cli" => " --features crash-points",
             _ => "",
         };
         let name = program.name();

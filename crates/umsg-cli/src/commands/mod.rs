@@ -26,6 +26,7 @@ pub mod peek;
 mod policy;
 pub mod recv;
 pub mod redrive;
+pub mod relay;
 pub mod rm;
 pub mod run;
 mod sample;
@@ -68,6 +69,7 @@ pub fn perform(cli: &Cli) -> Result {
         Command::Top(top) => top.perform(cli),
         Command::Metrics(metrics) => metrics.perform(cli),
         Command::Bridge(bridge) => bridge.perform(cli),
+        Command::Relay(relay) => relay.perform(cli),
         Command::Limits(limits) => limits.perform(cli),
         Command::Setup(setup) => setup.perform(cli),
         Command::Man(man) => man.perform(),

@@ -3,6 +3,7 @@
 
 pub mod compiler;
 pub mod patients;
+pub mod relays;
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

@@ -1,0 +1,237 @@
+//! A pair at work: a thread that waits in a queue, and is interrupted when it has to end or a name leads elsewhere.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::inotify::{self, WatchFlags};
+use umsg::Namespace;
+
+use super::board::Board;
+use super::pair::Pair;
+use super::{posix, sysv};
+use crate::address::Address;
+use crate::ending::wait_for;
+
+/// The time between two attempts of a pair that had an error.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// The reason why a pair stops carrying.
+#[derive(Debug)]
+pub enum Halt {
+    /// The relay ends.
+    Stop,
+    /// The name of a queue leads elsewhere: the queues are opened again.
+    Gone,
+    /// An error, after which the pair tries again.
+    Trouble(String),
+}
+
+/// What all pairs share.
+pub struct Scene {
+    pub namespace: Namespace,
+    pub creates: bool,
+    /// The dead-letter queues for POSIX and for System V messages.
+    pub dead_letters: Vec<Address>,
+    stops: AtomicBool,
+    stopped: OwnedFd,
+    /// Tells the main thread that a thread of a pair has ended.
+    pub over: OwnedFd,
+    /// Reports changes of queues' names.
+    pub changes: OwnedFd,
+}
+
+impl Scene {
+    pub fn new(
+        namespace: Namespace,
+        creates: bool,
+        dead_letters: Vec<Address>,
+    ) -> std::io::Result<Scene> {
+        let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        Ok(Scene {
+            namespace,
+            creates,
+            dead_letters,
+            stops: AtomicBool::new(false),
+            stopped: event()?,
+            over: event()?,
+            changes: inotify::init(flags)?,
+        })
+    }
+
+    pub fn stop(&self) {
+        // Release: a thread that sees it also sees the event.
+        self.stops.store(true, Ordering::Release);
+        raise(&self.stopped);
+    }
+
+    pub fn is_stopped(&self) -> bool {
+        self.stops.load(Ordering::Acquire)
+    }
+
+    /// Waits for the next attempt, but not beyond the end.
+    fn pause(&self) {
+        wait_for([self.stopped.as_fd()], Some(RETRY));
+    }
+}
+
+fn raise(event: &OwnedFd) {
+    // Fails only beside a count that is not 0: the event has already happened.
+    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+}
+
+/// A pair, and what the main thread does to it.
+pub struct Worker {
+    pub pair: Pair,
+    pub board: Board,
+    /// The thread of the pair; 0 for none.
+    pub thread: AtomicI32,
+    /// Set by the main thread: a name may lead elsewhere.
+    pub looks: AtomicBool,
+    /// The watches of the names.
+    watches: Mutex<Vec<i32>>,
+}
+
+/// The open queues of a pair.
+pub enum Ends {
+    Posix(Box<posix::Ends>),
+    Sysv(Box<sysv::Ends>),
+}
+
+/// A message that has left its source and has no place yet: its priority or type, and its bytes.
+pub type Hand = Option<(i64, Vec<u8>)>;
+
+/// A thread's view of its pair.
+#[derive(Clone, Copy)]
+pub struct Crew<'a> {
+    pub worker: &'a Worker,
+    pub scene: &'a Scene,
+}
+
+impl Worker {
+    pub fn new(pair: Pair, is_json: bool) -> Worker {
+        Worker {
+            board: Board::new(&pair, is_json),
+            pair,
+            thread: AtomicI32::new(0),
+            looks: AtomicBool::new(false),
+            watches: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Returns whether a watch is of this pair.
+    pub fn has_watch(&self, watch: i32) -> bool {
+        let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
+        watches.contains(&watch)
+    }
+
+    pub fn open(&self, scene: &Scene) -> Result<Ends, String> {
+        let crew = Crew {
+            worker: self,
+            scene,
+        };
+        match &self.pair.kernel {
+            Address::Posix(_) => posix::Ends::open(crew).map(|ends| Ends::Posix(Box::new(ends))),
+            Address::SystemV(_) => sysv::Ends::open(crew).map(|ends| Ends::Sysv(Box::new(ends))),
+        }
+    }
+
+    /// Carries messages until the relay ends.
+    pub fn run(&self, scene: &Scene, ends: Ends) {
+        let _over = Over(scene);
+        let _interruptible = crate::lookout::mark(&self.thread, true);
+        let crew = Crew {
+            worker: self,
+            scene,
+        };
+        let mut hand = None;
+        let mut ends = Some(ends);
+        while !scene.is_stopped() {
+            let opened = match ends.take() {
+                Some(opened) => Ok(opened),
+                None => self.open(scene),
+            };
+            let halt = match opened {
+                Ok(Ends::Posix(ends)) => ends.carry(crew, &mut hand),
+                Ok(Ends::Sysv(ends)) => ends.carry(crew, &mut hand),
+                Err(why) => Halt::Trouble(why),
+            };
+            if let Halt::Trouble(why) = halt {
+                self.board.waits(&why);
+                scene.pause();
+            }
+        }
+        if let Some(message) = hand {
+            self.put_back(message);
+        }
+    }
+
+    /// Returns a message to the kernel, whose place in umsg's queue could not be had.
+    fn put_back(&self, (key, message): (i64, Vec<u8>)) {
+        let returned = match &self.pair.kernel {
+            Address::Posix(name) => posix::put_back(name, key, &message),
+            Address::SystemV(label) => sysv::put_back(*label, key, &message),
+        };
+        if let Err(error) = returned {
+            eprintln!(
+                "umsg: {}: a message of {} bytes is lost: it could neither be placed nor returned: {error}",
+                self.pair,
+                message.len()
+            );
+        }
+    }
+}
+
+struct Over<'a>(&'a Scene);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        raise(&self.0.over);
+    }
+}
+
+impl Crew<'_> {
+    /// After an interruption: fails if the relay ends, or if a name leads elsewhere.
+    pub fn interrupted(&self, is_current: impl Fn() -> bool) -> Result<(), Halt> {
+        if self.scene.is_stopped() {
+            return Err(Halt::Stop);
+        }
+        // Acquire: the change of the name comes before the look at it.
+        if self.worker.looks.swap(false, Ordering::Acquire) && !is_current() {
+            return Err(Halt::Gone);
+        }
+        Ok(())
+    }
+
+    /// Has the main thread interrupt this thread when the name of an open file is removed.
+    pub fn watch_open(&self, file: BorrowedFd<'_>) -> Result<(), String> {
+        use std::os::fd::AsRawFd;
+        self.watch(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
+    }
+
+    /// The same for a file by its path.
+    pub fn watch(&self, path: &Path) -> Result<(), String> {
+        let flags = WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
+        let watch = inotify::add_watch(&self.scene.changes, path, flags)
+            .map_err(|error| format!("its removal can't be watched: inotify: {error}"))?;
+        let watches = &self.worker.watches;
+        let mut watches = watches.lock().unwrap_or_else(PoisonError::into_inner);
+        if !watches.contains(&watch) {
+            watches.push(watch);
+        }
+        Ok(())
+    }
+
+    /// Forgets the watches before the queues are opened again.
+    pub fn forget_watches(&self) {
+        let watches = &self.worker.watches;
+        watches
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+}
