@@ -394,6 +394,14 @@ impl Backend for Called {
         std::fs::write("/proc/sys/kernel/msgmni", max_queues.to_string())
             .map_err(|_| Failure::Unsupported("only root can limit the kernel's queues"))
     }
+
+    fn want_id(&self, id: u32) -> Answer<()> {
+        if let Some(namespace) = &self.namespace {
+            return set_limits(namespace, |limits| limits.next_id = Some(id));
+        }
+        std::fs::write("/proc/sys/kernel/msg_next_id", id.to_string())
+            .map_err(|_| Failure::Unsupported("only root can choose the kernel's identifiers"))
+    }
 }
 
 impl From<msqid_ds> for Status {

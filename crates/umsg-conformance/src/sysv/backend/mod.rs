@@ -170,4 +170,10 @@ pub trait Backend: Basics {
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         Err(Failure::Unsupported("its limits can't be set for one test"))
     }
+
+    /// Chooses the identifier of the next queue, as `msg_next_id` of the kernel does, if the backend can do so for this process or namespace
+    /// alone.
+    fn want_id(&self, id: u32) -> Answer<()> {
+        Err(Failure::Unsupported("its identifiers can't be chosen"))
+    }
 }

@@ -118,6 +118,10 @@ impl Backend for Native {
     fn limit_queues(&self, max_queues: u32) -> Answer<()> {
         set_limits(&self.namespace, |limits| limits.msgmni = max_queues)
     }
+
+    fn want_id(&self, id: u32) -> Answer<()> {
+        set_limits(&self.namespace, |limits| limits.next_id = Some(id))
+    }
 }
 
 impl From<Entry> for Status {

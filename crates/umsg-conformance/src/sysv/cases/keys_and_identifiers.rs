@@ -30,6 +30,8 @@ subject_of_sysv! { $ keys_and_identifiers, keys_and_identifiers_cases:
     more_queues_than_allowed_are_enospc
     an_existing_queue_opens_when_there_can_be_no_more
     many_queues_are_kept_apart
+    the_next_queue_has_the_wanted_identifier
+    a_wanted_identifier_whose_index_is_in_use_moves_to_the_next_index
 }
 
 fn a_key_without_a_queue_is_enoent(site: &Site) {
@@ -238,4 +240,40 @@ fn many_queues_are_kept_apart(site: &Site) {
         assert_eq!(queue.drain(), [message(number, number.to_string())]);
         assert_eq!(queue.remove(), Ok(()));
     }
+}
+
+fn the_next_queue_has_the_wanted_identifier(site: &Site) {
+    site.need_to_be_alone();
+    let first = site.queue();
+    let wanted = 5 * INDICES + 40;
+    site.ask(site.backend().want_id(wanted as u32))
+        .expect("a choice");
+    let key = site.key();
+    assert_eq!(site.get(key, 0), Err(Errno::ENOENT));
+    let queue = site.get(key, IPC_CREAT | 0o600).expect("a queue");
+    assert_eq!(queue.id(), wanted);
+    assert_eq!(queue.status().expect("its status").sequence, 5);
+    assert_eq!(queue.send(1, "kept"), Ok(()));
+    assert_eq!(
+        site.get(key, 0).expect("the queue").drain(),
+        [message(1, "kept")]
+    );
+    // Only once, and the usual identifiers go on.
+    assert_eq!(site.queue().id(), first.id() + 1);
+}
+
+fn a_wanted_identifier_whose_index_is_in_use_moves_to_the_next_index(site: &Site) {
+    site.need_to_be_alone();
+    let first = site.queue();
+    let want = |id: i32| {
+        site.ask(site.backend().want_id(id as u32))
+            .expect("a choice");
+        site.queue().id()
+    };
+    assert_eq!(want(7 * INDICES + first.id()), 7 * INDICES + first.id() + 1);
+    assert_eq!(want(7 * INDICES + first.id()), 7 * INDICES + first.id() + 2);
+    let last = site.queue();
+    assert_eq!(last.id(), first.id() + 3);
+    assert_eq!(last.remove(), Ok(()));
+    assert_eq!(want(last.id()), last.id());
 }
