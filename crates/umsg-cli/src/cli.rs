@@ -206,6 +206,8 @@ Environment:
                 libumsg_preload.so in its own directory, ../lib, ../lib/umsg
                 and ../lib/umsg/musl, and takes the first one that was built
                 for the program's C library
+  UMSG_RUN      the command by which the drop-in starts static programs; umsg
+                run sets it
   UMSG_WAIT     how a program under `umsg run` waits: adaptive, blocking or
                 spinning [default: adaptive]
   UMSG_DEBUG    1: a program under `umsg run` prints why its calls failed

@@ -3,6 +3,8 @@
 //! The cases are those of the drop-in's tests, linked statically, or compiled so that each call by number is an instruction. They hold on the kernel's
 //! queues and on umsg's.
 
+#[path = "supervised/children.rs"]
+mod children;
 #[path = "supervised/deaths.rs"]
 mod deaths;
 mod support;

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
     DIR, FILE, dirent, epoll_event, fd_set, gid_t, iovec, mmsghdr, mode_t, mq_attr, msghdr, nfds_t,
-    off_t, pollfd, posix_spawn_file_actions_t, pthread_t, sigevent, sighandler_t, sigset_t, size_t,
-    ssize_t, timespec, timeval, uid_t,
+    off_t, pid_t, pollfd, posix_spawn_file_actions_t, posix_spawnattr_t, pthread_t, sigevent,
+    sighandler_t, sigset_t, size_t, ssize_t, timespec, timeval, uid_t,
 };
 
 use crate::errno;
@@ -166,6 +166,14 @@ next_functions! {
     fn dup2(fd: c_int, new: c_int) -> c_int;
     fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int;
     fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, fd: c_int, new: c_int) -> c_int;
+    fn execve(path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn execv(path: *const c_char, arguments: *const *const c_char) -> c_int;
+    fn execvp(name: *const c_char, arguments: *const *const c_char) -> c_int;
+    fn execvpe(name: *const c_char, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn fexecve(fd: c_int, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn execveat(directory: c_int, path: *const c_char, arguments: *const *const c_char, environment: *const *const c_char, flags: c_int) -> c_int;
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
+    fn posix_spawnp(pid: *mut pid_t, name: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: *const *const c_char, environment: *const *const c_char) -> c_int;
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int;
     fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> c_int;
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int;

@@ -42,6 +42,9 @@ impl Raw {
     }
 }
 
+/// The variable that names this command for the drop-in, which starts static programs by it.
+const RUN: &str = "UMSG_RUN";
+
 /// The variable that leaves /dev/mqueue to the kernel.
 const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 
@@ -57,7 +60,8 @@ const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 ///
 /// No library can be loaded into a statically linked program. The command starts a supervisor for such a program: a process
 /// that gets each system call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves
-/// all programs that the program starts, and ends after the last of them. With --raw-syscalls=on, it serves a dynamic program,
+/// all programs that the program starts, and ends after the last of them. The drop-in starts a supervisor for a static program that a dynamic
+/// program executes; with --raw-syscalls=off, such a program ends with exit code 120. With --raw-syscalls=on, it serves a dynamic program,
 /// too, and answers system calls that the program makes by its own instructions. Without CAP_SYS_ADMIN, a supervised program
 /// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
 /// select, epoll_ctl and execve.
@@ -100,6 +104,8 @@ Environment:
   UMSG_IPC_NAMESPACE
                 the IPC namespace to which UMSG_DIR belongs, or share; umsg run
                 sets it
+  UMSG_RUN      the command by which the drop-in starts static programs; umsg
+                run sets it
   LD_PRELOAD    other libraries, which are loaded before the drop-in"
 )]
 pub struct Run {
@@ -119,6 +125,12 @@ pub struct Run {
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
+    /// The program's name for itself, its first argument
+    #[arg(long, hide = true, value_name = "NAME")]
+    argv0: Option<OsString>,
+    /// Whether another command starts the program, which needs the drop-in
+    #[arg(skip)]
+    is_for_command: bool,
     #[command(flatten)]
     _own_identity: OwnIdentity,
     /// The program and its arguments; the command looks up a name without a slash in PATH
@@ -147,7 +159,9 @@ impl Run {
     pub fn plain(program: &[OsString]) -> Run {
         Run {
             wait: None,
-            raw_syscalls: Some(Raw::Off),
+            raw_syscalls: None,
+            argv0: None,
+            is_for_command: true,
             dev_mqueue: None,
             ipc_namespaces: None,
             force: false,
@@ -182,9 +196,20 @@ impl Run {
             Err(fault) => return Err(self.failure(&fault)),
         };
         let mut command = Command::new(&path);
-        command.arg0(name).args(arguments);
+        command
+            .arg0(self.argv0.as_ref().unwrap_or(name))
+            .args(arguments);
         command.env("LD_PRELOAD", library.appended());
         command.env("UMSG_DIR", namespace.path());
+        if let Some(raw) = self.raw_syscalls {
+            command.env(RAW, raw.name());
+        }
+        // A supervisor serves the whole tree. With --force, a program that can't be intercepted runs all the same.
+        let leaves_static = is_supervised || self.force && raw == Raw::Off;
+        match std::env::current_exe().ok().filter(|_| !leaves_static) {
+            Some(own) => command.env(RUN, own),
+            None => command.env_remove(RUN),
+        };
         if let Some(wait) = wait {
             command.env(WAIT, wait.name());
         }
@@ -229,6 +254,7 @@ impl Run {
 
     fn raw(&self) -> Result<Raw> {
         match self.raw_syscalls {
+            _ if self.is_for_command => Ok(Raw::Off),
             Some(raw) => Ok(raw),
             None => Ok(chosen(RAW, Raw::name, "auto, on or off")?.unwrap_or(Raw::Auto)),
         }

@@ -29,6 +29,7 @@ mod credentials;
 pub(crate) mod dlopen;
 mod dup;
 mod epoll;
+mod exec;
 mod fchmod;
 pub(crate) mod fcntl;
 mod ipc_namespace;

@@ -25,8 +25,8 @@ use umsg_shm::sys::reserved_descriptors;
 use umsg_shm::sys::stack::uncancelled;
 
 use super::{
-    close, dup, epoll, fchmod, fcntl, lseek, mq_attr, mq_notify, mq_open, mq_receive, mq_send,
-    mq_unlink, msgctl, msgget, msgrcv, msgsnd, read, stat, write,
+    close, dup, epoll, exec, fchmod, fcntl, lseek, mq_attr, mq_notify, mq_open, mq_receive,
+    mq_send, mq_unlink, msgctl, msgget, msgrcv, msgsnd, read, stat, write,
 };
 use crate::next::Symbol;
 use crate::polling::{self, Patience};
@@ -72,6 +72,8 @@ const NUMBERS: &[c_long] = &[
     libc::SYS_poll,
     libc::SYS_ppoll,
     libc::SYS_epoll_ctl,
+    libc::SYS_execve,
+    libc::SYS_execveat,
     libc::SYS_setuid,
     libc::SYS_setgid,
     libc::SYS_setreuid,
@@ -391,6 +393,11 @@ unsafe extern "C" fn answer(
                 forget_caller();
                 outcome
             }
+            libc::SYS_execve => exec::execve(address(a), address(b), address(c)).into(),
+            libc::SYS_execveat => match exec::beside(int(a), address(b), address(d), int(e)) {
+                Some(path) => exec::execve(path.start(), address(c), address(d)).into(),
+                None => NOT_OURS,
+            },
             libc::SYS_epoll_ctl if table::knows(int(c)) => {
                 epoll::epoll_ctl(int(a), int(b), int(c), address(d)).into()
             }

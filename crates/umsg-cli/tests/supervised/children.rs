@@ -1,0 +1,127 @@
+//! Static programs that a dynamic program starts.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use umsg_carry::kernel::posix::{Access, Queue as KernelQueue};
+use umsg_testkit::artefacts::{build_drop_in, workshop};
+use umsg_testkit::compile::Compile;
+
+use super::{SOURCES, Site, finish};
+use crate::support::Outcome;
+use crate::support::compiler::Workshop;
+
+/// The programs of these tests, compiled once.
+fn programs() -> (PathBuf, PathBuf) {
+    static ONCE: std::sync::OnceLock<(PathBuf, PathBuf)> = std::sync::OnceLock::new();
+    let compile = |name: &str, arguments: &[&str]| {
+        let output = workshop("umsg-children").join(name);
+        let source = PathBuf::from(SOURCES).join(format!("{name}.c"));
+        let compiled = Compile::new(&source, &output).args(arguments).try_run();
+        compiled.unwrap_or_else(|| panic!("{name} does not compile"))
+    };
+    let make = || (compile("starter", &[]), compile("child", &["-static"]));
+    ONCE.get_or_init(make).clone()
+}
+
+/// Runs a command line under `umsg run`, where the static program can be looked up.
+fn run(site: &Site, options: &[&str], program: &[&str]) -> Outcome {
+    let (_, child) = programs();
+    let place = child.parent().unwrap();
+    let mut command: Command = site.command(&["run"]);
+    command.args(options).arg("--").args(program);
+    let path = std::env::var("PATH").unwrap();
+    command.env("UMSG_PRELOAD", build_drop_in());
+    command.env("PATH", format!("{}:{path}", place.display()));
+    command.env("PLACE", place);
+    finish(&mut command, b"")
+}
+
+#[track_caller]
+fn is_on_umsg(site: &Site, text: &str) {
+    let received = site.umsg(&["recv", "/umsg-child", "--timeout", "0"]);
+    assert_eq!(received.text().trim_end(), text);
+    let kernels = KernelQueue::open(b"/umsg-child", (Access::Receive, false), None);
+    assert!(kernels.is_err(), "the kernel has the queue");
+}
+
+#[test]
+fn a_static_child_uses_umsg_however_it_is_started() {
+    let (starter, child) = programs();
+    let (starter, child) = (starter.to_str().unwrap(), child.to_str().unwrap());
+    let ways = [
+        "execve", "execv", "execvp", "execvpe", "execl", "execlp", "execle", "fexecve", "execveat",
+        "syscall", "many", "vfork", "spawn", "spawnp", "system",
+    ];
+    let site = Site::new();
+    for way in ways {
+        let outcome = run(&site, &[], &[starter, way, child, way]);
+        assert_eq!(outcome.code, Some(7), "{way}: {outcome:?}");
+        let told = String::from_utf8(outcome.output).unwrap();
+        // The shell names a program by its path.
+        let name = if way == "system" { child } else { "name" };
+        assert_eq!(told, format!("{name} last\n"), "{way}");
+        is_on_umsg(&site, way);
+    }
+}
+
+#[test]
+fn scripts_of_a_dynamic_shell_start_static_programs() {
+    let (_, child) = programs();
+    let (site, workshop) = (Site::new(), Workshop::new());
+    let line = format!("{} one; test $? = 7 && child two; exit $?", child.display());
+    let outcome = run(&site, &[], &["sh", "-c", &line]);
+    assert_eq!(outcome.code, Some(7), "{outcome:?}");
+    is_on_umsg(&site, "one");
+    is_on_umsg(&site, "two");
+    // The interpreter of a script is static.
+    let script = workshop.script("script", &format!("#!{}\n", child.display()));
+    let outcome = run(&site, &[], &["env", script.to_str().unwrap()]);
+    assert_eq!(outcome.code, Some(7), "{outcome:?}");
+    is_on_umsg(&site, script.to_str().unwrap());
+    // A dynamic program between them.
+    let line = format!("exec env sh -c '{} deep & wait $!'", child.display());
+    let outcome = run(&site, &[], &["sh", "-c", &line]);
+    assert_eq!(outcome.code, Some(7), "{outcome:?}");
+    is_on_umsg(&site, "deep");
+}
+
+#[test]
+fn a_static_child_is_refused_if_none_is_supervised() {
+    let (_, child) = programs();
+    let site = Site::new();
+    let line = format!("{} x; exit $?", child.display());
+    let options = ["--raw-syscalls", "off"];
+    let outcome = run(&site, &options, &["sh", "-c", &line]);
+    outcome.fails(120, &["can't be intercepted", "statically linked"]);
+    let (forced, off) = (["--force"], ["--force", "--raw-syscalls", "off"]);
+    let outcome = run(&site, &forced, &["sh", "-c", &line]);
+    assert_eq!(outcome.code, Some(7), "{outcome:?}");
+    is_on_umsg(&site, "x");
+    // The error of a file that may not be executed is the kernel's.
+    let workshop = Workshop::new();
+    let copy = workshop.copy(&child, "copy");
+    crate::support::set_mode(&copy, 0o644);
+    let (starter, _) = programs();
+    let outcome = run(
+        &site,
+        &[],
+        &[
+            starter.to_str().unwrap(),
+            "execv",
+            copy.to_str().unwrap(),
+            "x",
+        ],
+    );
+    assert_eq!(
+        (outcome.code, outcome.errors.as_str()),
+        (Some(96), "execv: Permission denied\n")
+    );
+    // As the user wants it, the program is left to the kernel; it has no drop-in.
+    let outcome = run(
+        &site,
+        &off,
+        &["sh", "-c", "exec \"$0\" --help >/dev/null", "busybox"],
+    );
+    assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""));
+}

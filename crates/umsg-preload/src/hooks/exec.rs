@@ -1,0 +1,614 @@
+//! exec and posix_spawn: programs into which no library can be loaded.
+//!
+//! The dynamic linker loads the drop-in into the programs that this one starts. A statically linked program has no dynamic linker, and would use the
+//! kernel's queues. So the drop-in starts the command `umsg run` in its place, which supervises the program, or says why it can't. `$UMSG_RUN` names the
+//! command; `umsg run` sets it. Without `$UMSG_RUN` or `$LD_PRELOAD` in the environment of the new program, nothing changes.
+//!
+//! The child of vfork shares its parent's memory, and the child of a fork may hold none of malloc's locks: this module allocates nothing.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::mem::MaybeUninit;
+
+use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+
+use crate::{errno, kernel};
+
+type Strings = *const *const c_char;
+
+unsafe extern "C" {
+    static environ: Strings;
+}
+
+const RUN: &[u8] = b"UMSG_RUN=";
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+
+/// The depth of nested interpreters that the system follows. Source: execve(2).
+const MOST_INTERPRETERS: usize = 5;
+/// The number of bytes that the system inspects.
+const HEAD: usize = 256;
+const LONGEST_PATH: usize = 4096;
+/// The strings that fit on the stack.
+const FEW: usize = 512;
+
+hooks! {
+    /// Replaces the program.
+    fn [execve](path: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+        next => start((path, false), (arguments, environment), |path, arguments| {
+            next(path, arguments, environment)
+        })
+    }
+
+    /// Replaces the program, with this process's environment.
+    fn [execv](path: *const c_char, arguments: Strings) -> c_int {
+        next => start((path, false), (arguments, environ), |path, arguments| next(path, arguments))
+    }
+
+    /// Replaces the program by one that is looked up in PATH.
+    fn [execvp](name: *const c_char, arguments: Strings) -> c_int {
+        next => start((name, true), (arguments, environ), |name, arguments| next(name, arguments))
+    }
+
+    /// As execvp, with an environment.
+    fn [execvpe](name: *const c_char, arguments: Strings, environment: Strings) -> c_int {
+        next => start((name, true), (arguments, environment), |name, arguments| {
+            next(name, arguments, environment)
+        })
+    }
+
+    /// Replaces the program by that of a descriptor.
+    fn [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int {
+        next => match of_descriptor(fd, environment) {
+            Some(path) => execve(path.start(), arguments, environment),
+            None => next(fd, arguments, environment),
+        }
+    }
+
+    /// Replaces the program by one that is named from a directory.
+    fn [execveat](directory: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int {
+        next => match beside(directory, path, environment, flags) {
+            Some(path) => execve(path.start(), arguments, environment),
+            None => next(directory, path, arguments, environment, flags),
+        }
+    }
+
+    /// Starts a program in a new process.
+    fn [posix_spawn](pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int {
+        next => start((path, false), (arguments, environment), |path, arguments| {
+            next(pid, path, actions, attributes, arguments, environment)
+        })
+    }
+
+    /// Starts a program that is looked up in PATH.
+    fn [posix_spawnp](pid: *mut pid_t, name: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int {
+        next => start((name, true), (arguments, environment), |name, arguments| {
+            next(pid, name, actions, attributes, arguments, environment)
+        })
+    }
+}
+
+/// Calls `call` with the program and its arguments, or with those of `umsg run`.
+///
+/// # Safety
+/// The strings are those of a call of execve: they end with a null pointer, or are null.
+unsafe fn start(
+    (name, is_looked_up): (*const c_char, bool),
+    (arguments, environment): (Strings, Strings),
+    call: impl Fn(*const c_char, Strings) -> c_int,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let command = unsafe { command(environment) };
+    let Some(command) = command.filter(|_| !name.is_null() && !arguments.is_null()) else {
+        return call(name, arguments);
+    };
+    let errno = errno::get();
+    // SAFETY: by this function's contract.
+    let path = unsafe { Path::of(CStr::from_ptr(name), is_looked_up) };
+    let path =
+        path.filter(|path| is_static(path.start(), MOST_INTERPRETERS) && path.is_executable());
+    errno::set(errno);
+    let Some(path) = path else {
+        return call(name, arguments);
+    };
+    // SAFETY: by this function's contract.
+    unsafe { instead(command, &path, arguments, call) }
+}
+
+/// Calls `call` with `umsg run --argv0 NAME -- PATH ARGUMENTS`.
+///
+/// # Safety
+/// The strings end with a null pointer.
+unsafe fn instead(
+    command: *const c_char,
+    path: &Path,
+    arguments: Strings,
+    call: impl Fn(*const c_char, Strings) -> c_int,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let count = unsafe { count(arguments) };
+    let name = match count {
+        0 => path.start(),
+        // SAFETY: as above.
+        _ => unsafe { *arguments },
+    };
+    let words = [
+        c"umsg".as_ptr(),
+        c"run".as_ptr(),
+        c"--argv0".as_ptr(),
+        name,
+        c"--".as_ptr(),
+        path.start(),
+    ];
+    let all = words.len() + count.max(1);
+    let mut few = [std::ptr::null(); FEW];
+    let room: *mut *const c_char = match all <= FEW {
+        true => few.as_mut_ptr(),
+        // A new program ends the mapping; in a child of vfork, the parent keeps it.
+        false => map(all * size_of::<*const c_char>()).cast(),
+    };
+    if room.is_null() {
+        return errno::fail(libc::ENOMEM);
+    }
+    // SAFETY: the room has `all` places. The arguments end with a null pointer, which is copied.
+    unsafe {
+        room.copy_from_nonoverlapping(words.as_ptr(), words.len());
+        let behind = room.add(words.len());
+        match count {
+            0 => behind.write(std::ptr::null()),
+            _ => behind.copy_from_nonoverlapping(arguments.add(1), count),
+        }
+    }
+    let outcome = call(command, room);
+    if all > FEW {
+        let errno = errno::get();
+        unmap(room.cast(), all * size_of::<*const c_char>());
+        errno::set(errno);
+    }
+    outcome
+}
+
+/// # Safety
+/// The strings end with a null pointer.
+unsafe fn count(strings: Strings) -> usize {
+    let mut count = 0;
+    // SAFETY: by this function's contract.
+    while unsafe { !(*strings.add(count)).is_null() } {
+        count += 1;
+    }
+    count
+}
+
+/// Returns the path of the command in the environment of a new program. None if the program is to be left alone.
+///
+/// # Safety
+/// The environment ends with a null pointer, or is null.
+unsafe fn command(environment: Strings) -> Option<*const c_char> {
+    // SAFETY: by this function's contract.
+    unsafe { value(environment, PRELOAD)? };
+    // SAFETY: as above.
+    unsafe { value(environment, RUN) }
+}
+
+/// Returns the value of a variable that is not empty.
+///
+/// # Safety
+/// As above.
+unsafe fn value(environment: Strings, name: &[u8]) -> Option<*const c_char> {
+    if environment.is_null() {
+        return None;
+    }
+    // SAFETY: by this function's contract; a string is read up to its end.
+    unsafe {
+        let mut at = environment;
+        while !(*at).is_null() {
+            let string = *at;
+            let same = |index: usize| *string.add(index).cast::<u8>() == name[index];
+            if (0..name.len()).all(same) {
+                let value = string.add(name.len());
+                return (*value != 0).then_some(value);
+            }
+            at = at.add(1);
+        }
+    }
+    None
+}
+
+/// A path in a buffer of its own.
+pub(super) struct Path([u8; LONGEST_PATH]);
+
+impl Path {
+    fn joined(parts: &[&[u8]]) -> Option<Path> {
+        let mut path = Path([0; LONGEST_PATH]);
+        let mut at = 0;
+        for part in parts {
+            let end = at + part.len();
+            // A zero stays behind it.
+            path.0[..LONGEST_PATH - 1]
+                .get_mut(at..end)?
+                .copy_from_slice(part);
+            at = end;
+        }
+        Some(path)
+    }
+
+    /// Returns the program's path with a slash.
+    fn of(name: &CStr, is_looked_up: bool) -> Option<Path> {
+        let name = name.to_bytes();
+        match name.contains(&b'/') {
+            true => Path::joined(&[name]),
+            false if name.is_empty() => None,
+            false if is_looked_up => Path::looked_up(name),
+            false => Path::joined(&[b"./", name]),
+        }
+    }
+
+    /// Looks a name up in PATH, as execvp does.
+    fn looked_up(name: &[u8]) -> Option<Path> {
+        // SAFETY: the process's environment ends with a null pointer.
+        let list = unsafe { value(environ, b"PATH=") };
+        // SAFETY: a value is a string.
+        let list = list.map_or(&b"/bin:/usr/bin"[..], |list| unsafe {
+            CStr::from_ptr(list).to_bytes()
+        });
+        let mut directories = list.split(|byte| *byte == b':');
+        directories.find_map(|directory| {
+            let path = match directory {
+                b"" => Path::joined(&[b"./", name]),
+                directory => Path::joined(&[directory, b"/", name]),
+            };
+            path.filter(Path::is_executable)
+        })
+    }
+
+    /// `/proc/self/fd/NUMBER`.
+    fn of_number(fd: c_int) -> Option<Path> {
+        let mut digits = [0; 10];
+        let mut at = digits.len();
+        let mut rest = u32::try_from(fd).ok()?;
+        loop {
+            at -= 1;
+            digits[at] = b'0' + (rest % 10) as u8;
+            rest /= 10;
+            if rest == 0 {
+                break;
+            }
+        }
+        Path::joined(&[b"/proc/self/fd/", &digits[at..]])
+    }
+
+    pub(super) fn start(&self) -> *const c_char {
+        self.0.as_ptr().cast()
+    }
+
+    fn is_executable(&self) -> bool {
+        let at = libc::AT_FDCWD as usize;
+        let arguments = [
+            at,
+            self.start().expose_provenance(),
+            libc::X_OK as usize,
+            0,
+            0,
+            0,
+        ];
+        // SAFETY: a string.
+        unsafe { kernel::call(libc::SYS_faccessat, arguments) }.is_ok()
+    }
+}
+
+/// Returns the path of a descriptor's static program. The program gets a duplicate of the descriptor, by which `umsg run` executes it.
+///
+/// # Safety
+/// As [`command`].
+unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Path> {
+    // SAFETY: by this function's contract.
+    unsafe { command(environment)? };
+    let path = Path::of_number(fd)?;
+    if !is_static(path.start(), MOST_INTERPRETERS) {
+        return None;
+    }
+    // SAFETY: a number.
+    let copy = unsafe { kernel::call(libc::SYS_dup, [fd as usize, 0, 0, 0, 0, 0]) };
+    Path::of_number(copy.ok()? as c_int)
+}
+
+/// As [`of_descriptor`], for the arguments of execveat.
+///
+/// # Safety
+/// As [`command`]; the path is a string or null.
+pub(super) unsafe fn beside(
+    directory: c_int,
+    path: *const c_char,
+    environment: Strings,
+    flags: c_int,
+) -> Option<Path> {
+    // SAFETY: by this function's contract.
+    let name = unsafe { (!path.is_null()).then(|| CStr::from_ptr(path))? }.to_bytes();
+    // SAFETY: by this function's contract.
+    unsafe { command(environment)? };
+    match name {
+        b"" if flags & libc::AT_EMPTY_PATH != 0 => {
+            // SAFETY: by this function's contract.
+            unsafe { of_descriptor(directory, environment) }
+        }
+        // The kernel follows no symbolic link.
+        _ if flags != 0 => None,
+        [b'/', ..] => Path::joined(&[name]),
+        _ if directory == libc::AT_FDCWD => Path::joined(&[b"./", name]),
+        name => {
+            let number = Path::of_number(directory)?;
+            // The descriptor of the directory may be close-on-exec, so its path is needed.
+            let mut target = [0; LONGEST_PATH];
+            let arguments = [
+                libc::AT_FDCWD as usize,
+                number.start().expose_provenance(),
+                target.as_mut_ptr().expose_provenance(),
+                LONGEST_PATH,
+                0,
+                0,
+            ];
+            // SAFETY: a string, and room of that length.
+            let read = unsafe { kernel::call(libc::SYS_readlinkat, arguments) };
+            let len = read.ok()? as usize;
+            Path::joined(&[&target[..len], b"/", name])
+        }
+    }
+}
+
+/// Returns whether a program, or the interpreter of a script, is statically linked, for this machine, and gains no privilege at its start.
+fn is_static(path: *const c_char, more: usize) -> bool {
+    let mut head = [0; HEAD];
+    let Some((file, len)) = File::open(path, &mut head) else {
+        return false;
+    };
+    match &head[..len] {
+        [0x7f, b'E', b'L', b'F', ..] => is_static_elf(&file, &head) && !file.gains_privilege(),
+        [b'#', b'!', line @ ..] if more > 0 => {
+            let end = line.iter().position(|byte| *byte == b'\n');
+            let line = &line[..end.unwrap_or(line.len())];
+            let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+            let mut words = line.split(is_blank).filter(|word| !word.is_empty());
+            let interpreter = words.next().and_then(|word| Path::joined(&[word]));
+            interpreter.is_some_and(|path| is_static(path.start(), more - 1))
+        }
+        _ => false,
+    }
+}
+
+/// The offsets and values of elf(5), for 64 bits.
+fn is_static_elf(file: &File, head: &[u8; HEAD]) -> bool {
+    const CLASS: usize = 4;
+    const CLASS_64: u8 = 2;
+    const TYPE: usize = 16;
+    const MACHINE: usize = 18;
+    const HEADERS: usize = 32;
+    const SIZE: usize = 54;
+    const NUMBER: usize = 56;
+    const EXECUTABLE: u16 = 2;
+    const SHARED: u16 = 3;
+    const INTERPRETER: u32 = 3;
+    const OWN: u16 = match cfg!(target_arch = "x86_64") {
+        true => 62,
+        false => 183,
+    };
+    let short = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
+    let is_program = matches!(short(TYPE), EXECUTABLE | SHARED);
+    if head[CLASS] != CLASS_64 || short(MACHINE) != OWN || !is_program {
+        return false;
+    }
+    let Some((start, _)) = head[HEADERS..].split_first_chunk() else {
+        return false;
+    };
+    let (start, size) = (u64::from_le_bytes(*start), u64::from(short(SIZE)));
+    (0..u64::from(short(NUMBER))).all(|index| {
+        let mut kind = [0; 4];
+        let place = start.saturating_add(index * size);
+        file.read_at(&mut kind, place) == kind.len() && u32::from_le_bytes(kind) != INTERPRETER
+    })
+}
+
+/// A file that is open for reading, by system calls: the functions of libc are hooked.
+struct File(usize);
+
+impl File {
+    fn open(path: *const c_char, head: &mut [u8]) -> Option<(File, usize)> {
+        let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let at = libc::AT_FDCWD as usize;
+        let arguments = [at, path.expose_provenance(), flags as usize, 0, 0, 0];
+        // SAFETY: a string.
+        let file = unsafe { kernel::call(libc::SYS_openat, arguments) };
+        let file = File(file.ok()? as usize);
+        let len = file.read_at(head, 0);
+        Some((file, len))
+    }
+
+    fn read_at(&self, room: &mut [u8], offset: u64) -> usize {
+        let start = room.as_mut_ptr().expose_provenance();
+        let arguments = [self.0, start, room.len(), offset as usize, 0, 0];
+        // SAFETY: room of that length.
+        let read = unsafe { kernel::call(libc::SYS_pread64, arguments) };
+        read.map_or(0, |len| len as usize)
+    }
+
+    fn gains_privilege(&self) -> bool {
+        let mut found = MaybeUninit::<libc::stat>::uninit();
+        let arguments = [self.0, found.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
+        // SAFETY: room for the result.
+        match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
+            // SAFETY: the kernel has written it.
+            Ok(_) => unsafe { found.assume_init() }.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0,
+            Err(_) => true,
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: a descriptor of this value.
+        let _ = unsafe { kernel::call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+fn map(len: usize) -> *mut u8 {
+    let (access, kind) = (
+        libc::PROT_READ | libc::PROT_WRITE,
+        libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+    );
+    let arguments = [0, len, access as usize, kind as usize, usize::MAX, 0];
+    // SAFETY: new memory at an address of the kernel's choice.
+    let mapped = unsafe { kernel::call(libc::SYS_mmap, arguments) };
+    mapped.map_or(std::ptr::null_mut(), |address| {
+        std::ptr::with_exposed_provenance_mut(address as usize)
+    })
+}
+
+fn unmap(start: *mut u8, len: usize) {
+    // SAFETY: memory of [`map`], which has no user any more.
+    let _ = unsafe {
+        kernel::call(
+            libc::SYS_munmap,
+            [start.expose_provenance(), len, 0, 0, 0, 0],
+        )
+    };
+}
+
+/// Collects the arguments of a variadic call: those in registers, and those on the stack. They end with a null pointer.
+///
+/// # Safety
+/// The addresses are those of the caller's arguments.
+unsafe fn listed(
+    (registers, stack): (Strings, Strings),
+    call: impl FnOnce(Strings, Strings) -> c_int,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let at = |index: usize| unsafe {
+        match index < REGISTERS {
+            true => *registers.add(index),
+            false => *stack.add(index - REGISTERS),
+        }
+    };
+    let mut count = 0;
+    while !at(count).is_null() {
+        count += 1;
+    }
+    // execle has the environment behind the null pointer.
+    let mut few = [std::ptr::null(); FEW];
+    let room: *mut *const c_char = match count < FEW {
+        true => few.as_mut_ptr(),
+        false => map((count + 1) * size_of::<*const c_char>()).cast(),
+    };
+    if room.is_null() {
+        return errno::fail(libc::ENOMEM);
+    }
+    for index in 0..=count {
+        // SAFETY: the room has a place for each and for the null pointer.
+        unsafe { room.add(index).write(at(index)) };
+    }
+    let outcome = call(room, at(count + 1).cast());
+    if count >= FEW {
+        let errno = errno::get();
+        unmap(room.cast(), (count + 1) * size_of::<*const c_char>());
+        errno::set(errno);
+    }
+    outcome
+}
+
+/// The registers of arguments behind the first one.
+const REGISTERS: usize = match cfg!(target_arch = "x86_64") {
+    true => 5,
+    false => 7,
+};
+
+/// # Safety
+/// The conditions of libc's execl.
+unsafe extern "C" fn list(path: *const c_char, registers: Strings, stack: Strings) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { listed((registers, stack), |arguments, _| execv(path, arguments)) }
+}
+
+/// # Safety
+/// The conditions of libc's execlp.
+unsafe extern "C" fn list_in_path(
+    name: *const c_char,
+    registers: Strings,
+    stack: Strings,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe { listed((registers, stack), |arguments, _| execvp(name, arguments)) }
+}
+
+/// # Safety
+/// The conditions of libc's execle.
+unsafe extern "C" fn list_with_environment(
+    path: *const c_char,
+    registers: Strings,
+    stack: Strings,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe {
+        listed((registers, stack), |arguments, environment| {
+            execve(path, arguments, environment)
+        })
+    }
+}
+
+/// Exports a variadic function: passes the addresses of its arguments to a function of Rust.
+macro_rules! variadic {
+    ($(#[doc = $doc:literal] fn $name:ident => $function:ident;)*) => {
+        $(
+            #[doc = $doc]
+            #[cfg_attr(not(test), unsafe(no_mangle))]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $name() {
+                #[cfg(target_arch = "x86_64")]
+                std::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "sub rsp, 56",
+                    ".cfi_def_cfa_offset 64",
+                    "mov [rsp], rsi",
+                    "mov [rsp + 8], rdx",
+                    "mov [rsp + 16], rcx",
+                    "mov [rsp + 24], r8",
+                    "mov [rsp + 32], r9",
+                    "mov rsi, rsp",
+                    "lea rdx, [rsp + 64]",
+                    "call {function}",
+                    "add rsp, 56",
+                    ".cfi_def_cfa_offset 8",
+                    "ret",
+                    ".cfi_endproc",
+                    function = sym $function,
+                );
+                #[cfg(target_arch = "aarch64")]
+                std::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "stp x29, x30, [sp, -80]!",
+                    ".cfi_def_cfa_offset 80",
+                    ".cfi_offset x29, -80",
+                    ".cfi_offset x30, -72",
+                    "stp x1, x2, [sp, 16]",
+                    "stp x3, x4, [sp, 32]",
+                    "stp x5, x6, [sp, 48]",
+                    "str x7, [sp, 64]",
+                    "add x1, sp, 16",
+                    "add x2, sp, 80",
+                    "bl {function}",
+                    "ldp x29, x30, [sp], 80",
+                    ".cfi_def_cfa_offset 0",
+                    ".cfi_restore x29",
+                    ".cfi_restore x30",
+                    "ret",
+                    ".cfi_endproc",
+                    function = sym $function,
+                );
+            }
+        )*
+    };
+}
+
+variadic! {
+    /// Replaces the program; the arguments are those of the call.
+    fn execl => list;
+    /// As execl; the program is looked up in PATH.
+    fn execlp => list_in_path;
+    /// As execl; the environment follows the arguments.
+    fn execle => list_with_environment;
+}
