@@ -9,7 +9,7 @@ use std::mem::offset_of;
 use umsg_shm::posix_engine::segment::{Fixed, MAGIC, Rules};
 use umsg_shm::sys::stack::roomy;
 
-/// The offsets of these words of [`Rules`] in a file.
+/// The offsets of two words of [`Rules`] in a file: the removal word and the number of the label.
 const REMOVAL: usize = offset_of!(Fixed, rules) + Rules::REMOVAL;
 const LABEL: usize = offset_of!(Fixed, rules) + Rules::LABEL;
 
@@ -31,7 +31,7 @@ impl LastClose {
 
 impl Drop for LastClose {
     fn drop(&mut self) {
-        // If this fails, the next process that opens the name or creates a queue removes the queue.
+        // If the removal fails, the next process that opens the name or creates a queue removes the queue.
         let _ = roomy(|| remove_unused(&self.namespace, &self.name));
     }
 }
@@ -76,12 +76,12 @@ pub(crate) fn remove_some_unused(namespace: &Namespace) -> Result<(), NamespaceE
     }
 }
 
-/// Returns whether the queue is to be removed: a process had the queue open before.
+/// Returns whether the queue is due for removal: its options ask for removal, and a process has had the queue open.
 fn is_due(file: BorrowedFd<'_>) -> bool {
     word(file, REMOVAL).is_some_and(|word| word as u32 == Rules::DUE)
 }
 
-/// Returns the label of a queue that names its dead-letter queue.
+/// Returns the label that names the dead-letter queue of a queue.
 pub(crate) fn dead_letter_label(file: BorrowedFd<'_>) -> Option<DeadLetterLabel> {
     let number = word(file, LABEL).filter(|number| *number != 0)?;
     let inode = rustix::fs::fstat(file).ok()?.st_ino;

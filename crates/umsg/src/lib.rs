@@ -29,7 +29,7 @@
 //! |---|---|
 //! | queues with a name, whose messages have priorities | [`posix`] |
 //! | queues with a key, whose messages have types | [`sysv`] |
-//! | messages for one receiver, which can wait for a number of them | [`ring`] |
+//! | queues for one receiver, which can wait until a number of messages have come | [`ring`] |
 //! | queues in an event loop | [`posix::Queue::pollable`], [`sysv::Queue::pollable`]; for tokio: `aio`, with the feature `tokio` |
 //! | the directory of the queues, and its limits | [`Namespace`], [`Limits`] |
 //! | signal handlers that use queues, and truncated files | [`signals`] |

@@ -96,7 +96,7 @@ mod real {
     /// Defers a signal that has interrupted a critical section. Returns whether the handler has to return at once; the signal is
     /// delivered again as soon as the interrupted call has left its critical section.
     ///
-    /// Call it first in each signal handler that uses umsg, and in each handler of a signal that may interrupt a thread that uses umsg.
+    /// Call `defer` first in each signal handler that uses umsg, and in each handler of a signal that may interrupt a thread that uses umsg.
     ///
     /// ```no_run
     /// extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {

@@ -22,10 +22,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A call first tries the operation. If there is no message, or no room, the call waits on the queue's
-//! [descriptor](crate::posix::Queue::pollable), which the runtime polls along with its sockets. Each attempt completes at once or does
-//! nothing. So a future that is dropped, by a time-out or by `select!`, loses no message and sends none. The other side needs no tokio: it
-//! can be a task, thread or process, with these calls or with any others.
+//! A call first tries the operation. If there is no message, or no room, the call waits on the queue's [descriptor](crate::posix::Queue::pollable),
+//! which the runtime polls along with its sockets. Each attempt completes at once or does nothing. So a future that is dropped, by a time-out or by
+//! `select!`, loses no message and sends none. The peer needs no tokio: a task, thread or process that uses any calls of this library.
 //!
 //! Receiving from rings: [`AsyncRing`](crate::ring::AsyncRing).
 //!
@@ -69,7 +68,7 @@ impl Polled {
             return outcome;
         }
         loop {
-            // Before the attempt: an event that arrives meanwhile is not lost.
+            // The readiness is read before the attempt, so that an event that arrives during the attempt is not lost.
             let Ok(mut ready) = self.0.ready(interest).await else {
                 return Err(interrupted);
             };

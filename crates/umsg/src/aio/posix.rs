@@ -12,7 +12,7 @@ use umsg_shm::posix_engine::segment::OnFull;
 #[derive(Debug)]
 pub struct Queue {
     polled: Polled,
-    /// The turns of the receiving tasks.
+    /// The task that holds this lock receives next. The lock is granted in the order in which the tasks began to wait.
     receivers: Mutex<()>,
     senders: Mutex<()>,
     queue: posix::Queue,
@@ -37,7 +37,7 @@ impl Queue {
     /// The errors of [`pollable`](posix::Queue::pollable).
     ///
     /// # Panics
-    /// If it is not called in a runtime with its I/O enabled.
+    /// If the caller does not run in a runtime with I/O enabled.
     pub fn new(queue: posix::Queue) -> io::Result<Queue> {
         Ok(Queue {
             polled: Polled::new(queue.pollable()?)?,

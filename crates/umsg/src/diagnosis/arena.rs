@@ -1,4 +1,4 @@
-//! The arena: blocks that follow each other without gaps, each of which a slot names.
+//! The arena: blocks that follow each other without gaps. A slot names each block in use.
 
 use super::findings::Findings;
 use super::slots::{Place, Survey};
@@ -9,7 +9,7 @@ use umsg_shm::arena::{ARENA_CLASSES, ARENA_SUBCLASSES, ArenaRoots, GRANULE};
 use umsg_shm::arena::{ArenaStore, class};
 use umsg_shm::sync::Guarded32;
 
-/// The number of blocks that are checked.
+/// The maximum number of blocks that are checked.
 const MOST: usize = 1 << 20;
 
 /// Checks the arena, and the blocks that slots name, while no thread holds a lock.
@@ -82,7 +82,7 @@ struct Free {
 }
 
 impl Arena<'_> {
-    /// Walks the chain of blocks. None if it breaks.
+    /// Walks the chain of blocks. Returns None if the chain is broken.
     fn walk(&self, ground: &impl ArenaStore, findings: &mut Findings) -> Option<Blocks> {
         let (len, limit) = (ground.arena_len().get(), ground.arena_limit());
         if len > limit {

@@ -14,6 +14,8 @@ pub(super) struct Beginning {
 }
 
 impl Beginning {
+    /// Reads the length of the file and its first words.
+    ///
     /// # Errors
     /// `NotAQueue` if the file can't be a queue, not even an overwritten one.
     pub(super) fn read(file: BorrowedFd<'_>) -> Result<Beginning, OpenError> {
@@ -48,7 +50,7 @@ impl Beginning {
     /// Checks magic number, version and layout hash.
     ///
     /// # Errors
-    /// `NotAQueue` if both magic number and layout hash differ from those of such a queue; `OtherVersion` if the queue has another layout.
+    /// `NotAQueue` if both magic number and layout hash differ from those of a queue of this kind; `OtherVersion` if the queue has another layout.
     pub(super) fn check_kind(
         &self,
         magic: u64,

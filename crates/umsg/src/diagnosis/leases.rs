@@ -19,7 +19,7 @@ pub struct Hold {
     pub bytes: u32,
     /// The number of deliveries of the message, this one included.
     pub deliveries: u32,
-    /// The time until the lease ends by itself. None if it does not.
+    /// The time until the lease ends by itself. None if the lease has no time limit.
     pub ends_in: Option<Duration>,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct Count {
     pub(super) aside: u32,
     pub(super) delayed: u32,
     pub(super) redriving: u32,
-    /// Records of messages that were moved here. They hold no message.
+    /// Records of the arrival of messages that were moved to this queue. Such a record holds no message.
     pub(super) arrived: u32,
 }
 

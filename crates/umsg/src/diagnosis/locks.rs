@@ -59,7 +59,7 @@ pub enum Owner {
 }
 
 impl Side {
-    /// Its name in a sentence.
+    /// Returns the name of the side, for use in a sentence.
     pub(super) fn name(self) -> &'static str {
         match self {
             Side::Senders => "the senders' side",

@@ -276,7 +276,7 @@ fn check_receivers(segment: &Segment, survey: &mut Survey, findings: &mut Findin
     check_board(segment, findings);
 }
 
-/// Senders see the waiters.
+/// Checks that the attention flags tell senders of waiting receivers.
 fn check_board(segment: &Segment, findings: &mut Findings) {
     let attention = segment.fixed().words().attention;
     // Relaxed: no process writes a copy.

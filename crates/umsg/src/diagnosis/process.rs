@@ -53,7 +53,7 @@ impl Process {
         Process::new(pid, None, life)
     }
 
-    /// Returns the process that a record names; `birth` as [`liveness::birth`] has it, 0 for unknown.
+    /// Returns the process that a record names; `birth` is the birth of the process as [`liveness::birth`] returns it, or 0 if it is unknown.
     pub(crate) fn of(lives: &dyn Liveness, pid: u32, birth: u64) -> Process {
         if let Some(known) = Process::by_life(lives, pid, None, birth) {
             return known;
@@ -77,7 +77,7 @@ impl Process {
         Process::new(pid, Some(tid), life)
     }
 
-    /// Returns the process that a record names by its life. None if the record names it otherwise.
+    /// Returns the process that a record names by its life. None if the record identifies the process in another way.
     fn by_life(lives: &dyn Liveness, pid: u32, thread: Option<u32>, birth: u64) -> Option<Process> {
         let number = liveness::life_of(birth)?;
         let life = match lives.is_over(number) {

@@ -14,7 +14,7 @@ pub struct Repairs {
     pub side: Side,
     /// The number of repairs since the queue was made.
     pub count: u32,
-    /// The last eight of them, the latest first.
+    /// The last eight repairs, the latest first.
     pub latest: Vec<Repair>,
 }
 
@@ -30,13 +30,13 @@ pub struct Repair {
     pub by: u32,
 }
 
-/// The record of a process that found corruption: calls fail with EBADMSG where they meet it.
+/// The record of a process that found corruption. Calls that meet the corruption fail with EBADMSG.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
-    /// The process that found it first.
+    /// The process that found the corruption first.
     pub by: Process,
-    /// The time. None if it is not known.
+    /// The time at which the corruption was found. None if the time is not known.
     pub at: Option<SystemTime>,
 }
 

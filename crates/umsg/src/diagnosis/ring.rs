@@ -6,7 +6,7 @@ use super::slots::{Place, Survey};
 use umsg_shm::posix_engine::segment::{Cell, Layout, PRIORITIES, Ring, Segment};
 use umsg_shm::sync::Ordering;
 
-/// The bits of a key that are a priority. A ring keeps its sender's mark in the bits above.
+/// The bits of a cell's key that are a priority. A message ring stores the number of the sender in the bits above.
 const LABEL: usize = 0xffff;
 
 /// The cursors in the copy.

@@ -81,7 +81,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// Returns the word of a slot's cell that names its block, and the length of the message, in bytes.
     fn block(&self, slot: u32) -> Option<(&Guarded32, usize)>;
 
-    /// Returns the longest message that lies in the cell itself, in bytes. Longer messages lie in a block.
+    /// Returns the maximum length of a message that lies in the cell itself, in bytes. Longer messages lie in a block.
     fn inline(&self) -> usize;
 
     /// Returns the beginning of the arena, in bytes from the beginning of the file.

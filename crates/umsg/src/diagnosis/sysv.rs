@@ -222,7 +222,7 @@ impl Subject for Segment {
     }
 }
 
-/// Checks the header, and returns the values that follow from it. None if nothing does.
+/// Checks the header, and returns the layout that follows from it. None if the header is corrupted.
 fn header(
     file: BorrowedFd<'_>,
     link: IdAndKey,

@@ -49,7 +49,7 @@ pub enum SendError {
     BatchTooLarge {
         /// Messages in the batch.
         messages: usize,
-        /// The most that the queue holds.
+        /// The maximum number of messages in the queue.
         max: usize,
     },
     /// EINVAL: the priority is 32,768 or more.

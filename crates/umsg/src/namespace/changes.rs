@@ -42,7 +42,7 @@ use super::{INDICES, Namespace, Stamp, caller};
 
 pub(super) const NAME: &str = ".changes";
 
-/// Only the owner.
+/// Only the owner has access to the file.
 const MODE: u32 = 0o600;
 
 const SIZE: usize = 4096;
@@ -92,12 +92,12 @@ impl Watch {
             && self.changes.is_of(namespace)
     }
 
-    /// As [`Changes::announcements`].
+    /// Returns the announcements, as [`Changes::announcements`] does.
     pub(crate) fn announcements(&self) -> &Announcements {
         self.changes.announcements()
     }
 
-    /// As [`Changes::is_of_directory`].
+    /// Returns whether the count belongs to this directory, as [`Changes::is_of_directory`] does.
     pub(crate) fn is_of_directory(&self, queues: &Stamp) -> bool {
         self.changes.is_of_directory(queues)
     }
@@ -123,7 +123,7 @@ impl Changes {
         self.view.announcements()
     }
 
-    /// Returns whether it is the count of this namespace.
+    /// Returns whether this is the count of `namespace`.
     pub(crate) fn is_of(&self, namespace: &Namespace) -> bool {
         self.namespace == namespace.path()
     }
@@ -133,7 +133,7 @@ impl Changes {
         queues.identity() == self.queues && !queues.is_open_to_others()
     }
 
-    /// Adds one for a change, and returns the count of before; None if the file was truncated.
+    /// Adds one for a change, and returns the previous count; None if the file was truncated.
     pub(crate) fn add_one(&self) -> Option<u32> {
         self.count()?;
         Some(self.view.add_one())
@@ -173,7 +173,7 @@ pub(super) fn note(queues: &Directory) {
 }
 
 impl Namespace {
-    /// Counts a change of its System V queues, if there is a count.
+    /// Counts a change of the namespace's System V queues, if the namespace has a count.
     pub(crate) fn note_change(&self) {
         note_limits(self.path());
     }
@@ -202,8 +202,8 @@ fn add_one(queues: &Directory, make: bool) {
     }
 }
 
-/// Adds one for root in another user's namespace. That user could truncate a file that root has mapped. If two processes do so at once, one
-/// may be lost, as with a process that dies.
+/// Adds one to a count, for root in another user's namespace. The function does not map the file, because that user could truncate it. If two
+/// processes add at once, one addition may be lost, as when a process dies.
 fn add_from_outside(file: &OwnedFd, at: usize) {
     let mut count = [0; size_of::<u32>()];
     if io::pread(file, &mut count, at as u64).is_ok() {
@@ -233,7 +233,7 @@ pub(super) fn announce_counts(namespace: &Namespace, id: i32) {
     }
 }
 
-/// Keeps the page of the first namespace.
+/// Announces through the file of the counts that a queue's counts may change. Keeps the mapped page of the first namespace.
 fn announce_in_file(
     namespace: &Namespace,
     index: u32,

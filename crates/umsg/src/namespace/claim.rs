@@ -149,7 +149,7 @@ mod tests {
     fn a_home_of_an_earlier_boot_is_replaced_and_the_limits_stay() {
         let dir = TestDir::new();
         put(&dir, earlier_boot());
-        // The same happens in a file system on a disk.
+        // `true`: as if the directory were in a file system on a disk, which outlives the boot.
         settle(&mut open(&dir), true, true).unwrap();
         let record = recorded(&dir).unwrap();
         assert_eq!(record.home, Home::of_caller().unwrap());

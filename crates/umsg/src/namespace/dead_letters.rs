@@ -56,7 +56,7 @@ pub(super) fn is_label(name: &OsStr) -> bool {
 pub(crate) struct Label {
     /// The inode number of the queue's file.
     pub(crate) inode: u64,
-    /// From the queue's segment; 0 is none.
+    /// The number that the queue's segment holds; 0 if the queue has no label.
     pub(crate) number: u64,
 }
 
@@ -126,7 +126,7 @@ impl NewLabel {
     pub(crate) fn keep(mut self) {
         self.is_made = false;
         if let Ok(directory) = Directory::open(self.namespace.path()) {
-            // This usually fails with EEXIST. It succeeds if a sweep has removed the label because the creation took long.
+            // The call usually fails with EEXIST. It succeeds if a sweep has removed the label because the creation took long.
             let _ = self.link(&directory);
         }
     }

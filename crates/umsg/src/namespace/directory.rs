@@ -119,7 +119,7 @@ impl Directory {
         user == 0 || user == self.owner()
     }
 
-    /// Returns the place of a file in it: a descriptor and a path from there.
+    /// Returns the place of a file in the directory: a descriptor, and a path that begins at that descriptor.
     pub(super) fn locate(&self, name: impl AsRef<OsStr>) -> (BorrowedFd<'_>, PathBuf) {
         let name = Path::new(name.as_ref());
         match &self.fd {
@@ -187,7 +187,7 @@ pub(crate) struct ShortPath {
 impl ShortPath {
     const LEN: usize = 32;
 
-    /// `text` has at most 32 bytes.
+    /// Makes a path of `text`, which has at most 32 bytes.
     pub(super) fn new(text: std::fmt::Arguments<'_>) -> ShortPath {
         let mut bytes = [0; ShortPath::LEN];
         let mut rest = &mut bytes[..];

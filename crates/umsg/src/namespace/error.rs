@@ -240,7 +240,8 @@ impl NamespaceError {
     }
 }
 
-/// Uses stat(2), because sandboxes allow it. The standard library uses statx(2), and has no fallback if a sandbox answers EPERM.
+/// Returns whether the path leads to a directory. Uses stat(2), because sandboxes allow it. The standard library uses statx(2), and has no fallback
+/// if a sandbox answers EPERM.
 pub(super) fn is_directory(path: &Path) -> bool {
     fs::stat(path).is_ok_and(|stat| fs::FileType::from_raw_mode(stat.st_mode).is_dir())
 }

@@ -22,7 +22,7 @@ pub(crate) enum FileError {
     /// `ELOOP`: a symbolic link has the queue's name; it is never followed.
     #[error("a symbolic link stands in place of the queue")]
     Symlink,
-    /// `EBADMSG`: a FIFO, a socket or a device has the queue's name; it was not waited for.
+    /// `EBADMSG`: a FIFO, a socket or a device has the queue's name. The call did not wait for it.
     #[error("a FIFO, a socket or a device stands in place of the queue")]
     Special,
     /// `EACCES`: the file has another name, too.
@@ -31,7 +31,7 @@ pub(crate) enum FileError {
     /// `EMFILE` or `ENFILE`
     #[error("no file descriptor is left")]
     TooManyFiles {
-        /// The errno, one of the two.
+        /// `EMFILE` or `ENFILE`.
         errno: i32,
     },
     /// `ENOSPC` (a full file system, or one without a free inode) or `EDQUOT`

@@ -15,11 +15,11 @@ use umsg_shm::sys::stack::roomy;
 /// The time for which the absence of a limit is cached, in nanoseconds. An existing limit is read each time.
 const TRUST: u64 = 100_000_000;
 
-/// See the module.
+/// The interface of a namespace to the engines of its queues.
 #[derive(Debug)]
 struct NamespaceHost {
     namespace: Namespace,
-    /// None if the path leads elsewhere: then liveness ids can be neither registered nor checked.
+    /// The registry of liveness ids. None if the path leads elsewhere: then ids can be neither registered nor checked.
     registry: Option<Registry>,
     /// The time of the machine's clock until which the absence of a limit is cached.
     unlimited_until: AtomicU64,

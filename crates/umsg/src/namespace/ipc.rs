@@ -152,7 +152,7 @@ pub fn note_move(is_new: bool) -> Option<Used> {
 }
 
 impl Used {
-    /// Removes the directory if no process is in its IPC namespace any more. The caller has moved.
+    /// Removes the directory if no process is in its IPC namespace any more. The caller has left that namespace before.
     ///
     /// ```no_run
     /// // After unshare(CLONE_NEWIPC):
@@ -381,14 +381,14 @@ struct Others {
     found: Vec<IpcNamespace>,
     /// False if the caller can't see the namespace of some process.
     are_all_seen: bool,
-    /// The look at a namespace has failed, for example because the caller had no descriptor left.
+    /// True if the identity of a process's namespace could not be read, for example because the caller had no descriptor left.
     has_failed: bool,
 }
 
 impl Others {
-    /// Looks at all processes except `but`, until `is_enough` returns true for the namespaces found so far.
+    /// Reads the IPC namespaces of all processes except `but`, until `is_enough` returns true for the namespaces found so far.
     fn look(but: Option<u32>, is_enough: impl Fn(&[IpcNamespace]) -> bool) -> Others {
-        /// The most lists of processes. On a machine where processes start all the time, each list has a new one.
+        /// The maximum number of listings of /proc. On a machine where processes start all the time, each listing has a new process.
         const ROUNDS: usize = 4;
         let mut others = Others {
             found: Vec::new(),
@@ -398,7 +398,7 @@ impl Others {
         let mut processes = BTreeSet::<u32>::new();
         let mut add = |link: &str| others.add(link) && is_enough(&others.found);
         for _ in 0..ROUNDS {
-            // A process may fork and end before this look comes to it: the next list has its child.
+            // A process may fork and end before its namespace is read here: the next listing has its child.
             let new: Vec<u32> = numbers(Path::new("/proc"))
                 .filter(|process| Some(*process) != but && !processes.contains(process))
                 .collect();
@@ -452,7 +452,7 @@ impl Others {
                 true
             }
             Err(error) => {
-                // With these two errors, the process has ended since.
+                // With these two errors, the process has ended since the listing.
                 self.has_failed |= ![Errno::NOENT, Errno::SRCH].contains(&error);
                 false
             }

@@ -122,7 +122,7 @@ impl Meeting<'_> {
         })
     }
 
-    /// Returns whether the user has put a file or a link there. Such an entry is reported as an error: no other name is used.
+    /// Returns whether the user has put a file or a link at this path. Such an entry is reported as an error: no other name is used.
     fn is_an_obstacle(&self, path: &Path) -> bool {
         fs::lstat(path).is_ok_and(|stat| {
             let kind = FileType::from_raw_mode(stat.st_mode);

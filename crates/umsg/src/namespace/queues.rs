@@ -153,7 +153,7 @@ impl Namespace {
         self.queues_of(POSIX)
     }
 
-    /// Opens one of the two directories of queues and checks its owner, on the descriptor.
+    /// Opens the directory of one kind of queue, and checks its owner on the descriptor.
     pub(super) fn queues_of(&self, kind: &str) -> Result<Directory, NamespaceError> {
         let queues = open(&self.path().join(kind))?;
         trust::check(&queues, self.owner())?;
@@ -216,7 +216,7 @@ impl Namespace {
         files_of(&self.queues()?)
     }
 
-    /// Does the same for all rings. There are none if the namespace has no trusted directory of rings.
+    /// Returns the names of all rings as [`queue_files`](Self::queue_files) does. There are none if the namespace has no trusted directory of rings.
     ///
     /// # Errors
     /// The errors of [`queue_names`](Self::queue_names).
@@ -350,7 +350,8 @@ fn entries_of(tmpfs_directory: &fs::Stat) -> u64 {
     u64::try_from(tmpfs_directory.st_size).unwrap_or(0) / TMPFS_ENTRY
 }
 
-/// Returns the result of lstat(2) for the file of a POSIX queue, of either of the two forms.
+/// Returns the result of lstat(2) for the file of a POSIX queue. The file bears the queue's name, or lies in a directory of that name (see
+/// `transient/`).
 pub(super) fn file_of_queue(queues: &Directory, name: &OsStr) -> Option<fs::Stat> {
     let (at, path) = queues.locate(name);
     let stat = fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW).ok()?;

@@ -145,7 +145,7 @@ fn at(dir: &Path, otherwise: Otherwise) -> Result<Namespace, NamespaceError> {
     admitted(path, kind, caller(), otherwise)
 }
 
-/// Returns the value of the variable, unless the program must ignore it.
+/// Returns the value of `UMSG_DIR`, unless the program must ignore the variable.
 fn chosen() -> Option<OsString> {
     match is_setuid() {
         true => None,

@@ -70,7 +70,7 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if another process owns the directory; `HoldsOtherFiles`
+    /// `NotPermitted` (`EPERM`) unless the caller is root; `Stranger` (`EACCES`) if a user other than root owns the directory; `HoldsOtherFiles`
     /// (`ENOTEMPTY`) if the directory is no namespace and not empty; and the errors of creating directories.
     ///
     /// # If the process dies

@@ -86,7 +86,7 @@ impl Staged {
         self.file.as_fd()
     }
 
-    /// Commits under a name that must be free (`EEXIST` otherwise) and returns the file.
+    /// Gives the file a name that must be free (`EEXIST` otherwise), and returns the file. The name is the commit.
     pub(super) fn link(self, directory: &Directory, name: &OsStr) -> io::Result<OwnedFd> {
         let outcome = self.link_too(directory, name);
         let file = self.discard(directory);
@@ -115,7 +115,7 @@ impl Staged {
         }
     }
 
-    /// Commits under a name, and replaces any file of that name.
+    /// Gives the file a name, and replaces any file of that name. The rename is the commit.
     pub(super) fn rename_over(mut self, directory: &Directory, name: &OsStr) -> io::Result<()> {
         let temporary = self.temporary.take().ok_or(Errno::INVAL)?;
         let ((from, old), (to, new)) = (directory.locate(temporary.path()), directory.locate(name));

@@ -13,10 +13,10 @@ pub(crate) struct Stamp {
     times: [(i64, i64); 2],
 }
 
-/// Two ticks of the slowest kernel clock, 100 ticks a second. In nanoseconds.
+/// Two ticks of the slowest kernel clock, which has 100 ticks a second, in nanoseconds.
 const STEPS: u64 = 20_000_000;
 
-/// The same, in nanoseconds, for a file system that keeps times in whole seconds or in steps of two seconds.
+/// The longest step of a file system that keeps times in whole seconds or in steps of two seconds, and [`STEPS`], in nanoseconds.
 const WHOLE_SECONDS: u64 = 2_000_000_000 + STEPS;
 
 impl Stamp {
@@ -47,7 +47,7 @@ impl Stamp {
         self.mode & 0o077 != 0
     }
 
-    /// Returns whether it is the same file with the same owner, mode and size.
+    /// Returns whether both stamps show one file, with one owner, mode and size.
     pub(crate) fn is_same_but_times(&self, other: &Stamp) -> bool {
         let times = other.times;
         Stamp { times, ..*self } == *other

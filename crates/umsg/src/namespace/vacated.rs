@@ -41,7 +41,7 @@ const SWEPT: usize = 256;
 pub(super) enum Way {
     /// No file has the name.
     Free,
-    /// A queue, or another file.
+    /// A queue or another file has the name.
     Taken,
     /// The file of a removed queue, which another process is removing.
     Leaving,
@@ -153,9 +153,8 @@ impl Namespace {
         Ok(removed.count())
     }
 
-    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. Only for processes of
-    /// the caller's PID namespace can the function know that they are dead. If it wrongly considers a process dead, that process only loses the use
-    /// of the segment.
+    /// Removes the files of queues whose creators have removed them and died since, among the first files of the directory. The function recognises
+    /// only dead processes of the caller's PID namespace. If it wrongly considers a process dead, that process only loses the use of the segment.
     pub(crate) fn remove_vacant_of_dead(&self) -> Result<(), NamespaceError> {
         let queues = self.queues()?;
         let mut names = Vec::new();

@@ -21,13 +21,13 @@ use umsg_shm::sys::mask::Masked;
 use umsg_shm::sys::stack::roomy;
 use umsg_shm::sys::thread;
 
-/// The number of registrations for which a helper can wait, in addition to a call.
+/// The maximum number of registrations for which a helper waits. One more word, [`Helper::calls`], wakes the helper for a new list.
 const MOST: usize = futex::MOST_WORDS - 1;
 
 /// The size of a helper's stack, in bytes. It suffices, because each called function runs in a new thread.
 const STACK: usize = 128 << 10;
 
-/// See the module.
+/// A helper thread; see the module.
 pub(super) struct Helper {
     /// Changes when the set of awaited records changes.
     calls: AtomicU32,
@@ -198,7 +198,7 @@ static SETTLED: AtomicU32 = AtomicU32::new(0);
 static CROWDED: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
-    /// A helper does not wait, because it would wait for itself.
+    /// True in a helper. A helper does not wait for the calls of functions, because it would wait for itself.
     static IS_HELPER: Cell<bool> = const { Cell::new(false) };
 }
 

@@ -55,7 +55,7 @@ impl NotifyKind {
     }
 }
 
-/// Does the action. Call this once.
+/// The action of a registration.
 pub(crate) enum Deed {
     Nothing,
     Signal { signal: i32, value: usize },

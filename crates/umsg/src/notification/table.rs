@@ -25,7 +25,7 @@ pub(super) enum Stage {
     Asked,
     /// The record, and the value of its word before the record is fired.
     At(u32, u32),
-    /// The sender of the message that fired it.
+    /// The sender of the message that fired the registration.
     Told(Notified),
 }
 
@@ -39,19 +39,19 @@ pub(super) struct Entry {
     pub(super) stage: Stage,
     pub(super) deed: Deed,
     pub(super) helper: Option<&'static Helper>,
-    /// The consent to its signal, for senders in other processes, until it is notified.
+    /// The consent to the registration's signal, for senders in other processes, until the notification.
     pub(super) shown: Option<Shown>,
 }
 
 impl Entry {
-    /// Withdraws the consent to its signal.
+    /// Withdraws the consent to the registration's signal.
     pub(super) fn conceal(&mut self) {
         if let Some(shown) = self.shown.take() {
             consent::withdraw(self.ticket, shown);
         }
     }
 
-    /// Returns whether a sender in another process has raised its signal and freed its record.
+    /// Returns whether a sender in another process has raised the registration's signal and freed its record.
     pub(super) fn was_raised_elsewhere(&self) -> bool {
         matches!(
             (&self.stage, &self.deed),
@@ -93,7 +93,8 @@ impl Entry {
         }
     }
 
-    /// Does the action. The record is freed after the action, because the process that sent the message waits until the signal was raised.
+    /// Does the action of the registration. The record is freed after the action, because the process that sent the message waits until the signal
+    /// was raised.
     pub(super) fn settle(self, by: Notified) {
         let is_call = matches!(self.deed, Deed::Call(_));
         let free = || {
@@ -303,7 +304,7 @@ mod tests {
         let (places, together) = (&places, &Barrier::new(2));
         let find = move || {
             let addresses = places.iter().enumerate().map(|(round, place)| {
-                // This is not done each time, because a barrier takes longer than the action itself.
+                // The threads meet in one of 100 rounds, because a barrier takes longer than the look-up itself.
                 if round % 100 == 0 {
                     together.wait();
                 }

@@ -20,7 +20,7 @@ impl Directory {
     #[doc(hidden)]
     #[must_use]
     pub fn look(namespace: &Namespace) -> Option<Directory> {
-        // Before the check: a change after the check has this time or a later one.
+        // The clock is read before the check: a change after the check has this time or a later one.
         let now = clock::realtime_coarse();
         let stamp = namespace.queues_stamp()?;
         Some(Directory {

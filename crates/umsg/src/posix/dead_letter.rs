@@ -183,7 +183,7 @@ impl Mover {
     /// Moves some messages. `None` if a step can't be done now: the message stays set aside.
     fn move_some(&self, engine: &Engine) -> Option<()> {
         self.finish(engine)?;
-        // Opened for each move: a kept handle would continue to send to a removed queue.
+        // The queue is opened for each move: a kept handle would continue to send to a removed queue.
         let queue = open(&self.name, &self.namespace, self.owner).ok()?;
         self.find_out(engine, &queue)?;
         transfer::forget_left_arrivals(engine, self.number, &queue, PATIENCE).ok()?;

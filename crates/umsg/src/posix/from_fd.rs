@@ -52,7 +52,7 @@ impl Queue {
         let found = found(descriptor);
         let goes = found.as_ref().is_some_and(|found| found.goes);
         let is_enough = access.read && access.write;
-        // Declared before the file, because the file is dropped first.
+        // This value is declared before the file, so that the file is dropped first.
         let mut last_close = None;
         let file = match is_enough && !goes {
             true => None,

@@ -18,7 +18,7 @@ pub struct KnownFile {
     descriptor: OwnedFd,
     stat: Stat,
     access: Access,
-    /// True for a descriptor that has O_NONBLOCK, and true if the caller wants O_NONBLOCK.
+    /// Whether the descriptor has O_NONBLOCK, and whether the caller wants O_NONBLOCK.
     nonblocking: (bool, bool),
 }
 
@@ -104,7 +104,7 @@ impl KnownFile {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
-    /// Returns whether the state of the file is still this one.
+    /// Returns whether the file still has the state `earlier`.
     pub(super) fn is_in_state(&self, earlier: FileState) -> bool {
         FileState::from(&self.stat) == earlier
     }

@@ -455,7 +455,8 @@ pub fn withdraw_notification(identity: (u64, u64)) {
     notification::withdraw_from(identity);
 }
 
-/// Does the same when a descriptor of the queue is closed. A thread of the library keeps the queue mapped only until it has woken up.
+/// Withdraws the registration as [`withdraw_notification`] does, when a descriptor of the queue is closed. A thread of the library keeps the queue
+/// mapped only until it has woken up.
 #[doc(hidden)]
 pub fn withdraw_notification_at_close(identity: (u64, u64)) {
     notification::withdraw_and_leave(identity);

@@ -40,7 +40,7 @@ pub struct OpenOptions {
     pub(super) policy: Policy,
     pub(super) asked: Asked,
     pub(super) existing: Existing,
-    /// A queue may be created for neither sending nor receiving.
+    /// True if a queue may be created for neither sending nor receiving.
     pub(super) without_access: bool,
     pub(super) counted: bool,
     pub(super) remove_unused: bool,

@@ -7,9 +7,9 @@ use umsg_shm::doorbell::{Edges, Readiness};
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop. It is readable (POLLIN) while there is a
-    /// message, and writable (POLLOUT) while there is room. The handle's access does not change this. It shows the queue to every process
-    /// that has the descriptor.
+    /// Returns a descriptor for poll(2), select(2), epoll(7) or any event loop. It is readable (POLLIN) while there is a message, and writable
+    /// (POLLOUT) while there is room. The handle's access does not change this: the descriptor shows the state of the queue to every process that has
+    /// the descriptor.
     ///
     /// The first call opens the descriptor; it stays the same until the queue is dropped, which closes it. Use the descriptor
     /// only for polling and for passing on. Send and receive through the queue.

@@ -12,8 +12,8 @@ use umsg_shm::sys::thread;
 /// sending. When the last producer is dropped, or its process dies, the stream ends: receivers get the remaining messages, then
 /// [`ReceiveError::Closed`](super::ReceiveError::Closed).
 ///
-/// It dereferences to the queue, on which it sends. Other handles of the queue can send, too, but do not count as producers. For a queue without that
-/// option, a producer has no effect.
+/// A producer dereferences to the queue, and so sends like the queue. Other handles of the queue can send, too, but do not count as producers. For a
+/// queue without that option, a producer has no effect.
 ///
 /// A forked child is not counted through its parent's producer, and needs its own. A leaked producer counts until its process ends.
 ///
@@ -24,7 +24,7 @@ use umsg_shm::sys::thread;
 #[must_use = "a producer that is dropped may end the stream"]
 pub struct Producer<'q> {
     queue: Holder<'q, Queue>,
-    /// The process that counts.
+    /// The process that counts as a producer.
     pid: u32,
 }
 
@@ -129,7 +129,7 @@ impl Deref for Producer<'_> {
 impl Drop for Producer<'_> {
     fn drop(&mut self) {
         if self.pid == thread::current().pid() {
-            // This fails in a signal handler that has interrupted a call on the queue. Then the process counts until it ends.
+            // The call fails in a signal handler that has interrupted a call on the queue. Then the process counts until it ends.
             let _ = self.queue.end_producing();
         }
     }

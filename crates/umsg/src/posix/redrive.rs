@@ -396,7 +396,7 @@ impl Queue {
             queues: BTreeMap::new(),
             redriven: Redriven::default(),
         };
-        // This comes first, because it makes the messages that dead processes held dead letters like the others.
+        // This step comes first: it turns the messages that dead processes held into ordinary dead letters.
         targets.find_out()?;
         for letter in self.find_dead_letters(which, 0)? {
             targets.redrive(which, &letter)?;

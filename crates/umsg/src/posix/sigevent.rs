@@ -119,7 +119,7 @@ impl Attributes {
         // SAFETY: `to` is initialised.
         unsafe { libc::pthread_attr_setdetachstate(to, libc::PTHREAD_CREATE_DETACHED) };
         if !from.is_null() {
-            // SAFETY: both are initialised.
+            // SAFETY: both attributes are initialised.
             unsafe { copy(from, to) };
         }
         Some(attributes)
@@ -163,7 +163,7 @@ impl Attributes {
 
 impl Drop for Attributes {
     fn drop(&mut self) {
-        // SAFETY: they are initialised, and not used again.
+        // SAFETY: the attributes are initialised, and not used again.
         unsafe { libc::pthread_attr_destroy(&raw mut *self.0) };
     }
 }
@@ -171,7 +171,7 @@ impl Drop for Attributes {
 /// Copies each attribute that libc can return. An attribute that was never set gets its default value.
 ///
 /// # Safety
-/// Both are initialised.
+/// Both attributes are initialised.
 unsafe fn copy(from: *const libc::pthread_attr_t, to: *mut libc::pthread_attr_t) {
     let (mut size, mut number, mut address) = (0, 0, std::ptr::null_mut());
     // SAFETY: the structure consists of numbers, for which zero is valid.

@@ -10,7 +10,7 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::random::mix;
 use umsg_shm::sys::thread;
 
-/// The time for which a step tries to give its room in the other queue back while a process is stopped there.
+/// A step that has failed gives its room in the other queue back. If a process is stopped inside that queue, the step tries for this time.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// Returns the number of a queue that moves messages: the file's inode number and the time of the queue's creation, mixed.

@@ -9,8 +9,8 @@ use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 use umsg_shm::sys::clock::Deadline;
 
-/// The receiving end of a ring for tokio. It waits on the ring's [descriptor](Ring::pollable). It needs no thread, and no system
-/// call for a message that is already there.
+/// The receiving end of a ring for tokio. The end waits on the ring's [descriptor](Ring::pollable). It needs no thread, and makes no system call for
+/// a message that is already there.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -48,7 +48,7 @@ impl AsyncRing {
     /// The errors of the system.
     ///
     /// # Panics
-    /// If it is not called in a runtime with its I/O enabled.
+    /// If the caller does not run in a runtime with I/O enabled.
     pub fn new(mut ring: Ring) -> std::io::Result<AsyncRing> {
         let descriptor = ring.pollable().try_clone_to_owned()?;
         // SAFETY: the registration owns the descriptor, closes it when the registration ends, and always returns the same descriptor.

@@ -347,7 +347,7 @@ fn attach_file(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Segment, R
     Ok(segment)
 }
 
-/// Returns the button of the ring in a file.
+/// Returns the sender's end of the doorbell (the button) of the ring in a file.
 pub(super) fn button(namespace: &Namespace, file: BorrowedFd<'_>) -> Result<Button, RingError> {
     button_of(namespace, file, &attach_file(namespace, file)?)
 }
@@ -476,7 +476,7 @@ mod tests {
         let damaged = std::fs::File::open(&path).unwrap();
         let slower = || Options::new().create_in(&namespace, "/r");
         std::thread::scope(|scope| {
-            // Stands for the faster process, which has the lock.
+            // This lock stands for the lock of the faster process.
             let locked = Locked::of(damaged.as_fd()).unwrap();
             let slower = scope.spawn(slower);
             std::thread::sleep(std::time::Duration::from_millis(100));

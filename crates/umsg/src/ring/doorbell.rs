@@ -24,8 +24,7 @@ use std::mem::MaybeUninit;
 use std::path::PathBuf;
 use umsg_shm::sys::limit;
 
-/// The number in `res` of a message that has a descriptor. It says which descriptor belongs to the message. Each descriptor of the ring has another
-/// number.
+/// The number of a passed descriptor. Each descriptor of the ring has another number. A message with a descriptor has the number in `res`.
 pub(super) type Ticket = i32;
 
 /// Bytes of a datagram that brings a descriptor.

@@ -28,9 +28,9 @@ pub enum SendError {
     /// EMSGSIZE: the payload is longer than the ring's longest payload, both in bytes.
     #[error("a payload of {len} bytes is too long: this ring takes at most {max} bytes")]
     TooLong {
-        /// Length of the payload.
+        /// Length of the payload, in bytes.
         len: usize,
-        /// The longest payload.
+        /// The longest payload, in bytes.
         max: usize,
     },
     /// EMSGSIZE: the batch has more messages than the ring and its overflow hold.
@@ -155,9 +155,9 @@ pub enum RingError {
     /// EINVAL: the number of entries is 0, or the number of entries and overflow together exceeds the limit of rings.
     #[error("the number of entries, overflow included, must be from 1 to {max}, not {value}")]
     InvalidEntries {
-        /// The requested number.
+        /// The requested number of entries.
         value: u64,
-        /// The largest number.
+        /// The largest permitted number.
         max: u64,
     },
     /// ENOENT: no ring has this name.

@@ -23,7 +23,7 @@ pub(super) struct Locked<'a> {
 impl<'a> Locked<'a> {
     /// Takes the lock. Returns `None` if another process keeps it.
     pub(super) fn of(file: BorrowedFd<'a>) -> Option<Locked<'a>> {
-        // A signal handler that makes a ring of this name would wait for its own thread.
+        // Signals are deferred: a handler that makes a ring of this name would wait for its own thread.
         let me = thread::current();
         for _ in 0..ATTEMPTS {
             me.critical.enter();

@@ -149,14 +149,14 @@ pub struct Message<'a> {
     pub descriptor: Option<OwnedFd>,
 }
 
-/// The sender's record of a message, in the 48 bits of the engine's mark.
+/// The sender's part of a message's record: 48 bits, which the engine stores with the message and calls its mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
     pub(super) index: u32,
     pub(super) control: u16,
 }
 
-/// [`Mark::control`]: a descriptor goes with the message.
+/// A value of [`Mark::control`]: a descriptor goes with the message.
 pub(super) const WITH_DESCRIPTOR: u16 = 1;
 
 impl Mark {

@@ -4,8 +4,8 @@
 //! A message is `user_data`, `res`, `flags`, and up to 64 bytes. A ring can be made for longer payloads. Posting involves the
 //! receiver only if the receiver sleeps. A receiver that waits for `n` messages is woken once, when the `n`th message is there.
 //!
-//! If there are more messages than entries, the others go to the overflow. All are delivered, in order. If the overflow is full, too, the sender
-//! gets an error, waits, or drops the message, which is counted: the sender chooses the call.
+//! If there are more messages than entries, the further messages go to the overflow. All messages are delivered, in order. If the overflow is full,
+//! too, the sender gets an error, waits, or drops the message, which is counted: the sender chooses the call.
 //!
 //! ```
 //! use umsg::ring::{Options, Post, Until};

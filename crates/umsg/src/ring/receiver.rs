@@ -20,7 +20,7 @@ use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::thread;
 use umsg_shm::waiters::pacing::Waiting;
 
-/// Messages that [`Ring::drain`] takes under one lock.
+/// The number of messages that [`Ring::drain`] takes under one lock.
 const TOGETHER: usize = 32;
 
 /// The only receiving end of a ring. Dropping it closes the ring, and senders then get an error. Only the process
@@ -37,7 +37,7 @@ pub struct Ring {
     filter: Option<Filter>,
     /// Number of messages that the filter refused.
     refused: u64,
-    /// Removes a named ring's files from its namespace.
+    /// The name of a named ring, which the drop removes from the namespace.
     pub(super) name: Option<Name>,
 }
 
@@ -367,7 +367,7 @@ impl Ring {
         let (mut waited, mut dropped) = (false, 0);
         let taken = loop {
             match engine.try_receive(me, &mut self.buffer, deadline) {
-                // A peer that announces messages, where none can be taken, has overwritten the ring.
+                // The ring announces messages, but none can be taken: a peer has overwritten the ring.
                 Err(Refused::NotNow) if waited && deadline.has_passed() => {
                     self.restore_descriptor();
                     return Err(ReceiveError::TimedOut);
@@ -454,7 +454,7 @@ fn passed(shared: &Shared) -> u32 {
     shared.ownership().descriptors()
 }
 
-/// Says which senders' messages are accepted.
+/// The function that decides which senders' messages are accepted.
 struct Filter(Box<dyn FnMut(Tag) -> bool + Send>);
 
 fn lets_in(filter: &mut Option<Filter>, refused: &mut u64, taken: Taken) -> bool {

@@ -83,7 +83,7 @@ impl Shared {
     fn refusal(&self) -> SendError {
         match self.ownership().state() {
             CLOSED => SendError::Closed,
-            // A dead owner never enables it.
+            // The ring is disabled. If the owner is dead, no process enables the ring any more.
             _ => match self.check_owner(thread::current()) {
                 Err(error) => error,
                 Ok(()) => SendError::Disabled,

@@ -15,8 +15,8 @@
 //! signal.
 //!
 //! The header is read with pread(2) before the file is mapped. The drop-in and the command install their handler of SIGBUS before the first mapping
-//! ([`guard_mappings`]). A program that uses the library or the C library has to request that: it calls
-//! [`catch_truncation`], or [`mend_truncation`] in its own handler. Without them each of these causes ends the process.
+//! ([`guard_mappings`]). A program that uses the library or the C library has to request that: it calls [`catch_truncation`], or [`mend_truncation`]
+//! in its own handler. Without these calls, each of these causes ends the process.
 
 use std::io;
 use std::sync::OnceLock;
@@ -25,8 +25,8 @@ use umsg_shm::sys::cut;
 /// The kernel's code for an access to a page that the file does not have.
 const BUS_ADRERR: i32 = 2;
 
-/// Sets a function that runs before each mapping of a queue's file. The function makes sure that a handler of SIGBUS is
-/// installed before the first access to a queue's memory. It is for programs that install handlers only if they use queues.
+/// Sets a function that runs before each mapping of a queue's file. The function makes sure that a handler of SIGBUS is installed before the first
+/// access to a queue's memory. Programs use this if they install handlers only together with queues.
 ///
 /// ```no_run
 /// fn guard() {
@@ -43,7 +43,7 @@ pub fn guard_mappings(guard: fn()) {
 /// the file no longer has. The call on the queue and every later call in this process then fail with
 /// `Damaged` (EBADMSG).
 ///
-/// Call it first in a handler of SIGBUS.
+/// Call this function first in a handler of SIGBUS.
 ///
 /// ```no_run
 /// extern "C" fn on_sigbus(signal: i32, info: *const libc::siginfo_t, _: *const libc::c_void) {

@@ -94,7 +94,7 @@ impl Incoming for Packed<'_> {
 }
 
 impl Queue {
-    /// Sends all of these messages or none. Each message has a type and bytes. A receiver finds either all of them or none in the queue.
+    /// Sends all of these messages or none, each given as its type and its bytes. A receiver finds either all of them or none in the queue.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -107,13 +107,13 @@ impl Queue {
     /// ```
     ///
     /// # Blocking
-    /// Until there is room for all.
+    /// Until there is room for all messages.
     ///
     /// # Errors
-    /// The errors of [`send`](Queue::send); [`SendError::BatchTooLarge`] if even an empty queue would have no room for them.
+    /// The errors of [`send`](Queue::send); [`SendError::BatchTooLarge`] if even an empty queue would have no room for the messages.
     ///
     /// # If the process dies
-    /// Before the call returns: all were sent, or none.
+    /// Before the call returns: all messages were sent, or none.
     pub fn send_batch(&self, messages: &[(i64, &[u8])]) -> Result<(), SendError> {
         self.send_all_of(messages, Until::Forever)
     }
@@ -229,7 +229,7 @@ impl Queue {
     /// Until there is a wanted message.
     ///
     /// # Errors
-    /// The errors of [`receive`](Queue::receive), with [`ReceiveError::TooSmall`] if `buffer` has no room for the first one.
+    /// The errors of [`receive`](Queue::receive), with [`ReceiveError::TooSmall`] if `buffer` has no room for the first message.
     ///
     /// # If the process dies
     /// Before the call returns: the messages that were copied out are lost.
@@ -267,8 +267,7 @@ impl Queue {
         self.receive_batch_until(want, buffer, received, Until::Now)
     }
 
-    /// Receives messages as [`receive_batch`](Queue::receive_batch) does. Waits for the first one for at most `timeout`, on the
-    /// monotonic clock.
+    /// Receives messages as [`receive_batch`](Queue::receive_batch) does. Waits for the first message at most `timeout`, on the monotonic clock.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

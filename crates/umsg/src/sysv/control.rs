@@ -77,9 +77,8 @@ impl Queue {
     /// ```
     ///
     /// # Errors
-    /// `NotOwner` (EPERM) unless the caller is its owner, its creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `ModeNotEnforced`
-    /// (EPERM); `InvalidOwner` (EINVAL);
-    /// `RightsNotPossible` (EPERM); `Removed`.
+    /// `NotOwner` (EPERM) unless the caller is the queue's owner or creator, or has CAP_SYS_ADMIN; `TooManyBytes` (EPERM); `ModeNotEnforced` (EPERM);
+    /// `InvalidOwner` (EINVAL); `RightsNotPossible` (EPERM); `Removed`.
     ///
     /// # If the process dies
     /// Before or after the change: until the next change, the users of the old and of the new rights may have access to the
@@ -145,7 +144,7 @@ impl Queue {
                 Ok(())
             })?;
             crash_point!(MSGCTL_APPLIED);
-            // If this fails, the file's rights stay wider than necessary. That is unlikely, because the same step succeeded a moment ago.
+            // If the step fails, the file's rights stay wider than necessary. A failure is unlikely, because the same step succeeded a moment ago.
             let _ = file_rights::give(file.as_fd(), &[after]);
             // A change after this check finds the file as it is now.
             if fixed.rights.version() == version {

@@ -6,7 +6,7 @@
 //! | the user's lock is taken; no other process created the key's queue meanwhile | the kernel releases the lock |
 //! | the identifier that the namespace's owner wants is taken, if there is one | no queue gets it |
 //! | the file gets its index, which from then on belongs to its creator alone | there is no queue; a later process of the user, or of root, that needs the index removes the file |
-//! | the identifier is noted, larger than all earlier ones | the same; the identifier is skipped |
+//! | the identifier is noted, larger than all earlier ones | there is no queue, as after the step before; the identifier is skipped |
 //! | **the key symlink is made** | the queue exists |
 //!
 //! A key has one key symlink, see `namespace/msg/mod.rs`. A key symlink that exists already may belong to a queue that another process creates

@@ -8,8 +8,8 @@ use crate::error;
 use crate::namespace::{Entry, Files, Namespace, key_symlink_name};
 use rustix::fd::{AsFd, BorrowedFd};
 
-/// Examines the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does. It takes no lock and changes nothing. The queue may
-/// be so corrupted that it can't be opened.
+/// Examines the queue of a key, as [`posix::diagnose`](crate::posix::diagnose) does. The call takes no lock and changes nothing. The queue may be so
+/// corrupted that it can't be opened.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;

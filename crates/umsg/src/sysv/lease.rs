@@ -13,8 +13,7 @@ use umsg_shm::sys::thread;
 use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::sysv_engine::{LeaseHandle, Refused, Why};
 
-/// A received message that stays in the queue's memory until it is acknowledged. Until then it takes room in the queue, and no
-/// other process receives it.
+/// A received message that stays in the queue's memory until it is acknowledged. Until then the message takes room, and no other process receives it.
 ///
 /// # If the process dies
 /// The message goes back to its place in the queue, as after a drop of the lease. A call that finds no message or no room ends the leases of dead

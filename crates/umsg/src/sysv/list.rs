@@ -130,8 +130,8 @@ pub struct Totals {
     pub highest_index: u32,
 }
 
-/// Sums over the queues of a namespace. It reads the counts from each queue's header, so that no operation on a queue has to
-/// keep sums. The sums are exact if no process uses the queues meanwhile.
+/// Returns the sums over the queues of a namespace. The call reads the counts from each queue's header, so no operation on a queue has to keep sums.
+/// The sums are exact if no process uses the queues meanwhile.
 ///
 /// ```
 /// # let dir = tempfile::tempdir_in("/dev/shm")?;

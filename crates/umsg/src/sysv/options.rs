@@ -115,7 +115,7 @@ impl OpenOptions {
         self
     }
 
-    /// Fails if the key has a queue (IPC_EXCL); The option takes effect only together with [`create`](Self::create).
+    /// Fails if the key has a queue (IPC_EXCL). The option takes effect only together with [`create`](Self::create).
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

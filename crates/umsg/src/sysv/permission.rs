@@ -20,7 +20,7 @@ pub(super) enum Access {
     Send = 1,
 }
 
-/// The queue's mode does not allow it.
+/// The error for a permission that the queue's mode does not grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Denied;
 
@@ -130,7 +130,7 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 pub(super) struct Caller {
     /// The effective user.
     user: Uid,
-    /// [`CHANGES`].
+    /// The value of [`CHANGES`].
     changes: u32,
 }
 
@@ -143,9 +143,9 @@ impl Caller {
     }
 }
 
-/// Makes every queue check the caller's user and groups again, and IPC_INFO and MSG_INFO check its rights to the directory again. A program calls
-/// this after a change of its user or groups, if it continues to use open queues. The kernel checks at each call; here, that would cost more than
-/// the call itself.
+/// Makes every queue check the caller's user and groups again. IPC_INFO and MSG_INFO then check the caller's rights to the directory again. A program
+/// calls this after a change of its user or groups, if it continues to use open queues. The kernel checks at each call; here, that would cost more
+/// than the call itself.
 ///
 /// ```
 /// // After a change of the process's user or groups that did not go through libc.
@@ -279,7 +279,7 @@ mod tests {
             let own = caller().0.as_raw();
             assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
             give_to(own + 1, 1);
-            // The version is the same: the permission is not checked again.
+            // The version of the rights has not changed: the permission is not checked again.
             assert_eq!(judged.may(&fixed, Access::Write), Ok(1));
             fixed.words().version.store(2, Ordering::Release);
             assert_eq!(judged.may(&fixed, Access::Write), Err(Denied));

@@ -175,7 +175,7 @@ impl Queue {
         self.engine.pacing.set(waiting);
     }
 
-    /// Wakes served waiters before a call releases the queue's lock, as Linux did until 2016; for a measurement.
+    /// Sets whether a call wakes served waiters before it releases the queue's lock, as Linux did until 2016; for a measurement.
     #[doc(hidden)]
     pub fn set_wake_inside_lock(&self, inside: bool) {
         self.engine.set_wakes_inside(inside);

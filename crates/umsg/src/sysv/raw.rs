@@ -231,7 +231,7 @@ fn without_queue(errno: Errno, len: usize) -> Errno {
     }
 }
 
-/// Gives access to the calls that System V lacks.
+/// Gives access to the methods of [`Queue`] that have no equivalent in System V.
 impl Deref for Used {
     type Target = Queue;
 

@@ -38,9 +38,9 @@ pub(super) const PRIVATE_MODE: u32 = 0o600;
 #[derive(Debug)]
 pub(super) struct OwnFile {
     index: u32,
-    /// The file after the creation, or after it got more memory.
+    /// The state of the file after the creation, or after the file got more memory.
     known: Mutex<KnownFile>,
-    /// The name and the text of its key symlink.
+    /// The name and the text of the queue's key symlink.
     name: String,
     link: KeySymlink,
     limits: Limits,
@@ -55,7 +55,7 @@ pub(super) struct OwnFile {
 #[derive(Clone, Copy, Debug)]
 struct KnownFile {
     stamp: Stamp,
-    /// Its memory, in units of 512 bytes.
+    /// The memory of the file, in units of 512 bytes.
     blocks: i64,
 }
 
@@ -103,7 +103,7 @@ impl OwnFile {
         })
     }
 
-    /// Returns whether all conditions on files held a moment ago. It makes no system call.
+    /// Returns whether all conditions on files held a moment ago. The function makes no system call.
     fn is_believed(&self) -> bool {
         // Relaxed, here and below: two threads may compare at the same time. A child in another time namespace may have an earlier clock.
         let age = clock::monotonic_coarse().wrapping_sub(self.since.load(Ordering::Relaxed));
@@ -112,7 +112,7 @@ impl OwnFile {
 
     /// Compares the conditions on files.
     fn is_unchanged(&self, namespace: &Namespace) -> bool {
-        // Before the comparison.
+        // The count and the time are read before the comparison.
         let (count, since) = (self.changes.count(), clock::monotonic_coarse());
         if self.is_as_created(namespace) != Some(true) {
             return false;

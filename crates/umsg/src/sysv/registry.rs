@@ -26,7 +26,7 @@ pub const PRIVATE: i32 = 0;
 /// The arguments of msgget(2).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GetRequest {
-    /// `create`: creates a queue if there is none (IPC_CREAT). `exclusive`: fails if there is a queue (IPC_EXCL).
+    /// `create`: true to create a queue if there is none (IPC_CREAT). `exclusive`: true to fail if there is a queue (IPC_EXCL).
     pub(super) create: bool,
     pub(super) exclusive: bool,
     /// Permission bits of a created queue.
@@ -42,7 +42,7 @@ pub(super) struct GetRequest {
 /// An existing queue.
 pub(super) struct ExistingQueue {
     pub(super) id: i32,
-    /// The file, open for reading and writing, and its summary; None if the caller may not open the file.
+    /// The file, open for reading and writing, and the summary of its header; None if the caller may not open the file.
     pub(super) file: Option<(OwnedFd, Summary)>,
 }
 
@@ -322,7 +322,7 @@ pub(super) fn key_symlink_of(
     Ok(is_its.then_some(name))
 }
 
-/// Returns the summary of a queue's file; None if the file is unusable.
+/// Returns the summary of the header of a queue's file; None if the file is unusable.
 ///
 /// # Errors
 /// `System`.

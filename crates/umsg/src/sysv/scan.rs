@@ -35,24 +35,24 @@ use umsg_shm::sysv_engine::segment::HeaderView;
 /// The number of headers that a process maps.
 const MOST_VIEWS: usize = 4096;
 
-/// A process that asks again within this time maps headers, in nanoseconds.
+/// A process that requests sums again within this time, in nanoseconds, maps headers.
 const AGAIN: u64 = 1_000_000_000;
 
 /// The last scan; None while a call uses it.
 static LAST: Mutex<Option<Scan>> = Mutex::new(None);
 
-/// See the module.
+/// A scan of a namespace; see the module.
 #[derive(Debug)]
 pub(super) struct Scan {
     /// The directory, as it was before the scan.
     stamp: Stamp,
-    /// A change of the directory during or after the scan gives another stamp.
+    /// True if a change of the directory during or after the scan gives another stamp.
     is_settled: bool,
-    /// The process's identity, which decides which of the files may be opened.
+    /// The identity of the process, which decides which of the files the process may open.
     caller: Caller,
     /// The time of the last use, of [`clock::monotonic_coarse`].
     used_at: u64,
-    /// True if the process has also asked within the previous second.
+    /// True if the process has also requested sums within the second before.
     is_again: bool,
     /// The queues, in the order of their indices.
     queues: Vec<Known>,
@@ -68,7 +68,7 @@ struct Watched {
     sums: Option<Sums>,
 }
 
-/// Sums are kept only if the locks of at most this many queues can't be marked.
+/// The maximum number of queues with a lock that can't be marked. If there are more such queues, no sums are kept.
 const MOST_UNMARKED: usize = 16;
 
 /// The sums over the queues of a scan. The counts of each queue are beside it.

@@ -58,7 +58,7 @@ pub struct Status {
 statistics! {
     events {}
     repairs {
-        /// Repairs after a death.
+        /// Repairs after a process's death.
         repairs,
     }
 }
@@ -130,7 +130,7 @@ impl Queue {
     pub fn entry(&self) -> Result<Entry, ControlError> {
         let counts = counts(&self.engine)?;
         let entry = Entry::of(self.id(), self.engine.segment().fixed(), &counts);
-        // As in `status`.
+        // The segment may hold another queue by now.
         match self.is_removed() {
             true => Err(ControlError::Removed),
             false => Ok(entry),

@@ -17,10 +17,10 @@ use umsg_shm::sysv_engine::segment::{self, Summary, mark_removed, write_removed}
 /// The time for which a process waits for the lock of another user. If that user keeps the lock, the names stay.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Which segments a sweep takes away, among the segments of removed queues that processes keep for their next queues.
+/// The segments that a sweep takes away. All of them belong to removed queues, and processes keep them for their next queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Vacant {
-    /// Queues of processes that have ended.
+    /// The vacant files of processes that have ended.
     OfTheDead,
     /// All vacant files, because the caller needs their names, an index or room.
     Any,
@@ -36,7 +36,7 @@ pub(super) fn removed(namespace: &Namespace, id: i32) {
             && let Ok(file) = files.open(index_of(id))
             && is_its(&file)
         {
-            // This fails if a limit forbids files of this length. Then other users find the key in use until a process with the permission
+            // The write fails if a limit forbids files of this length. Then other users find the key in use until a process with the permission
             // removes the name.
             let _ = mark_removed(file.as_fd());
         }
@@ -70,7 +70,7 @@ pub(super) fn unusable(namespace: &Namespace, id: i32, is_ours: bool) -> Result<
         && let Ok(file) = files.open(named.index)
         && has_one_name(&file)
     {
-        // This fails for a read-only file. Then the queue continues to exist in memory, without a name.
+        // The write fails for a read-only file. Then the queue continues to exist in memory, without a name.
         let _ = write_removed(file.as_fd());
     }
     take_key_symlink(&files, id, named.key);
@@ -124,7 +124,7 @@ pub(super) fn key_symlink(
             Ok(lock) => Some(lock),
         },
     };
-    // Checked again under the lock of the key symlink's owner.
+    // The state is checked again under the lock of the key symlink's owner.
     let is_stale =
         files.key_symlink_owner(name)? == Some(owner) && is_stale(files, name, key, index)?;
     let is_free = is_stale && files.take_key_symlink(name, owner);
@@ -176,14 +176,14 @@ fn take(files: &mut Files, index: u32, vacant: Vacant, patience: Duration) -> bo
         Err(_) => return false,
         Ok(lock) => Some(lock),
     };
-    // Checked again under the lock.
+    // The owner is checked again under the lock.
     let is_owners = matches!(files.stat(index), Ok(Some(stat)) if stat.st_uid == owner);
     let taken = is_owners && take_left(files, index, owner, vacant);
     drop(lock);
     taken
 }
 
-/// Returns whether the file at an index is stale: of an unfinished or a removed queue.
+/// Returns whether the file at an index is stale: it belongs to an unfinished or a removed queue.
 fn is_left(files: &mut Files, index: u32) -> bool {
     left(files, index).is_some()
 }

@@ -46,7 +46,7 @@ impl Files {
         &self.0
     }
 
-    /// Returns the directory's stamp when it was opened.
+    /// Returns the stamp that the directory had when it was opened.
     pub(crate) fn stamp(&self) -> Stamp {
         self.0.stamp()
     }

@@ -191,13 +191,13 @@ impl Files {
     }
 }
 
-/// Opens the caller's note by its path: only the caller and root can put a file there.
+/// Opens the caller's file `next` by its path: only the caller and root can put a file there.
 fn open_own(own: &Path, access: OFlags) -> io::Result<rustix::fd::OwnedFd> {
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     fs::open(own.join(NAME), flags, Mode::empty())
 }
 
-/// Reads the caller's note; None if it is invalid.
+/// Reads the caller's file `next`; None if its contents are invalid.
 fn read_own(own: &Path) -> Result<Option<Next>, FileError> {
     let mut bytes = [0; SIZE];
     match open_own(own, OFlags::RDONLY) {
@@ -206,7 +206,7 @@ fn read_own(own: &Path) -> Result<Option<Next>, FileError> {
     }
 }
 
-/// Reads a user's note; None if it is invalid.
+/// Reads a user's file `next`; None if there is none, or if its contents are invalid.
 fn read(own: &Path) -> Result<Option<Next>, FileError> {
     let mut own = match Directory::open(own) {
         Ok(own) => own,
@@ -225,7 +225,7 @@ fn read(own: &Path) -> Result<Option<Next>, FileError> {
     }
 }
 
-/// Creates the file in the caller's own directory. The mode does not depend on the umask.
+/// Creates the file `next` in the caller's own directory. The mode does not depend on the umask.
 fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = own.with_number(|own| {

@@ -100,7 +100,7 @@ impl Files {
         Ok(owns)
     }
 
-    /// Returns whether the caller's directory is known to be the only one. It costs one system call.
+    /// Returns whether the caller's directory is known to be the only one. The check costs one system call.
     pub(super) fn is_only_user(&self) -> bool {
         is_known_alone(stamp_of(&self.owns()))
     }

@@ -57,7 +57,7 @@ impl Namespace {
         let mut limits = self.limits()?;
         let id = limits.next_id.take();
         match self.may_set_limits() {
-            // Another user's note ends with the record.
+            // The limits are written to a new record, for which another user's note is not valid.
             true => self.set_limits(&limits)?,
             false if id.is_some() => note(&files.own()?, record)?,
             false => {}
@@ -100,7 +100,7 @@ fn note(own: &Path, record: [u64; 3]) -> Result<(), FileError> {
     }
 }
 
-/// Creates the file in the caller's own directory. The umask does not change the mode.
+/// Creates the file `taken` in the caller's own directory. The umask does not change the mode.
 fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let file = own.with_number(|own| {

@@ -8,13 +8,12 @@
 //!     └── queue      its file
 //! ```
 //!
-//! unlink(2) removes a name from any file that has it at that moment. A process may find a queue without users and then unlink its name.
-//! Between these two steps, another process may have replaced the queue by a new one. So each transient queue has a directory of its own,
-//! in which the file keeps its name. The file is created in the directory first. Then the directory gets its name by rename(2), which
-//! replaces only an empty directory. No second file ever enters the directory. A process removes the file through the directory that it has
-//! open, and rmdir(2) does not remove a directory that contains a file. The directory is also the mark of such a queue: a process with
-//! write access to the queue's file can't forge it. The empty directory of a removed queue is recognised by its mode. An empty directory
-//! with another mode stays.
+//! unlink(2) removes a name from any file that has it at that moment. A process may find a queue without users and then unlink its name. Between
+//! these two steps, another process may have replaced the queue by a new one. So each transient queue has a directory of its own, in which the file
+//! keeps its name. The file is created in the directory first. Then the directory gets its name by rename(2), which replaces only an empty directory.
+//! No second file ever enters the directory. A process removes the file through the directory that it has open, and rmdir(2) does not remove a
+//! directory that contains a file. The directory also marks a queue as transient: a process with write access to the queue's file can't forge this
+//! mark. The empty directory of a removed queue is recognised by its mode. An empty directory with another mode stays.
 //!
 //! A process that opens the queue takes a shared flock(2) on its own descriptor of the file, and maps the file through this descriptor. The
 //! lock belongs to the open file description, and the mapping keeps the description. So the lock outlasts the descriptor, and forked
@@ -110,7 +109,7 @@ impl Namespace {
                 home(&queues, name.as_os_str())
             };
             match found {
-                // A file has taken its place.
+                // A file has replaced the directory.
                 Err(FileError::AlreadyExists) => {}
                 found => {
                     let mut home = found?;

@@ -120,11 +120,11 @@ fn names_of_directories(queues: &Directory) -> Result<Vec<OsString>, NamespaceEr
 
 /// The entry under the name of a queue that may have to be removed.
 enum Found {
-    /// No process has it open.
+    /// A queue that no process has open.
     Unused(Unused),
     /// The directory of a removed queue.
     Empty,
-    /// Further facts about the entry.
+    /// An entry that this call does not remove, and the result to report.
     Else(Removal),
 }
 
@@ -226,7 +226,7 @@ fn remove_unused_in(
     }
 }
 
-/// Reading suffices for the check and for the lock.
+/// Opens the queue's file for reading, which suffices for the check and for the lock.
 fn open_in_open(home: &mut Directory) -> Result<OwnedFd, FileError> {
     open_regular(home, FILE.as_ref(), OFlags::RDONLY)
 }

@@ -94,7 +94,7 @@ fn a_remover_leaves_another_of_its_name_alone() {
     let namespace = dir.namespace();
     for is_plain in [false, true] {
         drop(make(&namespace).unwrap());
-        // Between its lock and its unlink, another process unlinks the queue and makes another.
+        // After this process has locked the queue, and before it unlinks the queue, another process replaces the queue by a new one.
         let queues = namespace.queues().unwrap();
         let old = home(&queues, name("/q").as_os_str()).unwrap();
         namespace.unlink_queue_file(&name("/q")).unwrap();

@@ -9,11 +9,11 @@ use umsg_shm::posix_engine::segment::{
 pub(crate) const MAGIC: [u8; 8] = *b"\x89umsg\r\n\x1a";
 /// The first bytes of the trailer.
 pub(super) const END: [u8; 8] = *b"umsg-end";
-/// A reader refuses another major version, and skips the additions of a later minor version.
+/// The major version. A reader refuses another major version, and skips the additions of a later minor version.
 pub(super) const MAJOR: u16 = 1;
 /// The major version of a queue with states that a reader of version 1 would ignore. Version 2 is for System V queues.
 pub(super) const MAJOR_WITH_STATES: u16 = 3;
-/// A writer uses minor version 0 if that suffices.
+/// The highest minor version of a snapshot without histories. A writer uses minor version 0 if that suffices.
 pub(super) const MINOR: u16 = 1;
 /// The minor version of version 1 that a writer uses if a message has a history.
 const WITH_HISTORIES: u16 = 2;
@@ -32,7 +32,7 @@ const STATES: usize = 24;
 pub(super) const LONGEST_HEADER: usize = 65_536;
 /// The length of the head of a message's record.
 pub(super) const RECORD_HEAD: usize = 24;
-/// The length of the same part in version 3, which has the delay of a message.
+/// The length of the head in version 3, which has the delay of a message.
 const RECORD_HEAD_WITH_DELAY: usize = RECORD_HEAD + 8;
 /// The length of the longest head that is read.
 pub(crate) const LONGEST_RECORD_HEAD: usize = 4096;
@@ -59,7 +59,7 @@ pub(super) struct Header {
     pub(super) taken: u64,
     pub(super) policy: Policy,
     pub(super) send_closed: bool,
-    /// Empty if the caller gave no name.
+    /// The queue's name; empty if the caller gave no name.
     pub(super) name: Vec<u8>,
 }
 
@@ -246,7 +246,7 @@ pub(super) struct Record {
     pub(super) len: u32,
     pub(super) priority: u32,
     pub(super) pid: u32,
-    /// Nanoseconds since 1970.
+    /// The time of the send, in nanoseconds since 1970.
     pub(super) sent: u64,
     pub(super) returns: u32,
     /// Nanoseconds until the message is due; 0 for a queued one. In version 3 only.

@@ -55,11 +55,11 @@ pub struct Snapshot {
     max_messages: u32,
     message_size: u32,
     mode: u32,
-    /// Nanoseconds since 1970.
+    /// The time of the snapshot, in nanoseconds since 1970.
     taken: u64,
     policy: Policy,
     send_closed: bool,
-    /// Empty if the caller gave no name.
+    /// The queue's name; empty if the caller gave no name.
     name: Vec<u8>,
     look: PeekedMessages,
 }
@@ -190,12 +190,12 @@ impl Snapshot {
     /// ```
     ///
     /// # Blocking
-    /// As [`Queue::messages`].
+    /// The same as for [`Queue::messages`].
     ///
     /// # Errors
     /// The errors of [`Queue::messages`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
-        // First: a closed queue gets no message between this and the copy of its messages.
+        // The state is read first: a queue that is closed gets no message between this reading and the copy of its messages.
         let send_closed = queue.engine.is_send_closed();
         let mut look = queue.look_at_all()?;
         for seen in &mut look.messages {

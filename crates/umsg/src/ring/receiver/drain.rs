@@ -50,7 +50,7 @@ impl Ring {
         mut visit: impl FnMut(Message<'_>),
     ) -> Result<u64, ReceiveError> {
         self.check_owner()?;
-        // The ring held no more messages at first.
+        // The call receives at most as many messages as the ring can hold, so that it ends even if senders continue.
         let bound = most.min(self.shared.engine.segment().layout().max_messages as u64);
         let together = self.buffer.len() / self.stride;
         let button = self.polled.then(|| Arc::clone(&self.shared.button));

@@ -131,7 +131,7 @@ impl From<AttachError> for OpenError {
     }
 }
 
-/// Segments of both kinds are refused for the same reasons.
+/// Converts an error of a POSIX queue: segments of both kinds are refused for the same reasons.
 impl From<crate::error::OpenError> for OpenError {
     fn from(error: crate::error::OpenError) -> Self {
         use crate::error::OpenError as Posix;

@@ -108,7 +108,7 @@ pub(super) fn forget_all() {
     }
 }
 
-/// Takes over the count of a queue whose segment is kept.
+/// Keeps the segment of a queue, and takes over its use count. If there is no free entry, gives the segment up.
 fn keep(word: Word<Attached<Queue>>) {
     if !KEPT.iter().any(|link| link.put_if_empty(word)) {
         let kept = word.hold();

@@ -135,7 +135,7 @@ pub(super) struct Record {
     pub(super) len: u32,
     pub(super) pid: u32,
     pub(super) mtype: i64,
-    /// Nanoseconds since 1970.
+    /// The time of the send, in nanoseconds since 1970.
     pub(super) sent: u64,
     pub(super) returns: u32,
 }

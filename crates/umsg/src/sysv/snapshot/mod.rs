@@ -96,7 +96,7 @@ impl Snapshot {
     /// # Errors
     /// The errors of [`Queue::peek`].
     pub fn of(queue: &Queue) -> Result<Snapshot, ReceiveError> {
-        // First: a closed queue gets no message between this and the copy of its messages.
+        // The state is read first: a queue that is closed gets no message between this reading and the copy of its messages.
         let send_closed = queue.is_send_closed();
         let (seen, bytes) = queue.judged_receive((Deadline::Passed, Heeds::Nothing), |call| {
             queue.engine.all_messages(call)
