@@ -13,7 +13,7 @@ use crate::waiting;
 
 /// The object of a queue's descriptor.
 pub(crate) struct Attached {
-    /// Its doorbells. Declared before the queue, because they are dropped first.
+    /// The doorbells of the queue. This field precedes the queue, because fields are dropped in order.
     pub(crate) doorbells: Doorbells,
     pub(crate) queue: Queue,
     /// Device and inode of the segment's file. They show whether a descriptor still belongs to the queue in the table.

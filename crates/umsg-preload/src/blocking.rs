@@ -72,7 +72,7 @@ pub(crate) struct Forks(u64);
 
 impl Forks {
     pub(crate) fn now() -> Forks {
-        // Relaxed: as above. A thread that reads it too early calls at the moment of the fork.
+        // Relaxed: the counter is the whole message. A thread that still reads the previous number makes its call at the moment of the fork.
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
 
@@ -93,10 +93,10 @@ impl Forks {
     }
 }
 
-/// See the module. Every load and store is Relaxed: the word is the whole message.
+/// The blocking mode of a queue's descriptors; see the module. Every load and store is Relaxed: the word is the whole message.
 pub(crate) struct Blocking {
     word: AtomicU64,
-    /// Whether a description was ever shared in another way than by a fork.
+    /// True once a description was shared in another way than by a fork.
     was_shared: AtomicBool,
 }
 

@@ -210,7 +210,7 @@ pub(crate) fn while_blocked_or_begun_anew<T>(
     }
 }
 
-/// Returns the result of the Rust function.
+/// Converts an outcome to the value that a function behind a [`cancellation_point`] returns. For an errno, also sets errno.
 #[inline(always)]
 pub(crate) fn answer<T: From<i8>>(outcome: Result<T, c_int>) -> T {
     match outcome {

@@ -24,14 +24,14 @@ struct Library {
     next: AtomicPtr<Library>,
 }
 
-/// Source: `Elf64_Dyn` in elf.h of glibc.
+/// An entry of a dynamic section. Source: `Elf64_Dyn` in elf.h of glibc.
 #[repr(C)]
 struct Dynamic {
     tag: i64,
     value: usize,
 }
 
-/// Source: `struct r_debug` in link.h of glibc.
+/// The loader's record for debuggers, which leads to its list. Source: `struct r_debug` in link.h of glibc.
 #[cfg(target_env = "gnu")]
 #[repr(C)]
 struct Debug {
@@ -127,7 +127,7 @@ fn hash_of(name: &[u8]) -> u32 {
     })
 }
 
-/// The answer of one library.
+/// The result of the search in one library.
 #[derive(Debug, PartialEq)]
 enum Found {
     Function(*mut c_void),
@@ -140,7 +140,7 @@ struct Tables {
     symbols: *const Elf64_Sym,
     strings: *const c_char,
     hash: *const Elf64_Word,
-    /// Null, if the library has no versions.
+    /// The version of each symbol; null if the library has no versions.
     versions: *const u16,
 }
 

@@ -1,4 +1,4 @@
-//! What the drop-in asks the kernel about a descriptor. It makes bare system calls, because libc's names lead back to the drop-in.
+//! Queries about a descriptor. They are bare system calls, because libc's names lead back to the drop-in.
 
 use std::ffi::c_int;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};

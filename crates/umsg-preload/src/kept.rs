@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`MOST`] queues, [`BYTES`] bytes of files | the memory of queues that other processes remove meanwhile |
 //! | no queue that was polled | the doorbell's descriptor is closed with the last descriptor of the queue |
-//! | no queue whose name this process has removed | its memory |
+//! | no queue whose name this process has removed | the memory of the removed queue |
 //!
 //! A queue that the program removes and creates again stays here in between, without messages: [`crate::vacated`].
 //!
@@ -36,7 +36,7 @@ use crate::{debug, process, vacated};
 /// The number of queues that are kept.
 const MOST: usize = 8;
 
-/// The sum of the sizes of their files. The file of a queue of 10 messages has 1.4 MB, but takes only little memory.
+/// The maximum sum of the sizes of these queues' files, in bytes. The file of a queue of 10 messages has 1.4 MB, but takes only little memory.
 const BYTES: u64 = 16 << 20;
 
 static KEPT: [Link<Attached>; MOST] = [const { Link::nowhere() }; MOST];
@@ -72,7 +72,7 @@ pub(crate) fn open(
     let (nonblocking, forks) = (flags & libc::O_NONBLOCK != 0, Forks::now());
     let file = match KnownFile::open(namespace, OsStr::from_bytes(name), read, write, nonblocking) {
         Ok(file) => file,
-        // As above.
+        // A program that wants an explanation gets the one of a full opening.
         Err(Errno::NOENT) if !may_create && !debug::is_on() => {
             absent::note(name, directory);
             return Some(Err(libc::ENOENT));

@@ -28,11 +28,11 @@ pub(crate) enum Knob {
     MsgsizeDefault,
     MsgsizeMost,
     QueuesMost,
-    /// The most bytes in a System V message.
+    /// The maximum number of bytes in a System V message.
     Msgmax,
     /// The default limit of the bytes in a System V queue.
     Msgmnb,
-    /// The most System V queues in the namespace.
+    /// The maximum number of System V queues in the namespace.
     Msgmni,
     /// The identifier of the next System V queue. The setting applies to one queue.
     MsgNextId,
@@ -77,7 +77,7 @@ fn is_marked(status: &Stat) -> bool {
 /// Returns whether the process may have a descriptor that writes to a limit.
 #[inline(always)]
 pub(crate) fn are_there() -> bool {
-    // Relaxed: as below.
+    // Relaxed: as in `of`.
     ANY.load(Ordering::Relaxed)
 }
 
@@ -112,7 +112,7 @@ fn path_of(number: c_int) -> String {
 }
 
 impl Knob {
-    /// Returns the limit of a path.
+    /// Returns the limit that a path in /proc/sys names.
     pub(crate) fn named(path: &[u8]) -> Option<Knob> {
         ALL.into_iter().find(|knob| knob.path().as_bytes() == path)
     }
@@ -312,7 +312,7 @@ unsafe fn write(
 /// # Safety
 /// The conditions of [`written`].
 unsafe fn gather(parts: &[iovec]) -> Result<Vec<u8>, c_int> {
-    /// The most bytes that the kernel reads of a write.
+    /// The maximum number of bytes that the kernel reads of a write.
     const MOST: usize = 4095;
     let mut text = Vec::new();
     for part in parts.iter().filter(|part| part.iov_len > 0) {

@@ -23,7 +23,7 @@ const SMALL: usize = 1024;
 /// Blocks that are mappings start at a page.
 const PAGE: usize = 4096;
 
-/// The allocator.
+/// The library's allocator; see the module.
 pub(crate) struct Memory {
     free: [Stack; CLASSES],
     /// The chunks of small and of larger blocks.

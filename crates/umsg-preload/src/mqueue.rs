@@ -71,7 +71,7 @@ pub(crate) unsafe fn at<'a>(directory: c_int, path: *const c_char) -> Option<Pla
 }
 
 /// # Safety
-/// As for [`at`].
+/// The conditions of [`at`].
 #[inline(always)]
 pub(crate) unsafe fn begins(path: *const c_char) -> bool {
     !pointer::is_bad(path)

@@ -106,7 +106,7 @@ fn absent<T: Failure>() -> T {
     T::FAILED
 }
 
-/// A name as C has it.
+/// Converts a name to a C string.
 macro_rules! name {
     ($name:ident) => {
         const {
@@ -136,7 +136,7 @@ macro_rules! next_functions {
             pthread_setcanceltype();
         }
         $(
-            /// The next library's function of this name.
+            /// Calls the next library's function of this name.
             ///
             /// # Safety
             /// The conditions of the function of libc.

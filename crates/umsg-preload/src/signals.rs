@@ -92,7 +92,7 @@ fn begin() {
 #[cold]
 fn begin_slow() {
     if !process::owns_table() {
-        // A vfork child has its own handlers: the parent's begin when the parent maps a queue.
+        // A vfork child has its own handlers. The parent's handlers are replaced when the parent maps a queue.
         take_place(libc::SIGBUS);
         return;
     }
@@ -105,7 +105,7 @@ fn begin_slow() {
     if is_first {
         let signals = candidates();
         if signals != 0 {
-            // Masked once: three system calls a signal less.
+            // All signals are masked once here, which saves three system calls for each signal.
             let mask = mask::set(ALL);
             for signal in (1..SIGNALS as c_int).filter(|signal| signals & bit(*signal) != 0) {
                 let _turn = Turn::take_while_masked(signal);
@@ -163,7 +163,7 @@ pub(crate) fn take_place(signal: c_int) {
     replace(signal);
 }
 
-/// Does the same as [`take_place`], in the caller's turn.
+/// Installs the drop-in's handler as [`take_place`] does, for a caller that already has the [`Turn`] of the signal.
 fn replace(signal: c_int) {
     let mut found = installed(signal);
     while let Some(theirs) = found.filter(|theirs| gives_way(signal, theirs.sa_sigaction)) {

@@ -1,11 +1,12 @@
 //! Runs when the library is loaded, before the program's main.
 //!
-//! No other code relies on this function, because another library's constructor may call the drop-in before it has run. It only does some work
-//! early, while the process has one thread and holds no locks.
+//! No other code relies on this function, because another library's constructor may call the drop-in before it has run. The function only does some
+//! work early, while the process has one thread and holds no locks.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The word lies in the pages that the dynamic linker writes anyway, like the other words that each process writes at its start.
+/// True once the constructor has run. Like the other words that each process writes at its start, this one lies in pages that the linker writes
+/// anyway.
 #[unsafe(link_section = ".data.umsg")]
 static DONE: AtomicBool = AtomicBool::new(false);
 
@@ -25,7 +26,7 @@ pub(crate) fn saw_all() -> bool {
 #[unsafe(link_section = ".data.umsg")]
 static SAW_ALL: AtomicBool = AtomicBool::new(false);
 
-/// Run by the dynamic linker.
+/// The dynamic linker runs this function when it loads the library.
 #[cfg(not(test))]
 #[used]
 #[unsafe(link_section = ".init_array")]

@@ -73,7 +73,7 @@ impl Held {
         link.hold().map(Held)
     }
 
-    /// Returns whether both were opened in full with one access mode.
+    /// Returns whether both values have one access mode.
     pub(crate) fn has_access_of(&self, other: &Held) -> bool {
         self.0.flags() == other.0.flags()
     }
@@ -224,7 +224,7 @@ mod tests {
             )
         }
 
-        /// Waits, because the thread of another test may still use a retired entry.
+        /// Returns whether the queue is unmapped. Waits, because the thread of another test may still use a retired entry.
         fn is_unmapped(&self) -> bool {
             (0..1000).any(|_| {
                 attachments::reap();

@@ -31,13 +31,13 @@ use crate::{errno, pointer, process, table};
 /// The request, and in its first word the cancellations of this process.
 pub(crate) static REQUEST: Request = Request::new();
 
-/// Where `umsg trace --pid` finds the request. The symbol is [`umsg_trace::request::SYMBOL`].
+/// The symbol by which `umsg trace --pid` finds the request: [`umsg_trace::request::SYMBOL`].
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[used]
 #[allow(non_upper_case_globals, reason = "a symbol of C")]
 pub static umsg_trace_request_1: &Request = &REQUEST;
 
-/// Reads the request of the environment. Called by the constructor, where `malloc` may not have begun.
+/// Reads the request of the environment. The constructor calls this function, and `malloc` may not have begun by then.
 pub(crate) fn start() {
     // The user who starts a set-user-ID program must not choose the ring that gets its messages.
     if umsg_shm::sys::process::was_started_with_privilege() {
@@ -96,7 +96,7 @@ impl<const N: usize> Copied<N> {
     /// `len` bytes are readable at the address.
     pub(crate) unsafe fn of(from: *const c_char, len: usize) -> Self {
         let (mut bytes, len) = ([0; N], len.min(N));
-        // SAFETY: by this function's contract; another array.
+        // SAFETY: by this function's contract; `bytes` is an array of this function.
         unsafe { ptr::copy_nonoverlapping(from.cast(), bytes.as_mut_ptr(), len) };
         Copied { bytes, len }
     }
@@ -110,7 +110,7 @@ impl Target {
     /// Returns the name that a call has got.
     ///
     /// # Safety
-    /// A C string, or an address that a pointer check refuses.
+    /// `name` is a C string, or an address that a pointer check refuses.
     pub(crate) unsafe fn named(name: *const c_char) -> Target {
         if pointer::is_bad(name) {
             return Target::None;
@@ -125,7 +125,7 @@ impl Target {
 /// Returns the seconds and nanoseconds of a time-out that the call has read; (-1, -1) for none.
 ///
 /// # Safety
-/// NULL, or a timespec, or an address that a pointer check refuses.
+/// `timeout` is NULL, or a timespec, or an address that a pointer check refuses.
 pub(crate) unsafe fn limit(timeout: *const timespec) -> [i64; 2] {
     if pointer::is_bad(timeout) {
         return [-1, -1];
@@ -222,7 +222,7 @@ fn sleeps() -> u32 {
     }
 }
 
-/// The ring of a turn, as this process has opened it.
+/// The ring of one run of `umsg trace` (a turn), as this process has opened it.
 struct Opened {
     turn: u32,
     pid: u32,
@@ -285,7 +285,7 @@ fn depth_of_sysv(id: c_int) -> u32 {
 
 /// Returns the ring of a turn of `umsg trace`. In each process, the first recorded call of the turn opens the ring.
 fn opened(turn: u32, pid: u32) -> Option<&'static Sender> {
-    // Acquire: the ring is there.
+    // Acquire: makes the ring behind the pointer visible.
     let last = OPENED.load(Ordering::Acquire);
     // SAFETY: null, or a box that is never freed.
     if let Some(opened) = unsafe { last.as_ref() }

@@ -153,7 +153,7 @@ extern "C" fn find(place: u32) -> *mut c_void {
         // SAFETY: ends the process.
         unsafe { libc::abort() };
     }
-    // Relaxed: only the address counts. Two threads find the same.
+    // Relaxed: only the address counts. Two threads find the same address.
     function.store(address, Ordering::Relaxed);
     address
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | while a call uses it, or a descriptor is open | such calls continue to use the removed queue |
 //! | if the process has forked since its creation | the child has its descriptors |
-//! | if a descriptor was duplicated, passed over a socket, or kept open for a new program | as above |
+//! | if a descriptor was duplicated, passed over a socket, or kept open for a new program | another process may have its descriptor |
 //! | if another process has opened it | that process continues to use the removed queue |
 //!
 //! When the process exits, it removes the files. The files of a killed process stay until a process wants their names, or until `umsg gc`.

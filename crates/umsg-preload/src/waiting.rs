@@ -10,7 +10,7 @@ pub(crate) fn choose(queue: &Queue) {
     match wanted.as_encoded_bytes() {
         b"blocking" => queue.set_waiting(Waiting::Blocking),
         b"spinning" => queue.set_waiting(Waiting::Spinning),
-        // Adaptive, as every handle is at first.
+        // The handle stays adaptive, as every handle is at first.
         _ => {}
     }
 }

@@ -94,13 +94,13 @@ pub unsafe extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) 
     let closes = flags & !known == 0 && flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() == 0;
     let mut first = first;
     if flags & libc::CLOSE_RANGE_CLOEXEC.cast_signed() != 0 {
-        // Afterwards the descriptors would not look like inherited ones.
+        // The inherited queues are entered first: descriptors with FD_CLOEXEC do not look like inherited ones.
         arrivals::look_at_all();
     }
     if closes && first <= last {
         forget_between(first, last);
         while let Some(ours) = reserved_descriptors::first_between(first, last) {
-            // SAFETY: as below.
+            // SAFETY: the caller makes the promises that libc's close_range requires.
             if ours > first && unsafe { next::close_range(first, ours - 1, flags) } != 0 {
                 return -1;
             }

@@ -8,13 +8,13 @@ use umsg_shm::sys::reserved_descriptors;
 
 use crate::{errno, next, ours, process, table, vacated};
 
-/// Duplicates to the lowest free number.
+/// Duplicates a descriptor to the lowest free number.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     if reserved_descriptors::is(fd) {
         return errno::fail(libc::EBADF);
     }
-    // This is first, because another thread may close the descriptor meanwhile.
+    // The sharing is noted first, because another thread may close the descriptor during the call.
     share(fd);
     // SAFETY: the caller makes the promises that libc's dup requires.
     let new = unsafe { next::dup(fd) };
@@ -22,21 +22,21 @@ pub unsafe extern "C" fn dup(fd: c_int) -> c_int {
     new
 }
 
-/// Duplicates to a number of the caller's choice, which is closed first.
+/// Duplicates a descriptor to a number of the caller's choice, which is closed first.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup2(fd: c_int, new: c_int) -> c_int {
     // SAFETY: the caller makes the promises that libc's dup2 requires.
     replace(fd, new, || unsafe { next::dup2(fd, new) })
 }
 
-/// Does the same as dup2, with O_CLOEXEC on request.
+/// Duplicates a descriptor as dup2 does, with O_CLOEXEC on request.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn dup3(fd: c_int, new: c_int, flags: c_int) -> c_int {
     // SAFETY: the caller makes the promises that libc's dup3 requires.
     replace(fd, new, || unsafe { next::dup3(fd, new, flags) })
 }
 
-/// Enters `new` if it is a queue's descriptor because `fd` is.
+/// Enters `new`, a duplicate of `fd`, if `fd` is a queue's descriptor.
 #[inline(always)]
 pub(super) fn enter_duplicate(fd: c_int, new: c_int) {
     if new >= 0 && table::knows(fd) {
@@ -55,7 +55,7 @@ fn enter_known_duplicate(fd: c_int, new: c_int) {
     }
 }
 
-/// Adds a descriptor that a new program gets.
+/// Adds an action to those of posix_spawn: the new program gets a duplicate of a descriptor.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn posix_spawn_file_actions_adddup2(
     actions: *mut posix_spawn_file_actions_t,
@@ -91,7 +91,7 @@ fn replace(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     replace_known(fd, new, call)
 }
 
-/// Duplicates to a number at which the library has a descriptor of its own. The library gives the number up.
+/// Duplicates a descriptor to a number at which the library has a descriptor of its own. The library gives the number up.
 #[cold]
 fn replace_own(fd: c_int, new: c_int, call: impl FnOnce() -> c_int) -> c_int {
     if !process::owns_table() {

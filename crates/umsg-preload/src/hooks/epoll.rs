@@ -10,7 +10,7 @@ use umsg::Edges;
 use crate::table::Held;
 use crate::{doorbells, errno, next, ours, pointer, table};
 
-/// Registers a descriptor in a set, or changes or removes the registration.
+/// Registers a descriptor in a set of epoll, or changes or removes the registration.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn epoll_ctl(
     set: c_int,

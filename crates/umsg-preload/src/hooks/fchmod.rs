@@ -7,7 +7,7 @@ use libc::mode_t;
 use crate::table::Held;
 use crate::{errno, fd, next, ours};
 
-/// Sets the mode bits.
+/// Sets the mode bits of an open file, or of a queue.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn fchmod(number: c_int, mode: mode_t) -> c_int {
     match ours::file(number) {

@@ -50,7 +50,7 @@ pub unsafe extern "C" fn ioctl(fd: c_int, request: c_ulong, argument: usize) -> 
     let call = || unsafe { next::ioctl(fd, request, argument) };
     match request as u32 {
         FIOCLEX => {
-            // Afterwards the descriptor would not look like an inherited one.
+            // The descriptor is inspected first: a descriptor with FD_CLOEXEC does not look like an inherited one.
             arrivals::look_once(fd);
             call()
         }

@@ -21,7 +21,7 @@ pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
         |result| {
             let mut arguments = [fd.into(), 0, 0, 0, 0];
             if result == 0 && !out.is_null() {
-                // SAFETY: the call has written it.
+                // SAFETY: the call has written `out`.
                 let now = unsafe { out.read_unaligned() };
                 let numbers = [now.mq_flags, now.mq_maxmsg, now.mq_msgsize, now.mq_curmsgs];
                 arguments[1..].copy_from_slice(&numbers.map(i64::from));
@@ -46,7 +46,7 @@ pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq
         |_| {
             let flags = match pointer::is_bad(new) {
                 true => 0,
-                // SAFETY: the call has read it.
+                // SAFETY: the call has read `new`.
                 false => unsafe { (&raw const (*new).mq_flags).read_unaligned() },
             };
             Described {

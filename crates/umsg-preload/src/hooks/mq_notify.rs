@@ -43,7 +43,7 @@ pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
 /// # Safety
 /// The conditions of libc's mq_notify.
 unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
-    // As for a send, it is enough to hold the word of the table.
+    // As for a send, an entry of the table is enough: the file itself is not checked.
     let held = match table::hold(fd) {
         Some(held) => Ok(Some(held)),
         None => ours::checked_queue(fd),

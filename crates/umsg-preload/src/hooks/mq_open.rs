@@ -48,7 +48,7 @@ pub unsafe extern "C" fn __mq_open_2(name: *const c_char, flags: c_int) -> mqd_t
 }
 
 /// # Safety
-/// As for [`open`].
+/// The conditions of [`open`].
 #[inline(always)]
 unsafe fn recorded_open(
     name: *const c_char,
@@ -61,7 +61,7 @@ unsafe fn recorded_open(
         || unsafe { open(name, flags, mode, attributes) }.unwrap_or_else(errno::fail),
         Function::MqOpen,
         |_| {
-            // SAFETY: by this function's contract: the call has read them, unless a check refused their address.
+            // SAFETY: by this function's contract: the call has read the attributes, unless a check refused their address.
             let limits = unsafe { read_attributes(attributes) }.unwrap_or(None);
             let [is_given, most, longest] =
                 limits.map_or([0; 3], |limits| [1, limits.mq_maxmsg, limits.mq_msgsize]);

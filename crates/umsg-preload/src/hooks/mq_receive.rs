@@ -43,10 +43,10 @@ pub(super) unsafe extern "C" fn receive(
     cancellation::answer(unsafe { call.run() })
 }
 
-/// [`receive`], with a record if there is a request.
+/// Receives as [`receive`] does, and records the call if `umsg trace` has requested that.
 ///
 /// # Safety
-/// As for libc's mq_timedreceive.
+/// The conditions of libc's mq_timedreceive.
 unsafe extern "C" fn traced_receive(
     fd: c_int,
     buffer: *mut c_char,
@@ -67,7 +67,7 @@ unsafe extern "C" fn traced_receive(
             let [seconds, nanoseconds] = unsafe { trace::limit(timeout) };
             let came = result >= 0;
             let priority = match came && !priority.is_null() {
-                // SAFETY: the call has written it.
+                // SAFETY: the call has written `priority`.
                 true => unsafe { priority.read_unaligned() }.into(),
                 false => -1,
             };
@@ -75,7 +75,7 @@ unsafe extern "C" fn traced_receive(
                 arguments: [fd.into(), len as i64, priority, seconds, nanoseconds],
                 queue: Target::Descriptor(fd),
                 data: match came {
-                    // SAFETY: the call has written so many bytes.
+                    // SAFETY: the call has written `result` bytes.
                     true => unsafe { Copied::of(buffer, result as usize) },
                     false => Copied::default(),
                 },

@@ -15,7 +15,7 @@ use crate::table::{self, Held};
 use crate::trace::{self, Copied, Described, Target};
 use crate::{adopt, errno, next, pointer, timeout};
 
-/// Priorities are below this.
+/// Priorities are below this number.
 const MQ_PRIO_MAX: c_uint = 32_768;
 
 cancellation_point! {
@@ -46,10 +46,10 @@ pub(super) unsafe extern "C" fn send(
     cancellation::answer(unsafe { call.run() })
 }
 
-/// [`send`], with a record if there is a request.
+/// Sends as [`send`] does, and records the call if `umsg trace` has requested that.
 ///
 /// # Safety
-/// As for libc's mq_timedsend.
+/// The conditions of libc's mq_timedsend.
 unsafe extern "C" fn traced_send(
     fd: c_int,
     message: *const c_char,

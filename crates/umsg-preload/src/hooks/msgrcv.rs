@@ -37,10 +37,10 @@ pub(super) unsafe extern "C" fn receive(
     cancellation::answer(unsafe { call.run() })
 }
 
-/// [`receive`], with a record if there is a request.
+/// Receives as [`receive`] does, and records the call if `umsg trace` has requested that.
 ///
 /// # Safety
-/// As for libc's msgrcv.
+/// The conditions of libc's msgrcv.
 unsafe extern "C" fn traced_receive(
     id: c_int,
     message: *mut c_void,
@@ -55,7 +55,7 @@ unsafe extern "C" fn traced_receive(
         |result| {
             let message = message.cast::<c_long>();
             let (mtype, data) = match result >= 0 {
-                // SAFETY: the call has written this type and so many bytes.
+                // SAFETY: the call has written the type, and `result` bytes behind it.
                 true => unsafe {
                     let text = Copied::of(message.add(1).cast(), result as usize);
                     (message.read_unaligned(), text)
@@ -73,7 +73,7 @@ unsafe extern "C" fn traced_receive(
 
 struct Call {
     id: c_int,
-    /// The type, then the text.
+    /// The address of the message: its type, followed by its text.
     message: *mut c_long,
     len: size_t,
     mtype: c_long,
@@ -107,7 +107,7 @@ impl Call {
         Ok(received.len.cast_signed())
     }
 
-    /// Waits for a message in a queue without a wanted one.
+    /// Waits for a wanted message in a queue that has none.
     #[cold]
     fn receive_refused(
         &self,

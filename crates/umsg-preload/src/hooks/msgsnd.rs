@@ -35,10 +35,10 @@ pub(super) unsafe extern "C" fn send(
     cancellation::answer(unsafe { call.run() })
 }
 
-/// [`send`], with a record if there is a request.
+/// Sends as [`send`] does, and records the call if `umsg trace` has requested that.
 ///
 /// # Safety
-/// As for libc's msgsnd.
+/// The conditions of libc's msgsnd.
 unsafe extern "C" fn traced_send(
     id: c_int,
     message: *const c_void,
@@ -70,7 +70,7 @@ unsafe extern "C" fn traced_send(
 
 struct Call {
     id: c_int,
-    /// The type, then the text.
+    /// The address of the message: its type, followed by its text.
     message: *const c_long,
     len: size_t,
     flags: c_int,

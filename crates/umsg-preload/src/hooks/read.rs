@@ -151,7 +151,7 @@ unsafe fn copy(text: &[u8], parts: &[iovec]) -> ssize_t {
                 errno::fail(libc::EFAULT)
             };
         }
-        // SAFETY: by this function's contract; `now` is not longer than the part. It belongs to this library, so they don't overlap.
+        // SAFETY: by this function's contract; `now` is not longer than the part. The text belongs to this library, so it does not overlap the part.
         unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), part.iov_base.cast(), now.len()) };
         rest = later;
     }

@@ -153,7 +153,7 @@ impl Sets {
         let begun = Instant::now();
         // SAFETY: by this function's contract.
         let outcome = unsafe { self.poll(Some(wanted), std::ptr::null()) };
-        // musl passes a copy to the kernel: its programs may use the same time again.
+        // musl passes a copy of the time to the kernel: a program may use the time again.
         if cfg!(not(target_env = "musl")) {
             let left = wanted.saturating_sub(begun.elapsed());
             // SAFETY: by this function's contract.

@@ -1,4 +1,4 @@
-//! fstat and its relatives: they show a queue's descriptor as a regular file of 80 bytes with the queue's mode.
+//! fstat and its relatives: the functions show a queue's descriptor as a regular file of 80 bytes with the queue's mode.
 
 use std::ffi::{c_char, c_int, c_uint};
 

@@ -70,7 +70,7 @@ unsafe fn find_limit(stream: *mut FILE) -> Option<c_int> {
         unsafe { libc::fileno(stream) }
     };
     errno::set(before);
-    // The first question about a number looks at an inherited descriptor.
+    // The first query for a number inspects an inherited descriptor.
     let is_queue = table::knows(number);
     (!is_queue && knobs::of(number).is_some()).then_some(number)
 }

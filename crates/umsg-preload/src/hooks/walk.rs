@@ -15,7 +15,7 @@ use crate::mqueue::{PATH, Place, at};
 /// The function of a program that gets an entry.
 type Visit = unsafe extern "C" fn(*const c_char, *const libc::stat, c_int, *mut Level) -> c_int;
 
-/// Source: `struct FTW` in ftw.h.
+/// The place of an entry in a walk. Source: `struct FTW` in ftw.h.
 #[repr(C)]
 pub struct Level {
     base: c_int,
@@ -135,7 +135,7 @@ unsafe fn pass_on(
     outcome
 }
 
-/// Source: `glob_t` in glob.h of glibc.
+/// The arguments and the result of glob. Source: `glob_t` in glob.h of glibc.
 #[cfg(target_env = "gnu")]
 #[repr(C)]
 pub struct Glob {
@@ -171,7 +171,7 @@ hooks! {
 /// Returns whether a pattern begins with the directory's path.
 ///
 /// # Safety
-/// As for [`at`].
+/// The conditions of [`at`](crate::mqueue::at).
 #[cfg(target_env = "gnu")]
 unsafe fn begins(pattern: *const c_char) -> bool {
     // SAFETY: by this function's contract.
