@@ -77,7 +77,7 @@ impl Subject {
         }
     }
 
-    /// As [`Address::lossy`].
+    /// Returns the name for JSON, as [`Address::lossy`] does.
     pub fn lossy(&self) -> String {
         match self {
             Subject::Queue(queue) => queue.lossy(),
@@ -131,14 +131,14 @@ impl Address {
 }
 
 impl Name {
-    /// Fails because no queue has the name.
+    /// Returns the failure for a name that a ring has, and no queue.
     pub fn is_a_ring(&self) -> Failure {
         let line =
             format!("{self}: this is the name of a ring, not of a queue; write {RING}{self}");
         Failure::new(Code::Failed, line)
     }
 
-    /// Fails because an option applies to the other kind of queues.
+    /// Returns the failure for an option that applies only to the other kind of queues.
     pub fn has_no(&self, what: &str, hint: &str) -> Failure {
         let line = format!("{self}: a POSIX queue has no {what}; {hint}");
         Failure::new(Code::Usage, line)
@@ -146,7 +146,7 @@ impl Name {
 }
 
 impl Label {
-    /// As [`Name::has_no`].
+    /// Returns the failure for an option that applies only to the other kind of queues, as [`Name::has_no`] does.
     pub fn has_no(self, what: &str, hint: &str) -> Failure {
         let line = format!("{self}: a System V queue has no {what}; {hint}");
         Failure::new(Code::Usage, line)
@@ -179,7 +179,7 @@ impl Label {
         }
     }
 
-    /// None if the argument is a name.
+    /// Parses the key or identifier of a System V queue. Returns None if the argument is a name.
     fn parse(text: &str) -> Option<Result<Label, String>> {
         let label = if let Some(number) = text.strip_prefix("key:") {
             key(number).map(|(key, notation)| Label::Key(key, notation))

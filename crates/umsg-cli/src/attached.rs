@@ -98,7 +98,7 @@ impl Attached {
     }
 }
 
-/// IPC_PRIVATE creates queues and finds none.
+/// Returns the failure for the key 0 (IPC_PRIVATE), which creates queues and finds none.
 fn keyless(label: Label) -> Failure {
     let line = format!(
         "{label}: key 0 (IPC_PRIVATE) finds no queue; `umsg ls` shows the identifiers of queues, such as id:32769"

@@ -50,7 +50,7 @@ pub fn also_in(namespace: &Namespace, queue: &Address) -> Vec<String> {
 /// The name of the kernel among other places.
 const KERNEL: &str = "kernel";
 
-/// Says which programs use the queue in the other place.
+/// Describes the other place by the programs that use the queue there.
 pub fn described(place: &str) -> String {
     match place {
         KERNEL => {

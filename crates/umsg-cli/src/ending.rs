@@ -21,18 +21,18 @@ pub struct Ending {
     signals: OwnedFd,
     /// The signals that the caller blocked.
     mask: libc::sigset_t,
-    /// The first signal: no new commands.
+    /// The event of the first signal: no new commands start.
     asked: OwnedFd,
-    /// The second signal: the running commands end, too.
+    /// The event of the second signal: the running commands end, too.
     urgent: OwnedFd,
-    /// All threads have ended.
+    /// The event of the end: all threads have ended.
     over: OwnedFd,
     /// The thread that waits in the queue; 0 for none.
     receiver: AtomicI32,
 }
 
 impl Ending {
-    /// Blocks the signals in the calling thread and in the threads that it starts. Must be called before other threads start.
+    /// Blocks the signals in the calling thread and in the threads that it starts. The caller makes this call before other threads start.
     pub fn prepare() -> io::Result<Ending> {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let (signals, mask) = block(&[libc::SIGINT, libc::SIGTERM])?;
@@ -122,7 +122,7 @@ extern "C" fn note_signal(signal: libc::c_int) {
     NOTED.store(signal, Ordering::Relaxed);
 }
 
-/// Notes these signals from now on, instead of ending the command. They interrupt waits. Those that the caller ignores stay ignored.
+/// Notes these signals from now on, instead of ending the command. They interrupt waits. Signals that the caller ignores stay ignored.
 pub fn note(signals: &[libc::c_int]) {
     let handler = note_signal as extern "C" fn(libc::c_int);
     for &signal in signals.iter().filter(|&&signal| !is_ignored(signal)) {
@@ -150,7 +150,7 @@ pub fn ignore(signals: &[libc::c_int]) {
 }
 
 fn raise(event: &OwnedFd) {
-    // Fails only beside a count that is not 0: the event has already happened.
+    // The write fails only if the count is not 0: the event has already happened.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
@@ -162,7 +162,7 @@ pub fn wait_for<const N: usize>(
     let mut polled = descriptors
         .each_ref()
         .map(|descriptor| PollFd::new(descriptor, PollFlags::IN));
-    // A time beyond the range of the kernel's clock is for ever.
+    // A time beyond the range of the kernel's clock means to wait for ever.
     let time = time.and_then(|time| Timespec::try_from(time).ok());
     match poll(&mut polled, time.as_ref()) {
         Ok(_) => polled.map(|polled| !polled.revents().is_empty()),

@@ -92,7 +92,7 @@ impl Failure {
         }
     }
 
-    /// Keeps the exit code only: the line has been printed.
+    /// Returns a failure with the exit code only, because the line has been printed.
     pub fn reported(self) -> Failure {
         self.code().map_or(Failure::ReaderGone, Failure::Reported)
     }

@@ -89,7 +89,7 @@ impl Inlet<'_> {
         }
     }
 
-    /// Fails because the stream ended before the requested number of messages came.
+    /// Returns the failure for a stream that ended before the requested number of messages came.
     pub fn ended(&self) -> Failure {
         match self {
             Inlet::Posix(from) => from.not_received(&posix::ReceiveError::Closed),

@@ -1,7 +1,7 @@
 //! A thread that interrupts a wait that has become pointless, for example because the queue was removed.
 //!
-//! The command waits in one call: so the command keeps its place in the wait queue, and `umsg who` shows the whole time. SIGURG interrupts the
-//! call. It is repeated until the call ends, because a signal can arrive just before the thread sleeps.
+//! The command waits in one call: so the command keeps its place in the wait queue, and `umsg who` shows the whole time. SIGURG interrupts the call.
+//! The signal is repeated until the call ends, because a signal can arrive just before the thread sleeps.
 
 use std::io;
 use std::ptr;
@@ -15,10 +15,10 @@ use crate::opened::GLANCE;
 /// The interval at which a thread that waits in a queue is interrupted.
 pub const PERSISTENCE: Duration = Duration::from_millis(20);
 
-/// Returns whether a wait is pointless.
+/// A function that returns whether a wait is pointless.
 type Reason = Box<dyn Fn() -> bool + Send>;
 
-/// The thread, which starts with the first wait.
+/// The thread that interrupts waits. It starts with the first wait.
 #[derive(Default)]
 pub struct Lookout {
     shared: Arc<Shared>,
@@ -32,7 +32,7 @@ struct Shared {
     waiting: AtomicI32,
 }
 
-/// The calling thread waits in the queue until this value is dropped.
+/// A mark that the calling thread waits in the queue, until this value is dropped.
 pub struct Waiting<'a> {
     thread: &'a AtomicI32,
     /// Whether the wait is interrupted when it becomes pointless.

@@ -144,7 +144,7 @@ impl<'a> Opened<'a> {
         Failure::new(Code::Failed, format_args!("{}: {why}", self.name))
     }
 
-    /// As [`Self::check_name_now`], but checks at most once a second.
+    /// Checks the name as [`Self::check_name_now`] does, at most once a second.
     pub fn check_name(&self) -> Result {
         let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         if looked.elapsed() < GLANCE {
@@ -162,7 +162,7 @@ impl<'a> Opened<'a> {
     }
 }
 
-/// Says how the name leads to no queue, or to another one than the queue with this identity.
+/// Checks that the name leads to the queue with this identity. Otherwise the error says where the name leads.
 fn found(namespace: &Namespace, name: &Name, identity: (u64, u64)) -> Result<(), &'static str> {
     match open(namespace, name, Purpose::Look) {
         Ok(found) if found.identity() == identity => Ok(()),
@@ -221,7 +221,7 @@ fn is_missing(error: &OpenError) -> bool {
     )
 }
 
-/// Names the permission that the caller has. None if the caller has neither.
+/// Returns the failure for a queue whose mode denies the access. Names the permission that the caller has, if there is one.
 fn denied(namespace: &Namespace, name: &Name) -> Failure {
     let Ok(queue) = open(namespace, name, Purpose::Look) else {
         return rights::refused(namespace, name, OpenError::PermissionDenied);

@@ -18,7 +18,7 @@ use crate::failure::{Code, Failure, Result};
 /// The group of users that have no entry in the user database.
 const NO_GROUP: u32 = 65_534;
 
-/// Takes the identity of the namespace's owner for --as-owner, and for commands that only read. Must be called while the process has one
+/// Takes the identity of the namespace's owner for --as-owner, and for commands that only read. The caller makes this call while the process has one
 /// thread.
 pub fn act_as(cli: &Cli) -> Result {
     if cli.as_owner && matches!(cli.command, Command::Run(_) | Command::Setup(_)) {
@@ -47,7 +47,7 @@ fn chosen(cli: &Cli) -> Option<PathBuf> {
     cli.dir.clone().or_else(|| variable().map(PathBuf::from))
 }
 
-/// Returns None if there is no directory of this name. The command reports that when it opens the namespace.
+/// Returns the owner of a directory. None if there is no such directory: the command reports that when it opens the namespace.
 fn owner_of(path: &Path) -> Option<u32> {
     let stat = rustix::fs::lstat(path).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then_some(stat.st_uid)

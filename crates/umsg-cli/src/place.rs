@@ -16,12 +16,13 @@ pub fn namespace(cli: &Cli) -> Result<Namespace> {
     }
 }
 
-/// Opens the same namespace for a command that creates no queue: the command does not turn a directory that the user names into a namespace.
+/// Opens the namespace as [`namespace`] does, for a command that creates no queue: the command does not turn a directory that the user names into a
+/// namespace.
 pub fn existing(cli: &Cli) -> Result<Namespace> {
     existing_at(cli.dir.as_deref())
 }
 
-/// As [`existing`], for the value of `--dir`.
+/// Opens the namespace as [`existing`] does, for the value of `--dir`.
 pub fn existing_at(dir: Option<&Path>) -> Result<Namespace> {
     match dir {
         Some(dir) => Ok(Namespace::existing(dir)?),
@@ -71,7 +72,7 @@ pub fn tell_passed_over(
     Ok(())
 }
 
-/// Describes the namespace in JSON.
+/// Returns the name of the namespace's kind in JSON.
 pub fn kind(kind: NamespaceKind) -> &'static str {
     match kind {
         NamespaceKind::Environment => "chosen",
@@ -80,7 +81,7 @@ pub fn kind(kind: NamespaceKind) -> &'static str {
     }
 }
 
-/// Returns a path in JSON: bytes that are not UTF-8 are replaced.
+/// Returns a path for JSON: bytes that are not UTF-8 are replaced.
 pub fn path(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }

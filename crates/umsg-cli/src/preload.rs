@@ -49,7 +49,7 @@ pub fn find() -> Result<Libraries> {
     let first = libraries.next().unwrap_or_else(|| Err(missing(&[])))?;
     Ok(Libraries {
         first,
-        // An unusable library matters only if no other one is there.
+        // A further library that is unusable is skipped.
         others: libraries.filter_map(Result::ok).collect(),
     })
 }

@@ -403,7 +403,10 @@ fn damage_of_one_kind_is_reported_once_with_a_count() {
     let text = String::from_utf8(shown.output).unwrap();
     let of = |part: &str| text.lines().filter(|line| line.contains(part)).count();
     assert_eq!(of("a slot is in one place only"), 1, "{text}");
-    assert_eq!(of("the same at 30 more places, the last at byte"), 1);
+    assert_eq!(
+        of("the same problem at 30 more places, the last at byte"),
+        1
+    );
     assert_eq!((of("  wrong "), of("    to do ")), (3, 1), "{text}");
     let (_, queue) = report(&site, &["/q"]);
     assert_eq!(queue["problems"].as_array().unwrap().len(), 33);

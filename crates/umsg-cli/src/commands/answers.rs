@@ -42,7 +42,7 @@ impl Answers {
             if !out.wait_for_input() {
                 return Err("the reader of standard output ended before it answered".to_owned());
             }
-            // Unbuffered: the wait before it would not see bytes in a buffer.
+            // The read is unbuffered, because the wait before it does not see bytes in a buffer.
             match rustix::io::read(rustix::stdio::stdin(), &mut byte) {
                 Ok(0) => return Err("standard input ended before an answer".to_owned()),
                 Ok(_) if byte[0] == b'\n' => return parse(&line),

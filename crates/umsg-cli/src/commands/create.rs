@@ -189,7 +189,7 @@ impl Create {
     fn create(&self, options: &mut OpenOptions, name: &Name) -> Result<Queue, OpenError> {
         // A queue that is removed on last close waits for its first user. This command is not a user.
         options.read(true).write(true).create(true).counted(false);
-        // The command names all differences of an existing queue, and its own options.
+        // The command itself compares an existing queue with the options, so that the error names all differences.
         options.existing(Existing::Any);
         if let Some(messages) = self.max_messages {
             options.max_messages(messages);

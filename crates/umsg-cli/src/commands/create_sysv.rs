@@ -66,7 +66,7 @@ impl Wanted {
         }
     }
 
-    /// Root may exceed the limit in the kernel, but no queue's file has room for more.
+    /// Checks the options against the namespace's limits. In the kernel, root may exceed the limit; here, no queue's file has room for more.
     fn check(&self, namespace: &Namespace) -> Result {
         let limits = namespace.limits()?;
         let most = limits.max_qbytes.max(limits.msgmnb);

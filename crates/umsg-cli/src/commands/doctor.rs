@@ -229,7 +229,7 @@ fn foreign_files(namespace: &Namespace) -> Result<Vec<Inspected>> {
         .collect())
 }
 
-/// Returns whether users may create hard links to files that they can't write to. Source: proc_sys_fs(5).
+/// The setting that decides whether users may create hard links to files that they can't write to. Source: proc_sys_fs(5).
 const HARD_LINKS: &str = "/proc/sys/fs/protected_hardlinks";
 
 /// Warns if every user can make a queue unusable with a second hard link to its file.

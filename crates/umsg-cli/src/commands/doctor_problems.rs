@@ -40,8 +40,8 @@ fn others(first: &Problem, problems: &[Problem]) -> Option<Line> {
     let (more, last) = (offsets.clone().count().checked_sub(1)?, offsets.max()?);
     let text = match more {
         0 => return None,
-        1 => format!("the same at another place, byte {last}"),
-        _ => format!("the same at {more} more places, the last at byte {last}"),
+        1 => format!("the same problem at another place, byte {last}"),
+        _ => format!("the same problem at {more} more places, the last at byte {last}"),
     };
     Some(("", text))
 }

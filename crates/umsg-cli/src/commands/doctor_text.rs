@@ -19,7 +19,7 @@ use crate::output::{text, time};
 const MOST: usize = 20;
 
 pub fn print(out: &mut impl Write, inspected: &[Inspected]) -> io::Result<()> {
-    // Standard error has the reasons why the others can't be inspected.
+    // The reasons why the other items can't be inspected are on standard error.
     let seen = inspected.iter().filter_map(|item| {
         let diagnosis = item.found.as_ref().ok()?;
         Some((item, diagnosis))

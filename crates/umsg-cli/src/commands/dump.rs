@@ -224,15 +224,15 @@ impl Explain for SnapshotError {
 pub struct Summary {
     queue: String,
     messages: u64,
-    /// POSIX queues only: those of the messages that are delivered later.
+    /// The number of delayed messages, for POSIX queues only.
     #[serde(skip_serializing_if = "Option::is_none")]
     delayed: Option<usize>,
     bytes: u64,
-    /// POSIX queues only.
+    /// The maximum number of messages, for POSIX queues only.
     #[serde(skip_serializing_if = "Option::is_none")]
     max_messages: Option<usize>,
     message_size: usize,
-    /// System V queues only.
+    /// The maximum number of bytes, for System V queues only.
     #[serde(skip_serializing_if = "Option::is_none")]
     qbytes: Option<u64>,
     mode: String,

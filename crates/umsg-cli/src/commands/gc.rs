@@ -280,7 +280,7 @@ struct Stale {
     queues: Vec<String>,
     poll_fifos: usize,
     incomplete: usize,
-    /// stale or removed.
+    /// `stale` or `removed`.
     fate: Fate,
 }
 
@@ -293,7 +293,7 @@ struct Entry<'a> {
     creator_pid: Option<u32>,
     creator_alive: Option<bool>,
     used_by: &'a [u32],
-    /// stale, kept, removed or failed.
+    /// `stale`, `kept`, `removed` or `failed`.
     fate: Fate,
 }
 

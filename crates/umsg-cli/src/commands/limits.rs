@@ -210,7 +210,7 @@ impl Limits {
 }
 
 impl Limits {
-    /// Returns the same as [`Limits::warn`], for System V queues.
+    /// Warns about limits of System V queues that are already exceeded, as [`Limits::warn`] does.
     fn warn_of_sysv(&self, namespace: &Namespace, wanted: &umsg::Limits) -> Result {
         if self.msgmni.is_none() {
             return Ok(());

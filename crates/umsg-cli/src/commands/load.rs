@@ -94,7 +94,7 @@ impl Load {
         outcome.map_err(|error| Failure::of(name, error))
     }
 
-    /// Returns the name of the queue for JSON.
+    /// Loads a System V queue. Returns the name of the queue for JSON.
     fn load_labelled(
         &self,
         namespace: &Namespace,

@@ -169,7 +169,7 @@ impl Ls {
     }
 }
 
-/// If the queue can't be opened for receiving, opens it for sending: each of the two permissions is enough to read its status.
+/// Returns the row of a queue. Opens a queue that can't be opened for receiving for sending: either permission is enough to read its status.
 fn row(namespace: &Namespace, listed: posix::Listed) -> Row {
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()

@@ -288,7 +288,7 @@ struct Summary {
     queue: String,
     /// The number of messages that were sent back.
     redriven: usize,
-    /// The messages that stay, an entry for each queue that they should go to.
+    /// The messages that stay: one entry for each queue to which they could not be sent.
     refused: Vec<Stayed>,
 }
 

@@ -201,7 +201,7 @@ impl Send {
         }
     }
 
-    /// clap takes the option for a message, because messages may be negative numbers.
+    /// Returns whether --null or -0 is given. clap takes -0 for a message, because messages may be negative numbers.
     fn is_null(&self) -> bool {
         self.null || self.message.as_ref().is_some_and(|message| message == NULL)
     }
@@ -281,7 +281,7 @@ impl Send {
         self.failure(Code::Failed, &format!("standard input: {error}"), sent)
     }
 
-    /// Without this error the command would send an empty message.
+    /// Returns the failure of an input that can't be read. Without this error, the command would send an empty message.
     fn no_input(&self, error: &io::Error) -> Failure {
         let line = format!(
             "{}: no message is given, and standard input can't be read: {error}",

@@ -171,7 +171,7 @@ fn print(out: &mut impl Write, report: &SetupReport) -> io::Result<()> {
     Ok(())
 }
 
-/// Running programs keep their namespace; later programs use the shared one.
+/// Warns of queues in users' own namespaces: running programs keep these namespaces, and later programs use the shared one.
 fn warn(out_of_sight: &[OutOfSight]) {
     let owners = Owners::new();
     for OutOfSight {

@@ -250,7 +250,7 @@ pub struct Message<'a> {
     pub due: Option<String>,
     /// The number of deliveries.
     pub deliveries: u32,
-    /// Of a dead letter, and of a message that was one.
+    /// The history of a dead letter, or of a message that was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
     #[serde(flatten)]

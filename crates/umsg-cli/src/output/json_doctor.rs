@@ -82,7 +82,7 @@ struct ProcessEntry {
 struct LockEntry {
     /// senders, receivers or queue.
     side: &'static str,
-    /// free, held, lent, died, or wrong: the process that it names does not hold it.
+    /// free, held, lent, died, or wrong: the process that the lock names does not hold the lock.
     state: &'static str,
     owner: Option<ProcessEntry>,
     /// True if the owner's process maps the queue's file; null without an owner, or if the mappings can't be read.
@@ -131,7 +131,7 @@ struct RegistrationEntry {
 struct RepairsEntry {
     side: &'static str,
     count: u32,
-    /// The latest first.
+    /// The latest repairs, the last one first.
     latest: Vec<RepairEntry>,
 }
 

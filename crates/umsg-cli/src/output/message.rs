@@ -43,7 +43,7 @@ impl Form {
         }
     }
 
-    /// Ends each message with this byte instead of a line feed.
+    /// Returns the form in which each message ends with this byte instead of a line feed.
     pub fn ended_by(self, end: u8) -> Form {
         Form { end, ..self }
     }

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, Command};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 
-/// The default of each command without a section of its own.
+/// The exit codes of each command whose help has no section about them.
 const EXIT_CODES: &str = "\
 Exit codes:
   0    done

@@ -3,12 +3,12 @@
 
 use std::fmt::Write;
 
-/// Escapes line feeds, too, so that the text is on one line.
+/// Escapes a text for one line: line feeds are escaped, too.
 pub fn on_one_line(bytes: &[u8]) -> String {
     escaped(bytes, |_| false)
 }
 
-/// Leaves line feeds and tabs unescaped.
+/// Escapes a text for several lines: line feeds and tabs stay as they are.
 pub fn on_lines(bytes: &[u8]) -> String {
     escaped(bytes, |c| matches!(c, '\n' | '\t'))
 }

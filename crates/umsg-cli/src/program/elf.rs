@@ -40,7 +40,7 @@ pub struct Elf {
     pub interpreter: Option<PathBuf>,
     /// The C library that a library needs; None if it needs no known one.
     needed_libc: Option<Libc>,
-    /// The file is position-independent and has a dynamic section.
+    /// True if the file is position-independent and has a dynamic section.
     pub is_shared: bool,
 }
 

@@ -30,7 +30,7 @@ pub enum Kind {
         machine: Machine,
         library: Machine,
     },
-    /// Loaded by this dynamic linker.
+    /// The program is loaded by this dynamic linker, which belongs to another C library than the drop-in.
     OtherLibc(PathBuf),
 }
 

@@ -68,7 +68,7 @@ fn check_elf(program: &Path, library: &Elf) -> Result<(), Fault> {
 
 /// Returns whether the dynamic linker of the program can load the library.
 fn check_loadable(elf: &Elf, library: &Elf) -> Result<(), Kind> {
-    // A library that names none is of this command's build.
+    // A library that names no C library is of this command's build.
     let needed = library.libc().unwrap_or(Libc::OWN);
     let (machine, library) = (elf.machine, library.machine);
     match &elf.interpreter {

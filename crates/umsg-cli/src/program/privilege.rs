@@ -43,7 +43,8 @@ fn is_forbidden(program: &Path) -> bool {
             .is_ok_and(|mount| mount.f_flag.contains(StatVfsMountFlags::NOSUID))
 }
 
-/// Source: execve(2); a set-group-ID bit without the group's x bit has another meaning (inode(7)).
+/// Returns the privilege that the mode of a program gives. Source: execve(2). A set-group-ID bit without the group's x bit has another meaning
+/// (inode(7)).
 fn from_mode(metadata: &Metadata, uid: u32, gid: u32) -> Option<Privilege> {
     let has = |bits| metadata.mode() & bits == bits;
     if has(0o4000) && metadata.uid() != uid {
@@ -52,7 +53,7 @@ fn from_mode(metadata: &Metadata, uid: u32, gid: u32) -> Option<Privilege> {
     (has(0o2010) && metadata.gid() != gid).then_some(Privilege::Group)
 }
 
-/// Root has all capabilities. Source: capabilities(7).
+/// Returns the privilege of a program with file capabilities. Root gains none, because root has all capabilities. Source: capabilities(7).
 fn from_capabilities(program: &Path) -> Option<Privilege> {
     let mut value = [0; 64];
     let found = rustix::fs::getxattr(program, "security.capability", &mut value[..]).is_ok();

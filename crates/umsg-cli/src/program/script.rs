@@ -11,7 +11,7 @@ pub struct Line {
     argument: Vec<u8>,
 }
 
-/// Parses the interpreter in the first bytes of a file. None if they name none.
+/// Parses the interpreter in the first bytes of a file. None if the bytes name no interpreter.
 pub fn interpreter(head: &[u8]) -> Option<Line> {
     let line = head.strip_prefix(b"#!")?;
     let line = line.split(|&byte| byte == b'\n').next()?.trim_ascii();

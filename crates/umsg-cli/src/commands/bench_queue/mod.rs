@@ -112,7 +112,7 @@ fn time(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A process that sends or receives, and its lines. It is killed if the command ends before.
+/// A process that sends or receives, and its lines. The process is killed if the command ends first.
 struct Part {
     child: Child,
     output: BufReader<ChildStdout>,

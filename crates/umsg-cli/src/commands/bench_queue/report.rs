@@ -11,7 +11,7 @@ use crate::output::text;
 /// The part of the rate that counts as reached.
 const REACHED: f64 = 0.95;
 
-/// All processes together. Latencies are in nanoseconds.
+/// The results of all processes together. Latencies are in nanoseconds.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     pub rate: u64,

@@ -32,7 +32,7 @@ pub enum Role {
 
 /// The work of a process.
 pub struct Load {
-    /// Messages a second; 0 for as many as possible.
+    /// The number of messages to send in a second; 0 for as many as possible.
     pub rate: f64,
     pub size: usize,
     pub time: Duration,

@@ -26,7 +26,7 @@ const PLACE: &[u8] = b"{}";
 /// The time between SIGTERM and SIGKILL for a command that exceeds its time.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The reason of a second signal, which is SIGKILL for the command.
+/// The reported reason after a second signal to umsg, which ends the command by SIGKILL.
 const KILLED: &str = "the command was killed";
 
 /// A command, prepared for any number of messages.

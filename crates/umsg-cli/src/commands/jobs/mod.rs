@@ -44,9 +44,9 @@ pub struct Plan<'a> {
     pub patience: &'a Patience,
     /// The number of messages; None without a limit.
     pub count: Option<u64>,
-    /// Ends when the queue is empty.
+    /// True to end when the queue is empty.
     pub all: bool,
-    /// If a message's command fails, the message returns at once, not at the end.
+    /// True if the message of a failed command returns at once, not at the end.
     pub follow: bool,
     /// The delay of messages that return; None for the queue's own.
     pub retry_delay: Option<RetryDelay>,
@@ -69,7 +69,7 @@ pub struct Summary {
 struct Failed {
     #[serde(flatten)]
     message: Which,
-    /// The end of the command: one of them, or none if the command did not run.
+    /// The exit code and the signal of the command: one of the two, or neither if the command did not run.
     exit_code: Option<i32>,
     signal: Option<i32>,
     why: String,

@@ -42,7 +42,7 @@ impl<'a> Texts<'a> {
     /// Scrapes, and returns the metrics as text.
     ///
     /// # Errors
-    /// As [`Gatherer::sample`].
+    /// The errors of [`Gatherer::sample`].
     pub fn of_now(&mut self, form: Form) -> Result<String> {
         let text = text(self.gatherer.sample()?, form, self.len);
         self.len = text.len();
@@ -52,7 +52,7 @@ impl<'a> Texts<'a> {
 
 /// Returns all metrics as text. `len` is about the length of the text.
 fn text(snapshot: Snapshot, form: Form, len: usize) -> String {
-    // For few queues, one thread writes all.
+    // For few queues, one thread writes the whole text.
     let least = FAMILIES.len() * SHARE / snapshot.figures.len().max(1);
     let snapshot = Arc::new(snapshot);
     let mut text = String::with_capacity(len + len / 8);

@@ -16,7 +16,7 @@ use super::families::{Form, Texts};
 use crate::failure::{Code, Failure, Result, say};
 use crate::output;
 
-/// The threads that send.
+/// The number of threads that send.
 const SENDERS: usize = 4;
 /// The maximum time for which a client may read nothing.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -115,7 +115,7 @@ impl Site<'_> {
             "/" => (200, PLAIN, format!("The metrics of umsg are at {PATH}.\n")),
             _ => (404, PLAIN, format!("The metrics are at {PATH}.\n")),
         };
-        // In one piece.
+        // The response is sent in one piece.
         let mut response = Response::from_string(text)
             .with_status_code(code)
             .with_chunked_threshold(usize::MAX);

@@ -306,7 +306,7 @@ impl Figures {
     }
 }
 
-/// Returns 1 for a queue that has no room at all.
+/// Returns the part of the room that is taken; 1 for a queue that has no room at all.
 fn ratio(taken: u64, room: u64) -> f64 {
     match room {
         0 => 1.0,

@@ -88,7 +88,8 @@ impl Snapshot {
 }
 
 impl<'a> Gatherer<'a> {
-    /// `most` is the largest number of queues with figures; `retry` the time after which a queue that could not be opened is tried again.
+    /// Makes a gatherer without queues. `most` is the largest number of queues with figures. A queue that could not be opened is tried again after
+    /// `retry`.
     pub fn new(
         cli: &'a Cli,
         patterns: &'a [Pattern],
@@ -105,6 +106,8 @@ impl<'a> Gatherer<'a> {
         }
     }
 
+    /// Takes a sample of the namespace.
+    ///
     /// # Errors
     /// Fails if there is no namespace, or if the namespace can't be read.
     pub fn sample(&mut self) -> Result<Snapshot> {

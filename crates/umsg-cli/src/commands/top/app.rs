@@ -52,7 +52,7 @@ pub struct App {
     pub is_over: bool,
     /// The work that is asked for.
     pub tasks: Vec<Task>,
-    /// The list must be read again at once.
+    /// True if the list must be read again at once.
     pub is_stale: bool,
     /// The width and the height of the screen.
     pub size: (u16, u16),
@@ -66,7 +66,7 @@ pub enum Page {
     Messages(Messages),
 }
 
-/// More of one queue.
+/// The page with the details of one queue.
 pub struct Detail {
     pub key: Key,
     pub subject: Subject,
@@ -88,7 +88,7 @@ pub struct Messages {
     pub search: String,
     pub selected: usize,
     pub offset: usize,
-    /// One message is shown as a whole, from this line on.
+    /// The first visible line of the message that is shown as a whole. None if the list of messages is shown.
     pub whole: Option<usize>,
     /// The largest useful value of `whole`, set when the page was last drawn.
     pub most: Cell<usize>,

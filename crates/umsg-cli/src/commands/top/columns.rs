@@ -185,7 +185,7 @@ pub struct Shown {
     pub name: String,
     pub messages: Option<f64>,
     pub capacity: Option<f64>,
-    /// The capacity is a number of bytes.
+    /// True if the capacity is a number of bytes.
     pub is_in_bytes: bool,
     pub fill: Option<f64>,
     pub trend: Vec<f64>,
@@ -193,7 +193,7 @@ pub struct Shown {
     pub removed: Option<f64>,
     pub sent_bytes: Option<f64>,
     pub removed_bytes: Option<f64>,
-    /// Seconds.
+    /// The age of the oldest message, in seconds.
     pub oldest: Option<f64>,
     pub senders: Option<f64>,
     pub receivers: Option<f64>,

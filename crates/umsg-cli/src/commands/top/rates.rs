@@ -106,7 +106,7 @@ impl Refreshes {
 }
 
 impl Rates {
-    /// None if a counter is lower than before: a rebuilt queue counts from 0 again.
+    /// Returns the rates between two refreshes. None if a counter is lower than before: a rebuilt queue counts from 0 again.
     fn between(before: &Figures, now: &Figures, seconds: f64) -> Option<Rates> {
         let rate = |before: u64, now: u64| {
             let seconds = seconds.max(1e-6);

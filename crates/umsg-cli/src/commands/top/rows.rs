@@ -15,7 +15,7 @@ pub struct Line {
     pub shown: Shown,
     /// The number of groups that contain the line.
     pub depth: u16,
-    /// Of a group: whether its members are hidden.
+    /// Whether the members of a group are hidden; None for a queue.
     pub folded: Option<bool>,
 }
 

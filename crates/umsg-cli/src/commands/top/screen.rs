@@ -28,7 +28,7 @@ use crate::place;
 /// The longest wait for an event, so that a signal, and the result of a task, are noticed.
 const LONGEST: Duration = Duration::from_millis(200);
 const SHORTEST: Duration = Duration::from_millis(20);
-/// The most messages of which the priorities or types are counted.
+/// The maximum number of messages whose priorities or types are counted.
 const MOST: usize = 10_000;
 
 pub fn run(top: &Top, cli: &Cli) -> Result {
@@ -43,7 +43,7 @@ pub fn run(top: &Top, cli: &Cli) -> Result {
     app.arrange();
     // An option overrules NO_COLOR, which crossterm obeys, too.
     force_color_output(app.look.colours != Colours::None);
-    // Before other threads start.
+    // The signals are blocked before other threads start.
     let ending = Ending::prepare()?;
     let dir = cli.dir.clone();
     let worker = Worker::start(move || place::existing_at(dir.as_deref()));

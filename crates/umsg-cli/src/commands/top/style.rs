@@ -14,7 +14,7 @@ pub enum Colours {
     None,
 }
 
-/// How the screen is painted.
+/// The colours and the characters of the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct Look {
     pub colours: Colours,

@@ -41,14 +41,14 @@ pub enum Task {
 pub enum Done {
     Examined(Subject, Result<Box<Diagnosis>, String>),
     Read(Subject, Result<Vec<Message>, String>),
-    /// The text says whether a queue was changed.
+    /// A text that says whether a queue was changed.
     Told(Result<String, String>),
 }
 
 /// A message that was read.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Its priority or type.
+    /// The priority or type of the message.
     pub rank: i64,
     /// The number of a dead letter, and of other messages that have one.
     pub id: Option<u64>,
@@ -56,7 +56,7 @@ pub struct Message {
     pub pid: u32,
     pub sent: SystemTime,
     pub returns: u32,
-    /// Of a dead letter: its source and the reason.
+    /// The source of a dead letter, and the reason why it left the source.
     pub dead: Option<String>,
     pub data: Vec<u8>,
 }
@@ -70,7 +70,7 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Each task calls `namespace`, because the directory may have been replaced since the previous task.
+    /// Starts the thread. Each task calls `namespace`, because the directory may have been replaced since the previous task.
     pub fn start(namespace: impl Fn() -> Result<Namespace> + Send + 'static) -> Worker {
         let (tasks, todo) = channel::<Task>();
         let (tell, done) = channel();
@@ -137,9 +137,9 @@ impl Task {
     }
 }
 
-/// Explains that a ring can't do this.
+/// Returns the failure for an action that rings do not have.
 fn not_a_ring(name: &Name, what: &str) -> Failure {
-    let line = format_args!("ring:{name}: {what}; its receiver alone has them");
+    let line = format_args!("ring:{name}: {what}; only its receiver takes them");
     Failure::new(Code::Failed, line)
 }
 
@@ -198,7 +198,7 @@ impl From<sysv::Peeked> for Message {
     }
 }
 
-/// Receives as many messages as the queue has now, so that this ends even if senders go on.
+/// Receives as many messages as the queue has now, so that the purge ends even if senders continue.
 fn purge(namespace: &Namespace, subject: &Subject) -> Result<String> {
     let (count, failure) = match subject {
         Subject::Queue(Address::Posix(name)) => purge_posix(namespace, name)?,

@@ -18,7 +18,7 @@ use crate::remote;
 /// A process that sends records to this command.
 pub struct Attached {
     pid: Pid,
-    /// The address of its [`Request`].
+    /// The address of the [`Request`] in that process.
     request: u64,
     turn: u32,
 }
@@ -29,7 +29,7 @@ impl Attached {
         let attached = Attached {
             pid,
             request: find(pid)?,
-            // Another value than that of an earlier command.
+            // The number of this command's turn differs from that of each earlier command.
             turn: std::process::id(),
         };
         if let Some(running) = attached.other_command()? {
@@ -57,7 +57,7 @@ impl Attached {
         Ok(command_of(&place).filter(|&running| is_a_trace(running)))
     }
 
-    /// Fails if the process has given up.
+    /// Fails if the process has given up the request.
     pub fn check(&self) -> Result {
         if self.word(Request::TURN)? == self.turn {
             return Ok(());
@@ -89,7 +89,7 @@ impl Attached {
             .map_err(|error| unreachable_memory(self.pid, &error))
     }
 
-    /// Wraps around: the traced process may have given any address.
+    /// Returns an address in the request. The addition wraps around, because the traced process may have given any address.
     fn address(&self, offset: usize) -> u64 {
         self.request.wrapping_add(offset as u64)
     }

@@ -135,7 +135,7 @@ impl Trace {
     }
 }
 
-/// The ring through which records come. Its name is removed with it.
+/// The ring through which records come. The drop of the ring removes its name.
 struct Channel {
     ring: Ring,
     /// The path that the traced process gets.
@@ -167,7 +167,7 @@ impl Channel {
 fn remove_abandoned(namespace: &Namespace) {
     for ring in ring::list(namespace).unwrap_or_default() {
         if ring.name.as_encoded_bytes().starts_with(PREFIX.as_bytes()) {
-            // Refused for a ring whose owner lives.
+            // The removal is refused for a ring whose owner lives.
             let _ = ring::unlink_in(namespace, &ring.name);
         }
     }

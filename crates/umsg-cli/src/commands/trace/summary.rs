@@ -46,7 +46,7 @@ impl Summary {
         sum.longest = sum.longest.max(call.took());
     }
 
-    /// Functions with the most time first.
+    /// Returns the functions, those with the most time first.
     fn rows(&self) -> Vec<(Function, &Sum)> {
         let mut rows: Vec<_> = self.of.iter().map(|(&of, sum)| (of, sum)).collect();
         rows.sort_by_key(|(_, sum)| std::cmp::Reverse(sum.time));

@@ -1,8 +1,8 @@
 //! Finds the messages of a look that no earlier look has seen.
 //!
-//! A queued message has no number by which two looks could recognise it. So a message is known by its bytes, its sender, its priority or type and the time of
-//! its send. That time is computed from the machine's clock at each look, and differs by less than [`JITTER`]. If several messages are equal in all
-//! of this, they are counted.
+//! A queued message has no number by which two looks could recognise it. So a message is known by its bytes, its sender, its priority or type and the
+//! time of its send. That time is computed from the machine's clock at each look, and differs by less than [`JITTER`]. If several messages are equal
+//! in all these properties, they are counted.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};

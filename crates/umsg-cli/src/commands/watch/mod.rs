@@ -155,7 +155,7 @@ impl Tally {
         }
     }
 
-    /// Reports, at most once a second unless it is the end.
+    /// Reports the messages that were not shown, at most once a second, and at the end.
     fn tell(&mut self, queue: impl Display, is_end: bool) {
         let now = (self.over_rate, self.unseen);
         if now == self.told || !is_end && self.at.elapsed() < Duration::from_secs(1) {
@@ -201,7 +201,7 @@ impl Watching<'_> {
                 if self.show(messages, decoder)? {
                     break;
                 }
-                // A lower bound: of the seen messages, those that still wait have not left.
+                // This is a lower bound: the messages that were seen and still wait have not left.
                 let left = passed.removed.saturating_sub(begin.removed);
                 let known = self.seen.saturating_sub(waiting);
                 self.tally.unseen = self.tally.unseen.max(left.saturating_sub(known));
@@ -249,7 +249,7 @@ impl Watching<'_> {
             }
         }
         out.flush()?;
-        // --count 0.
+        // True for `--count 0`.
         Ok(self.options.count == Some(0))
     }
 

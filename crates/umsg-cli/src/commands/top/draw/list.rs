@@ -202,7 +202,7 @@ fn name_style(app: &App, line: &Line) -> Style {
     }
 }
 
-/// Figures that show a problem stand out.
+/// Returns the style of a cell. Figures that show a problem stand out.
 fn style(app: &App, column: Column, line: &Line) -> Style {
     let shown = &line.shown;
     let is_some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);
