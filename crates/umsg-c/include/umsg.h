@@ -771,7 +771,7 @@ int umsg_mq_reopen_send(umsg_mqd_t mqdes);
  * - EUSERS: 32 living processes already count as producers.
  *
  * If the process dies:
- * It no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
+ * The process no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
  * within a tenth of a second.
  *
  * See also:
@@ -791,7 +791,7 @@ int umsg_mq_begin_to_produce(umsg_mqd_t mqdes);
  * The errors of umsg_mq_close_send(3).
  *
  * If the process dies:
- * It no longer counts.
+ * The process no longer counts.
  *
  * See also:
  * umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)
@@ -1125,7 +1125,7 @@ struct umsg_mq_redrive {
     uint64_t count;
     /* Only messages that left their source for this reason. */
     uint32_t reason;
-    /* 0. */
+    /* The program sets this field to 0. */
     uint32_t reserved;
 };
 
@@ -1724,7 +1724,7 @@ struct umsg_msg_options {
     uint64_t retry_delay_max;
     /* Flags of a created queue: 0 or UMSG_CLOSE_WITH_LAST_PRODUCER. */
     uint32_t flags;
-    /* 0. */
+    /* The program sets this field to 0. */
     uint32_t reserved;
 };
 
@@ -1944,7 +1944,7 @@ int umsg_msg_reopen_send(int msqid);
  * - EUSERS: 32 living processes already count as producers.
  *
  * If the process dies:
- * It no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
+ * The process no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
@@ -1963,7 +1963,7 @@ int umsg_msg_begin_to_produce(int msqid);
  * The errors of umsg_msg_close_send(3).
  *
  * If the process dies:
- * It no longer counts.
+ * The process no longer counts.
  *
  * See also:
  * umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)
@@ -2210,7 +2210,7 @@ struct umsg_msg_lease {
     int64_t sent;
     /* Its type. */
     long mtype;
-    /* The number of deliveries as a lease, this time included: 1 the first time. */
+    /* The number of leases of the message, this one included: 1 for the first lease. */
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
@@ -3185,7 +3185,7 @@ struct umsg_ring_message {
     uint64_t user_data;
     /* The value that the sender has set. In a message with a descriptor, the same as fd, or -EBADF if the descriptor did not arrive. */
     int32_t res;
-    /* As sent. */
+    /* The value that the sender gave. */
     uint32_t flags;
     /* The bytes of the message, valid until the next call that receives from the ring; never NULL. */
     const void *payload;

@@ -121,7 +121,7 @@ struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Order of errors, as for one message: time-out, handle, then the messages.
+    /// Checks the arguments. The order of errors is that of a single message: time-out, handle, then the messages.
     ///
     /// # Safety
     /// `abs_timeout` is NULL or readable; `messages` has `n` members that stay readable and unchanged as long as the result

@@ -71,7 +71,7 @@ pub extern "C" fn umsg_mq_reopen_send(mqdes: umsg_mqd_t) -> c_int {
 /// - `EUSERS`: 32 living processes already count as producers.
 ///
 /// # If the process dies
-/// It no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
+/// The process no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
 /// within a tenth of a second.
 ///
 /// # See also
@@ -96,7 +96,7 @@ pub extern "C" fn umsg_mq_begin_to_produce(mqdes: umsg_mqd_t) -> c_int {
 /// The errors of umsg_mq_close_send(3).
 ///
 /// # If the process dies
-/// It no longer counts.
+/// The process no longer counts.
 ///
 /// # See also
 /// umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)

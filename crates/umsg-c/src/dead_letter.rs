@@ -73,13 +73,13 @@ pub struct umsg_mq_redrive {
     pub count: u64,
     /// Only messages that left their source for this reason.
     pub reason: u32,
-    /// 0.
+    /// The program sets this field to 0.
     pub reserved: u32,
 }
 
-/// The size of the first version.
+/// The size of the first version of the structure.
 const LEAST: size_t = 48;
-/// The maximum size of any version, as for the options.
+/// The maximum size of any version of the structure, as for umsg_mq_options.
 const MOST: size_t = 4096;
 
 /// Gets the history of a leased message.

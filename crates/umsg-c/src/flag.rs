@@ -82,7 +82,7 @@ impl Page {
         unsafe { self.0.as_ref() }
     }
 
-    /// The next word, if one is left.
+    /// Takes the next word. Returns None if no word is left.
     fn take_word(self: &Arc<Page>) -> Option<Flag> {
         // Relaxed: only the number matters. The count may exceed the number of words. Then each process takes another page.
         let word = self.words()[0].fetch_add(1, Ordering::Relaxed) as usize + 1;

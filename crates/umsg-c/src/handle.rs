@@ -34,11 +34,11 @@ pub(crate) struct Open {
     pub(crate) name: OsString,
     /// The maximum length of a message, in bytes. It never changes.
     pub(crate) message_size: usize,
-    /// True if it was opened for receiving.
+    /// True if the handle was opened for receiving.
     pub(crate) can_receive: bool,
-    /// True if it was opened for sending.
+    /// True if the handle was opened for sending.
     pub(crate) can_send: bool,
-    /// O_NONBLOCK.
+    /// The O_NONBLOCK of the handle.
     pub(crate) nonblocking: Flag,
 }
 
@@ -55,7 +55,7 @@ fn handle_of(number: Number) -> umsg_mqd_t {
     std::ptr::without_provenance_mut(bits as usize)
 }
 
-/// The number in a handle.
+/// Returns the number in a handle.
 #[inline(always)]
 fn number_of(mqdes: umsg_mqd_t) -> Result<Number, Failure> {
     let bits = mqdes.addr() as u64;
@@ -80,7 +80,7 @@ pub(crate) fn hold(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     QUEUES.get(number_of(mqdes)?).ok_or(Failure::NotOpen)
 }
 
-/// Does the same as [`hold`], for use beyond a call.
+/// Returns the queue as [`hold`] does, for use beyond a call.
 pub(crate) fn keep(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     let number = number_of(mqdes)?;
     QUEUES.get_for_long(number).ok_or(Failure::NotOpen)
@@ -211,7 +211,7 @@ mod tests {
         assert!(home.gets_unmapped());
     }
 
-    /// Threads that use the present handle while another thread closes and opens the queue.
+    /// Some threads use the present handle while another thread closes and opens the queue.
     #[test]
     fn nothing_is_unmapped_under_a_call_and_nothing_stays_mapped() {
         const USERS: usize = 3;

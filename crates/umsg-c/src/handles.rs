@@ -37,7 +37,7 @@ pub(crate) struct Number {
     pub(crate) generation: u32,
 }
 
-/// The place and the generation, in one word. [`Handles::put`] never returns 0.
+/// Encodes the place and the generation in one word. [`Handles::put`] never returns 0.
 impl From<Number> for u64 {
     fn from(number: Number) -> u64 {
         u64::from(number.generation) << 32 | u64::from(number.place)
@@ -83,7 +83,7 @@ impl<T: Send + Sync> Handles<T> {
         Some(Number { place, generation })
     }
 
-    /// The generation is never 0, so no number is 0.
+    /// Returns the generation of the next thing. It is never 0, so no number is 0.
     fn next_generation(&self) -> u32 {
         loop {
             // Relaxed: only the number counts.
@@ -100,7 +100,7 @@ impl<T: Send + Sync> Handles<T> {
         self.checked(number, self.link(number)?.hold()?)
     }
 
-    /// Does the same as [`get`](Self::get), for use beyond a call.
+    /// Returns the thing as [`get`](Self::get) does, for use beyond a call.
     pub(crate) fn get_for_long(&'static self, number: Number) -> Option<Kept<T>> {
         self.checked(number, self.link(number)?.hold_counted()?)
     }

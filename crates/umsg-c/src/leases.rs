@@ -14,7 +14,7 @@ use crate::{pointer, time};
 /// A lease, and the use of its queue, which lasts as long as the lease.
 pub(crate) struct Leased<L, Q> {
     lease: L,
-    /// Dropped after the lease.
+    /// The use of the queue. It is dropped after the lease.
     _queue: Q,
 }
 
@@ -24,13 +24,13 @@ pub(crate) type Leases<L, Q> = Handles<Leased<L, Q>>;
 /// A program's structure that describes a lease.
 pub(crate) trait Described: Copy {
     type Lease: Send + Sync + 'static;
-    /// Keeps the queue open.
+    /// A value that keeps the queue open.
     type Queue: Send + Sync + 'static;
 
-    /// The leases that the process has.
+    /// Returns the leases that the process has.
     fn all() -> &'static Leases<Self::Lease, Self::Queue>;
 
-    /// The members for the address of the message and for the number by which the lease is kept.
+    /// Returns the members for the address of the message and for the number by which the lease is kept.
     fn place(&mut self) -> (&mut *const c_void, &mut u64);
 }
 
@@ -68,7 +68,7 @@ pub(crate) unsafe fn end<D: Described>(
         let number = (*id).into();
         let result = end(&D::all().get(number).ok_or(NO_LEASE)?.lease);
         if result != Err(LeaseError::Queue(QueueError::WouldDeadlock)) {
-            // If two threads end the lease at the same time, this fails for the second.
+            // If two threads end the lease at the same time, this call fails in the second thread.
             D::all().end(number);
             (*data, *id) = (std::ptr::null(), 0);
             // SAFETY: by this function's contract.

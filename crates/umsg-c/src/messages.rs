@@ -13,10 +13,10 @@ use crate::pointer;
 pub(crate) trait Message {
     fn data(&self) -> *mut c_void;
 
-    /// Bytes of room at `data`, for receiving.
+    /// Returns the room at `data`, in bytes, for receiving.
     fn size(&self) -> usize;
 
-    /// Bytes of the message, for sending.
+    /// Returns the length of the message, in bytes, for sending.
     fn len(&self) -> usize;
 }
 
@@ -85,7 +85,7 @@ impl<M: Message> Messages<'_, M> {
         self.0.len()
     }
 
-    /// A message and its bytes, after [`Self::check`].
+    /// Returns a message and its bytes. The caller has called [`Self::check`].
     #[inline(always)]
     pub(crate) fn at(&self, index: usize) -> (&M, &[u8]) {
         let message = &self.0[index];
@@ -132,12 +132,12 @@ impl<M: Message> Places<'_, M> {
         with_room.try_for_each(|message| pointer::check(message.data(), DATA))
     }
 
-    /// The first place, if there is one.
+    /// Returns the first place, if there is one.
     pub(crate) fn first(&self) -> Option<&M> {
         self.messages.first()
     }
 
-    /// Room for a message of this length, after [`Self::check`].
+    /// Returns room for a message of this length. The caller has called [`Self::check`].
     #[inline(always)]
     pub(crate) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         let message = self.messages.get(self.filled)?;

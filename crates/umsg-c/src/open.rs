@@ -13,7 +13,7 @@ use crate::flag::Flag;
 use crate::handle::{self, Open, umsg_mqd_t};
 use crate::pointer;
 
-/// The return values of the functions that open, if they fail.
+/// The return value of a function that fails to open a queue.
 const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 
 /// Opens a queue, or creates it.
@@ -191,7 +191,7 @@ pub unsafe extern "C" fn umsg_mq_unlink_in(directory: *const c_char, name: *cons
     answer(unlink())
 }
 
-/// The meaning of the flags and the mode of umsg_mq_open.
+/// Converts the flags and the mode of umsg_mq_open to options.
 pub(crate) fn options_for(oflag: c_int, mode: mode_t) -> OpenOptions {
     let (can_receive, can_send) = access(oflag);
     let mut options = OpenOptions::new();
@@ -232,7 +232,8 @@ fn access(oflag: c_int) -> (bool, bool) {
     )
 }
 
-/// Adds the directory in which no queue has the name: the usual cause is that the program was started with another environment.
+/// Converts an error. If no queue has the name, adds the directory in which the call has looked: the usual cause is that the program was started with
+/// another environment.
 fn with_directory(error: OpenError) -> Failure {
     match (error, Namespace::resolve()) {
         (OpenError::NotFound, Ok(namespace)) => Failure::NotFound(namespace.path().to_owned()),
@@ -240,7 +241,7 @@ fn with_directory(error: OpenError) -> Failure {
     }
 }
 
-/// The return value of a function that opens.
+/// Returns the handle, or after a failure the value that is no handle.
 pub(crate) fn handle_or_none(opened: Result<umsg_mqd_t, Failure>) -> umsg_mqd_t {
     opened.unwrap_or_else(|failure| {
         fail(failure);

@@ -89,9 +89,9 @@ pub const UMSG_ON_FULL_FAIL: c_int = 1;
 /// have a higher priority than the new message, the new message is dropped.
 pub const UMSG_ON_FULL_DROP_OLDEST: c_int = 2;
 
-/// The size of the first version.
+/// The size of the first version of the structure.
 const LEAST: size_t = 56;
-/// The maximum size of any version: a page, as for the kernel's structures of this kind.
+/// The maximum size of any version of the structure: a page, as for the kernel's structures of this kind.
 const MOST: size_t = 4096;
 
 /// Opens a queue, or creates it, with options that POSIX does not have.

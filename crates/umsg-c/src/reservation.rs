@@ -30,7 +30,7 @@ struct Reserved {
     /// None after a call has taken the reservation to end it. No call waits for this mutex.
     reservation: Mutex<Option<Reservation<'static>>>,
     len: usize,
-    /// Dropped after the reservation.
+    /// The use of the queue. It is dropped after the reservation.
     _held: Held,
 }
 
@@ -39,7 +39,7 @@ static RESERVATIONS: Handles<Reserved> = Handles::new();
 /// A reservation that the caller ends. Its number has ended.
 struct Taken {
     reservation: Reservation<'static>,
-    /// Dropped after the reservation.
+    /// The use of the thing in the table. It is dropped after the reservation.
     _reserved: Kept<Reserved>,
 }
 

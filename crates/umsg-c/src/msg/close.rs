@@ -82,7 +82,7 @@ pub extern "C" fn umsg_msg_reopen_send(msqid: c_int) -> c_int {
 /// - `EUSERS`: 32 living processes already count as producers.
 ///
 /// # If the process dies
-/// It no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
+/// The process no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
@@ -106,7 +106,7 @@ pub extern "C" fn umsg_msg_begin_to_produce(msqid: c_int) -> c_int {
 /// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
-/// It no longer counts.
+/// The process no longer counts.
 ///
 /// # See also
 /// umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)

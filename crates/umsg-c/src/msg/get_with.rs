@@ -26,7 +26,7 @@ pub struct umsg_msg_options {
     pub retry_delay_max: u64,
     /// Flags of a created queue: 0 or UMSG_CLOSE_WITH_LAST_PRODUCER.
     pub flags: u32,
-    /// 0.
+    /// The program sets this field to 0.
     pub reserved: u32,
 }
 

@@ -90,7 +90,7 @@ pub unsafe extern "C" fn umsg_msg_timedsend_after(
 
 struct Message {
     id: c_int,
-    /// The type, then the text.
+    /// The address of the message: its type, followed by its text.
     message: *const c_long,
     len: size_t,
 }

@@ -28,7 +28,7 @@ pub struct umsg_msg_lease {
     pub sent: i64,
     /// Its type.
     pub mtype: c_long,
-    /// The number of deliveries as a lease, this time included: 1 the first time.
+    /// The number of leases of the message, this one included: 1 for the first lease.
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,

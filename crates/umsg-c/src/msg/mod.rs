@@ -27,7 +27,7 @@ use std::time::SystemTime;
 use libc::{IPC_NOWAIT, c_int};
 use umsg::sysv::Until;
 
-/// The deadline of a call. With IPC_NOWAIT the call does not wait, and ignores the time.
+/// Returns the limit of a call's wait. With IPC_NOWAIT the call does not wait, and ignores the deadline.
 fn until(flags: c_int, deadline: Option<SystemTime>) -> Until {
     match deadline {
         _ if flags & IPC_NOWAIT != 0 => Until::Now,

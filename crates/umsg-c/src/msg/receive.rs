@@ -129,7 +129,7 @@ unsafe fn call(
 
 struct Call {
     id: c_int,
-    /// The type, then the text.
+    /// The address of the message: its type, followed by its text.
     message: *mut c_long,
     len: size_t,
     mtype: c_long,

@@ -71,7 +71,7 @@ pub unsafe extern "C" fn umsg_msg_receive_batch(
     answer(receive())
 }
 
-/// The meaning of the arguments of umsg_msgrcv, for calls that neither truncate nor copy.
+/// Converts the arguments of umsg_msgrcv to a selection, for calls that neither truncate nor copy.
 pub(super) fn want(msgtyp: c_long, msgflg: c_int) -> Result<Want, Failure> {
     check_flags(msgflg, IPC_NOWAIT | MSG_EXCEPT)?;
     match Which::of(msgtyp, msgflg) {

@@ -16,7 +16,7 @@ pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
     there(raw::find(id), id)
 }
 
-/// Does the same as [`find`], for use beyond the call.
+/// Returns the queue as [`find`] does, for use beyond the call.
 pub(super) fn keep(id: c_int) -> Result<Used, Refusal> {
     there(raw::keep(id), id)
 }
@@ -37,7 +37,7 @@ pub(crate) enum Refusal {
     Receive(#[from] ReceiveError),
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// Nothing else is known.
+    /// An errno of which no further cause is known.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Errno(c_int),
 }
@@ -53,7 +53,7 @@ impl Refusal {
         }
     }
 
-    /// The error of a message that was not sent.
+    /// Returns the error of a message that was not sent.
     #[cold]
     pub(super) fn of_send(errno: c_int, id: c_int, mtype: i64, len: size_t) -> Refusal {
         let likely = match errno {
@@ -78,7 +78,7 @@ impl Refusal {
         likely.into()
     }
 
-    /// The error of a message that was not received.
+    /// Returns the error of a message that was not received.
     #[cold]
     pub(super) fn of_receive(errno: c_int, id: c_int) -> Refusal {
         let likely = match errno {
@@ -95,7 +95,7 @@ impl Refusal {
         likely.into()
     }
 
-    /// The error of a queue that was not queried, changed or removed.
+    /// Returns the error of a queue that was not queried, changed or removed.
     #[cold]
     pub(super) fn of_control(errno: c_int, id: c_int) -> Refusal {
         let likely = match errno {
@@ -109,7 +109,7 @@ impl Refusal {
         likely.into()
     }
 
-    /// The error of a queue that was not found by its identifier. A second search gives the detailed error.
+    /// Returns the error of a queue that was not found by its identifier. A second search gives the detailed error.
     #[cold]
     pub(super) fn of_id(errno: c_int, id: c_int) -> Refusal {
         match OpenOptions::new().open_id(id) {

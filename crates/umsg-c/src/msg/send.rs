@@ -111,7 +111,7 @@ unsafe fn call(
 
 struct Call {
     id: c_int,
-    /// The type, then the text.
+    /// The address of the message: its type, followed by its text.
     message: *const c_long,
     len: size_t,
     flags: c_int,

@@ -125,7 +125,7 @@ pub unsafe extern "C" fn umsg_ring_take_fd(ring: *mut umsg_ring, ticket: c_int) 
     answer(run())
 }
 
-/// A program's descriptor, for the time of a call. The system checks whether it is open.
+/// Borrows a program's descriptor during a call. The system checks whether the descriptor is open.
 fn borrow<'a>(fd: c_int) -> Result<BorrowedFd<'a>, Refusal> {
     match fd {
         0.. => {

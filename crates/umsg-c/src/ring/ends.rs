@@ -183,7 +183,7 @@ unsafe fn open(directory: *const c_char, name: *const c_char) -> Result<Sender, 
     Ok(Sender::open_in(&namespace, name).map_err(Refusal::from)?)
 }
 
-/// The return value of the functions that make senders.
+/// Returns the address of a new sender, or NULL after a failure.
 fn made(sender: Result<Sender, Failure>) -> *mut umsg_ring_sender {
     match sender {
         Ok(sender) => Box::into_raw(Box::new(umsg_ring_sender(sender))),

@@ -39,7 +39,7 @@ use umsg::ring::Until;
 use self::send::UMSG_RING_NOWAIT;
 use crate::error::Failure;
 
-/// The deadline of a call. With UMSG_RING_NOWAIT the call does not wait, and ignores the time.
+/// Returns the limit of a call's wait. With UMSG_RING_NOWAIT the call does not wait, and ignores the deadline.
 fn until(flags: c_int, deadline: Option<SystemTime>) -> Result<Until, Failure> {
     match (flags, deadline) {
         (UMSG_RING_NOWAIT, _) => Ok(Until::Now),
@@ -49,7 +49,7 @@ fn until(flags: c_int, deadline: Option<SystemTime>) -> Result<Until, Failure> {
     }
 }
 
-/// For calls without flags.
+/// Returns the limit of a wait, for calls without flags.
 fn deadline(deadline: Option<SystemTime>) -> Until {
     deadline.map_or(Until::Forever, Until::Time)
 }

@@ -20,7 +20,7 @@ pub struct umsg_ring_message {
     pub user_data: u64,
     /// The value that the sender has set. In a message with a descriptor, the same as `fd`, or -EBADF if the descriptor did not arrive.
     pub res: i32,
-    /// As sent.
+    /// The value that the sender gave.
     pub flags: u32,
     /// The bytes of the message, valid until the next call that receives from the ring; never NULL.
     pub payload: *const c_void,
@@ -147,7 +147,7 @@ unsafe fn receive(
     Ok(0)
 }
 
-/// A message whose payload the program reads at this address.
+/// Converts a message whose payload the program reads at this address.
 #[inline]
 pub(super) fn in_c(message: Message<'_>, payload: *const c_void) -> umsg_ring_message {
     umsg_ring_message {

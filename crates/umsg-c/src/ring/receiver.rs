@@ -11,9 +11,9 @@ use crate::pointer::is_bad;
 
 /// The receiving end of a ring.
 pub struct umsg_ring {
-    /// A call uses `inner`.
+    /// True while a call uses `inner`.
     busy: AtomicBool,
-    /// This sender is for calls that need no turn: those that read the state of the ring, or make further senders.
+    /// A sender for the calls that may run beside a receiving call: they read the state of the ring, or make further senders.
     pub(super) sender: Sender,
     inner: UnsafeCell<Inner>,
 }
@@ -25,7 +25,7 @@ pub(super) struct Inner {
     pub(super) payloads: Vec<u8>,
 }
 
-/// C programs may move both ends between threads, so Rust has to allow it.
+/// Checks that both ends can be moved between threads, as C programs may do.
 const _: () = {
     const fn goes_from_thread_to_thread<T: Send>() {}
     const fn is_shared_by_threads<T: Sync>() {}
@@ -48,7 +48,7 @@ impl umsg_ring {
     }
 }
 
-/// Returns a ring, without a turn to receive.
+/// Returns a ring, without the right to receive.
 ///
 /// # Safety
 /// `ring` comes from umsg_ring_create and is not freed while the result is used, or is an address that [`is_bad`] refuses.
@@ -60,7 +60,7 @@ pub(super) unsafe fn look<'a>(ring: *const umsg_ring) -> Result<&'a umsg_ring, R
     Ok(unsafe { &*ring })
 }
 
-/// Returns a turn to receive, for the ring's owner.
+/// Returns the right to receive, for the ring's owner.
 ///
 /// # Errors
 /// `Busy` if another call has the turn: a call of another thread, or a call of this thread further down the stack. `NotOwner` in a forked child.

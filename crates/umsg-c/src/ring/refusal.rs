@@ -3,7 +3,7 @@
 use libc::c_int;
 use umsg::ring::{INLINE, ReceiveError, RingError, SendError};
 
-/// The reason why a call failed.
+/// The reason why a call on a ring failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     /// EBADF
