@@ -54,7 +54,7 @@ fn wait_for_any(children: &[Child], end: Instant) -> Result<(), Failure> {
     }
 }
 
-/// A forked process; killed and reaped when dropped before it ended.
+/// A forked process. If the value is dropped before the process has ended, the process is killed and reaped.
 pub struct Child {
     id: libc::pid_t,
     handle: OwnedFd,
@@ -62,7 +62,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Runs `work` in a child on these CPUs. It dies with its parent.
+    /// Runs `work` in a child on these CPUs. The child dies with its parent.
     pub fn start(
         cpus: &[usize],
         work: impl FnOnce() -> Result<(), Failure>,

@@ -3,7 +3,7 @@
 use std::hint;
 use std::sync::OnceLock;
 
-/// Nanoseconds since an arbitrary start; the same for all processes of the machine.
+/// Returns the nanoseconds since an arbitrary start, which all processes of the machine share.
 #[inline]
 pub fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
@@ -21,7 +21,7 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Returns the CPU time of the calling process so far, all its threads, user and system, in nanoseconds.
+/// Returns the CPU time (user and system) of all threads of the calling process so far, in nanoseconds.
 pub fn cpu() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::clock;
 use crate::row::rounded;
 
-/// Below this share of a CPU nothing is reported.
+/// A load below this share of a CPU is not reported.
 const QUIET: f64 = 0.05;
 
-/// Above this share of a CPU figures mean nothing.
+/// With a load above this share of a CPU, figures mean nothing.
 const LOUD: f64 = 0.25;
 
 /// The CPU times of the machine and of this process when a suite began.

@@ -83,7 +83,7 @@ impl Member<'_> {
     /// Returns whether the round is over.
     #[inline]
     pub fn is_over(&self) -> bool {
-        // Relaxed: it publishes no other data. A thread that sees it late works a little longer.
+        // Relaxed: the flag publishes no other data. A thread that sees it late works a little longer.
         self.over.load(Ordering::Relaxed)
     }
 
@@ -99,7 +99,7 @@ impl Member<'_> {
 /// Runs one thread for each seat, in a separate process, for a warm-up and then for the budget. `work` must return soon after the round is over.
 ///
 /// # Errors
-/// If a thread fails, or the process is not done at the deadline. The process is then killed.
+/// Fails if a thread fails, or if the process is not done at the deadline. The process is then killed.
 pub fn run(
     seats: &Seats,
     budget: Duration,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Removed with its contents when dropped; a failure is reported.
+/// The directory is removed with its contents when this value is dropped. A failure is reported.
 pub struct Directory(PathBuf);
 
 impl Directory {

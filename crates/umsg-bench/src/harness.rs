@@ -24,7 +24,7 @@ pub struct Plan {
     pub rounds: u32,
     /// True to measure the slow cases fewer times.
     pub quick: bool,
-    /// True if tables are printed for people.
+    /// True to print tables for people.
     pub tables: bool,
     /// The reports on standard error during the measurement.
     pub progress: Progress,
@@ -51,7 +51,7 @@ impl Plan {
     /// Returns a CPU for each of the two processes of a suite.
     ///
     /// # Errors
-    /// If there is only one CPU.
+    /// Fails if there is only one CPU.
     pub fn apart(&self, suite: &str) -> Result<Places, Failure> {
         let [first, second] = self.cpus.two(suite)?;
         Ok(Places::Apart(first, second))
@@ -107,7 +107,7 @@ impl Plan {
         self.progress_of(what, round, self.rounds);
     }
 
-    /// Shows the progress as `progress` does, but of this number of rounds.
+    /// Shows the progress as `progress` does, for a measurement of `rounds` rounds.
     pub fn progress_of(&self, what: &str, round: u32, rounds: u32) {
         self.progress.show(what, round, rounds);
     }

@@ -79,7 +79,7 @@ pub fn hurry() -> bool {
         libc::setpriority(libc::PRIO_PROCESS, 0, -20) == 0
     };
     if hurried {
-        // Absent without autogroup, and then not needed.
+        // Without autogroup, the file does not exist and is not needed.
         let _ = fs::write("/proc/self/autogroup", "-20");
     }
     hurried

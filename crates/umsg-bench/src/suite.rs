@@ -64,7 +64,7 @@ const ALL: [Suite; 15] = [
 ];
 
 impl Suite {
-    /// Returns the suites of this group.
+    /// Returns the suites of a group, or the suite itself.
     pub fn expand(self) -> Vec<Suite> {
         match self {
             Suite::All => ALL.to_vec(),

@@ -23,7 +23,7 @@ use crate::harness::Plan;
 use crate::suite::Suite;
 use crate::{machine, suites, supervisor};
 
-/// A trial ends itself after this time on top of its budget.
+/// A trial ends itself when it has exceeded its budget by this time.
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// The implementation that answers a trial's C calls.
@@ -62,7 +62,7 @@ impl Setting {
         self.cpus[0]
     }
 
-    /// Returns the CPU of the other process: the same if there is only one.
+    /// Returns the CPU of the other process: the CPU of [`first`](Self::first) if there is only one.
     pub fn last(&self) -> usize {
         self.cpus[self.cpus.len() - 1]
     }

@@ -4,8 +4,8 @@
 //! end. A receive takes the last. A send moves every message of its own or a higher priority up by one place, and reads each of them. The
 //! change to a tree ended this walk and its cache misses.
 //!
-//! It runs in the process and makes no system calls, so its figures are lower bounds: the kernel of 2012 also needed time for the entry, for the
-//! descriptor look-up, and for the copies to and from user space.
+//! The array runs in the process and makes no system calls, so its figures are lower bounds: the kernel of 2012 also needed time for the entry, for
+//! the descriptor look-up, and for the copies to and from user space.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -43,8 +43,8 @@ impl Sorted {
         let priority = unsafe { (*message).priority };
         let mut place = self.messages.len();
         self.messages.push(message);
-        // SAFETY: the pointers in the array lead to messages that live until a thread takes them out. For that, it needs the lock, which the caller
-        // holds.
+        // SAFETY: the pointers in the array lead to messages that live until a thread takes them out. A thread needs the lock for that, and the
+        // caller holds the lock.
         while place > 0 && unsafe { (*self.messages[place - 1]).priority } >= priority {
             self.messages[place] = self.messages[place - 1];
             place -= 1;
@@ -77,7 +77,7 @@ impl MessageQueue for ArrayQueue {
         let mut data = [0; CAPACITY];
         let room = data.get_mut(..message.len()).ok_or(Errno(libc::EMSGSIZE))?;
         room.copy_from_slice(message);
-        // Allocated before the lock is taken, as the kernel does.
+        // The message is allocated before the lock is taken, as in the kernel.
         let message = Box::new(Message {
             _links: [0; 2],
             priority: priority.into(),

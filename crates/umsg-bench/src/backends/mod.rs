@@ -55,16 +55,16 @@ pub trait MessageQueue: Sized {
     /// Makes a queue that no other process can find, and that is removed with its last user.
     fn make(spec: &Spec) -> Result<Self, Failure>;
 
-    /// Waits while the queue is full.
+    /// Sends a message; waits while the queue is full.
     fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno>;
 
-    /// [`Errno::AGAIN`] if the queue is full.
+    /// Sends a message, or fails with [`Errno::AGAIN`] if the queue is full.
     fn try_send(&self, message: &[u8], priority: u32) -> Result<(), Errno>;
 
-    /// Waits while the queue is empty. Returns the length in bytes.
+    /// Receives a message; waits while the queue is empty. Returns the length in bytes.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
 
-    /// [`Errno::AGAIN`] if the queue is empty.
+    /// Receives a message, or fails with [`Errno::AGAIN`] if the queue is empty.
     fn try_receive(&self, buffer: &mut [u8]) -> Result<usize, Errno>;
 
     /// Sets the way in which `send` and `receive` of this process wait.

@@ -1,4 +1,4 @@
-//! Boost.Interprocess: a library of headers only, which needs nothing but a compiler.
+//! Boost.Interprocess: a library that consists of headers, and needs only a compiler.
 
 use std::fs;
 use std::io::ErrorKind;

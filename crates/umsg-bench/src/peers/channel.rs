@@ -6,7 +6,7 @@ use super::{Abilities, Link, Peer, Receiver, SIZE, Sender, Way};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// The crate.
+/// The peer that uses the crate.
 pub struct Crossbeam;
 
 impl Peer for Crossbeam {
@@ -54,10 +54,10 @@ impl Link for Channel {
     }
 }
 
-/// No process is left at the other end.
+/// The error if the other end is closed.
 const GONE: Errno = Errno(libc::EPIPE);
 
-/// Returns the message in the channel.
+/// Returns a copy of a message, as the channel carries it.
 #[inline]
 fn copied(message: &[u8]) -> Result<Message, Errno> {
     message.try_into().map_err(|_| Errno(libc::EMSGSIZE))

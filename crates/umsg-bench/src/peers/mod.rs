@@ -41,8 +41,8 @@ pub enum Way {
     Polling,
     /// The end waits as its library does by default.
     Waiting,
-    /// Waits like `Waiting`, with several messages under way at once. This is for peers whose messages would each cost a reply of a server, or a
-    /// system call that programs save by buffering.
+    /// The end waits as with `Waiting`, with several messages under way at once. This is for peers whose messages would each cost a reply of a
+    /// server, or a system call that programs save by buffering.
     Piped,
     /// The end sleeps, if the peer has a choice.
     Asleep,
@@ -84,7 +84,7 @@ pub trait Peer {
 
     const ABILITIES: Abilities;
 
-    /// Returns the heading of its column.
+    /// Returns the heading of the peer's column.
     fn name(&self) -> &'static str;
 
     /// Returns the peer's version, and the way in which it is used here.
@@ -112,16 +112,16 @@ pub trait Link: Sync {
     /// Makes the sending end. The sending process calls this once.
     fn sender(&self, way: Way) -> Result<Self::Sender<'_>, Failure>;
 
-    /// Makes the receiving end. The process that sends makes its end later, and finds this one.
+    /// Makes the receiving end. The sending process makes its end later, and finds the receiving end.
     fn receiver(&self, way: Way) -> Result<Self::Receiver<'_>, Failure>;
 }
 
 /// The end that sends.
 pub trait Sender {
-    /// Waits while there is no room.
+    /// Sends a message; waits while there is no room.
     fn send(&mut self, message: &[u8]) -> Result<(), Errno>;
 
-    /// [`Errno::AGAIN`] if there is no room.
+    /// Sends a message, or fails with [`Errno::AGAIN`] if there is no room.
     fn try_send(&mut self, message: &[u8]) -> Result<(), Errno>;
 
     /// Sends the messages that this end has buffered, if any.
@@ -132,10 +132,10 @@ pub trait Sender {
 
 /// The end that receives.
 pub trait Receiver {
-    /// Waits until there is a message.
+    /// Receives a message; waits until there is one.
     fn receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno>;
 
-    /// [`Errno::AGAIN`] if there is none.
+    /// Receives a message, or fails with [`Errno::AGAIN`] if there is none.
     fn try_receive(&mut self, buffer: &mut [u8]) -> Result<(), Errno>;
 }
 

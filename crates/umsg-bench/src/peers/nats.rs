@@ -27,7 +27,7 @@ pub const NAME: &str = "NATS";
 /// A server without persistence.
 pub struct Nats {
     server: Server,
-    /// Host and port.
+    /// The host and the port of the server.
     address: String,
     subjects: Cell<u32>,
 }
@@ -228,7 +228,7 @@ fn failure(error: impl Display) -> Failure {
     Failure::new(format!("NATS: {error}"))
 }
 
-/// Publishes.
+/// The sending end, which publishes to its subject.
 pub struct Publishing {
     connection: Connection,
     subject: Subject,

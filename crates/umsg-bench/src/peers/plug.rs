@@ -42,7 +42,7 @@ type Send = unsafe extern "C" fn(*mut c_void, *const c_void, usize) -> c_int;
 type Receive = unsafe extern "C" fn(*mut c_void, *mut c_void, usize) -> c_long;
 type Drops = unsafe extern "C" fn(*mut c_void);
 
-/// The functions above.
+/// The functions of the library, as the module lists them.
 #[derive(Clone, Copy)]
 struct Functions {
     make: Make,
@@ -54,7 +54,7 @@ struct Functions {
     drop: Drops,
 }
 
-/// A peer of that kind.
+/// A peer that is loaded as a library.
 pub struct Plug<'a> {
     name: &'static str,
     about: String,
@@ -204,7 +204,7 @@ impl Drop for Queue {
     fn drop(&mut self) {
         // SAFETY: the same library made the queue, and this is the only drop. The ends of the queue ended with the processes that had them.
         unsafe { (self.functions.drop)(self.queue) };
-        // The resources of the killed processes.
+        // Killed processes have left their resources.
         scratch::sweep(&self.name);
     }
 }
@@ -222,7 +222,7 @@ impl Link for Queue {
     }
 }
 
-/// Either end.
+/// The sending or the receiving end.
 pub struct End {
     functions: Functions,
     end: *mut c_void,

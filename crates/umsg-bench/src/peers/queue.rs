@@ -16,7 +16,7 @@ pub struct Queues<Q> {
     kind: PhantomData<Q>,
 }
 
-/// umsg, through its native interface.
+/// Returns umsg's queue, through its native interface.
 pub const fn umsg() -> Queues<UmsgQueue> {
     Queues {
         name: "umsg",
@@ -84,7 +84,7 @@ impl<Q: MessageQueue + Sync> Link for Queue<Q> {
     }
 }
 
-/// Either end.
+/// The sending or the receiving end.
 pub struct End<'a, Q>(&'a Q);
 
 impl<Q: MessageQueue> Sender for End<'_, Q> {

@@ -11,7 +11,7 @@ use super::{Abilities, Link, Peer, Receiver, Sender, Way, whole};
 use crate::backends::{Errno, Spec};
 use crate::failure::Failure;
 
-/// Messages that a stream moves by one round trip to the server.
+/// The number of messages that a stream moves by one round trip to the server.
 const BATCH: usize = 64;
 
 pub const NAME: &str = "Redis";
@@ -148,7 +148,7 @@ fn errno(error: &RedisError) -> Errno {
     })
 }
 
-/// Pushes at the left end.
+/// The sending end, which pushes messages at the left end of the list.
 pub struct Pusher {
     connection: Connection,
     key: String,
@@ -177,7 +177,7 @@ impl Sender for Pusher {
     }
 }
 
-/// Pops at the right end.
+/// The receiving end, which pops messages at the right end of the list.
 pub struct Popper {
     connection: Connection,
     take: Cmd,

@@ -22,7 +22,7 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Makes the directory where temporary files go, for this user alone.
+    /// Makes the directory in the system's directory for temporary files, for this user alone.
     pub fn new() -> Result<Self, Failure> {
         let directory = Directory::new(&std::env::temp_dir(), "umsg-b-")?;
         Ok(Self {
@@ -47,7 +47,7 @@ impl Scratch {
         &self.0
     }
 
-    /// Returns a name that nothing else has, in this directory or in `/dev/shm`.
+    /// Returns a name that no other file has, in this directory or in `/dev/shm`.
     pub fn fresh_name(&self) -> String {
         // Relaxed: each caller only needs a unique number.
         static NEXT: AtomicU32 = AtomicU32::new(0);

@@ -14,7 +14,7 @@ pub enum Scale {
     Log,
     /// Logarithmic, with labels at these values.
     LogAt(Vec<f64>),
-    /// For percentiles: the distance from 90 to 99 is the same as that from 99 to 99.9.
+    /// For percentiles: the distance from 90 to 99 equals the distance from 99 to 99.9.
     Tail,
 }
 

@@ -132,7 +132,7 @@ fn peers(document: &Document) -> Vec<String> {
     names
 }
 
-/// Returns notes on the use of each.
+/// Returns notes on the use of each peer.
 fn notes(document: &Document) -> Vec<String> {
     let mut notes = Vec::<String>::new();
     let rows = document.rows.iter().filter(|row| row.suite == "peers");

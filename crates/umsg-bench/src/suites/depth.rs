@@ -11,7 +11,7 @@ use crate::row::{Better, Row};
 
 const SUITE: &str = "depth";
 
-/// Messages in the queue while one is received.
+/// The numbers of messages in the queue, at which a send and a receive are measured.
 const DEPTHS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 
 /// The capacity that both sides create: room for the deepest queue.
@@ -93,7 +93,7 @@ fn order_rows(order: Order, umsg: &Side<Vec<Stop>>, kernel: &Side<Vec<Stop>>) ->
             .note("first receive: the one right after filling up to this depth, in ns")
         })
         .collect();
-    // The ratio of a round's own figures, then the median over rounds.
+    // Computes the ratio of each round's own figures, and then the median over the rounds.
     let flat = |side: &Side<Vec<Stop>>| side.each(|stops| flatness(stops));
     let (umsg_flat, kernel_flat) = (flat(umsg), flat(kernel));
     let mut flat = Row::compare(

@@ -21,13 +21,13 @@ pub const LINE_NOTE: &str = "line: what one cache line takes from CPU to CPU, in
 /// The behaviour of a process while it waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Tries again, with a spin hint.
+    /// The process tries again, with a spin hint.
     Polling,
-    /// Like polling, but a receiver that finds no message pauses for about 500 ns before it checks again.
+    /// The process behaves as in `Polling`, but a receiver that finds no message pauses for about 500 ns before it checks again.
     Pausing,
     /// The library chooses, as by default: umsg spins while that pays, then sleeps.
     Adaptive,
-    /// Sleeps at once.
+    /// The process sleeps at once.
     Blocking,
 }
 

@@ -33,7 +33,7 @@ impl Extent {
         }
     }
 
-    /// As many pairs as the time allows. In an empty queue, all pairs cost the same.
+    /// Returns an extent of as many pairs as the time allows. In an empty queue, all pairs have the same cost.
     pub fn timed(budget: Duration) -> Self {
         Self {
             budget,
@@ -89,7 +89,7 @@ pub fn pair<Q: MessageQueue, P: Priorities>(
     chunked(extent, |count| pairs(queue, priorities, count))
 }
 
-/// Nanoseconds of one repetition of `run`: the median over chunks, as above.
+/// Measures the nanoseconds of one repetition of `run`: the median over chunks, as in [`pair`].
 pub fn chunked(
     extent: Extent,
     mut run: impl FnMut(u32) -> Result<(), Failure>,
@@ -113,7 +113,7 @@ pub fn chunked(
     Ok(stats::median(&chunks))
 }
 
-/// Sends one and receives one, `count` times.
+/// Sends a message and receives a message, `count` times.
 #[inline]
 pub fn pairs<Q: MessageQueue, P: Priorities>(
     queue: &Q,

@@ -26,17 +26,17 @@ const SPINNING_GOAL: f64 = 600.0;
 /// With sleeping processes, umsg may take 1.05 times the kernel's time, which gives this ratio.
 const ASLEEP_GOAL: f64 = 1.0 / 1.05;
 
-/// Round trips before anything is measured.
+/// The number of round trips before the measurement.
 const WARM_UP: u64 = 1_000;
 
-/// Round trips that a round keeps, at most.
+/// The maximum number of round trips that a round keeps.
 const KEPT: usize = 1 << 20;
 
-/// One round, in nanoseconds.
+/// The results of one round, in nanoseconds.
 struct Trip {
     median: f64,
     p99: f64,
-    /// CPU time of both processes.
+    /// The CPU time of both processes.
     cpu: f64,
 }
 
@@ -152,7 +152,7 @@ fn measure(plan: &Plan, cores: &str, case: Case) -> Result<Row, Failure> {
     })
 }
 
-/// The words in which the two leave their results.
+/// The words in which the two processes leave their results.
 #[derive(Clone, Copy)]
 enum Word {
     Median,
@@ -194,7 +194,7 @@ fn caller<Q: MessageQueue>(
     words: &SharedWords,
 ) -> Result<(), Failure> {
     let (mut out, mut answer) = (Letter::new(size), Letter::new(size));
-    // Filled once, so that no page fault falls into a round trip.
+    // The vector is filled once, so that no page fault falls into a round trip.
     let mut times = vec![1.0; KEPT];
     times.clear();
     mode.prepare(there);

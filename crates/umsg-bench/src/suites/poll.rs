@@ -184,7 +184,7 @@ fn one_thread(plan: &Plan, poller: Option<Poller>, backlog: u32) -> Result<Row, 
     })
 }
 
-/// Nanoseconds of a send and a receive.
+/// Measures the nanoseconds of a send and a receive.
 fn pair<Q: Pollable>(plan: &Plan, poller: Option<Poller>, backlog: u32) -> Result<f64, Failure> {
     let queue = make::<Q>()?;
     let _set = poller.map(|poller| Set::new(&queue, poller)).transpose()?;
@@ -219,7 +219,7 @@ fn two_processes(plan: &Plan, cores: &str, places: Places) -> Result<Row, Failur
     Ok(row.goal_ratio(1.0))
 }
 
-/// Nanoseconds of a round trip.
+/// Measures the nanoseconds of a round trip.
 fn trips<Q: Pollable>(plan: &Plan, places: Places) -> Result<f64, Failure> {
     let (there, back) = (make::<Q>()?, make::<Q>()?);
     let words = SharedWords::new(1)?;
@@ -247,7 +247,7 @@ fn trips<Q: Pollable>(plan: &Plan, places: Places) -> Result<f64, Failure> {
 
 /// Returns the median time of a round trip.
 fn call<Q: MessageQueue>(there: &Q, back: &Q, set: &Set, budget: u64) -> Result<u64, Failure> {
-    // Filled once, so that no page fault falls into a round trip.
+    // The vector is filled once, so that no page fault falls into a round trip.
     let mut times = vec![1.0; KEPT];
     times.clear();
     for _ in 0..WARM_UP {

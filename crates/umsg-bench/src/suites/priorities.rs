@@ -3,7 +3,7 @@
 /// The value of POSIX's MQ_PRIO_MAX on Linux.
 const PRIORITIES: u32 = 32_768;
 
-/// The priority of the next message.
+/// The order of the priorities of successive messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     Constant,
@@ -29,7 +29,7 @@ impl Order {
         }
     }
 
-    /// Returns the orders in which that test has filled its queue before, in addition to this one.
+    /// Returns the orders in which the test of 2012 has filled its queue before, in addition to this one.
     pub fn before(self) -> &'static [Self] {
         let all = &Self::ALL;
         match self {
@@ -41,9 +41,9 @@ impl Order {
     }
 }
 
-/// An endless series, the same each time. `next` is compiled into its loop.
+/// An endless series of priorities, which is the same at each use. `next` is compiled into the loop that calls it.
 pub trait Priorities {
-    /// The first one is 0.
+    /// The series before its first priority, which is 0.
     const FIRST: Self;
     fn next(&mut self) -> u32;
 }

@@ -21,10 +21,10 @@ const SUITE: &str = "stream";
 /// The kernel's default depth, and a depth at which neither process has to wait for the other all the time.
 const DEPTHS: [u32; 2] = [10, 1024];
 
-/// Million messages of 64 bytes a second: the goal, of the best setting.
+/// The goal for the best setting, in million messages of 64 bytes a second.
 const GOAL: f64 = 15.0;
 
-/// Messages before anything is measured.
+/// The number of messages before the measurement.
 const WARM_UP: u64 = 2_000;
 
 /// One message in this many carries the time.
@@ -34,13 +34,13 @@ const STAMPED: u64 = 256;
 /// processes sleep for each message.
 const LOOK: u64 = 64;
 
-/// One round.
+/// The results of one round.
 pub(super) struct Flow {
-    /// Million messages a second.
+    /// The rate, in million messages a second.
     pub(super) rate: f64,
-    /// CPU time of both processes, in nanoseconds a message.
+    /// The CPU time of both processes, in nanoseconds a message.
     pub(super) cpu: f64,
-    /// Median time from send to receive, in nanoseconds.
+    /// The median time from send to receive, in nanoseconds.
     pub(super) latency: f64,
 }
 
@@ -169,7 +169,7 @@ pub(super) fn judge_best(rows: &mut [Row], begins: &str, goal: f64) {
     }
 }
 
-/// The words in which the two leave their results.
+/// The words in which the two processes leave their results.
 #[derive(Clone, Copy)]
 pub(super) enum Word {
     Messages,

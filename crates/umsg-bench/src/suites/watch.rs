@@ -30,13 +30,13 @@ use crate::stats::Interval;
 
 const SUITE: &str = "watch";
 
-/// Percent: the goal.
+/// The goal, in percent.
 const GOAL: f64 = 1.0;
 /// The time between two refreshes.
 const EVERY: Duration = Duration::from_millis(100);
-/// The queues beside the hammered one.
+/// The number of queues beside the hammered queue.
 const OTHERS: u32 = 99;
-/// The messages in the hammered queue.
+/// The number of messages in the hammered queue.
 const DEPTH: u32 = 1000;
 /// The number of pairs of windows.
 const PAIRS: u32 = 30;
@@ -44,7 +44,7 @@ const QUICK_PAIRS: u32 = 3;
 /// The length of a window: ten refreshes.
 const WINDOW: Duration = Duration::from_secs(1);
 const QUICK_WINDOW: Duration = Duration::from_millis(300);
-/// The operations between two readings of the clock.
+/// The number of operations between two readings of the clock.
 const BLOWS: u32 = 64;
 /// As in `umsg top`: the maximum number of messages whose priorities are counted, and the inverse of the share of the time that diagnoses take.
 const MOST: usize = 10_000;
@@ -52,9 +52,9 @@ const SHARE: u32 = 20;
 
 /// The process that observes the queue during a window.
 enum Observer<'a> {
-    /// `umsg top`, on a processor.
+    /// `umsg top`, on the processor of this number.
     Command(&'a Path, usize),
-    /// The page of details.
+    /// The work of the page of details of a queue, on the processor of this number.
     Details(&'a str, usize),
 }
 

@@ -17,7 +17,7 @@ impl Source for Dropin {
         dropin::typed_names()
     }
 
-    /// No record is needed: the supervisor removes the namespace directory of this run, which contains the queue's file.
+    /// Records nothing: the supervisor removes the namespace directory of this run, which contains the queue's file.
     fn register() -> Result<Option<Entry>, Failure> {
         Ok(None)
     }

@@ -22,7 +22,7 @@ pub const DEFAULT_BYTES: u64 = 16_384;
 /// The message to receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The first of this type.
+    /// The first message of this type.
     Exactly(i64),
     /// The oldest message of the lowest type, if this type is not above the number.
     Lowest(i64),
@@ -45,16 +45,16 @@ pub trait TypedQueue: Sized + Sync {
     /// Returns the sums over all queues of the namespace.
     fn totals() -> Result<Totals, Failure>;
 
-    /// Waits while the queue is full.
+    /// Sends a message; waits while the queue is full.
     fn send(&self, mtype: i64, number: u64) -> Result<(), Errno>;
 
-    /// [`Errno::AGAIN`] if the queue is full.
+    /// Sends a message, or fails with [`Errno::AGAIN`] if the queue is full.
     fn try_send(&self, mtype: i64, number: u64) -> Result<(), Errno>;
 
-    /// Waits for such a message.
+    /// Receives the wanted message, and waits for it. Returns the message's number.
     fn receive(&self, want: Want) -> Result<u64, Errno>;
 
-    /// ENOMSG if there is no such message.
+    /// Receives the wanted message, or fails with ENOMSG if there is none. Returns the message's number.
     fn try_receive(&self, want: Want) -> Result<u64, Errno>;
 
     /// Sets the way in which `send` and `receive` wait.

@@ -14,7 +14,7 @@ const ENTRIES: usize = 256;
 /// The first key of the benchmark: the letters `um` in its upper half, and a number in the lower half.
 const FIRST_KEY: u32 = 0x756d_0000;
 
-/// Keys; 0 for an unused entry.
+/// The keys of the recorded queues; 0 for an unused entry.
 static REGISTER: OnceLock<SharedWords> = OnceLock::new();
 
 /// Makes the register. It is shared with the children that are forked later.
@@ -98,7 +98,7 @@ mod tests {
     use crate::backends::typed::kernel::KernelQueue;
     use crate::backends::typed::{DEFAULT_BYTES, TypedQueue as _};
 
-    /// One test for all, because there is only one register.
+    /// One test checks everything, because there is only one register.
     #[test]
     fn a_queue_left_behind_is_removed_and_a_removed_one_leaves_nothing_behind() {
         prepare().unwrap();

@@ -14,7 +14,7 @@ impl Way for PerCpuAtomic {
 
     #[inline]
     fn add(&self, _thread: usize, messages: i64, bytes: i64) {
-        // SAFETY: asks for a number. A kernel that does not know it says -1.
+        // SAFETY: the call only returns a number. A kernel without this call returns -1.
         let cpu = unsafe { libc::sched_getcpu() }.max(0);
         self.0.add_atomically(cpu as usize, messages, bytes);
     }
@@ -26,7 +26,7 @@ impl Way for PerCpuAtomic {
 
 /// Returns the number of CPUs that the machine may have.
 fn cpus() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: the call only returns a number.
     let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     usize::try_from(count).unwrap_or(1).max(1)
 }
@@ -142,7 +142,7 @@ mod restartable {
     }
 }
 
-/// Not written for this processor.
+/// On other processors, this method is missing.
 #[cfg(not(target_arch = "x86_64"))]
 mod elsewhere {
     use super::Way;

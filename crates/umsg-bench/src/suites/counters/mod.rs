@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | shared | one line (the kernel before 2022) | two locked additions | nothing |
 //! | per CPU | a line for each CPU (the kernel since 2022) | two additions that no migration can tear (rseq) | CPUs |
-//! | per CPU, atomic | the same | asks for the CPU, then two locked additions | CPUs |
+//! | per CPU, atomic | a line for each CPU | asks for the CPU, then two locked additions | CPUs |
 //! | per queue | the queue's own counts (umsg) | two stores, under the queue's lock | queues |
 //!
 //! Each thread works on its own queue as if it held the queue's lock. It only updates the counts, in turn as a sender and as a receiver. Every
@@ -42,7 +42,7 @@ const READS: u32 = 1_000;
 struct Cost {
     /// The time of an update: the elapsed time, times the number of CPUs, divided by the number of updates. It includes waits for cache lines.
     update: f64,
-    /// The same, from the CPU time of the threads.
+    /// The time of an update, computed from the CPU time of the threads.
     cpu: f64,
     /// The time of one reading of the totals while no thread works.
     read: f64,

@@ -9,7 +9,7 @@ use crate::shared::SharedWords;
 pub trait Way: Sized + Sync {
     fn make(threads: usize) -> Result<Self, Failure>;
 
-    /// Counts a send (one message and its bytes) or a receive (the same, negative) of this thread on its own queue.
+    /// Counts a send (one message and its bytes) or a receive (the negative numbers) of this thread on its own queue.
     fn add(&self, thread: usize, messages: i64, bytes: i64);
 
     /// Returns the totals: messages and bytes.
@@ -54,7 +54,7 @@ impl Lines {
 
     pub fn sum(&self) -> (i64, i64) {
         (0..self.count).fold((0, 0), |(messages, bytes), index| {
-            // Relaxed: when this is called, no thread writes.
+            // Relaxed: the caller reads the counts while no thread writes.
             let [more, more_bytes] = self.line(index).map(|word| word.load(Ordering::Relaxed));
             (messages + more as i64, bytes + more_bytes as i64)
         })

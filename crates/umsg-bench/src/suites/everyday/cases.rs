@@ -25,7 +25,7 @@ const LAST: [u8; SIZE] = [0xff; SIZE];
 /// System V queues that exist during the rows of totals.
 const MANY: usize = 1_024;
 
-/// Nanoseconds between two readings of the clock: long compared with the reading, short compared with a tick of the scheduler.
+/// The nanoseconds between two readings of the clock: long compared with the reading, short compared with a tick of the scheduler.
 const CHUNK: u64 = 20_000;
 
 /// The minimum number of processes that the rows of a first operation start.

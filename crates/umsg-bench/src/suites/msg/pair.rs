@@ -29,7 +29,7 @@ struct Pairs {
 }
 
 impl Workload for Pairs {
-    /// Nanoseconds a pair.
+    /// The nanoseconds of a send and a receive.
     type Found = f64;
 
     fn round<Q: TypedQueue>(&self) -> Result<f64, Failure> {

@@ -16,7 +16,7 @@ use crate::stats;
 use crate::suites::pairs::{receive_failed, send_failed};
 use crate::suites::priorities::{Priorities as _, Random};
 
-/// Messages that stay in the queue.
+/// The numbers of messages that stay in the queue.
 const DEPTHS: [u64; 2] = [1_000, 15_000];
 
 /// Bytes of the largest queue that is measured.
@@ -28,7 +28,7 @@ const BURST: u64 = 64;
 /// The goal at the greatest depth, as a ratio, where the kernel walks along all messages.
 const GOAL: f64 = 500.0;
 
-/// If all other messages have one type: that type.
+/// The type of all other messages, if they have one type.
 const OTHER: i64 = 2;
 /// The received type, if all other messages have one type.
 const WANTED: i64 = 1;
@@ -41,13 +41,13 @@ const LOWEST: i64 = 2;
 enum Crowd {
     /// The backlog has one type. Messages of another type behind the backlog are received by their type.
     OneType,
-    /// The same messages as in `OneType`. The messages behind the backlog are received by a wish for any type except the backlog's.
+    /// The messages are those of `OneType`. The messages behind the backlog are received by a wish for any type except the backlog's.
     OneTypeExcept,
     /// All messages have different types. One of the last messages is received by its type.
     TypesNewest,
-    /// The same messages. A message at any place is received by its type.
+    /// The messages are those of `TypesNewest`. A message at any place is received by its type.
     TypesRandom,
-    /// The same messages. A message of the lowest type is received.
+    /// The messages are those of `TypesNewest`. A message of the lowest type is received.
     TypesLowest,
 }
 
@@ -127,7 +127,7 @@ struct Receives {
 }
 
 impl Workload for Receives {
-    /// Nanoseconds a receive.
+    /// The nanoseconds of a receive.
     type Found = f64;
 
     fn round<Q: TypedQueue>(&self) -> Result<f64, Failure> {

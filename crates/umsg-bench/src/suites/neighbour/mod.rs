@@ -41,7 +41,7 @@ const QUICK_PAIRS: u32 = 3;
 /// The number of pairs with the sorted array. Its queue takes seconds to fill, and fewer pairs are enough for its result.
 const ARRAYS: u32 = 5;
 
-/// Percent: the goal.
+/// The goal, in percent.
 const GOAL: f64 = 0.5;
 
 /// The number of times that the neighbour does its work in a run.
@@ -185,7 +185,7 @@ impl Paired<'_> {
                 })
             },
             |barrier| {
-                // Work once before the measurement, so that the allocator and the caches are warm.
+                // The work is done once before the measurement, so that the allocator and the caches are warm.
                 self.neighbour.work()?;
                 barrier.meet();
                 let start = clock::cpu_with_children();
@@ -201,7 +201,7 @@ impl Paired<'_> {
     }
 }
 
-/// Starts and stops the hammer.
+/// The words by which the measurement starts and stops the hammer.
 struct Stop<'a> {
     barrier: &'a Barrier,
     words: &'a SharedWords,

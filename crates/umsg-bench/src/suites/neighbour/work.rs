@@ -21,11 +21,11 @@ pub struct Line {
     next: usize,
 }
 
-/// Functions in the source text: about a tenth of a second for gcc.
+/// The number of functions in the source text, which takes gcc about a tenth of a second.
 const FUNCTIONS: u32 = 40;
-/// 4 MiB: more than a core has for itself, and less than the cores of one chip have together.
+/// The number of lines: 4 MiB, more than the cache of a core, and less than the cache that the cores of a chip share.
 const LINES: usize = 1 << 16;
-/// Steps of the walk: about a tenth of a second.
+/// The number of steps of the walk, which takes about a tenth of a second.
 const STEPS: usize = 40 * LINES;
 
 impl Neighbour {

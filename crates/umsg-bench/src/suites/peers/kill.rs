@@ -29,7 +29,7 @@ use super::SUITE;
 /// seldom wait.
 pub const DEPTHS: [u32; 3] = [10, 128, 1024];
 
-/// The number of messages of each process before any process is killed.
+/// The number of messages that each process handles before any process is killed.
 const WARM_UP: u64 = 64;
 
 /// Nanoseconds within which both processes have to handle their first message.
@@ -50,7 +50,7 @@ const GLANCE: u64 = 50_000_000;
 /// The interval between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// The roles.
+/// The roles of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Sender,
@@ -210,7 +210,7 @@ impl<L> Trial<L> {
 /// Words from one tally to the next, so that they share no cache line.
 const APART: usize = 16;
 
-/// Sends or receives until it is killed.
+/// Sends or receives until the process is killed.
 fn busy(
     link: &impl Link,
     role: Role,

@@ -38,7 +38,7 @@ pub fn budget(plan: &Plan) -> Duration {
     plan.duo_budget / 4
 }
 
-/// Tries until the call need not wait.
+/// Repeats the attempt until it does not fail with [`Errno::AGAIN`].
 #[inline]
 fn polling<T>(mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
     loop {
@@ -49,7 +49,7 @@ fn polling<T>(mut attempt: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno>
     }
 }
 
-/// Sends, in this way.
+/// Sends a message, and waits in this way.
 #[inline]
 pub fn send(end: &mut impl Sender, way: Way, message: &[u8]) -> Result<(), Failure> {
     let sent = match way {
@@ -59,7 +59,7 @@ pub fn send(end: &mut impl Sender, way: Way, message: &[u8]) -> Result<(), Failu
     sent.map_err(|errno| Failure::queue("a send failed", errno))
 }
 
-/// Receives, in this way.
+/// Receives a message, and waits in this way.
 #[inline]
 pub fn receive(end: &mut impl Receiver, way: Way, buffer: &mut [u8]) -> Result<(), Failure> {
     let received = match way {

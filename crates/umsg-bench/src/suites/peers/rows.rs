@@ -39,7 +39,7 @@ pub fn best<T>(
 /// Makes a row of the first two peers, which are umsg and the kernel, with a column for each other peer.
 ///
 /// # Errors
-/// If umsg has no figure because it failed.
+/// Fails if umsg has no figure because its measurement failed.
 pub fn row(
     name: &str,
     unit: &'static str,

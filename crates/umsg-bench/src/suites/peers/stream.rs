@@ -14,15 +14,15 @@ use super::pair;
 /// The number of messages that may be under way, for peers that have such a setting.
 const DEPTH: u32 = 1024;
 
-/// Messages before anything is measured.
+/// The number of messages before the measurement.
 const WARM_UP: u64 = 2_000;
 
 /// The number of messages between two checks of the sender whether the round is over.
 const LOOK: u64 = 64;
 
-/// One round.
+/// The results of one round.
 pub struct Flow {
-    /// Million messages a second.
+    /// The rate, in million messages a second.
     pub rate: f64,
     /// The CPU time of both processes and of a server, in nanoseconds a message.
     pub cpu: f64,

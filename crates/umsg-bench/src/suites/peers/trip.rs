@@ -14,13 +14,13 @@ use super::pair;
 /// The kernel's default depth.
 const DEPTH: u32 = 10;
 
-/// Round trips before anything is measured.
+/// The number of round trips before the measurement.
 const WARM_UP: u64 = 200;
 
-/// Round trips that a round keeps, at most.
+/// The maximum number of round trips that a round keeps.
 const KEPT: usize = 1 << 19;
 
-/// One round, in nanoseconds.
+/// The results of one round, in nanoseconds.
 pub struct Trip {
     pub median: f64,
     /// The CPU time of both processes and of a server, for a round trip.
@@ -77,7 +77,7 @@ fn caller(
     let mut receiver = back.receiver(way)?;
     let mut sender = there.sender(way)?;
     let (mut out, mut answer) = (Letter::new(SIZE), Letter::new(SIZE));
-    // Filled once, so that no page fault falls into a round trip.
+    // The vector is filled once, so that no page fault falls into a round trip.
     let mut times = vec![1.0; KEPT];
     times.clear();
     ready();

@@ -23,7 +23,7 @@ const CYCLE: Duration = Duration::from_millis(1);
 /// Nanoseconds for which the thread of medium priority takes the CPU.
 const BURST: u64 = 100_000_000;
 
-/// Microseconds between two bursts, at least; a random part of a third is added.
+/// The least microseconds between two bursts. Up to a third is added at random.
 const PAUSE: u64 = 20_000;
 
 const MESSAGE: [u8; SIZE] = [0; SIZE];
@@ -68,7 +68,7 @@ fn low(queue: &Queue, cpu: usize, over: &AtomicBool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the CPU now and then.
+/// Takes the CPU for a burst now and then.
 fn medium(cpu: usize, over: &AtomicBool) -> Result<(), Failure> {
     become_fifo(cpu, MEDIUM)?;
     let mut random = Random::FIRST;

@@ -221,7 +221,7 @@ fn touch(words: &SharedWords, first: usize, count: usize) {
 
 #[inline]
 fn note(words: &SharedWords, at: usize, sample: u64) {
-    // Relaxed: read when all have ended.
+    // Relaxed: the word is read after all members have ended.
     words.word(at).store(sample, Ordering::Relaxed);
 }
 
@@ -248,7 +248,7 @@ fn keep_posting(
         count += 1;
         due += cadence;
         if after >= due {
-            // Late: the posts that were due meanwhile are left out.
+            // The sender is late: the posts that were due meanwhile are left out.
             due += (after - due) / cadence * cadence;
         }
     }

@@ -39,7 +39,7 @@ pub fn run(plan: &Plan) -> Result<Found, Failure> {
     Ok(found)
 }
 
-/// Nanoseconds that a cache line takes between the two CPUs.
+/// Measures the nanoseconds that a cache line takes between the two CPUs.
 fn line_transfer(plan: &Plan) -> Result<f64, Failure> {
     let Some(second) = plan.cpus.second else {
         return Err(Failure::new("takes two CPUs"));

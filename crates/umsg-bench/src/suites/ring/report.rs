@@ -68,7 +68,7 @@ fn together(rounds: &[Figures], side: usize) -> Option<Histogram<u64>> {
     let (first, others) = rounds.split_first()?;
     let mut all = first.sides[side].clone();
     for other in others {
-        // All have the same range and precision, so they can be added.
+        // All histograms have one range and one precision, so they can be added.
         let _ = all.add(&other.sides[side]);
     }
     Some(all)

@@ -11,7 +11,7 @@ use crate::harness::{Plan, Side};
 use crate::row::{Better, Row};
 use crate::shared::SharedWords;
 
-/// Batches in a round.
+/// The number of batches in a round.
 const BATCHES: u64 = 200;
 
 /// The time between two batches, in nanoseconds. The receiver falls asleep meanwhile.

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 
 type Message = (u64, u64, [u8; PAYLOAD]);
 
-/// Between threads.
+/// A ring between threads.
 pub struct Eventfd(Arc<Shared>);
 
 struct Shared {

@@ -12,10 +12,10 @@ pub use self::uring::Uring;
 
 use crate::failure::Failure;
 
-/// Messages that a batch has.
+/// The number of messages in a batch.
 pub const BATCH: usize = 16;
 
-/// Messages that may be under way before a sender has to wait.
+/// The number of messages that may be under way before a sender has to wait.
 pub const ENTRIES: usize = 1024;
 
 /// Both ends, made before the processes are forked.

@@ -23,7 +23,7 @@ pub struct Umsg {
 }
 
 impl Umsg {
-    /// With `payload`, messages have [`PAYLOAD`] bytes in addition to those of io_uring.
+    /// Makes a ring. With `payload`, messages have [`PAYLOAD`] bytes in addition to the fields of a message of io_uring.
     pub fn new(waiting: Waiting, payload: bool) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         // Relaxed: the value only has to be unique.
@@ -40,7 +40,7 @@ impl Way for Umsg {
     type Sender = Posting;
     type Receiver = Taking;
 
-    /// Waits for the receiver, which makes the ring meanwhile.
+    /// Returns a sender. Waits for the receiver, which makes the ring meanwhile.
     fn sender(&self) -> Result<Posting, Failure> {
         for _ in 0..LOOKS {
             match ring::Sender::open(&self.name) {

@@ -24,12 +24,12 @@ pub struct Uring {
     target: i32,
     defer: bool,
     polling: bool,
-    /// Holds senders back, as a program has to: the kernel would keep any number of messages.
+    /// The counts by which senders wait for the receiver, as programs do: the kernel would keep any number of messages.
     flow: Arc<SharedWords>,
 }
 
 impl Uring {
-    /// With `defer`, both ends have IORING_SETUP_DEFER_TASKRUN.
+    /// Makes the receiver's ring. With `defer`, both ends have IORING_SETUP_DEFER_TASKRUN.
     pub fn new(defer: bool, polling: bool) -> Result<Self, Failure> {
         let mut builder = IoUring::builder();
         builder.setup_r_disabled().setup_cqsize(4 * ENTRIES as u32);
@@ -96,7 +96,7 @@ impl Sender for Posting {
             unsafe { queue.push(&entry) }.map_err(failure)?;
         }
         drop(queue);
-        // Relaxed: both only count.
+        // Relaxed: both words are only counts.
         let posted = self.flow.word(POSTED);
         let posted = posted.fetch_add(count as u64, Ordering::Relaxed) + count as u64;
         while posted.saturating_sub(self.flow.get(TAKEN)) > ENTRIES as u64 {
@@ -124,7 +124,7 @@ impl Taking {
     fn poll(&mut self, count: usize) -> Result<(), Failure> {
         while self.ring.completion().len() < count {
             if self.defer {
-                // SAFETY: no argument.
+                // SAFETY: the call has no argument in memory.
                 unsafe { self.ring.submitter().enter::<()>(0, 0, GET_EVENTS, None) }
                     .map_err(failure)?;
             }
@@ -134,7 +134,7 @@ impl Taking {
     }
 
     fn count(&self, taken: u64) {
-        // Only the receiver writes it.
+        // Only the receiver writes this word.
         self.flow.set(TAKEN, self.flow.get(TAKEN) + taken);
     }
 }
