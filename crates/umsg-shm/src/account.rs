@@ -1,4 +1,4 @@
-//! The account of a queue's slots, for tests. A slot that is at no place is lost until a repair frees it. Only an account shows a lost slot.
+//! The account of a queue's slots, for tests. A slot that is at no place is lost until a repair frees it. Only an account shows such a slot.
 
 use crate::fault::Fault;
 use crate::leases::{LeaseStore, Leases, State};
@@ -26,7 +26,7 @@ impl Account {
     }
 }
 
-/// An account that is being drawn up.
+/// An account while its slots are being noted.
 pub(crate) struct Draft {
     survey: Survey,
     account: Account,
@@ -46,9 +46,10 @@ impl Draft {
         })
     }
 
-    /// Notes a slot at the place that `place` selects. # Errors
-    /// [`Fault::Damaged`] if the slot was noted at another place before, or does not
-    /// exist.
+    /// Notes a slot at the place that `place` selects.
+    ///
+    /// # Errors
+    /// [`Fault::Damaged`] if the slot does not exist, or was noted at another place before.
     pub(crate) fn note(
         &mut self,
         slot: u32,
@@ -78,7 +79,7 @@ impl Draft {
             }
         }
         for (_, record) in Leases::of(segment).all() {
-            // The message of an arrival is in the store.
+            // `Arrived`: the message is already in the store, and its slot is noted there.
             if !matches!(State::of(record), State::Free | State::Arrived) {
                 self.note(record.slot.get(), |account| &mut account.held)?;
             }
@@ -86,7 +87,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Returns the slots that have no place yet.
+    /// Returns the slots that were not noted at any place.
     pub(crate) fn rest(&self) -> impl Iterator<Item = u32> + use<> {
         let rest: Vec<u32> = (0..self.survey.slots())
             .filter(|&slot| !self.survey.has(slot))

@@ -1,5 +1,5 @@
-//! The changes of queues' counts that the processes of a namespace have announced, to processes that keep sums of them. The protocol is in
-//! `sysv_engine/counted.rs`.
+//! Announces that the counts of a System V queue may change, to processes that keep sums of the counts of all queues in a namespace. The protocol is
+//! in `sysv_engine/counted.rs`.
 
 use crate::crash::crash_point;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use crate::sync::{AtomicU32, AtomicU64, Ordering};
 /// The number of queues that the log holds.
 const LOGGED: usize = if cfg!(loom) { 2 } else { 64 };
 
-/// The changes of counts that the processes of a namespace have announced.
+/// The announcements of all queues of a namespace.
 #[repr(C)]
 #[derive(Default)]
 pub struct Announcements {
@@ -17,7 +17,8 @@ pub struct Announcements {
     log: Log,
 }
 
-/// An entry for each of the last numbers, at the number modulo the length: the number above 32 bits, and below them the index of the queue.
+/// The last announcements. The entry of announcement `number` lies at `number` modulo the length. Its upper half is the number, its lower half is the
+/// index of the queue.
 #[repr(C)]
 struct Log([AtomicU64; LOGGED]);
 
@@ -34,7 +35,7 @@ impl Log {
 }
 
 impl Announcements {
-    /// Returns the number. A process that adds up loads it before it reads a queue.
+    /// Returns the number of the last announcement. A process that adds up counts loads this number before it reads a queue.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.number.load(Ordering::Acquire)
@@ -42,16 +43,16 @@ impl Announcements {
 
     /// Announces that the counts of the queue with this index may change from now on.
     pub fn announce(&self, index: u32) {
-        // AcqRel: a process that adds up and sees the number sees that the mark is gone.
+        // AcqRel: a process that sees this number also sees that the lock of the queue is no longer marked as counted.
         let number = self.number.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         crash_point!(MSG_NUMBERED);
         let entry = u64::from(number) << 32 | u64::from(index);
-        // Release: as above, for a process that reads the entry before it reads the number again.
+        // Release: the same holds for a process that reads this entry before it reads the number again.
         self.log.at(number).store(entry, Ordering::Release);
     }
 
-    /// Calls `each` with the index of each queue that was announced after a number, up to another one. Returns false if the log does not show
-    /// all of them.
+    /// Calls `each` with the index of each queue that was announced after number `then`, up to number `now`. Returns false if the log no longer has
+    /// all these announcements, or if `each` returns false.
     pub fn between(&self, then: u32, now: u32, mut each: impl FnMut(u32) -> bool) -> bool {
         let count = now.wrapping_sub(then);
         count as usize <= LOGGED

@@ -7,7 +7,7 @@
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::cpu;
 
-/// The number of lines. Further processors share them.
+/// The number of lines. If there are more processors, several of them share a line.
 #[cfg(not(loom))]
 const LINES: usize = 32;
 #[cfg(loom)]
@@ -74,7 +74,8 @@ impl Counters {
         if cfg!(loom) {
             return;
         }
-        // Relaxed: as above. A count of zero is not cleared again, because a store would move the line from the other processor.
+        // Relaxed: the counts order no other memory. A count that is zero is not stored again, because the store would take the line from the other
+        // processor.
         let counts = self.0.iter().flat_map(|line| &line.0);
         counts
             .filter(|count| count.load(Ordering::Relaxed) != 0)

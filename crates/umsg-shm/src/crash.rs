@@ -1,8 +1,10 @@
 //! Named places at which a process may be killed in a test.
 //!
-//! `crash_point!(NAME)` stands at every step of an operation after which a death leaves something behind. A release
-//! build contains nothing of it. With the feature `crash-points`, a process that has armed the point gets a real SIGKILL there. Under loom, a model
-//! thread dies there by unwinding, and the model marks its locks as the kernel would.
+//! `crash_point!(NAME)` stands at every step of an operation after which a death leaves something behind. It adds nothing to a release build. With
+//! the feature `crash-points`, a process that has armed the point gets a real SIGKILL there. Under loom, a model thread dies there by unwinding, and
+//! the model marks its locks as the kernel would.
+//!
+//! A waiter sleeps in slices: at the end of each slice, it checks by itself whether its wait is over.
 
 /// Declares the points, each with its name and the fate of an operation that dies there.
 macro_rules! points {
@@ -142,7 +144,8 @@ points! {
     PARK_SLOT_TAKEN;
     /// The blocked sender's message is written, and no node names it: the message was never sent, and the repair frees the slot.
     PARK_FILLED;
-    /// A thread is the first in line of the threads that lend a lock's owner their priority: the kernel or the next thread replaces it.
+    /// A thread is now the first in line of the threads that lend a lock's owner their priority: if it dies, the kernel or the next thread replaces
+    /// it.
     INHERIT_FIRST;
     /// The first thread in line has named the lock's owner and does not wait yet: the owner's next unlock removes its name.
     INHERIT_NAMED;
@@ -268,7 +271,7 @@ points! {
     NOTICE_WITHDRAWN;
     /// The sender that made the queue non-empty is noted, and the registration is not fired: the repair fires it.
     NOTICE_NOTED;
-    /// A registration of another process is being fired, and its signal is not raised: the repair has that process raise it.
+    /// A registration of another process is being fired, and that process has not raised the signal: the repair has the process raise it.
     NOTICE_RAISING;
     /// The signal of another process is raised, and its registration not ended: the repair has that process raise it again.
     NOTICE_SIGNALLED;
@@ -396,7 +399,7 @@ macro_rules! crash_point {
     };
 }
 
-/// Checks that the point exists.
+/// Only checks that the point exists: this build has no crash points.
 #[cfg(not(any(loom, feature = "crash-points")))]
 #[doc(hidden)]
 #[macro_export]
@@ -414,11 +417,11 @@ mod armed {
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
     use std::sync::{Mutex, PoisonError};
 
-    /// The armed point plus one, 0 for none.
+    /// The number of the armed point plus one; 0 if no point is armed.
     static ARMED: AtomicU32 = AtomicU32::new(0);
-    /// The number of passes before the process dies.
+    /// The number of passes of the armed point until the process dies. The last pass kills the process.
     static PASSES: AtomicU32 = AtomicU32::new(0);
-    /// The function to call there instead of a death.
+    /// The function to call at the armed point, in place of the death.
     static FUSE: Mutex<Option<fn()>> = Mutex::new(None);
     /// The points that this process has passed, one bit each.
     static REACHED: [AtomicU64; POINTS.len().div_ceil(64)] =
@@ -467,13 +470,13 @@ mod armed {
         REACHED[word].load(Ordering::SeqCst)
     }
 
-    /// Runs at each point.
+    /// Notes that the process passes this point, and kills the process or calls the function if the point is armed.
     pub fn reached(point: Point) {
         REACHED[point as usize / 64].fetch_or(1 << (point as u32 % 64), Ordering::SeqCst);
         if ARMED.load(Ordering::SeqCst) == point as u32 + 1
             && PASSES.fetch_sub(1, Ordering::SeqCst) == 1
         {
-            // The guard ends before the call, which may arm another point.
+            // The lock of `FUSE` is released before the function is called, because the function may arm another point.
             let fuse = *FUSE.lock().unwrap_or_else(PoisonError::into_inner);
             if let Some(fuse) = fuse {
                 return fuse();

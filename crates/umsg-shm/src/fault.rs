@@ -37,13 +37,13 @@ impl Fault {
 #[cfg(not(loom))]
 #[derive(Debug)]
 pub enum AttachError {
-    /// The file is not a segment, for this reason.
+    /// The file is not a segment; the text says why.
     NotAQueue(&'static str),
     /// The segment has another format or layout.
     OtherVersion { found: u32, expected: u32 },
     /// The header contradicts itself or the file's length.
     Damaged(&'static str),
-    /// The file would exceed the process's limit on the size of files. In bytes.
+    /// The file would be `len` bytes long, which exceeds the process's limit on the size of files.
     FileTooLarge { len: u64 },
     /// Processes of several PID namespaces use the queue, and this process can't register its liveness id.
     Unregistered { call: &'static str, errno: Errno },
@@ -55,7 +55,7 @@ pub enum AttachError {
     System { call: &'static str, errno: Errno },
     /// The file is that of a removed queue.
     Removed,
-    /// See [`Fault`].
+    /// An error that the operations of an engine have, too.
     Fault(Fault),
 }
 

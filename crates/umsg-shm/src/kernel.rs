@@ -1,5 +1,5 @@
-//! System calls without libc's `syscall`, whose code costs one more page fault in a new process. Under the drop-in, `syscall` is the drop-in's own
-//! function, which would first look up libc's.
+//! Makes system calls without libc's `syscall`, whose code costs one more page fault in a new process. Under the drop-in, `syscall` is the drop-in's
+//! own function, which would first look up libc's.
 
 #[cfg(not(miri))]
 use std::arch::asm;
@@ -50,7 +50,7 @@ pub unsafe fn call(number: c_long, arguments: [usize; 6]) -> Result<isize, c_int
     }
 }
 
-/// Does the same by libc's function, which Miri supports.
+/// Makes a system call by libc's function, which Miri supports.
 ///
 /// # Safety
 /// The conditions of the system call. Unused arguments are 0.

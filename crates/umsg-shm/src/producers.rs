@@ -1,8 +1,8 @@
-//! Producers: processes that are counted, so that a queue is closed for sending when the last of them ends.
+//! Producers: processes that a queue counts. When the last producer ends, the queue is closed for sending.
 //!
-//! A record names a process and counts its guards. A process may end without giving its guards back. A sender, a receiver that finds the queue
-//! empty, a blocked process at the end of its slice, or a poller's helper then notices the death. The process that notices it closes the queue, as
-//! a call of `close` does.
+//! A record names a process and counts its guards. A guard is one registration of the process, which may register several times. A process may die
+//! before it has given all its guards back. A sender, a receiver that finds the queue empty, a blocked process at the end of its slice, or a poller's
+//! helper then notices the death. The process that notices the death closes the queue, as a call of `close` does.
 //!
 //! | a record with | means | if the process dies |
 //! |---|---|---|
@@ -37,7 +37,7 @@ pub(crate) struct ProducerRecord {
 #[repr(C)]
 #[derive(Default)]
 pub struct Producers {
-    /// 1: a process has counted since the queue was created or reopened.
+    /// 1 if a process has counted as producer since the queue was created or reopened, 0 otherwise.
     pub(crate) any: Guarded32,
     reserved: Guarded32,
     pub(crate) records: [ProducerRecord; PRODUCERS],
@@ -47,7 +47,7 @@ pub struct Producers {
 const _: () = assert!(size_of::<ProducerRecord>() == 16 && size_of::<Producers>() == 520);
 
 impl Producers {
-    /// Counts the calling process once more. Returns false if too many processes count.
+    /// Gives the calling process one more guard. Returns false if the process has no record and all records belong to living processes.
     pub(crate) fn begin(&self, _: ReceiverHeld<'_>, lives: &dyn Liveness, me: &Thread) -> bool {
         if let Some(own) = self.own(lives, me) {
             own.guards.set(own.guards.get().saturating_add(1));
@@ -84,7 +84,7 @@ impl Producers {
         Some(left)
     }
 
-    /// Returns the number of living processes that count.
+    /// Returns the number of living producers.
     pub(crate) fn living(&self, _: ReceiverHeld<'_>, lives: &dyn Liveness) -> usize {
         let living = |record: &&ProducerRecord| is_living(lives, record);
         self.records.iter().filter(living).count()
@@ -100,24 +100,24 @@ impl Producers {
         records.map(read).filter(|(pid, ..)| *pid != 0)
     }
 
-    /// Returns whether a process has counted since the stream began.
+    /// Returns whether a process has counted as producer since the queue was created or reopened.
     pub(crate) fn had_any(&self, _: ReceiverHeld<'_>) -> bool {
         self.any.get() != 0
     }
 
-    /// Returns whether there were producers, and none lives. Asks the system.
+    /// Returns whether the queue had producers and none of them lives. Makes system calls.
     pub(crate) fn are_gone(&self, receiving: ReceiverHeld<'_>, lives: &dyn Liveness) -> bool {
         self.had_any(receiving) && !self.records.iter().any(|record| is_living(lives, record))
     }
 
-    /// Begins another stream: only producers that live count.
+    /// Forgets the dead producers when a closed queue is reopened: from then on, only producers that live now count.
     pub(crate) fn forget_dead(&self, receiving: ReceiverHeld<'_>, lives: &dyn Liveness) {
         self.any.set((self.living(receiving, lives) != 0).into());
     }
 
     /// Returns the record of the calling process.
     fn own(&self, lives: &dyn Liveness, me: &Thread) -> Option<&ProducerRecord> {
-        // The process may have got its liveness id since it counted.
+        // The process may have got its liveness id after it was recorded, so its birth is compared in both forms.
         let (pid, births) = (me.pid(), [birth(lives, me), process::birth(me.pid())]);
         let is_own = |record: &&ProducerRecord| {
             record.pid.get() == pid && births.contains(&record.birth.get())
@@ -145,20 +145,20 @@ const PAUSE: u64 = 1_000_000;
 pub(crate) struct NextQuery(AtomicU64);
 
 impl NextQuery {
-    /// Returns whether it seems to be time to ask.
+    /// Returns whether the time for the next check seems to have come. This is a hint, read without the lock.
     pub(crate) fn seems_due(&self) -> bool {
         // Relaxed: a hint.
         cfg!(loom) || self.0.load(Ordering::Relaxed) <= clock::monotonic_coarse()
     }
 
-    /// Returns whether it is time to ask, and begins the next pause then.
+    /// Returns whether the time for the next check has come. If so, the next pause begins.
     pub(crate) fn is_due(&self, _: ReceiverHeld<'_>) -> bool {
-        // Each interleaving of a model matters, and none takes time.
+        // A model checks each time: each interleaving matters, and time does not pass.
         if cfg!(loom) {
             return true;
         }
         let now = clock::monotonic_coarse();
-        // Relaxed: under the lock, and only a pause.
+        // Relaxed: the lock is held, and the value only limits how often a check runs.
         let is_due = self.0.load(Ordering::Relaxed) <= now;
         if is_due {
             self.0.store(now + PAUSE, Ordering::Relaxed);

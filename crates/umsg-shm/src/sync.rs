@@ -17,11 +17,11 @@ pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// A futex word: 32 bits, or the low half of 64.
 pub trait Futex {
-    /// Returns the address of the kernel's 32 bits. This process accesses the word as a whole, so both halves change together.
+    /// Returns the address of the 32 bits that the kernel reads. This process accesses the whole word, so both halves of 64 bits change together.
     #[cfg(not(loom))]
     fn address(&self) -> *mut u32;
 
-    /// Returns the word in the form that the model's kernel keeps.
+    /// Returns the reference by which the model's kernel knows the word.
     #[cfg(loom)]
     fn named(&self) -> crate::model::futex::Named;
 }
@@ -43,7 +43,7 @@ impl Futex for AtomicU64 {
     }
 }
 
-/// This call is a full barrier if it directly follows a locked read-modify-write instruction.
+/// Is a full barrier if it directly follows a locked read-modify-write instruction.
 ///
 /// On x86-64, the locked instruction is itself the barrier, so a compiler fence is enough. On aarch64 an acquire-release instruction is not, so
 /// there is a real fence. Loom models the weaker machine, and has the fence too.
@@ -72,14 +72,14 @@ macro_rules! loose {
         pub struct $name($atomic);
 
         impl $name {
-            /// Relaxed: the lock that guards the word orders it, or the value is discarded.
+            /// Returns the value. Relaxed: the lock that guards the word orders the access, or the caller discards the value.
             #[inline(always)]
             pub fn get(&self) -> $value {
                 self.0.load(Ordering::Relaxed)
             }
 
-            /// The release is not for other threads, but for this thread's death. The stores of a killed thread must be a prefix of the stores of
-            /// its program, and the compiler does not move a release store up. A release costs nothing on x86-64.
+            /// Stores the value with a release, not for other threads, but for the death of this thread: the stores of a killed thread must be a
+            /// prefix of the stores of its program, and the compiler does not move a release store up. A release costs nothing on x86-64.
             #[inline(always)]
             pub fn set(&self, value: $value) {
                 self.0.store(value, Ordering::Release);
