@@ -1,4 +1,4 @@
-//! Rebuilds an arena: its lists after a death, and the whole arena in a salvage.
+//! Rebuilds the lists of free blocks after a death, and the whole arena when a corrupted queue is rebuilt.
 
 #[cfg(not(loom))]
 use super::granules;
@@ -8,7 +8,7 @@ use crate::fault::Fault;
 #[cfg(not(loom))]
 use crate::sync::Guarded32;
 
-/// Rebuilds the lists after a death. Keeps each block that a slot names, and frees and merges the others.
+/// Rebuilds the lists of free blocks after a death. Keeps each block that a slot names. Frees all other blocks, and merges neighbours.
 pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fault> {
     let roots = store.roots();
     roots.classes.set(0);
@@ -22,8 +22,8 @@ pub(crate) fn rebuild<S: ArenaStore>(store: &S, _: S::Held<'_>) -> Result<(), Fa
     let (mut block, mut before, mut free_run) = (0, 0, 0);
     while block < end {
         let long = length(store, block)?;
-        // `length` has checked against the length of the arena, which it reads again. A hostile process may have overwritten that length since
-        // `end` was read.
+        // `length` has checked the block against the length of the arena, which it has read again. A hostile process may have overwritten that length
+        // since `end` was read.
         if long > end - block {
             return Err(Fault::Damaged);
         }
@@ -49,7 +49,7 @@ pub(crate) struct Tenant<'a> {
     pub(crate) slot: u32,
     /// The word of the cell that names the block.
     pub(crate) named: &'a Guarded32,
-    /// The length of the slot's message in the block, in bytes. None if the slot has no message that is to be kept, or if its message is short.
+    /// The length of the slot's message in the block, in bytes. None if the slot has no message to keep, or if the message fits into the cell.
     pub(crate) len: Option<usize>,
 }
 
@@ -59,13 +59,13 @@ struct Block<'a> {
     /// The first granule of the block, and its length.
     header: u32,
     length: u32,
-    /// The slot that owns it.
+    /// The slot that owns the block.
     tenant: Tenant<'a>,
 }
 
 #[cfg(not(loom))]
 impl<'a> Block<'a> {
-    /// Returns the block of a slot. A slot that needs no block loses its block.
+    /// Returns the block of a slot. If the slot needs no block, its cell no longer names one.
     fn of(tenant: Tenant<'a>) -> Option<Block<'a>> {
         let Some(len) = tenant.len else {
             tenant.named.set(0);
@@ -79,8 +79,8 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Rebuilds the whole arena from any contents: the blocks of these slots, and free blocks between them. The caller passes the number of
-/// allocated granules. Returns the slots whose blocks were outside of the arena or overlapped others. These slots lose their blocks and
+/// Rebuilds the whole arena, whatever it contains: the blocks of these slots keep their places, and free blocks fill the gaps. `limit` is the number
+/// of allocated granules. Returns the slots whose blocks lay outside of the arena or overlapped other blocks. These slots lose their blocks and
 /// messages.
 #[cfg(not(loom))]
 pub(crate) fn lay<'a, S: ArenaStore>(
@@ -115,7 +115,8 @@ pub(crate) fn lay<'a, S: ArenaStore>(
     Ok(lost)
 }
 
-/// Writes a run of granules that no slot owns. [`rebuild`] frees it later. Returns the length of the last block before this position.
+/// Writes a run of granules that no slot owns as one used block, which [`rebuild`] frees later. Returns the length of the last block before the end
+/// of the run.
 #[cfg(not(loom))]
 fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
@@ -127,7 +128,7 @@ fn lay_free(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Resu
     Ok(long)
 }
 
-/// Makes one free block of a run of granules. Returns the length of the last block before this position.
+/// Makes one free block of a run of granules. Returns the length of the last block before the end of the run.
 fn list_run(store: &impl ArenaStore, start: u32, long: u32, before: u32) -> Result<u32, Fault> {
     if long == 0 {
         return Ok(before);

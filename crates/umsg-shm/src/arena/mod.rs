@@ -1,6 +1,6 @@
 //! Blocks for messages that are too long for their cells.
 //!
-//! A two-level segregated fit allocator (Masmano et al., TLSF, ECRTS 2004). Its steps take constant time, and a freed block is merged with
+//! The allocator is a two-level segregated fit (Masmano et al., TLSF, ECRTS 2004). Its steps take constant time, and a freed block is merged with
 //! free neighbours. The unit is a granule of 16 bytes. Each block begins with a header of one granule:
 //!
 //! ```text
@@ -13,10 +13,11 @@
 //! A slot keeps its block when its message is received. So messages of one size need no allocation. Before the arena grows, the blocks of
 //! free slots are collected.
 //!
-//! An [`ArenaStore`] knows the differences between the engines: the places of the parts, the free slots, and the lock of the arena. Senders
-//! write messages under this lock. It is the sender lock of a POSIX queue, and the only lock of a System V queue. The arena is derived
-//! state. The lengths of the blocks form a chain through the whole arena at every instant, because a cut writes the header of the second
-//! half first. After a death, [`rebuild`] follows the chain, keeps each block that a slot names, and frees and merges the others.
+//! An [`ArenaStore`] says where an engine keeps the parts of its arena and the free slots, and which lock protects the arena. Senders write messages
+//! under this lock. It is the sender lock of a POSIX queue, and the only lock of a System V queue.
+//!
+//! The lists of free blocks are derived state. The lengths of the blocks form a chain through the whole arena at every instant, because a cut writes
+//! the header of the second half first. After a death, [`rebuild`] follows this chain.
 
 mod anew;
 mod region;
@@ -32,7 +33,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::sync::{AtomicU32, Guarded32, Ordering};
 
-/// Shortest block, in granules: a header and one granule.
+/// The shortest block, in granules: the header and one granule for the message.
 const SHORTEST: u32 = 2;
 
 /// The number of granules in a cache line.
@@ -51,12 +52,12 @@ pub trait ArenaStore {
     /// The proof that the calling thread holds the lock of the arena.
     type Held<'a>: Copy;
 
-    /// Returns the words of a block's header.
+    /// Returns the words of the block header that begins at this granule.
     fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault>;
 
     fn roots(&self) -> &ArenaRoots;
 
-    /// The number of granules in use, and its maximum.
+    /// The number of granules in use.
     fn arena_len(&self) -> &Guarded32;
     fn arena_limit(&self) -> u32;
 
@@ -66,17 +67,17 @@ pub trait ArenaStore {
     /// Allocates the pages of this many granules.
     fn populate_arena(&self, first: u32, granules: u32) -> Result<(), Fault>;
 
-    /// Returns whether the slot is in use and its cell names the block.
+    /// Returns whether the slot is in use and its cell names this block.
     fn is_block_of(&self, slot: u32, block: u32) -> Result<bool, Fault>;
 
-    /// Passes the word of each free slot that names its block.
+    /// Calls the given function with a word of each free slot's cell: the word that names the slot's block.
     fn free_blocks(
         &self,
         release: &mut dyn FnMut(&Guarded32) -> Result<(), Fault>,
     ) -> Result<(), Fault>;
 }
 
-/// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of its cell that names the block.
+/// Makes sure that the slot has a block with room for `len` bytes. `named` is the word of the slot's cell that names the block.
 ///
 /// Out of line: otherwise the compiler would compute the length of a block even for messages that need no block.
 #[inline(never)]
@@ -128,7 +129,7 @@ fn ensure_slow(
     })
 }
 
-/// Changes the lists while a mark tells a repair to rebuild them.
+/// Changes the lists. Meanwhile `arena_dirty` tells a repair to rebuild the lists.
 fn changing<T>(
     store: &impl ArenaStore,
     change: impl FnOnce() -> Result<T, Fault>,
@@ -136,7 +137,7 @@ fn changing<T>(
     let dirty = &store.arena_dirty();
     dirty.set(1);
     let result = change();
-    // After an error the mark stays only if the lists are unusable.
+    // After an error, `arena_dirty` stays set only if the lists are unusable.
     if !matches!(result, Err(Fault::Damaged)) {
         dirty.set(0);
     }
@@ -189,7 +190,7 @@ fn is_free(store: &impl ArenaStore, block: u32) -> Result<bool, Fault> {
     Ok(get(store, block, 0)? & 1 == 1)
 }
 
-/// Returns the class and step of blocks of this length.
+/// Returns the class of blocks of this length, and the step in this class.
 pub fn class(length: u32) -> (usize, usize) {
     let class = length.ilog2();
     let step = if class < ARENA_SUBCLASSES.ilog2() {
@@ -205,7 +206,7 @@ fn rounded(need: u32) -> u32 {
     let steps = ARENA_SUBCLASSES.ilog2();
     match need.ilog2().checked_sub(steps) {
         Some(shift) => need.saturating_add((1 << shift) - 1) >> shift << shift,
-        // The small classes have no steps, so the next class is the result.
+        // The small classes have no steps: the next power of two is the next class.
         None => need.next_power_of_two(),
     }
 }
@@ -285,7 +286,7 @@ fn allocate(store: &impl ArenaStore, need: u32) -> Result<Option<u32>, Fault> {
         set(store, block, 0, has << 1)?;
         return Ok(Some(block));
     }
-    // The header of the second half comes first, so the chain of lengths is whole at every instant.
+    // The header of the second half is written first, so the chain of lengths is whole at every instant.
     let second = block + need;
     set(store, second, 1, need)?;
     list(store, second, rest)?;
@@ -304,7 +305,7 @@ fn tell_next(store: &impl ArenaStore, block: u32, length: u32) -> Result<(), Fau
     Ok(())
 }
 
-/// Frees the block that a cell's word names, if it names one.
+/// Frees the block that this word of a cell names, if the word names one.
 fn release(store: &impl ArenaStore, named: &Guarded32) -> Result<(), Fault> {
     let payload = named.get();
     if payload == 0 {
@@ -341,7 +342,7 @@ fn free(store: &impl ArenaStore, block: u32) -> Result<(), Fault> {
     tell_next(store, start, long)
 }
 
-/// Collects the blocks that free slots have kept.
+/// Frees the blocks that free slots have kept.
 fn collect(store: &impl ArenaStore) -> Result<(), Fault> {
     store.free_blocks(&mut |named| release(store, named))
 }

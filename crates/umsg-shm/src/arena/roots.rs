@@ -7,7 +7,7 @@ pub const GRANULE: usize = 16;
 
 /// The number of steps in each class. A class is a power of two of granules.
 pub const ARENA_SUBCLASSES: usize = 8;
-/// See [`ARENA_SUBCLASSES`].
+/// The number of classes.
 #[cfg(not(loom))]
 pub const ARENA_CLASSES: usize = 32;
 #[cfg(loom)]
@@ -17,13 +17,13 @@ pub const ARENA_CLASSES: usize = 1;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct ArenaRoots {
-    /// A bit for each class that has free blocks.
+    /// A bit for each class, set if the class has free blocks.
     pub classes: Guarded32,
-    /// Length of the last block, in granules; 0 for an empty arena.
+    /// The length of the last block of the arena, in granules; 0 for an empty arena.
     pub last: Guarded32,
-    /// For each class, a bit for each step that has free blocks.
+    /// For each class, a bit for each step, set if the step has free blocks.
     pub subclasses: [Guarded32; ARENA_CLASSES],
-    /// The first free block, as its granule number plus 1; 0 for none.
+    /// For each class and step, the first free block, as its granule number plus 1; 0 if the list is empty.
     pub heads: [[Guarded32; ARENA_SUBCLASSES]; ARENA_CLASSES],
 }
 

@@ -11,21 +11,22 @@ use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
 use crate::sys::{cpu, futex};
 
-/// The sleep of a thread on a lock. Signals and wake-ups may interrupt the sleep, but do not extend the slice that an owner has.
+/// The state of a thread that sleeps until a lock is free. Signals and wake-ups may interrupt the sleep, but they do not extend the slice: the time
+/// for which the thread sleeps while one owner has the lock.
 #[derive(Default)]
 pub(super) struct Rest {
     /// The word of the lock's owner, and the end of the sleep while this owner has the lock.
     slice: Option<(u64, Deadline)>,
-    /// The thread is the first of the real-time threads that wait.
+    /// True if the thread is the first of the real-time threads that wait for the lock.
     pub(super) in_line: bool,
-    /// The thread has slept on the lock's word. Its wake-up may have been meant for another thread that still sleeps there.
+    /// True if the thread has slept on the lock's word. Its wake-up may have been meant for another thread that still sleeps there.
     slept_on_word: bool,
 }
 
 impl Rest {
-    /// Returns the bit that the thread adds to the word with which it takes the lock. A thread that has slept on the word sets
-    /// the bit, because other threads may still sleep there. A thread that was only first in line leaves the bit clear: the
-    /// previous owner has woken this thread and also one of the threads on the word.
+    /// Returns WAITERS or 0: the bit that the thread adds to the word with which it takes the lock. A thread that has slept on the word sets the bit,
+    /// because other threads may still sleep there. A thread that was only first in line leaves the bit clear: the previous owner has woken this
+    /// thread and also one of the threads on the word.
     pub(super) fn waiters(&self) -> u32 {
         if self.slept_on_word { WAITERS } else { 0 }
     }
@@ -52,7 +53,7 @@ impl Rest {
 pub(super) struct Claim<'a> {
     pub(super) thread: &'a Thread,
     pub(super) lives: &'a dyn Liveness,
-    /// The low half: the thread's id or LENT, with WAITERS after the thread has slept on the word.
+    /// The low half of the word: the thread's id or LENT. WAITERS is added after the thread has slept on the word.
     pub(super) low: u32,
 }
 
@@ -115,7 +116,7 @@ impl Lock {
         result
     }
 
-    /// `wait` records the beginning and the end of the thread's sleep.
+    /// Takes the lock as `lock_contended` does. `wait` records the beginning and the end of the thread's wait.
     fn contend_until(
         &self,
         claim: &mut Claim<'_>,
@@ -155,7 +156,7 @@ impl Lock {
             }
             if is_held(word) {
                 let (_, patience) = *wait.get_or_insert_with(|| self::patience(thread, deadline));
-                // The thread holds no lock yet: a signal handler may run, and may use the queue.
+                // The thread holds no lock: signal handlers may run during the sleep, and may use the queue.
                 thread.critical.leave();
                 let slept = match rest.in_line || thread.urgency.counts(thread.tid()) {
                     true => self.sleep_inherited(word, claim, rest, patience),
@@ -173,15 +174,15 @@ impl Lock {
         }
     }
 
-    /// Tries once to take a lock whose word was read as `word`. Free and orphaned locks can be taken.
+    /// Tries once to take a lock whose word was read as `word`. The attempt succeeds for a free or an orphaned lock, unless another thread is faster.
     pub(super) fn try_take(&self, word: u64, claim: &Claim<'_>) -> Option<Left> {
         let low = word as u32;
         let is_orphaned = low & OWNER_DIED != 0;
         if low & TID != 0 || (is_orphaned && !claim.believes_mark(word)) {
             return None;
         }
-        // Acquire: as in `lock`. For an orphaned lock, the kernel's compare-and-swap comes between the dead owner and this thread; in shared form,
-        // the end of the owner's liveness lock does.
+        // Acquire: as in `lock_if_free`. An orphaned lock in plain form: the kernel's compare-and-swap comes between the dead owner and this thread.
+        // In shared form, the end of the owner's liveness lock comes between them.
         self.word
             .compare_exchange(
                 word,
@@ -218,7 +219,7 @@ impl Lock {
         }
     }
 
-    /// Records the owner for diagnosis.
+    /// Records the dead owner of an orphaned lock for diagnosis.
     pub(super) fn note_dead(&self, word: u64, thread: &Thread) {
         let died = if is_shared(word) { 0 } else { process_of(word) };
         thread.bereaved.note(self.address(), died);
@@ -234,12 +235,12 @@ impl Lock {
         if patience.has_passed() {
             return Err(LockError::TimedOut);
         }
-        // If the word has the bit already, the kernel compares the word before the sleep.
+        // If WAITERS is already set, the kernel compares the word before the thread sleeps.
         if word as u32 & WAITERS == 0 && !self.add_waiters(word) {
             return Ok(Slept::Awake);
         }
         if cfg!(miri) {
-            // Miri's futex would read half of a word that is written as a whole.
+            // Under Miri, the futex call would read half of a word that is written as a whole.
             std::thread::yield_now();
             return Ok(Slept::Awake);
         }
@@ -254,7 +255,7 @@ impl Lock {
         }
     }
 
-    /// Sets WAITERS in a held lock, which tells the owner to wake a thread. Returns false if the word has changed.
+    /// Sets WAITERS in the word of a held lock, so that the owner wakes a thread when it unlocks the lock. Returns false if the word has changed.
     pub(super) fn add_waiters(&self, word: u64) -> bool {
         // Release: the owner sees the words that `sleep_inherited` has stored.
         let (success, failure) = (Ordering::Release, Ordering::Relaxed);
@@ -263,12 +264,12 @@ impl Lock {
         added.is_ok()
     }
 
-    /// Sleeps until the owner releases the lock, for at most a slice, without taking the lock.
+    /// Sleeps until the owner releases the lock, for at most a slice. Does not take the lock.
     pub(crate) fn sleep_while_held(&self, thread: &Thread) {
         // Relaxed: the kernel compares the word with this value before the sleep.
         let word = self.word.load(Ordering::Relaxed);
         let owner = word as u32 & TID;
-        // In a model, the threads take the lock at once, with the same result.
+        // A model does not sleep here: its threads take the lock at once, with the same result as after the sleep.
         if owner != 0 && owner != thread.tid() && !cfg!(loom) {
             // The result does not matter: a thread that needs the lock waits for it afterwards.
             let _ = self.sleep(word, &mut Rest::default(), Deadline::Never);
@@ -276,7 +277,7 @@ impl Lock {
     }
 }
 
-/// Ends a sleep that lasted a whole slice.
+/// Ends a sleep that lasted a whole slice. Returns an error if the word of the lock names no thread.
 pub(super) fn overslept(word: u64, rest: &mut Rest) -> Result<Slept, LockError> {
     rest.slice = None;
     match names_no_thread(word as u32) {

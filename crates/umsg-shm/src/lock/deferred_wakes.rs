@@ -1,15 +1,15 @@
-//! Deferred wake-ups: the threads to wake after a lock is released. They are collected under the lock, so that waking reads nothing that the lock
-//! protects.
+//! Deferred wake-ups: the threads to wake after a lock is released. They are collected under the lock, so the wake-ups themselves read nothing that
+//! the lock protects.
 
 use std::ops::Range;
 
 /// The number of wake-ups that are collected one by one. If there are more, the unlock wakes the threads of all nodes up to the last collected one.
 const WAKES: usize = 16;
 
-/// A flag in `among`: this process needs a helper that keeps the time.
+/// A flag in [`DeferredWakes::among`]: this process needs a helper that keeps the time.
 const KEEP_TIME: u32 = 1 << 31;
 
-/// See the module.
+/// The deferred wake-ups of one operation.
 #[derive(Default)]
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
@@ -30,7 +30,7 @@ pub(crate) struct Fired {
 }
 
 impl DeferredWakes {
-    /// Adds the thread of a node.
+    /// Adds the wake-up of the thread of this node.
     pub(crate) fn add(&mut self, node: u32) {
         match self.nodes.get_mut(self.len) {
             Some(place) => {
@@ -41,8 +41,8 @@ impl DeferredWakes {
         }
     }
 
-    /// Adds all threads whose nodes are among the first `usable` ones, because a repair does not know which threads wait. A thread with a later
-    /// node began to wait after the lock was released, so it has missed no event.
+    /// Adds the wake-ups of all threads whose nodes are among the first `usable` ones, because a repair does not know which threads wait. A thread
+    /// with a later node began to wait after the lock was released, so it has missed no event.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
         let among = self.among & !KEEP_TIME;
         self.among = self.among & KEEP_TIME | among.max(usable.min(!KEEP_TIME));

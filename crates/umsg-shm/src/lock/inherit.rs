@@ -15,8 +15,8 @@
 //! These words never decide which thread has the lock. If a process overwrites them, or dies between two steps, the priority is not lent, and
 //! the threads wait as they do without it: in slices, at the end of which they read the lock's word again.
 //!
-//! No priority is lent in shared form, because the kernel call can't find a thread of another PID namespace. None is lent in a queue that
-//! other users may write, because a process could name a thread of its own as the owner.
+//! In two cases no priority is lent: for a lock in shared form, because the kernel call can't find a thread of another PID namespace; and in a queue
+//! that other users may write, because a process could name one of its own threads as the owner.
 
 use super::contend::{Claim, Rest, overslept};
 use super::{LENT, Lock, LockError, TID, WAITERS, is_lent, is_shared};
@@ -26,7 +26,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::futex::{self, Slept};
 use crate::sys::inheritance::{self, NotTaken};
 
-/// See the module.
+/// The two futexes with priority inheritance.
 #[repr(C)]
 #[derive(Default)]
 pub(super) struct Inherit {
@@ -34,7 +34,7 @@ pub(super) struct Inherit {
     owner: AtomicU32,
 }
 
-/// Returns the thread that a low half names as the owner of its lock, or as the borrower of a lent lock.
+/// Returns the thread that the low half of a lock's word names: the owner of the lock, or the borrower of a lent lock.
 fn thread_of(low: u32) -> u32 {
     match is_lent(low) {
         true => low & TID & !LENT,
@@ -65,22 +65,22 @@ impl Lock {
             return self.join_line(word, claim, rest, patience);
         }
         let owner = &self.inherit.owner;
-        // Relaxed: the exchange below publishes it to the owner of the lock.
+        // Relaxed: the compare-and-swap in `add_waiters` publishes this store to the owner of the lock.
         owner.swap(thread, Ordering::Relaxed);
         crash_point!(INHERIT_NAMED);
-        // The call is made even if the word has the bit already: the exchange proves that the named thread still owns the lock.
+        // `add_waiters` is called even if WAITERS is already set: its compare-and-swap proves that the named thread still owns the lock.
         if !self.add_waiters(word) {
-            // Relaxed: as below.
+            // Relaxed: as after the wait.
             owner.swap(0, Ordering::Relaxed);
             return Ok(Slept::Awake);
         }
         let slept = inheritance::wait_for_owner(owner, rest.until(word, patience));
-        // Relaxed: only this thread waits for the word. If the owner unlocks `owner` later, it finds another id and does nothing.
+        // Relaxed: only this thread waits for the word. If the owner of the lock unlocks `owner` later, it finds another id and does nothing.
         owner.swap(0, Ordering::Relaxed);
         match slept {
             Ok(()) => Ok(Slept::Awake),
             Err(NotTaken::TimedOut) => overslept(word, rest),
-            // The owner has just died, or the word was overwritten.
+            // The owner of the lock has just died, or `owner` was overwritten.
             Err(_) => self.sleep(word, rest, patience),
         }
     }
@@ -94,7 +94,7 @@ impl Lock {
         patience: Deadline,
     ) -> Result<Slept, LockError> {
         let front = &self.inherit.front;
-        // Relaxed: a guess, which the exchange of `remove_first` checks.
+        // Relaxed: a guess, which the compare-and-swap of `remove_first` checks.
         let first = front.load(Ordering::Relaxed);
         match inheritance::take(front, claim.thread.tid(), rest.until(word, patience)) {
             Ok(()) => {
@@ -105,15 +105,15 @@ impl Lock {
             Err(NotTaken::NoThread) if self.remove_first(first) => Ok(Slept::Awake),
             Err(NotTaken::TimedOut) => {
                 let held = |word: u64| word & !u64::from(WAITERS);
-                // Relaxed: evidence only.
+                // Relaxed: the value is only evidence.
                 if held(self.word.load(Ordering::Relaxed)) != held(word) {
-                    // The lock has another owner, and the first in line did not take it. A process may have overwritten `front`. If not,
-                    // that thread only loses its place.
+                    // The lock has another owner now, so the first in line did not take its turn: a process may have overwritten `front`. If `front`
+                    // is valid after all, the thread that it names only loses its place.
                     self.remove_first(first);
                 }
                 overslept(word, rest)
             }
-            // `Own`: a signal handler interrupted the first in line, which is this thread.
+            // `Own`: this thread is the first in line, and this call runs in a signal handler that interrupted its wait.
             Err(_) => self.sleep(word, rest, patience),
         }
     }
@@ -129,7 +129,7 @@ impl Lock {
         removed.is_ok()
     }
 
-    /// Returns whether no thread is in line, and no owner is named.
+    /// Returns whether no thread is in line and `owner` names no thread.
     #[cfg(test)]
     pub(crate) fn lends_nothing(&self) -> bool {
         let Inherit { front, owner } = &self.inherit;
@@ -137,7 +137,7 @@ impl Lock {
         [front, owner].map(|word| word.load(Ordering::Relaxed)) == [0, 0]
     }
 
-    /// Makes the next thread first in line, if the calling thread is first. The calling thread has taken the lock, or gives up.
+    /// Makes the next thread first in line, if the calling thread is first. The calling thread has taken the lock, or no longer waits for it.
     pub(super) fn leave_line(&self, rest: &Rest, tid: u32, has_lock: bool) {
         if !rest.in_line {
             return;
@@ -147,24 +147,25 @@ impl Lock {
             futex::wake(&self.word, 1);
         }
         let front = &self.inherit.front;
-        // Release: pairs with the acquire in `inheritance::take`. Relaxed on failure: other threads wait, and the kernel call that follows orders
-        // the accesses.
+        // Release: pairs with the acquire in `inheritance::take`. Relaxed on failure: other threads wait in the kernel, and the kernel call that
+        // follows orders the accesses.
         let (success, failure) = (Ordering::Release, Ordering::Relaxed);
         if front.compare_exchange(tid, 0, success, failure).is_err() {
             inheritance::unlock(front);
         }
     }
 
-    /// Wakes a thread that waits for the lock, which has just been released. `word` is the lock's word before the release.
+    /// Wakes a thread that waits for the lock, which the calling thread has just released. `word` is the lock's word before the release.
     #[cold]
     pub(super) fn wake_next(&self, word: u64) {
         let owner = &self.inherit.owner;
-        // Relaxed: the exchange that returned `word` has acquired it.
+        // Relaxed: the exchange that returned `word` was an acquire, so the store of `owner` is visible.
         let named = owner.load(Ordering::Relaxed) & TID;
         let is_named = named != 0 && named == thread_of(word as u32) && !is_shared(word);
         if is_named {
-            // The first in line takes the lock without WAITERS, so its own unlock makes no system call. This thread therefore also wakes a thread
-            // on the lock's word, but only after the first in line. If the kernel refuses the call, the slice of the first in line ends.
+            // The first in line takes the lock without WAITERS, so its own unlock makes no system call. This thread therefore also wakes a thread on
+            // the lock's word, but only after the first in line. If the kernel refuses to unlock `owner`, the first in line wakes at the end of its
+            // slice.
             inheritance::unlock(owner);
             crash_point!(INHERIT_HANDED_ON);
         }
@@ -256,7 +257,7 @@ mod tests {
         }
         let forged = Lock::default();
         let held = lock(&forged);
-        // This thread lives, and does not wait.
+        // The forged owner is this thread, which lives and does not wait.
         forged
             .inherit
             .front

@@ -9,7 +9,7 @@ use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 impl Lock {
-    /// Lends the sender lock to the caller, which holds the receiver lock. Waits for the present owner until `end`.
+    /// Lends the sender lock to the caller, which holds the receiver lock. If the sender lock has another owner, waits for it until `end`.
     pub(crate) fn borrow(
         &self,
         thread: &Thread,
@@ -40,14 +40,14 @@ impl Lock {
                 return Ok(left);
             }
             if is_lent(low) {
-                // Only the owner of the receiver lock borrows, and the caller is that owner. So the word holds the loan to a dead owner, or was
-                // overwritten.
+                // Only the owner of the receiver lock can borrow, and the caller is that owner. So the borrower that the word names is dead, or the
+                // word was overwritten.
                 self.note_dead(word, thread);
                 return Ok(Left::ByTheDead);
             }
             if names_no_thread(low) {
-                // The next turn of the loop treats an overwritten word as the lock of a dead owner. The word may be overwritten once more before
-                // that.
+                // The next pass through the loop treats an overwritten word as the lock of a dead owner. A process may overwrite the word once more
+                // before that, so the loop ends at the deadline.
                 if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
                     return Err(LockError::TimedOut);
                 }
@@ -57,9 +57,10 @@ impl Lock {
             if claim.is_own(word) {
                 return Err(LockError::OwnedByCaller);
             }
-            // If the lock was taken and released meanwhile, no owner would wake this thread.
+            // If the lock is free by now, the thread must not sleep: no owner would wake it.
             if is_held(word) {
-                // A real-time thread may wait for the receiver lock, which this thread holds: the priority is passed on.
+                // A real-time thread may wait for the receiver lock, which this thread holds. This thread passes the priority on to the owner of the
+                // sender lock.
                 if self.sleep_inherited(word, &claim, rest, end)? == Slept::TimedOut {
                     self.take_from_the_dead(word, lives);
                 }
@@ -75,9 +76,9 @@ impl Lock {
         names_no_thread(self.word.load(Ordering::Relaxed) as u32)
     }
 
-    /// Ends a loan of a side that could not be repaired. The next owner tries the repair again.
+    /// Ends a loan of a sender lock whose data could not be repaired. The next owner of the lock tries the repair again.
     pub(crate) fn give_back_broken(&self) {
-        // Release: as in `give_back`. The next owner relies on no change of this thread.
+        // Release: as in `give_back`. The next owner repairs, so it does not rely on the changes of this thread.
         let broken = |word: u64| Some(self.broken(word) & !u64::from(WAITERS));
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         if let Ok(word) = self.word.fetch_update(success, failure, broken)

@@ -50,21 +50,21 @@ use crate::sys::clock::Deadline;
 use crate::sys::liveness::{Liveness, UNREGISTERED};
 use crate::sys::thread::{Outer, Thread};
 
-/// Other threads sleep on the word (FUTEX_WAITERS).
+/// A bit of the low half: other threads sleep on the word (FUTEX_WAITERS).
 pub(crate) const WAITERS: u32 = 0x8000_0000;
-/// The owner died (FUTEX_OWNER_DIED).
+/// A bit of the low half: the owner died (FUTEX_OWNER_DIED).
 pub const OWNER_DIED: u32 = 0x4000_0000;
-/// The thread id (FUTEX_TID_MASK).
+/// The bits of the low half that hold the thread id (FUTEX_TID_MASK).
 pub const TID: u32 = 0x3fff_ffff;
-/// In a sender lock: the owner of the receiver lock holds this lock, too. The lower bits are the thread id of that owner.
+/// A bit of the low half of a sender lock: the owner of the receiver lock holds this lock, too. The lower bits are the thread id of that owner.
 pub const LENT: u32 = 0x2000_0000;
-/// All thread ids are lower: PID_MAX_LIMIT of linux/threads.h.
+/// A bound above all thread ids: PID_MAX_LIMIT of linux/threads.h.
 const THREADS: u32 = 1 << 22;
-/// The word is in shared form.
+/// The bit of a word in shared form.
 const SHARED: u64 = 1 << 63;
-/// A free lock in plain form.
+/// The word of a free lock in plain form.
 const FREE: u64 = 0;
-/// A free lock in plain form, which no thread has taken since a process marked it.
+/// The word of a counted lock: it is free and in plain form, and no thread has taken it since a process read the counts of the queue.
 const COUNTED: u64 = 1 << 62;
 
 /// Returns whether a word names no thread: the lock is lent, or the word was overwritten.
@@ -91,17 +91,18 @@ fn with_low(word: u64, low: u32) -> u64 {
     word >> 32 << 32 | u64::from(low)
 }
 
-/// Returns the word of a dead owner in the same form.
+/// Returns the word of the same lock after its owner's death, in the same form.
 fn orphaned(word: u64) -> u64 {
     word & SHARED | u64::from(word as u32 & WAITERS | OWNER_DIED)
 }
 
-/// Returns whether the word names a living owner. In shared form, a marked owner may live.
+/// Returns whether the word names an owner that may live. In shared form, an owner that the kernel has marked as dead may live.
 fn is_held(word: u64) -> bool {
     word as u32 & TID != 0 || (is_shared(word) && word as u32 & OWNER_DIED != 0)
 }
 
-/// The longest sleep, in nanoseconds. A wake-up can be lost if its sender dies.
+/// The slice: the longest sleep of a waiter, in nanoseconds. A wake-up can be lost if the process that should send it dies, so a waiter then checks
+/// by itself.
 pub const SLICE: u64 = 100_000_000;
 
 /// The sleep, in nanoseconds, on a lock that the kernel has marked although the process of its owner seems to live: the process may be about to
@@ -114,7 +115,7 @@ const SPINS: u32 = 100;
 /// The number of spins of a thread with a real-time policy: the owner is likely to be a thread that it has interrupted on its own processor.
 const URGENT_SPINS: u32 = 10;
 
-/// See the module.
+/// A lock whose word names its owner: see the module.
 #[repr(C)]
 #[derive(Default)]
 pub struct Lock {
@@ -128,8 +129,8 @@ pub struct Lock {
 pub enum Left {
     /// The last owner unlocked the lock.
     InOrder,
-    /// As [`InOrder`](Self::InOrder), and the lock was counted: before its first change, the new owner announces that the counts change. Only for
-    /// locks of System V queues; for other locks, this means the same as [`InOrder`](Self::InOrder).
+    /// The last owner unlocked the lock and marked it as counted. The new owner announces, before its first change, that the counts change. Only
+    /// locks of System V queues use this; for other locks, it means the same as [`InOrder`](Self::InOrder).
     Counted,
     /// The last owner died with the lock: the protected state needs a repair.
     ByTheDead,
@@ -146,13 +147,13 @@ pub enum LockError {
     NoThread,
 }
 
-/// A lock that is held. If it is dropped without [`unlock`](Held::unlock), it becomes an orphaned lock, and the next owner repairs the data. This
+/// A lock that is held. A value that is dropped without [`unlock`](Held::unlock) leaves an orphaned lock, and the next owner repairs the data. This
 /// happens when a thread unwinds out of a critical section.
 pub struct Held<'a> {
     lock: &'a Lock,
     thread: &'a Thread,
     outer: Outer,
-    /// The word of the free lock.
+    /// The word of the lock while it is free, which is the word that the unlock stores.
     free: u64,
 }
 
@@ -171,8 +172,8 @@ impl Lock {
         }
     }
 
-    /// Takes the lock if it is free and in plain form. Never waits. This is the first step of each attempt, and the only one if no other
-    /// thread uses the lock.
+    /// Takes the lock if it is free and in plain form. Never waits. This is the first step of each call that takes a lock, and the only step if no
+    /// other thread uses the lock.
     #[inline(always)]
     pub(crate) fn lock_if_free<'a>(
         &'a self,
@@ -205,8 +206,8 @@ impl Lock {
         })
     }
 
-    /// Takes the lock like [`lock`](Self::lock), after [`lock_if_free`](Self::lock_if_free) has failed, until `is_over` returns true. Then the
-    /// function returns without the lock. It calls `is_over` after each slice of sleep.
+    /// Takes the lock like [`lock`](Self::lock), after [`lock_if_free`](Self::lock_if_free) has failed. Calls `is_over` after each slice of sleep,
+    /// and returns without the lock when `is_over` returns true.
     #[cold]
     pub(crate) fn lock_contended<'a>(
         &'a self,
@@ -268,7 +269,7 @@ impl Lock {
     /// Returns the low half of the word.
     #[cfg(not(loom))]
     pub fn word(&self) -> u32 {
-        // Relaxed: a hint for the search for impossible owners.
+        // Relaxed: a hint. A search for impossible owners uses it.
         self.word.load(Ordering::Relaxed) as u32
     }
 
@@ -321,8 +322,8 @@ impl<'a> Held<'a> {
         let word = lock.word.swap(free, Ordering::AcqRel);
         fence_after_rmw();
         if word as u32 & WAITERS != 0 {
-            // The lock stays named until the wake-up is done. If this thread dies in between, the kernel wakes a sleeper in its place, because the
-            // named word is 0.
+            // The lock stays named until the wake-up is done. If this thread dies between the two, the kernel wakes a sleeper in its place, because
+            // the named word is 0.
             lock.wake_next(word);
         }
         (thread, outer)

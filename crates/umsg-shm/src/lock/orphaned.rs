@@ -13,7 +13,7 @@ use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
 impl Lock {
-    /// Returns the process that holds the lock, or held it when it died. 0 if there is no such process, or if the lock is in shared form.
+    /// Returns the process that holds the lock, or that died with it. Returns 0 if there is no such process, or if the lock is in shared form.
     #[cfg(not(loom))]
     pub fn process(&self) -> u32 {
         // Relaxed: for diagnosis.
@@ -24,8 +24,7 @@ impl Lock {
         }
     }
 
-    /// Returns the life of the process that has the lock in shared form, or had the lock when it died. None in plain form, and if the lock
-    /// is free.
+    /// Returns the liveness id of the process that holds the lock in shared form, or that died with it. None in plain form, and for a free lock.
     #[cfg(not(loom))]
     pub fn life(&self) -> Option<u32> {
         // Relaxed: for diagnosis.
@@ -33,8 +32,8 @@ impl Lock {
         (is_shared(word) && is_held(word)).then(|| process_of(word))
     }
 
-    /// Returns the process that died with the lock, which the caller has taken to repair; 0 for unknown. From now on, if the caller does
-    /// not finish the repair, the lock counts as orphaned by the caller.
+    /// Returns the process that died with the lock, which the caller has taken to repair the data; 0 if the process is unknown. From now on, the lock
+    /// counts as orphaned by the caller if the caller does not finish the repair.
     #[cfg(not(loom))]
     pub(crate) fn take_over(&self) -> u32 {
         let (me, address) = (crate::sys::thread::current(), self.address());
@@ -61,7 +60,8 @@ impl Lock {
                 .is_ok()
     }
 
-    /// Takes the lock from its owner, which may be alive, and wakes all sleepers. Permitted only if no process uses the protected state any more.
+    /// Takes the lock from its owner, which may be alive, and wakes all sleepers. The caller makes sure that no process uses the protected data any
+    /// more.
     #[cfg(any(not(loom), test))]
     pub(crate) fn break_up(&self) {
         // Relaxed: a guess, which the compare-and-swap checks.
@@ -69,7 +69,8 @@ impl Lock {
         let owner = |word: u64| (word >> 32, word as u32 & TID);
         let first = read();
         let mut word = first;
-        // Other threads may add WAITERS. If another thread takes the lock after this owner, the loop ends: that thread does no harm.
+        // The loop repeats because other threads may add WAITERS. It ends if another thread takes the lock after this owner: that thread does no
+        // harm.
         while is_held(word) && owner(word) == owner(first) {
             let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
             let new = orphaned(word);
@@ -101,15 +102,15 @@ impl Lock {
     /// Turns a lock with an impossible thread id into an orphaned one.
     #[cold]
     pub(crate) fn take_from_impossible(&self) {
-        // Relaxed: as in `take_from`. If a thread took the lock meanwhile, the word has changed.
+        // Relaxed: as in `take_from`. If a thread takes the lock meanwhile, the word changes, and the compare-and-swap fails.
         let word = self.word.load(Ordering::Relaxed) as u32;
         if names_no_thread(word) {
             self.take_from(word & TID);
         }
     }
 
-    /// Returns whether the owner died and no thread has taken the lock since. Threads that sleep on another word use this. The result is a hint:
-    /// see [`believes_mark`](Claim::believes_mark).
+    /// Returns whether the owner died and no thread has taken the lock since. Threads that sleep on another word call this function. The result is a
+    /// hint: [`believes_mark`](Claim::believes_mark) says when the kernel's mark proves a death.
     pub(crate) fn is_orphaned(&self) -> bool {
         // Relaxed: a hint. A process that acts on it takes the lock.
         self.word.load(Ordering::Relaxed) as u32 & (OWNER_DIED | TID) == OWNER_DIED

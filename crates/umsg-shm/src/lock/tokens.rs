@@ -61,7 +61,7 @@ impl<'a> BothHeld<'a> {
     }
 }
 
-/// Tests change segments that no other thread uses.
+/// For tests that change segments which no other thread uses.
 #[cfg(test)]
 impl ReceiverHeld<'_> {
     pub(crate) fn in_test() -> ReceiverHeld<'static> {

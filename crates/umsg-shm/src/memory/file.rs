@@ -3,7 +3,7 @@
 use crate::fault::AttachError;
 use rustix::fd::BorrowedFd;
 
-/// The corruption of a header with attributes that no queue can have.
+/// The text of [`AttachError::Damaged`] for a header with attributes that no queue can have.
 pub const OUT_OF_RANGE: &str = "the header's attributes are out of range";
 
 /// Sets the length of a new file.
@@ -15,7 +15,7 @@ pub fn set_length(file: BorrowedFd<'_>, len: usize) -> Result<(), AttachError> {
     rustix::fs::ftruncate(file, len as u64).map_err(|e| AttachError::from_errno("ftruncate", e))
 }
 
-/// If a file grows past RLIMIT_FSIZE, the kernel kills the process by a signal. This check comes first, and returns an error.
+/// Returns an error if a file of this length would exceed RLIMIT_FSIZE. Without this check, the kernel would kill the process by a signal.
 fn check_file_size_limit(len: usize) -> Result<(), AttachError> {
     let limit = crate::sys::limit::of_file_size();
     if limit.is_some_and(|limit| limit < len as u64) {
@@ -24,7 +24,7 @@ fn check_file_size_limit(len: usize) -> Result<(), AttachError> {
     Ok(())
 }
 
-/// FNV-1a over numbers of 32 bits.
+/// Returns the FNV-1a hash of numbers of 32 bits.
 pub const fn fnv(facts: &[usize]) -> u32 {
     let mut hash = 0x811c_9dc5_u32;
     let mut index = 0;

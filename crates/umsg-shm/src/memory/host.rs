@@ -1,4 +1,4 @@
-//! The requests of the engines to the namespace of a queue's file. The engines know neither its path nor its names.
+//! The requests of the engines to the namespace of a queue's file. The engines know neither the path of the file nor its names.
 
 use crate::fault::AttachError;
 use rustix::io;
@@ -15,7 +15,7 @@ pub struct FifoName {
     pub number: u64,
 }
 
-/// A namespace, for the queues in it.
+/// A namespace, as the engines of its queues use it.
 ///
 /// Signal handlers may call all functions except those that make or sweep FIFOs, because these allocate memory.
 pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
@@ -25,7 +25,7 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Announces that the counts of the System V queue with this identifier may change: see `sysv_engine/counted.rs`.
     fn announce_counts(&self, id: i32);
 
-    /// Returns the liveness id of this process; see [`Liveness::own`](crate::sys::liveness::Liveness::own).
+    /// Returns this process's liveness id, and registers it if necessary; see [`Liveness::own`](crate::sys::liveness::Liveness::own).
     fn own_life(&self) -> u32;
 
     /// Returns whether the process with a liveness id is proved to be dead.
@@ -37,14 +37,14 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// `Unregistered`.
     fn join(&self) -> Result<(), AttachError>;
 
-    /// Opens a poll FIFO that belongs to the caller.
+    /// Opens a poll FIFO of the caller's user.
     ///
     /// # Errors
     /// [`NOT_OURS`] if the FIFO belongs to another user; ENXIO if the name leads to another kind of file; ESTALE if the namespace's path leads to
     /// another directory by now; the errors of open(2).
     fn open_fifo(&self, name: FifoName) -> io::Result<OwnedFd>;
 
-    /// Creates a poll FIFO, opens it, and takes a shared lock on it. Then the FIFO gets its name.
+    /// Creates a poll FIFO without a name, opens it, takes a shared lock on it, and then gives it its name.
     ///
     /// # Errors
     /// The errors of mkfifo(3) and open(2).

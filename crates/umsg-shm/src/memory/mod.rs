@@ -1,4 +1,4 @@
-//! The memory of a segment: a mapped file. Its pages are allocated one after another, and count towards a namespace's limit.
+//! The memory of a segment: a mapped file. Its pages are allocated when they are needed, and count towards a namespace's limit.
 
 mod file;
 mod host;
@@ -24,14 +24,14 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Dropped with the last user of a mapping. The drop removes the file of a queue that is removed on its last close.
+/// The last user of a mapping drops this value. The drop removes the file of a queue that is removed on its last close.
 pub(crate) type LastUse = Box<dyn Debug + Send + Sync + UnwindSafe + RefUnwindSafe>;
 
 /// The number of bytes that one read of a copy takes from the file.
 const CHUNK: usize = 16 * PAGE;
 static ZEROES: [u8; PAGE] = [0; PAGE];
 
-/// See the module. The functions return items by offset and index; the caller passes the number of items.
+/// A mapped file. The functions return an item of a region by its index, and check the index against the number of items, which the caller passes.
 #[derive(Debug)]
 pub(crate) struct Memory {
     /// The address of the first byte.
@@ -41,7 +41,7 @@ pub(crate) struct Memory {
     host: Option<Arc<dyn Host>>,
     /// True if new memory counts towards that namespace's limit.
     is_counted: bool,
-    /// True if the creator had the PID and time namespaces of the process that mapped the file.
+    /// True if the creator of the queue had the PID and time namespaces of this process.
     is_home: bool,
     /// The identity and the owner of the file.
     file: FileIdentity,
@@ -51,8 +51,8 @@ pub(crate) struct Memory {
 #[derive(Debug)]
 struct Mapped {
     map: Mapping,
-    /// Only for a queue that is removed on its last close. Fields are dropped in their order, so the mapping, which keeps the queue in use, is
-    /// dropped first.
+    /// The guard of a queue that is removed on its last close; None for other queues. Fields are dropped in their order: the mapping, which keeps the
+    /// queue in use, is dropped before the guard.
     last_close: Option<LastUse>,
 }
 
@@ -89,7 +89,8 @@ impl Liveness for Memory {
         self.file.is_private()
     }
 
-    /// The address of the locks would say whether they are in plain form, but this type does not know the address.
+    /// Returns false. Only the form of the locks would show whether all records are in plain form, and this type does not know the address of the
+    /// locks.
     fn is_plain(&self) -> bool {
         false
     }
@@ -103,8 +104,8 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Makes a private copy of parts of a file, in memory of `len` bytes. All other bytes are zero, also the bytes behind the end of the file.
-    /// Holes stay holes, in the file and in the copy. A read through a mapping would allocate memory for them.
+    /// Makes a private copy of parts of a file, in memory of `len` bytes. All other bytes of the copy are zero, also the bytes behind the end of the
+    /// file. Holes stay holes, in the file and in the copy: a read through a mapping would allocate memory for them.
     ///
     /// No other process writes to the copy, so a checked value stays valid.
     pub(crate) fn copy_of(
@@ -188,7 +189,7 @@ impl Memory {
         self.host.as_deref()
     }
 
-    /// Gives a copy the host that knows the liveness ids in its records.
+    /// Sets the host that knows the liveness ids in the records of a copy.
     pub(crate) fn set_host(&mut self, host: Arc<dyn Host>) {
         self.host = Some(host);
     }
@@ -291,7 +292,7 @@ fn overlap(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }
 
-/// Reads a part of a file into zeroed memory. It skips pages of zeroes, so holes of the file take no memory.
+/// Reads a part of a file into zeroed memory. It does not store pages of zeroes, so holes of the file take no memory in the copy.
 ///
 /// pread(2) takes no lock of the file's inode; lseek(2), which tells holes from memory, does: see [`extent`](crate::sys::extent).
 fn read_part(file: BorrowedFd<'_>, bytes: &mut [u8], part: Range<usize>) -> Result<(), Errno> {

@@ -22,7 +22,7 @@ pub unsafe trait Format: 'static {
     type Layout: Regions;
     /// The header of a cell: it consists of atomics.
     type Cell;
-    /// The process's own knowledge of the queue, which is not in the segment.
+    /// The settings that the process keeps for its handle of the queue, and that are not in the segment.
     type Settings: Clone + Debug + Default;
 
     /// Returns the namespaces of the creator: [`crate::sys::home::here`].
@@ -31,7 +31,7 @@ pub unsafe trait Format: 'static {
     fn is_shared(&self) -> bool;
     /// Returns whether processes of several PID namespaces use the queue.
     fn has_shared_lock(&self) -> bool;
-    /// Returns the offset of a cell's block in the arena, in bytes; 0 for none.
+    /// Returns the offset of the cell's block in the arena, in bytes; 0 if the cell has no block.
     fn block(cell: &Self::Cell) -> usize;
 }
 
@@ -46,8 +46,8 @@ pub trait Regions: Copy + Debug {
     fn inline(&self) -> usize;
 }
 
-/// Copies bytes, short runs without a call of memcpy. Such a call takes as long as a short copy, and its code costs one more page fault in a forked
-/// child.
+/// Copies bytes without a call of memcpy if there are few. Such a call takes as long as a short copy, and its code costs one more page fault in a
+/// forked child.
 ///
 /// # Safety
 /// As for [`std::ptr::copy_nonoverlapping`].
@@ -131,7 +131,8 @@ impl<F: Format> Segment<F> {
     /// Maps a file whose layout the caller has checked.
     pub(crate) fn map(file: BorrowedFd<'_>, layout: F::Layout) -> Result<Segment<F>, AttachError> {
         required::check()?;
-        // The result is computed now, because that may read a file: a real-time thread that waits for a lock must not read a file.
+        // Whether there are several processors is found out now, because that may read a file, and a real-time thread that waits for a lock must not
+        // read a file.
         cpu::are_several();
         let len = layout.file_len();
         let memory = Memory::map(file, len).map_err(|e| AttachError::of_mapping(e, len))?;
@@ -195,9 +196,9 @@ impl<F: Format> Segment<F> {
         self.memory.set_host(host);
     }
 
-    /// Finds out whether the creator had this process's PID and time namespaces. Called before the segment is shared.
+    /// Finds out whether the creator of the queue had the PID and time namespaces of this process. Called before the segment is shared.
     pub(crate) fn settle_home(&mut self) {
-        // Relaxed: stored before the file was linked.
+        // Relaxed: the creator stored the word before it linked the file.
         let home = self.fixed().home().load(Ordering::Relaxed);
         self.memory.set_home(home);
     }
@@ -207,8 +208,8 @@ impl<F: Format> Segment<F> {
         self.memory.count_in(host);
     }
 
-    /// Does the same as [`count_in`](Self::count_in), and lets other processes notice this process's death if processes of several PID
-    /// namespaces use the queue.
+    /// Makes new memory count towards a namespace's limit, as [`count_in`](Self::count_in) does. If processes of several PID namespaces use the
+    /// queue, it also registers this process's liveness id, so that other processes notice its death.
     ///
     /// # Errors
     /// `Unregistered`.
@@ -249,7 +250,7 @@ impl<F: Format> Segment<F> {
         &mut self.settings
     }
 
-    /// [`Fault::Damaged`] if the file was cut short under the mapping.
+    /// Returns [`Fault::Damaged`] if the file was truncated under the mapping.
     #[inline(always)]
     pub fn check(&self) -> Result<(), Fault> {
         self.memory.check()

@@ -23,7 +23,7 @@ impl View {
         Ok(View(map))
     }
 
-    /// Returns whether the file was truncated. The words read as zeroes then.
+    /// Returns whether the file was truncated. In that case, the words read as zeroes.
     pub(crate) fn is_cut(&self) -> bool {
         self.0.is_cut()
     }
