@@ -9,7 +9,7 @@ use std::time::Duration;
 /// No memory is mapped below this address: vm.mmap_min_addr is at least a page wherever it matters.
 const LOWEST: isize = 4096;
 
-/// Returns whether an address can't be one of user space.
+/// Returns whether an address can't be an address of user space.
 #[inline(always)]
 pub fn is_bad<T: ?Sized>(pointer: *const T) -> bool {
     // Addresses of the kernel's half are negative.

@@ -17,16 +17,16 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 pub enum Deadline {
     /// Never.
     Never,
-    /// Now: the call must not block.
+    /// The call has no time left: it must not block.
     Passed,
-    /// At this time of the machine's clock, in nanoseconds: relative time-outs.
+    /// At this time of the machine's clock, in nanoseconds. Relative time-outs become such a deadline.
     Monotonic(u64),
-    /// At this time of CLOCK_REALTIME, in nanoseconds since 1970: the absolute time-outs of POSIX.
+    /// At this time of CLOCK_REALTIME, in nanoseconds since 1970. The absolute time-outs of POSIX become such a deadline.
     Realtime(u64),
 }
 
 impl Deadline {
-    /// Returns the deadline after `timeout` on the monotonic clock.
+    /// Returns the deadline that lies `timeout` from now, on the machine's clock.
     pub fn after(timeout: Duration) -> Deadline {
         let nanoseconds = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         Deadline::Monotonic(monotonic().saturating_add(nanoseconds))
@@ -42,8 +42,9 @@ impl Deadline {
         }
     }
 
-    /// Returns the earlier of this deadline and `slice` nanoseconds from now, on the machine's clock. The caller calls it again at the end
-    /// of each slice. So the caller notices when CLOCK_REALTIME is set, and setting it back never makes a slice longer.
+    /// Returns the earlier of two times: this deadline, and `slice` nanoseconds from now on the machine's clock. A caller that waits calls this
+    /// function again at the end of each slice. So the caller notices when CLOCK_REALTIME is set, and a slice never becomes longer when that clock is
+    /// set back.
     pub fn or_slice(self, slice: u64) -> Deadline {
         let rest = match self {
             Deadline::Passed => return Deadline::Passed,
@@ -76,7 +77,7 @@ use std::sync::atomic::Ordering;
 #[inline(always)]
 fn read(clock: rustix::time::ClockId) -> u64 {
     let clock = match cfg!(miri) {
-        // Miri's time is virtual, and the same in each run.
+        // Under Miri, time is virtual, and passes in the same way in each run.
         true => rustix::time::ClockId::Monotonic,
         false => clock,
     };
@@ -87,8 +88,8 @@ fn read(clock: rustix::time::ClockId) -> u64 {
         .wrapping_add(now.tv_nsec as u64)
 }
 
-/// Returns the shift of CLOCK_MONOTONIC in this process's time namespace, in nanoseconds. It is computed once in each process, and kept in
-/// the page that a fork wipes: a child may have another time namespace than its parent.
+/// Returns the shift of CLOCK_MONOTONIC in this process's time namespace, in nanoseconds. Each process computes the shift once and keeps it in the
+/// page that a fork wipes, because a child may have another time namespace than its parent.
 #[cfg(not(loom))]
 #[inline(always)]
 fn ahead() -> u64 {
@@ -100,7 +101,7 @@ fn ahead() -> u64 {
     }
 }
 
-/// Returns the shift, if this process has computed it.
+/// Returns the shift of CLOCK_MONOTONIC, if this process has computed it.
 #[cfg(not(loom))]
 pub(super) fn known_ahead() -> Option<u64> {
     // Relaxed: as in `ahead`.
@@ -108,7 +109,7 @@ pub(super) fn known_ahead() -> Option<u64> {
     (known & KNOWN != 0).then_some(known & !KNOWN)
 }
 
-/// Marks a computed shift, in place of its lowest bit.
+/// The flag of a computed shift. It takes the place of the lowest bit, which is not used.
 #[cfg(not(loom))]
 const KNOWN: u64 = 1;
 
@@ -125,7 +126,7 @@ fn find_ahead() -> u64 {
     };
     process::begin_epoch();
     if let (Ok(offset), Some(known)) = (found, process::until_fork()) {
-        // Relaxed: as in `ahead`; threads that compute it at once get the same result.
+        // Relaxed: as in `ahead`. Threads that compute the shift at the same time get the same result.
         known.store(offset.cast_unsigned() | KNOWN, Ordering::Relaxed);
     }
     found.unwrap_or(0).cast_unsigned() & !KNOWN
@@ -145,7 +146,7 @@ pub fn monotonic_coarse() -> u64 {
     read(rustix::time::ClockId::MonotonicCoarse).wrapping_sub(ahead())
 }
 
-/// The value for a thread that has not noted the shift yet. It differs from all shifts, whose lowest bit is 0.
+/// The value for a thread that has no copy of the shift yet. It differs from all shifts, whose lowest bit is 0.
 #[cfg(not(loom))]
 pub(super) const NOT_NOTED: u64 = 1;
 
@@ -170,7 +171,7 @@ pub(crate) fn monotonic_coarse_of(_: &Thread) -> u64 {
 #[inline(never)]
 fn note_ahead(me: &Thread) -> u64 {
     let ahead = ahead();
-    // If it is not known, the next call tries again, as `ahead` does.
+    // If the process has not stored the shift, the thread keeps no copy, and the next call tries again.
     if known_ahead().is_some() {
         me.ahead.set(ahead);
     }
@@ -186,7 +187,7 @@ pub(super) fn for_kernel(at: u64) -> u64 {
     }
 }
 
-/// Returns the machine's clock in milliseconds, modulo 2^32: to display how long a thread waits. It wraps around after 49 days.
+/// Returns the machine's clock in milliseconds, modulo 2^32, to display how long a thread has waited. The number wraps around after 49 days.
 #[cfg(not(loom))]
 pub fn milliseconds() -> u32 {
     (monotonic_coarse() / 1_000_000) as u32
@@ -206,15 +207,15 @@ pub fn realtime() -> u64 {
     read(rustix::time::ClockId::Realtime).wrapping_add(step::get())
 }
 
-/// Returns CLOCK_REALTIME at the last timer tick, in nanoseconds since 1970. It takes a few nanoseconds to read, and is a few milliseconds
-/// behind.
+/// Returns CLOCK_REALTIME at the last timer tick, in nanoseconds since 1970. The read takes a few nanoseconds, and its result is a few milliseconds
+/// late.
 #[cfg(not(loom))]
 #[inline]
 pub fn realtime_coarse() -> u64 {
     read(rustix::time::ClockId::RealtimeCoarse).wrapping_add(step::get())
 }
 
-/// Returns the difference of CLOCK_REALTIME and the machine's clock: each call returns the same number until CLOCK_REALTIME is set.
+/// Returns the difference of CLOCK_REALTIME and the machine's clock. Each call returns the same number until CLOCK_REALTIME is set.
 fn realtime_ahead() -> u64 {
     loop {
         // The kernel updates the two coarse clocks together, at each tick.
@@ -231,7 +232,7 @@ pub fn shown(at: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_nanos(shown_nanoseconds(at))
 }
 
-/// Converts as [`shown`] does, to nanoseconds since 1970.
+/// Converts a time of the machine's clock as [`shown`] does, but to nanoseconds since 1970.
 pub fn shown_nanoseconds(at: u64) -> u64 {
     at.wrapping_add(realtime_ahead())
 }
@@ -253,7 +254,7 @@ pub fn reading_at(nanoseconds: u64) -> u64 {
     }
 }
 
-/// Steps of CLOCK_REALTIME, for tests, which can't set the machine's clock.
+/// Steps by which a test seems to set CLOCK_REALTIME, because a test can't set the machine's clock.
 #[cfg(all(feature = "crash-points", not(loom)))]
 pub(crate) mod step {
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -266,7 +267,7 @@ pub(crate) mod step {
         STEP.load(Ordering::Relaxed)
     }
 
-    /// Sets the clock of this process forward or back.
+    /// Sets CLOCK_REALTIME forward or back for this process.
     pub(crate) fn set(nanoseconds: i64) {
         STEP.store(nanoseconds.cast_unsigned(), Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
 //! Reports whether there are several processors, and the number of the current one.
 
-/// Returns whether the machine has several online processors, which is determined once. The affinity of the calling thread does not count: a
+/// Returns whether the machine has several online processors. Each process finds this out once. The affinity of the calling thread does not matter: a
 /// thread that is bound to one processor may wait for a thread on another one.
 #[cfg(not(loom))]
 pub(crate) fn are_several() -> bool {
@@ -13,13 +13,12 @@ pub(crate) fn are_several() -> bool {
     // Relaxed: every thread finds the same.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
-            // A process that may use several processors is the usual case, and costs one system call. If the thread is bound to one processor, the
-            // number of that processor, or the first process of the PID namespace, mostly shows whether there are more. libc would read a file of
-            // /sys.
+            // Usually the process may use several processors: one system call shows that. A thread that is bound to one processor mostly learns of
+            // another processor from its own processor number, or from the affinity of process 1. Only then it asks libc, which reads a file of /sys.
             let several_for = |process| {
                 rustix::thread::sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
             };
-            // SAFETY: asks for a number.
+            // SAFETY: the call only returns a number.
             let online = || unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
             let is_told = || {
                 several_for(None) || current() != 0 || several_for(Some(rustix::thread::Pid::INIT))
@@ -39,7 +38,7 @@ pub fn current() -> usize {
     if cfg!(miri) {
         return 0;
     }
-    // glibc reads it from the rseq area, if it registered one, without a system call.
+    // glibc reads the number without a system call, from the rseq area, if glibc has registered one.
     rustix::thread::sched_getcpu()
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 /// The part of the C library's signal mask that the kernel uses: 64 signals.
 const MASK_BYTES: usize = 8;
 
-/// The number of nested critical sections of a thread, and the signal that waits for their end.
+/// The number of nested critical sections of a thread, and the signal that is deferred until they end.
 pub struct Depth {
     depth: Cell<u32>,
     /// The number of the deferred signal, 0 for none. While a signal is deferred, all other signals are masked.
@@ -41,11 +41,11 @@ impl Depth {
     #[inline(always)]
     pub fn enter(&self) {
         self.depth.set(self.depth.get() + 1);
-        // A handler runs on this thread, so a compiler fence is enough: it keeps the section's accesses below.
+        // A handler runs on this thread, so a compiler fence is enough: it keeps the accesses of the critical section behind the store.
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Ends a critical section. At the end of the outermost one, it delivers the deferred signal.
+    /// Ends a critical section. The end of the outermost critical section delivers the deferred signal.
     #[inline(always)]
     pub fn leave(&self) {
         compiler_fence(Ordering::SeqCst);
@@ -92,8 +92,8 @@ impl Depth {
                 (*self.info.get()).write(*info);
                 self.deferred.set(signal);
             } else {
-                // Several signals arrived at once, so their frames are stacked. The frame of the present handler is below the first one, and its
-                // saved mask is nearer to the thread's own mask.
+                // Several signals arrived at once, so the frames of their handlers are stacked. The frame of the present handler lies below the frame
+                // of the first one. Its saved mask is nearer to the thread's own mask.
                 queue_again(signal, info);
             }
             let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
@@ -105,7 +105,7 @@ impl Depth {
     }
 }
 
-/// Queues a signal to the calling thread, which blocks the signal or is about to.
+/// Queues a signal to the calling thread, which blocks the signal or is about to block it.
 ///
 /// # Safety
 /// `info` points to the siginfo that the signal came with.
@@ -120,7 +120,7 @@ static ALL_DEFER: AtomicBool = AtomicBool::new(false);
 
 /// Declares that all relevant handlers of this process call `umsg::signals::defer`.
 pub fn note_that_all_handlers_defer() {
-    // Relaxed: a thread that does not see the store yet sleeps in the other way, which is also correct.
+    // Relaxed: a thread that does not see the store yet sleeps by the other system call, which is also correct (`sys/futex.rs`).
     ALL_DEFER.store(true, Ordering::Relaxed);
 }
 
@@ -130,12 +130,13 @@ pub fn do_all_handlers_defer() -> bool {
     ALL_DEFER.load(Ordering::Relaxed)
 }
 
-/// Returns whether a signal can be deferred. This is so if no instruction of the thread can have raised it.
+/// Returns whether a signal can be deferred: no instruction of the thread can have raised it.
 pub fn can_be_put_off(signal: i32) -> bool {
     !SYNCHRONOUS.contains(&signal)
 }
 
-/// The signals that an instruction of the thread raises. They can't wait, and kill the process if they are blocked.
+/// The signals that an instruction of the thread raises. The thread can't continue before they are handled. The kernel kills the process if they are
+/// blocked.
 const SYNCHRONOUS: [i32; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,

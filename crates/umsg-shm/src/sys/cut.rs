@@ -1,8 +1,8 @@
 //! Files that a peer truncates while they are mapped.
 //!
-//! A process that accesses a page behind the new end of the file gets SIGBUS. A handler that calls [`mend`] lets the thread continue: a page
-//! of zeroes replaces the page, and the mapping is marked as truncated. The call then reports a corrupted queue. So does every later call on
-//! the queue in this process, because the mapping no longer shows the file.
+//! A process that accesses a page behind the new end of the file gets SIGBUS. A handler that calls [`mend`] lets the thread continue: a page of
+//! zeroes replaces the missing page, and the mapping is marked as truncated. The call then reports a corrupted queue. Every later call on the queue
+//! in this process reports it, too, because the mapping no longer shows the file.
 //!
 //! All functions may run in a signal handler.
 
@@ -25,12 +25,12 @@ pub(crate) struct Range {
 unsafe impl Zeroed for Range {}
 
 const CHUNK: usize = 256;
-/// The mappings that can be mended. Further ones are refused.
+/// The number of mappings that can be mended. Beyond it, no file is mapped.
 const MOST: usize = 1 << 20;
 
 static RANGES: Chunks<Range, CHUNK, { MOST / CHUNK }> = Chunks::new();
 
-/// A hint: all entries below are in use, unless one was freed meanwhile.
+/// A hint for the search for a free entry: all entries below this one are in use, unless one was freed meanwhile.
 static LOWEST: AtomicUsize = AtomicUsize::new(0);
 
 /// The number of truncated mappings of this process. The number has its own cache line, apart from words that are written often.
@@ -39,7 +39,7 @@ struct Cuts(AtomicU32);
 static CUTS: Cuts = Cuts(AtomicU32::new(0));
 
 impl Range {
-    /// Adds a mapping. Returns None without memory for the entry.
+    /// Adds a mapping. Returns None if there is no memory for the entry, or if all entries are in use.
     pub(crate) fn enter(start: usize, len: usize) -> Option<&'static Range> {
         let mut index = LOWEST.load(Ordering::Relaxed);
         loop {
@@ -52,7 +52,7 @@ impl Range {
         }
     }
 
-    /// Takes the entry for a mapping, if it is free.
+    /// Takes this entry for a mapping, if the entry is free.
     fn claim(&self, start: usize, len: usize) -> bool {
         // Relaxed: the store below publishes the entry to handlers.
         let claimed = self
@@ -83,9 +83,11 @@ impl Range {
         self.cut.load(Ordering::Relaxed)
     }
 
-    /// An entry that changes meanwhile is not the entry of this address: the accessed mapping is in use, so its entry does not change.
+    /// Returns whether the mapping contains an address that a thread has just accessed. If the entry changes meanwhile, it is not the entry of this
+    /// address: the accessed mapping is in use, so its entry does not change.
     fn contains(&self, address: usize) -> bool {
-        // Acquire: a thread that reads a start sees that the previous length was cleared; a thread that reads a length sees its start.
+        // Acquire: a thread that reads a start sees that the previous length was cleared. A thread that reads a length sees the start that belongs to
+        // it.
         let read = || {
             let start = self.start.load(Ordering::Acquire);
             (start, self.len.load(Ordering::Acquire))
@@ -94,11 +96,11 @@ impl Range {
         address.wrapping_sub(start) < len && read() == (start, len)
     }
 
-    /// Replaces the page at an address with a page of zeroes. Returns false without memory for it.
+    /// Replaces the page at an address with a page of zeroes. Returns false if there is no memory for that page.
     fn mend(&self, address: usize) -> bool {
         let page = address / PAGE * PAGE;
-        // SAFETY: the page belongs to a mapping of ours, which consists of atomics and bytes: zeroes are as valid as the previous contents. It
-        // stays mapped while it is replaced, because the thread that touched it is still using it.
+        // SAFETY: the page belongs to a mapping of this module, which consists of atomics and bytes: zeroes are as valid as the previous contents.
+        // The mapping stays while its page is replaced, because the thread that accessed the page is still using it.
         let replaced = unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::with_exposed_provenance_mut(page),
@@ -117,7 +119,7 @@ impl Range {
 /// The function that installs a handler of SIGBUS; null for none.
 static GUARD: AtomicPtr<()> = AtomicPtr::new(std::ptr::null_mut());
 
-/// True if a handler of SIGBUS is installed, or will be before a file is mapped.
+/// True if a handler of SIGBUS is installed, or if [`guard`] installs one before a file is mapped.
 static HANDLED: AtomicBool = AtomicBool::new(false);
 
 /// Sets the function that is called before each mapping of a queue's file.
@@ -129,11 +131,11 @@ pub fn guard_by(guard: fn()) {
 
 /// Notes that the program has a handler that calls [`mend`].
 pub fn note_handler() {
-    // Relaxed: a thread that reads it too early maps less.
+    // Relaxed: a thread that does not see the store yet maps fewer files.
     HANDLED.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether the program has such a handler. Without one, a process maps only queues that it opens.
+/// Returns whether the program has a handler that calls [`mend`]. Without such a handler, a process maps only queues that it opens.
 pub fn is_handled() -> bool {
     // Relaxed: as above.
     HANDLED.load(Ordering::Relaxed)

@@ -1,14 +1,14 @@
-//! Finds out whether a process or thread exists. It sends signal 0, because /proc may hide processes of other users. If the caller may not
-//! signal a process, the process exists.
+//! Finds out whether a process or thread exists, by sending it signal 0. Files of /proc are no proof, because /proc may hide processes of other
+//! users. A process that the caller may not signal exists.
 
 /// Returns whether a process exists. A zombie exists.
 pub(crate) fn process(pid: u32) -> bool {
-    // SAFETY: signal 0 only asks.
+    // SAFETY: signal 0 has no effect.
     let result = unsafe { libc::kill(pid as libc::pid_t, 0) };
     is_found(result.into())
 }
 
-/// Returns whether a thread of any process exists.
+/// Returns whether a thread with this id exists in any process.
 pub fn thread(tid: u32) -> bool {
     // SAFETY: as above.
     is_found(unsafe { libc::syscall(libc::SYS_tkill, tid, 0) })

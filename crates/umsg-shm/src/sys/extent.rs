@@ -27,8 +27,8 @@ pub fn is_in_tmpfs(file: BorrowedFd<'_>) -> Result<bool, Errno> {
     Ok(u64::try_from(system.f_type) == Ok(TMPFS_MAGIC))
 }
 
-/// Returns the first byte between `begin` and `end` at which a page of the file is a hole; `end` if there is none. `begin` is the first byte
-/// of a page.
+/// Returns the first byte between `begin` and `end` at which a page of the file is a hole; `end` if there is no hole. `begin` is the first byte of a
+/// page.
 ///
 /// # Blocking
 /// Never in a tmpfs. In other file systems, and if mincore(2) is refused, the call waits for the lock of the inode.
@@ -46,8 +46,8 @@ pub fn first_hole(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usiz
     }
 }
 
-/// Does the same as [`first_hole`]. In a tmpfs, a page that is not in memory is a hole or in the swap space. To tell these apart, the function
-/// reads the page, which brings it back from the swap space.
+/// Returns the same as [`first_hole`], for a file in a tmpfs. A page that is not in memory is a hole or in the swap space. To tell these apart, the
+/// function reads the page, which brings it back from the swap space.
 fn first_absent(file: BorrowedFd<'_>, begin: usize, end: usize) -> Result<usize, Errno> {
     let mut at = begin;
     while at < end {
@@ -83,7 +83,8 @@ pub(crate) fn real_parts(file: BorrowedFd<'_>, end: usize) -> Vec<Range<usize>> 
     }
 }
 
-/// Divides a part until its halves are holes or short. The kernel skips holes of any length.
+/// Divides a part of a file until each piece is short, a hole, or wholly allocated. Adds the pieces that may be allocated to `found`. The kernel skips
+/// holes of any length.
 fn find_parts(
     file: BorrowedFd<'_>,
     part: Range<usize>,
@@ -111,7 +112,7 @@ fn find_parts(
 /// ENOSYS in an older kernel or a sandbox. EPERM for a file that the process may not write.
 fn pages_in(file: BorrowedFd<'_>, part: &Range<usize>) -> Result<usize, Errno> {
     let range = [part.start as u64, part.len() as u64];
-    // The pages in memory, dirty, under writeback, evicted, and recently evicted.
+    // The numbers of pages that are in memory, dirty, under writeback, evicted, and recently evicted.
     let mut counts = [0_u64; 5];
     // SAFETY: the arguments are an open descriptor, a structure of two 64-bit numbers, a structure of five 64-bit numbers, which the call writes,
     // and no flags.

@@ -50,16 +50,16 @@ impl FileIdentity {
     }
 }
 
-/// The identity of a file among all files of its file system. It differs from the identities of earlier files with the same inode number.
+/// The identity of a file in its file system. No earlier file with the same inode number had this identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Born {
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    /// Seconds and nanoseconds.
+    /// The time of birth, in seconds and nanoseconds.
     pub(crate) time: (u64, u64),
 }
 
-/// Returns a regular file's device, inode number and birth time. Asks no process that serves the file's file system.
+/// Returns the identity of a regular file. If a process serves the file system (FUSE), the function does not ask that process.
 ///
 /// # Errors
 /// ENXIO for another kind of file, or if the file system has no birth times; the errors of statx(2).
@@ -78,8 +78,8 @@ pub(crate) fn inode_and_birth(file: BorrowedFd<'_>) -> Result<Born, Errno> {
     })
 }
 
-/// Reads a whole file by bare system calls: another preloaded library may replace libc's functions, and use a queue in its own versions (as
-/// fakeroot does in fstat).
+/// Reads a whole file by bare system calls. Another preloaded library may replace libc's functions, and use a queue in its own versions (as fakeroot
+/// does in fstat).
 pub fn read(path: &str) -> Result<Vec<u8>, Errno> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut text = Vec::new();

@@ -4,7 +4,7 @@ use libc::flock;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
 
-/// The way in which a description locks a file.
+/// The kinds of locks of an open file description.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lock {
     Exclusive,
@@ -30,7 +30,7 @@ pub(crate) fn set(file: BorrowedFd<'_>, lock: Lock) -> Result<(), Errno> {
     call(file, libc::F_OFD_SETLK, lock).map(drop)
 }
 
-/// Returns whether another open file description has a lock that forbids this one.
+/// Returns whether the lock of another open file description forbids a lock of this kind.
 ///
 /// # Errors
 /// The errors of fcntl(2).

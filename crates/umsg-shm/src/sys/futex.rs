@@ -4,12 +4,12 @@
 //! time-out is absolute. A timed FUTEX_WAIT would end with EINTR. If a sandbox refuses `futex_waitv`, the thread sleeps by
 //! FUTEX_WAIT_BITSET.
 //!
-//! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its thread's count of
-//! interruptions ([`Calm`]). If a handler runs before the thread sleeps, it changes the count, and the kernel does not let the thread sleep.
-//! FUTEX_WAIT_BITSET watches only one word, so the call misses a handler that runs between the caller's last check of the count and the sleep.
+//! `futex_waitv` also watches several words. A call that a signal may interrupt sleeps on its own word and on its thread's count of interruptions
+//! ([`Calm`]). A handler that runs before the thread sleeps changes the count, so the kernel does not let the thread sleep. FUTEX_WAIT_BITSET watches
+//! only one word. So it misses a handler that runs between the caller's last check of the count and the sleep.
 //!
-//! Some calls must end after any handler, with SA_RESTART or without. If all handlers change the count of interruptions, that change ends the
-//! sleep. Otherwise such calls sleep by FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
+//! Some calls must end after any handler, with SA_RESTART or without. If all handlers change the count of interruptions, the changed count ends the
+//! sleep. Otherwise such a call sleeps by FUTEX_WAIT_BITSET with a time-out, which ends with EINTR after any handler.
 
 use super::clock::Deadline;
 use super::thread::Calm;
@@ -72,18 +72,18 @@ mod real {
         }
     }
 
-    /// Set after the kernel or a sandbox has refused `futex_waitv`.
+    /// True after the kernel or a sandbox has refused `futex_waitv`.
     static NO_WAITV: AtomicBool = AtomicBool::new(cfg!(miri));
 
-    /// Sleeps while `word` holds `expected`, until woken or until `deadline`.
+    /// Sleeps while `word` holds `expected`, until a wake-up or until `deadline`.
     pub fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
         let word = word.address();
         let words = [Waitv::new(word, expected, 0)];
         away(|| sleep(word, expected, deadline, &words))
     }
 
-    /// Sleeps as [`wait`] does, while no handler interrupts the call. A handler that runs between the check and the sleep ends the sleep at
-    /// once: the result is `Awake`, and `Interrupted` at the next call.
+    /// Sleeps as [`wait`] does, unless a handler interrupts the call (`calm`). A handler that runs between the check of `calm` and the sleep ends the
+    /// sleep at once: this call returns `Awake`, and the next call returns `Interrupted`.
     pub fn wait_in_calm(
         word: &AtomicU32,
         expected: u32,
@@ -146,7 +146,7 @@ mod real {
         outcome(wait_bitset(word, expected, address(&timeout)))
     }
 
-    /// Sleeps on a word until any handler runs, if there is a deadline.
+    /// Sleeps on one word. If there is a deadline, any handler ends the sleep.
     fn sleep_on_one(word: &AtomicU32, expected: u32, deadline: Deadline) -> Slept {
         match monotonic(deadline) {
             None => Slept::TimedOut,
@@ -154,10 +154,9 @@ mod real {
         }
     }
 
-    /// Returns the deadline as a time of CLOCK_MONOTONIC, if there is one; `None` if it has passed.
+    /// Returns the deadline as a time of CLOCK_MONOTONIC: `Some(None)` for a call that never ends by itself, `None` if the deadline has passed.
     ///
-    /// For a time of CLOCK_REALTIME, the result is as far from now as that time is at present. The callers sleep in slices, and compute it again
-    /// for each slice.
+    /// A time of CLOCK_REALTIME is converted by its present distance from now. A caller sleeps in slices, and converts the time again for each slice.
     pub(crate) fn monotonic(deadline: Deadline) -> Option<Option<libc::timespec>> {
         match deadline.or_slice(u64::MAX) {
             Deadline::Passed => None,
@@ -241,7 +240,7 @@ mod real {
         Err(crate::sys::errno())
     }
 
-    /// Returns an error if futex(2) is refused. Each process checks it once.
+    /// Returns an error if futex(2) is refused. Each process calls the kernel until one call has succeeded.
     pub fn probe() -> Result<(), rustix::io::Errno> {
         static IS_ALLOWED: AtomicBool = AtomicBool::new(false);
         // Relaxed: a hint; a thread that misses it calls the kernel once more.
@@ -287,7 +286,7 @@ mod real {
         }
     }
 
-    /// Wakes the thread that sleeps on a private word of this process.
+    /// Wakes the thread that sleeps on a word that is private to this process.
     pub fn wake_own(word: &std::sync::atomic::AtomicU32) {
         let wake = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
         // SAFETY: FUTEX_WAKE reads nothing through the address, which is a live u32 anyway.

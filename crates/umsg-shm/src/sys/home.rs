@@ -14,19 +14,20 @@ mod real {
     use std::mem::MaybeUninit;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// One more than the value of [`here`] in the process that first used the library: this process, or the ancestor from which it was forked. 0
-    /// before the first use.
+    /// The result of [`here`] plus one, in the process that first used the library: this process, or the ancestor from which it was forked. 0 before
+    /// the first use.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static FIRST: AtomicU64 = AtomicU64::new(0);
 
-    /// The epoch of the last query of the namespaces, and the result.
+    /// The epoch of the process that last computed [`here`], and the result.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 
-    /// Returns the inode number of this process's PID namespace, and above 32 bits that of its time namespace. 0 if /proc does not say.
+    /// Returns the inode number of this process's PID namespace in the lower half, and that of its time namespace in the upper half. A half is 0 if
+    /// /proc does not show the number.
     pub(crate) fn here() -> u64 {
         let ([of, here], epoch) = (&KNOWN, process::epoch());
-        // Acquire: the result belongs to the epoch. Two threads may compute it at once, with the same result.
+        // Acquire: the stored result belongs to the stored epoch. Two threads may compute the result at once, with the same outcome.
         if epoch == 0 || of.load(Ordering::Acquire) != epoch {
             let found = parent::here().unwrap_or_else(find);
             parent::note_learned();
@@ -62,15 +63,15 @@ mod real {
         }
     }
 
-    /// Returns the lower half of the inode number of a namespace. 0 if /proc does not say.
+    /// Returns the lower half of the inode number of a namespace. 0 if /proc does not show it.
     fn inode_of(link: &str) -> u64 {
         let inode = told_by(link);
         let inode = inode.or_else(|| rustix::fs::stat(link).ok().map(|stat| stat.st_ino));
         inode.map_or(0, |inode| inode & 0xffff_ffff)
     }
 
-    /// Reads the number from the text of the link, such as `pid:[4026531836]`. The function does not use stat(2), although a sandbox may permit
-    /// stat(2) and not readlinkat(2): stat(2) makes the kernel create the inode.
+    /// Reads the number from the text of the link, such as `pid:[4026531836]`. stat(2) would make the kernel create the inode. So the function does
+    /// not use stat(2), although a sandbox may permit stat(2) and refuse readlinkat(2).
     fn told_by(link: &str) -> Option<u64> {
         let mut text = [MaybeUninit::uninit(); 32];
         let (text, _) = readlinkat_raw(CWD, link, &mut text).ok()?;

@@ -1,7 +1,7 @@
 //! Futexes with priority inheritance.
 //!
-//! Such a futex holds the thread id of its owner. A thread that waits for the futex lends its priority to that thread, and in a chain to
-//! the thread for which the owner itself waits. The kernel reads the owner from the word; it does not matter which thread stored the id.
+//! Such a futex holds the thread id of its owner. A thread that waits for the futex lends its priority to the owner. If the owner itself waits for
+//! such a futex, the next owner gets the priority, too. The kernel reads the owner from the word; it does not matter which thread stored the id.
 //! Source: linux/kernel/futex/pi.c; FUTEX_LOCK_PI2 in futex(2), since Linux 5.14. Its time-out is a time of CLOCK_MONOTONIC.
 
 /// The reason why a futex with priority inheritance was not taken.
@@ -38,7 +38,7 @@ mod real {
         }
     }
 
-    /// Waits until the owner that the word names unlocks the futex, and takes it.
+    /// Waits until the owner that the word names unlocks the futex, and takes the futex.
     pub(crate) fn wait_for_owner(word: &AtomicU32, deadline: Deadline) -> Result<(), NotTaken> {
         let timeout = monotonic(deadline).ok_or(NotTaken::TimedOut)?;
         let timeout = timeout
@@ -66,7 +66,7 @@ mod real {
     }
 }
 
-/// Checks that the kernel takes and unlocks such a futex.
+/// Checks that the kernel takes and unlocks a futex with priority inheritance.
 ///
 /// # Errors
 /// The operation that the kernel refused, and the error.

@@ -5,7 +5,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io;
 use rustix::ioctl::{self, Getter, opcode};
 
-/// Source: linux/nsfs.h, NS_GET_ID.
+/// The number of the request NS_GET_ID. Source: linux/nsfs.h.
 const GET_ID: ioctl::Opcode = opcode::read::<u64>(0xb7, 13);
 
 /// The link in /proc to the namespace of the calling thread.

@@ -20,24 +20,24 @@ use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// The library's descriptors have high numbers, because programs expect low ones for themselves: above half of the limit, or above this number.
+/// The library's descriptors get numbers from this number on, or from half of the limit if that is lower: programs expect low numbers for themselves.
 const HIGH: u64 = 512;
 
-/// The file of a descriptor, and the time of the last check of that file. A program may close the descriptor, and the number may then belong to
-/// another file.
+/// The file that a kept number stands for, and the last check of it. A program may close the descriptor, and the number may then belong to another
+/// file.
 #[derive(Debug)]
 pub(crate) struct Sighting {
     device: AtomicU64,
     inode: AtomicU64,
     /// The time of the last check (CLOCK_MONOTONIC_COARSE).
     at: AtomicU64,
-    /// The value of [`reserved_descriptors::given`] at that time.
+    /// The value of [`reserved_descriptors::given`] at the last check.
     given: AtomicU32,
-    /// The epoch of the process that checked.
+    /// The epoch of the process that made the last check.
     epoch: AtomicU64,
 }
 
-// All accesses are Relaxed: the descriptor's number is published afterwards.
+// All accesses are Relaxed: the descriptor's number is published later, with a Release.
 impl Sighting {
     pub(crate) const fn none() -> Sighting {
         Sighting {
@@ -75,15 +75,15 @@ impl Sighting {
         self.epoch.store(process::begin_epoch(), Ordering::Relaxed);
     }
 
-    /// Returns whether a number of the library was given to the program since the last check, or the process was forked since.
+    /// Returns whether the number may stand for another file: since the last check, the program got a reserved number, or the process was forked.
     #[inline(always)]
     pub(crate) fn is_doubtful(&self) -> bool {
         self.given.load(Ordering::Relaxed) != reserved_descriptors::given()
             || self.epoch.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Returns whether the descriptor is still the same file at time `now` (CLOCK_MONOTONIC_COARSE). The check runs once a tick, after a number was
-    /// given to the program, and first in a forked child.
+    /// Returns whether the number still stands for the same file at time `now` (CLOCK_MONOTONIC_COARSE). The file is checked once a tick. It is also
+    /// checked after the program got a reserved number, and first in a forked child.
     pub(crate) fn is_still(&self, number: RawFd, now: u64) -> bool {
         if self.at.load(Ordering::Relaxed) == now && !self.is_doubtful() {
             return true;
@@ -102,7 +102,7 @@ impl Sighting {
     }
 }
 
-/// Moves a descriptor to a high number, if one is free.
+/// Moves a descriptor to a high number, if a high number is free.
 pub(crate) fn raise(file: OwnedFd) -> io::Result<Own> {
     let most = crate::sys::limit::of_descriptors().unwrap_or(u64::MAX);
     let least = (most / 2).min(HIGH) as RawFd;
@@ -153,7 +153,7 @@ impl Drop for Own {
 mod tests {
     use super::*;
 
-    /// Returns what a forked child finds, in which a descriptor is closed at the fork.
+    /// Runs `finds` in a forked child, in which this descriptor is closed. Returns the result.
     fn in_child_without(number: RawFd, finds: impl FnOnce() -> bool) -> bool {
         // SAFETY: the child calls the library, and leaves with _exit.
         let child = unsafe { libc::fork() };

@@ -7,7 +7,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 const PAGE: usize = 4096;
 
-/// A locked open file description, which this process's mapping keeps. The drop ends both.
+/// A locked open file description, which a mapping of this process keeps open. The drop ends the mapping and the lock.
 pub struct Locked(*mut std::ffi::c_void);
 
 impl Locked {
@@ -24,8 +24,8 @@ impl Drop for Locked {
     }
 }
 
-/// Locks a file for writing, through the open file description of the descriptor. The lock stays when the descriptor is closed. A forked
-/// child does not inherit it.
+/// Locks a file for writing, through the open file description of this descriptor. The lock stays when the descriptor is closed. A forked child does
+/// not inherit the lock.
 ///
 /// # Errors
 /// The system call that failed, and its error.

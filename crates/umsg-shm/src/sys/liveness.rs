@@ -1,8 +1,9 @@
 //! The identity of a process, for queues that processes of several PID or time namespaces use.
 //!
-//! Thread ids, process ids and start times are valid in one PID namespace and one time namespace only. Those of a queue's creator are the
-//! queue's *home*. When a process from elsewhere uses the queue, its locks change to *shared form* ([`crate::lock`]). Then a *liveness id*
-//! identifies an owner. It names a file in the queue's namespace, which the process keeps locked until its death (`umsg::namespace::life`).
+//! Thread ids, process ids and start times are valid in one PID namespace and one time namespace only. The namespaces of a queue's creator are the
+//! queue's *home*. When a process with other namespaces uses the queue, the queue's locks change to *shared form* ([`crate::lock`]). In shared form,
+//! a *liveness id* identifies the process of a lock's owner. The id names a file in the namespace directory of the queue, which the process keeps
+//! locked until its death (`umsg::namespace::life`).
 //!
 //! | number | the process | the process lives |
 //! |---|---|---|
@@ -10,10 +11,11 @@
 //! | [`UNREGISTERED`] | a process that could not make the file | unknown: other processes rely on the kernel's mark of its death |
 //! | other | the process that holds the lock of the file | as long as the file is locked |
 
-/// See the table of the module.
+/// The liveness id of a process that could not make the file.
 pub const UNREGISTERED: u32 = 0x7fff_ffff;
 
-/// The upper half of a birth ([`crate::sys::process::birth`], [`crate::sys::thread::Thread::birth`]) whose lower half is a liveness id.
+/// The upper half of a birth that contains a liveness id. The lower half is the id. For other births, see [`crate::sys::process::birth`] and
+/// [`crate::sys::thread::Thread::birth`].
 const LIFE: u64 = 0xffff_ffff << 32;
 
 /// A segment's knowledge of the processes that use it.
@@ -24,18 +26,17 @@ pub trait Liveness {
     /// Returns whether the process with a liveness id is proved to be dead.
     fn is_over(&self, life: u32) -> bool;
 
-    /// Returns whether the queue's home has other PID or time namespaces than this process. Then this process's threads take locks only in
-    /// shared form.
+    /// Returns whether this process has other PID or time namespaces than the queue's home. If so, its threads take locks only in shared form.
     fn is_elsewhere(&self) -> bool;
 
-    /// Returns whether plain thread and process ids in the queue are valid in this process.
+    /// Returns whether thread ids and process ids of the queue's home are valid in this process.
     fn is_home(&self) -> bool;
 
     /// Returns whether only processes of this process's user and of root can write the queue.
     fn is_private(&self) -> bool;
 
-    /// Returns whether all processes that ever wrote a record into the queue have this process's namespaces. Then the ids in these records
-    /// are valid here.
+    /// Returns whether all processes that ever wrote a record into the queue have the namespaces of this process. If so, the ids in these records are
+    /// valid here.
     fn is_plain(&self) -> bool;
 }
 
@@ -74,7 +75,7 @@ macro_rules! all_live {
 #[cfg(any(test, loom))]
 pub(crate) use all_live;
 
-/// Returns the birth with which a record identifies this process: its liveness id, or `otherwise` for a process at home without one.
+/// Returns the birth with which a record identifies this process: its liveness id, or `otherwise` if the process is at home and has no liveness id.
 pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
     match lives.own() {
         UNREGISTERED if lives.is_home() => otherwise(),
@@ -82,7 +83,7 @@ pub fn birth(lives: &dyn Liveness, otherwise: impl FnOnce() -> u64) -> u64 {
     }
 }
 
-/// Registers this process's liveness id, if it is not yet registered. A call that will write the id into a record does this before it takes the
+/// Registers this process's liveness id, unless it is registered. A call that writes the id into a record registers it before the call takes the
 /// lock, because a registration lists a directory and creates a file.
 pub(crate) fn register(lives: &dyn Liveness) {
     // A process without a liveness id is identified in another way.
@@ -94,9 +95,10 @@ pub fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)
 }
 
-/// Returns whether the process of a record is dead. `by_number` decides by the process id and the birth (0 for unknown). The lock of a liveness id
-/// ends when the kernel has freed all memory of the process, possibly long after the kill. So if the process id is valid in this process's
-/// namespaces, it decides, too.
+/// Returns whether the process of a record is dead. `by_number` decides by the process id and the birth (0 for unknown).
+///
+/// The lock of a liveness id ends when the kernel has freed all memory of the process, possibly long after the kill. So if the process id is valid in
+/// this process's namespaces, the process id is checked, too.
 pub fn is_dead(lives: &dyn Liveness, birth: u64, by_number: impl FnOnce(u64) -> bool) -> bool {
     match life_of(birth) {
         Some(life) => {

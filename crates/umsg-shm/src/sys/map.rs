@@ -8,13 +8,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Set after the kernel or a sandbox has refused MADV_POPULATE_WRITE.
+/// True after the kernel or a sandbox has refused MADV_POPULATE_WRITE.
 static NO_POPULATE: AtomicBool = AtomicBool::new(false);
 
 /// The number of bytes in a page. Regions of a segment start at multiples of it.
 pub const PAGE: usize = 4096;
 
-/// A mapping of private memory.
+/// The flag of a mapping of memory that belongs to this process alone.
 const OWN: MapFlags = match cfg!(miri) {
     true => MapFlags::PRIVATE,
     false => MapFlags::PRIVATE.union(MapFlags::NORESERVE),
@@ -64,7 +64,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps the first `len` bytes of a file in memory whose length is sealed, shared: for reading, or also for writing.
+    /// Maps the first `len` bytes of a file in memory (memfd), shared: for reading, or for reading and writing. The length of the file is sealed.
     #[cfg(not(loom))]
     pub(crate) fn of_memory(
         file: BorrowedFd<'_>,
@@ -86,7 +86,7 @@ impl Mapping {
         })
     }
 
-    /// Keeps the mapping from the children of later forks.
+    /// Makes the kernel leave the mapping out of the children of later forks.
     #[cfg(not(loom))]
     pub(crate) fn keep_from_children(&self) -> Result<(), Errno> {
         // SAFETY: this is the whole mapping, and the advice changes no contents.
@@ -108,7 +108,7 @@ impl Mapping {
         })
     }
 
-    /// Asks the kernel which pages from `index` on are in memory. Bit 0 of each page's byte is the answer. Source: mincore(2).
+    /// Asks the kernel which pages from `index` on are in memory. Bit 0 of a byte in `flags` is the answer for one page. Source: mincore(2).
     #[cfg(not(loom))]
     pub(crate) fn are_present(&self, index: usize, flags: &mut [u8]) -> Result<(), Errno> {
         debug_assert!((index + flags.len()) * PAGE <= self.len.next_multiple_of(PAGE));
@@ -121,7 +121,7 @@ impl Mapping {
         }
     }
 
-    /// Maps `len` bytes of zeroed private memory. Unlike malloc it may be called from a signal handler.
+    /// Maps `len` bytes of zeroed private memory. A signal handler may call this function, in contrast to malloc.
     pub(crate) fn scratch(len: usize) -> Result<Mapping, Errno> {
         // SAFETY: as in `of_file`.
         let base = unsafe {
@@ -159,7 +159,7 @@ impl Mapping {
     /// Allocates the pages of `len` bytes from `offset` on, and maps them for writing. So a full file system is an error here, and never a
     /// SIGBUS later. The range is extended to whole pages.
     ///
-    /// MADV_POPULATE_WRITE allocates like `fallocate`, needs no descriptor (a daemon may have closed it), and saves the page faults. If it
+    /// MADV_POPULATE_WRITE allocates like `fallocate`. It needs no descriptor (a daemon may have closed it), and saves the page faults. If the advice
     /// is refused, the kernel writes to each page ([`futex::touch`]).
     pub(crate) fn populate(&self, offset: usize, len: usize) -> Result<(), Errno> {
         let start = offset / PAGE * PAGE;

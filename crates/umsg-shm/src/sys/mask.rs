@@ -3,8 +3,8 @@
 use crate::kernel;
 use std::cell::Cell;
 
-/// All signals except those that an instruction raises, which can't wait, and the two signals of libc: setuid(2) waits until every thread
-/// has taken the second one.
+/// All signals except two kinds: those that an instruction raises, which can't wait, and the two signals of libc. setuid(2) waits until every thread
+/// has taken the second signal of libc.
 const ALL: u64 = !(0b11 << 31
     | bit(libc::SIGBUS)
     | bit(libc::SIGSEGV)
@@ -29,7 +29,7 @@ thread_local! {
 
 impl Masked {
     pub fn all() -> Masked {
-        // Inside another `Masked`, the mask is set already.
+        // If the thread has another `Masked`, its mask is already set.
         let before = match DEPTH.get() {
             0 => set(ALL),
             _ => ALL,
@@ -58,7 +58,7 @@ pub(crate) fn depth() -> u32 {
     DEPTH.get()
 }
 
-/// Runs `work` with `mask`, the thread's mask before its first [`Masked`].
+/// Runs `work` with the given mask, which the thread had before its first [`Masked`].
 pub(crate) fn lifted_to<T>(mask: u64, work: impl FnOnce() -> T) -> T {
     let _lifted = Lifted {
         depth: DEPTH.replace(0),
@@ -67,7 +67,7 @@ pub(crate) fn lifted_to<T>(mask: u64, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The state that the drop restores.
+/// The state that the end of [`lifted_to`] restores.
 struct Lifted {
     depth: u32,
     masked: u64,
@@ -85,7 +85,8 @@ pub fn clear() {
     set(0);
 }
 
-/// Sets the thread's mask, and returns the previous one. When a handler returns, the kernel restores the mask of its context.
+/// Sets the thread's mask, and returns the previous mask. In a handler, the change ends with the handler: the kernel then restores the mask of the
+/// interrupted context.
 pub fn set(mask: u64) -> u64 {
     let mut before = 0_u64;
     // SAFETY: the call gets the addresses of two masks of the kernel's size.

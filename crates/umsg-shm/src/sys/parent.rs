@@ -1,8 +1,7 @@
 //! The knowledge that a forked child takes over from its parent: its PID and time namespaces, and the shift of its clock.
 //!
-//! /proc shows the namespaces of a process. For the answer, the kernel creates four inodes, which takes half as long as the fork. A child has its
-//! parent's namespaces unless the parent has called unshare(2) or setns(2). Two comparisons show that the parent has called neither:
-//!
+//! /proc shows the namespaces of a process. To answer, the kernel creates four inodes, which takes half as long as the fork. A child has its parent's
+//! namespaces unless the parent has called unshare(2) or setns(2). Two comparisons show that the parent has called neither:
 //! | namespace | the child has the parent's if |
 //! |---|---|
 //! | PID | getppid(2) returns the parent's own number. A parent outside of the child's namespace has the number 0 |
@@ -11,27 +10,29 @@
 //! A new time namespace that shifts no clock counts as the parent's: start times are the same in both. If the parent is dead, or a clock
 //! was set meanwhile, the child asks /proc.
 //!
-//! libc's fork calls [`before_fork`] in the parent and [`after_fork`] in the child. [`after_fork`] leaves a note in the page that a fork wipes, so
-//! no grandchild mistakes these words for those of its own parent. The comparison of numbers can't confuse a dead parent with another process.
-//! After the parent's death, getppid(2) returns the number of an ancestor that lived at the same time, or 1 for the first process of the PID
-//! namespace. If the parent itself has number 1, its death ends the namespace and all children.
+//! libc's fork calls [`before_fork`] in the parent and [`after_fork`] in the child. [`after_fork`] leaves a note in the page that a fork wipes. So a
+//! grandchild never mistakes the words of its grandparent for the words of its parent.
 //!
-//! setns(2) moves a process itself to another time namespace. So a process notes the distances of its clocks when it learns its
-//! namespaces, and passes nothing on if the distances have changed. It also notes its own number, because a process that shares the memory of
-//! another process must pass nothing on.
+//! The comparison of process ids can't confuse a dead parent with another process.
+//! After the parent's death, getppid(2) returns the id of an ancestor that lived at the same time, or 1 for the first process of the PID namespace.
+//! If the parent itself has id 1, its death ends the namespace and all children.
+//!
+//! setns(2) moves a process itself to another time namespace. So a process notes the distances of its clocks when it learns its namespaces, and
+//! passes nothing on if the distances have changed. It also notes its own process id, because a process that shares the memory of another process
+//! must pass nothing on.
 
 use super::{clock, home, process};
 use rustix::time::{ClockId, clock_gettime};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// The words of the last process that forked. All accesses are relaxed: a child has one thread, and threads that fork at the same time write equal
-/// values, or times that differ by microseconds.
+/// What the last process that forked has left for its child. All accesses are relaxed: a child has one thread, and threads that fork at the same time
+/// write equal values, or times that differ by microseconds.
 struct Parent {
-    /// The process id of the parent; 0 if the rest is unknown.
+    /// The process id of the parent; 0 if the other fields are not valid.
     pid: AtomicU64,
     here: AtomicU64,
     ahead: AtomicU64,
-    /// The distances of [`distances`].
+    /// The distances of the parent's clocks: see [`distances`].
     distances: [AtomicI64; 2],
 }
 
@@ -43,19 +44,19 @@ static PARENT: Parent = Parent {
     distances: [const { AtomicI64::new(0) }; 2],
 };
 
-/// The last process that learned its namespaces, and the distances of its clocks at that time. All accesses are relaxed, as above.
+/// The last process that learned its namespaces, and the distances of its clocks at that time. All accesses are relaxed, as for `PARENT`.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static LEARNED: (AtomicU64, [AtomicI64; 2]) = (AtomicU64::new(0), [const { AtomicI64::new(0) }; 2]);
 
-/// A difference of two distances above this number of nanoseconds counts as a shift of the clock. If a thread loses its processor between two
-/// readings, the difference is also above it, and the thread asks /proc. A start time has ticks of 10 ms.
+/// If two distances differ by more than this number of nanoseconds, the clock counts as shifted. The difference is also larger if a thread loses its
+/// processor between two readings. In both cases the thread asks /proc. A start time has ticks of 10 ms.
 const PRECISION: u64 = 100_000;
 
 /// Notes the namespaces of this process for the children that it is about to fork. pthread_atfork(3) registers this function.
 pub extern "C" fn before_fork() {
     let known = match (home::known(), clock::known_ahead()) {
         (Some(here), Some(ahead)) => Some((here, ahead)),
-        // A child that passes on its parent's namespaces also keeps them for itself.
+        // A child that passes its parent's namespaces on to its own child also stores them for itself.
         _ => inherited().inspect(|_| keep()),
     };
     let (own, now) = (own_number(), distances());
@@ -69,7 +70,7 @@ pub extern "C" fn before_fork() {
     PARENT.pid.store(pid, Ordering::Relaxed);
 }
 
-/// Returns whether this process has learned its namespaces, and its clocks still have the same distances from each other as then.
+/// Returns whether this process has learned its namespaces, and its clocks have the same distances from each other as at that time.
 fn is_as_learned(own: u64, now: [i64; 2]) -> bool {
     LEARNED.0.load(Ordering::Relaxed) == own && are_near(now, &LEARNED.1)
 }
@@ -86,7 +87,7 @@ pub(super) fn note_learned() {
     LEARNED.0.store(own_number(), Ordering::Relaxed);
 }
 
-/// This is not libc's getpid, which would cost one more page fault in a forked child.
+/// Returns the process id by a system call. libc's getpid would cost one more page fault in a forked child.
 fn own_number() -> u64 {
     rustix::process::getpid().as_raw_nonzero().get() as u64
 }
@@ -97,33 +98,33 @@ fn note(distances: [i64; 2], words: &[AtomicI64; 2]) {
     }
 }
 
-/// Returns whether no clock was shifted since the distances were noted.
+/// Returns whether the distances of the clocks are the noted ones, so that no clock was shifted since.
 fn are_near(now: [i64; 2], noted: &[AtomicI64; 2]) -> bool {
     let then = noted.iter().map(|word| word.load(Ordering::Relaxed));
     let mut shifts = now.into_iter().zip(then);
     shifts.all(|(now, then)| now.abs_diff(then) < PRECISION)
 }
 
-/// Notes in a forked child that the words belong to its parent. pthread_atfork(3) registers this function.
+/// Notes in a forked child that `PARENT` describes its parent. pthread_atfork(3) registers this function.
 pub fn after_fork() {
     if let Some(word) = process::forked() {
         word.store(1, Ordering::Relaxed);
     }
 }
 
-/// Computes the namespaces and the shift of the clock of this process.
+/// Finds out the namespaces and the shift of the clock of this process, and stores them.
 fn keep() {
     process::begin_epoch();
     home::here();
     clock::monotonic_coarse();
 }
 
-/// Returns the namespaces of this process, if they are those of its parent.
+/// Returns the namespaces of this process, if its parent has noted them and the process still has them.
 pub(super) fn here() -> Option<u64> {
     inherited().map(|(here, _)| here)
 }
 
-/// Returns the shift of the clock of this process, if it is that of its parent.
+/// Returns the shift of this process's clock, if its parent has noted it and the process still has it.
 pub(super) fn ahead() -> Option<u64> {
     inherited().map(|(_, ahead)| ahead)
 }
@@ -142,7 +143,7 @@ fn inherited() -> Option<(u64, u64)> {
     })
 }
 
-/// Returns the nanoseconds from CLOCK_MONOTONIC and CLOCK_BOOTTIME to CLOCK_REALTIME.
+/// Returns the distances from CLOCK_MONOTONIC and from CLOCK_BOOTTIME to CLOCK_REALTIME, in nanoseconds.
 fn distances() -> [i64; 2] {
     let read = |clock| {
         let now = clock_gettime(clock);
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Runs `work` as [`in_child`], as libc's fork calls the handlers.
+    /// Runs `work` as [`in_child`] does, and calls the fork handlers as libc's fork does.
     fn in_known_child(work: impl FnOnce() -> bool) -> bool {
         before_fork();
         in_child(|| {

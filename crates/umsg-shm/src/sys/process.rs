@@ -12,8 +12,8 @@
 //! The epoch of a process is never 0, and differs from the epochs of all its ancestors. In a forked child, the page reads 0 until the child sets
 //! its own epoch. A `vfork` child shares the memory of its parent, and therefore its epoch.
 //!
-//! If the kernel or a sandbox refuses MADV_WIPEONFORK, there is no page. Then the epoch is stored with the id of its process. Each read of
-//! the epoch, or of the number beside it, compares the process id, at the price of a system call.
+//! If the kernel or a sandbox refuses MADV_WIPEONFORK, there is no page. In that case the epoch is stored together with the id of its process. Each
+//! read of the epoch, or of the number beside it, compares this id with the id of the calling process, at the price of a system call.
 
 #[cfg(loom)]
 pub(crate) use crate::model::thread::{
@@ -31,7 +31,7 @@ mod real {
     use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
     use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-    /// The page that a fork wipes, after it is mapped.
+    /// The page that a fork wipes; null until it is mapped.
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static PAGE: AtomicPtr<AtomicU64> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -42,7 +42,7 @@ mod real {
     /// Returns the epoch of this process, or 0 before the first call, and before the first call after a fork.
     #[inline(always)]
     pub fn epoch() -> u64 {
-        // Acquire: pairs with the release in `map_page`; the page is zeroed memory, so there is no other store to see.
+        // Acquire: pairs with the release in `map_page`. The page is zeroed memory, so no other store has to be visible.
         let page = PAGE.load(Ordering::Acquire);
         if page.is_null() {
             return without_page::epoch();
@@ -51,7 +51,7 @@ mod real {
         unsafe { (*page).load(Ordering::Relaxed) }
     }
 
-    /// Returns a number that this process keeps beside its epoch: 0 at first and in a forked child. None before the first epoch.
+    /// Returns the number that this process keeps beside its epoch. It is 0 at first and in a forked child. None before the first epoch.
     #[inline(always)]
     pub(crate) fn until_fork() -> Option<&'static AtomicU64> {
         // Acquire: as in `epoch`.
@@ -63,13 +63,13 @@ mod real {
         Some(unsafe { &*page.add(1) })
     }
 
-    /// Returns the word that says in a forked child that libc forked it. None without a page.
+    /// Returns the word that is 1 in a child that libc has forked. None without a page.
     pub(crate) fn forked() -> Option<&'static AtomicU64> {
         // Acquire: as in `epoch`.
         word(PAGE.load(Ordering::Acquire), 2)
     }
 
-    /// Returns the drop-in's word of the page. None without a page.
+    /// Returns the drop-in's word of the page. None if no page can be mapped.
     pub fn word_of_the_drop_in() -> Option<&'static AtomicU64> {
         // Acquire: as in `epoch`.
         match PAGE.load(Ordering::Acquire) {
@@ -96,7 +96,7 @@ mod real {
         // SAFETY: as in `epoch`.
         let word = unsafe { &*page };
         let fresh = LAST_EPOCH.fetch_add(1, Ordering::Relaxed) + 1;
-        // Two threads may begin at once: the first wins and both use its epoch.
+        // Two threads may begin an epoch at once: the first one wins, and both use its epoch.
         match word.compare_exchange(0, fresh, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => fresh,
             Err(theirs) => theirs,
@@ -120,7 +120,7 @@ mod real {
         }
     }
 
-    /// Epochs without a wiped page.
+    /// Epochs for a process without a page that a fork wipes.
     mod without_page {
         use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -128,13 +128,13 @@ mod real {
         #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
         static EPOCH: AtomicU64 = AtomicU64::new(0);
 
-        /// The number beside the epoch.
+        /// The number that a process keeps beside its epoch.
         static KEPT: AtomicU64 = AtomicU64::new(0);
 
         const LOWER: u64 = u32::MAX as u64;
 
         pub(super) fn is_chosen() -> bool {
-            // Relaxed: once a process has chosen this way, all its descendants use it.
+            // Relaxed: once a process stores its epoch here, all its descendants do so, too.
             EPOCH.load(Ordering::Relaxed) != 0
         }
 
@@ -164,7 +164,7 @@ mod real {
 
         pub fn begin_epoch() -> u64 {
             loop {
-                // Relaxed: as in `epoch`. The first of two threads wins and both use its epoch.
+                // Relaxed: as in `epoch`. The first of two threads wins, and both use its epoch.
                 let word = EPOCH.load(Ordering::Relaxed);
                 let known = of_this_process(word);
                 if known != 0 {
@@ -172,8 +172,8 @@ mod real {
                 }
                 let fresh = (word & LOWER) + 1;
                 let begun = u64::from(std::process::id()) << 32 | fresh;
-                // Relaxed: published with the epoch. The slower of two threads may erase the number beside the faster one's epoch. Then it
-                // is computed again.
+                // Relaxed: the compare-and-swap of the epoch publishes it. The slower of two threads may erase the number beside the faster thread's
+                // epoch. The number is then computed again.
                 KEPT.store(0, Ordering::Relaxed);
                 let outcome =
                     EPOCH.compare_exchange(word, begun, Ordering::Release, Ordering::Relaxed);
@@ -222,8 +222,8 @@ mod real {
         }
     }
 
-    /// Returns the real user of a process, or its effective user if no descriptor is left. If the process is gone, it returns the kernel's
-    /// overflow user id.
+    /// Returns the real user of a process. If the process has no free descriptor for the query, returns the effective user. If the process is gone,
+    /// returns the kernel's overflow user id.
     pub(crate) fn real_user(pid: u32) -> u32 {
         /// Source: /proc/sys/kernel/overflowuid.
         const NOBODY: u32 = 65_534;
@@ -233,7 +233,7 @@ mod real {
             .unwrap_or(NOBODY)
     }
 
-    /// Returns the real user of this process, if `pid` is this process.
+    /// Returns the real user of the process `pid`, if that is the calling process.
     pub(crate) fn own_user(pid: u32) -> Option<u32> {
         (pid == thread::current().pid()).then(|| rustix::process::getuid().as_raw())
     }
@@ -279,8 +279,8 @@ mod real {
         }
     }
 
-    /// Sends this process a signal, as the kernel does for a message: SI_MESGQ with a value, and the process and user of the sender. If a
-    /// sandbox that was entered after the registration refuses that, the signal is sent without these.
+    /// Sends this process a signal, as the kernel does for a message: with the code SI_MESGQ, a value, and the process and user of the sender. If a
+    /// sandbox that the process entered later refuses this call, kill(2) sends the signal without them.
     pub fn raise_for_message(signal: i32, value: usize, sender: u32, uid: u32) {
         // EAGAIN: the limit of pending signals, at which the kernel drops the notification, too.
         if queue_to_self(signal, value, sender, uid) != 0 && crate::sys::errno() != libc::EAGAIN {
@@ -378,7 +378,7 @@ mod real {
             return true;
         }
         let Some(stat) = Stat::of_process(pid) else {
-            // The parent may have waited for the process meanwhile.
+            // The parent may have waited for the process meanwhile, so that its id is free.
             return !exists::process(pid);
         };
         let is_over = (matches!(stat.state, b'Z' | b'X') || stat.exiting) && stat.threads <= 1;

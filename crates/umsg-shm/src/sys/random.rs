@@ -3,7 +3,7 @@
 /// Returns an unpredictable number, not 0.
 pub fn random() -> u64 {
     let mut bytes = [0; 8];
-    // If the call fails, a predictable number is used. The mode of the file also protects the queue.
+    // If the call fails, a predictable number is used: the mode of the file also protects the queue.
     let fallback = super::clock::realtime() ^ u64::from(std::process::id()).rotate_left(40);
     match rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) {
         Ok(8) => u64::from_ne_bytes(bytes).max(1),

@@ -15,7 +15,7 @@ pub struct Refused {
     pub errno: Errno,
 }
 
-/// Stands in place of the name of a call if the kernel's pages of memory are longer than 4 KiB.
+/// The text in place of a call's name, if the kernel's pages of memory are longer than 4 KiB.
 pub const PAGES: &str = "mmap with pages of 4 KiB";
 
 /// Checks that the calling thread can use queues.
@@ -23,7 +23,7 @@ pub const PAGES: &str = "mmap with pages of 4 KiB";
 /// # Errors
 /// The first call that is refused.
 pub(crate) fn check() -> Result<(), Refused> {
-    // Processors for x86-64 have pages of one size. A call of libc would cost a page fault in each process.
+    // Processors for x86-64 have pages of one size. To ask libc would cost a page fault in each process.
     if cfg!(not(target_arch = "x86_64")) {
         check_pages(rustix::param::page_size())?;
     }
@@ -51,7 +51,7 @@ fn check_pages(size: usize) -> Result<(), Refused> {
 /// # Errors
 /// The refused call.
 pub fn check_for_signals() -> Result<(), Refused> {
-    /// True if the call was permitted. If the process enters a sandbox later, the refusal appears when the signal is raised.
+    /// True if an earlier call was permitted. If the process enters a sandbox later, the refusal appears when the signal is raised.
     static PERMITTED: AtomicBool = AtomicBool::new(false);
     // Relaxed: the answer publishes no other data. A forked child has its parent's sandbox.
     if !PERMITTED.load(Ordering::Relaxed) {
@@ -62,7 +62,7 @@ pub fn check_for_signals() -> Result<(), Refused> {
     Ok(())
 }
 
-/// Checks that the calling thread could lend its priority to the owner of a lock. Queues work without it.
+/// Checks that the calling thread could lend its priority to the owner of a lock. Queues also work without priority inheritance.
 ///
 /// # Errors
 /// The refused call.

@@ -1,11 +1,11 @@
-//! Descriptors that the library opened for itself: doorbells, on high numbers. The drop-in hides them: the program can neither close nor
-//! duplicate them, so a program that closes all unknown descriptors does no harm. A program that places a file at such a number gets the
-//! number, unless it is [pinned](pin). The library then opens another descriptor.
+//! Descriptors that the library opened for itself: doorbells, on high numbers. The drop-in hides them: the program can neither close nor duplicate
+//! them, so a program that closes all unknown descriptors does no harm. If the program places a file at such a number, the program gets the number,
+//! and the library opens another descriptor. The exception is a [pinned](pin) number.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// Higher numbers belong to the program (the default of fs.nr_open is 1,048,576).
+/// The number of descriptor numbers that can be reserved: higher numbers belong to the program. It is the default of fs.nr_open.
 const MOST: usize = 1 << 20;
 
 type Numbers = [AtomicU64; MOST / 64];
@@ -13,7 +13,7 @@ type Numbers = [AtomicU64; MOST / 64];
 static MARKS: Numbers = [const { AtomicU64::new(0) }; MOST / 64];
 static PINNED: Numbers = [const { AtomicU64::new(0) }; MOST / 64];
 
-/// No lower number was ever marked.
+/// The lowest number that was ever marked.
 static LOWEST: AtomicI32 = AtomicI32::new(RawFd::MAX);
 
 /// The number of times that the program opened a file at a descriptor number that the library reserves.
@@ -60,7 +60,7 @@ pub fn give(number: RawFd, replace: impl FnOnce() -> bool) -> bool {
     if !replace() {
         mark(number);
     }
-    // Release: a thread that sees it finds the program's file there.
+    // Release: a thread that sees the new count finds the program's file at the number.
     GIVEN.fetch_add(1, Ordering::Release);
     true
 }

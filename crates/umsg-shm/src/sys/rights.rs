@@ -6,26 +6,26 @@ use rustix::process::geteuid;
 
 /// Removes a name that the caller found for a file of `owner`. It fails with EPERM if by now the name leads to a file of another user.
 ///
-/// Root may remove any name, so the kernel would not notice a change of the name since the check. With the file system rights of `owner`
-/// (setfsuid(2), only in this thread), the sticky bit of the directory protects the files of other users. If the caller owns the directory, or is
-/// root without CAP_SETUID, the call removes the name in any case.
+/// Root may remove any name, so the kernel would not notice if the name leads to another file since the check. Therefore root removes the name with
+/// the file system rights of `owner` (setfsuid(2), only in this thread). The sticky bit of the directory then protects the files of other users. In
+/// two cases the call removes the name without that protection: the caller owns the directory, or is root without CAP_SETUID.
 pub fn unlink_of(owner: u32, unlink: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     match with_rights_of(owner, &unlink) {
-        // The owner may not write to the directory, so it can't have put another file in place.
+        // `ACCESS`: the owner may not write to the directory, so it can't have put another file in place.
         None | Some(Err(Errno::ACCESS)) => unlink(),
         Some(done) => done,
     }
 }
 
-/// Returns `None` if this process can't take these rights, or does not need them.
+/// Runs `work` with the file system rights of a user. Returns `None` if this process can't take these rights, or does not need them.
 fn with_rights_of<T>(user: u32, work: impl FnOnce() -> T) -> Option<T> {
     if !geteuid().is_root() || user == 0 {
         return None;
     }
-    // A handler would run with these rights, too.
+    // A signal handler would run with these rights, too.
     let _masked = Masked::all();
     let before = set(user);
-    // No user has the id -1: nothing changes, and the call returns the present user id.
+    // No user has the id -1: this call changes nothing, and returns the present user id.
     let done = (set(u32::MAX) == user).then(work);
     set(before);
     done

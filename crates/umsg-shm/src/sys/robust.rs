@@ -1,9 +1,11 @@
 //! The calling thread's robust list head in the kernel.
 //!
-//! A thread has one head. libc registers its own head for robust mutexes, and this library must never replace it: the program's mutexes
-//! would lose their marks. If a sandbox refuses get_robust_list(2), the library finds libc's head through a robust mutex that the thread
-//! holds, which points to the head. A second registration of the same head has no effect, and shows whether set_robust_list(2) is permitted.
-//! musl registers its head with a thread's first robust mutex, which the same step causes.
+//! A thread has one head. libc registers its own head for robust mutexes, and this library must never replace it: the program's mutexes would lose
+//! their marks.
+//!
+//! If a sandbox refuses get_robust_list(2), the library finds libc's head through a robust mutex that the thread holds, which points to the head. The
+//! library then registers the same head again. This has no effect, but shows whether set_robust_list(2) is permitted. musl registers its head with a
+//! thread's first robust mutex, so the search makes musl register it.
 //!
 //! | get_robust_list | libc's head | set_robust_list | the head |
 //! |---|---|---|---|
@@ -64,7 +66,7 @@ pub(crate) fn registered(own: &Head) -> Result<*const Head, Errno> {
     register(head).map(|()| head)
 }
 
-/// Returns the answer of get_robust_list(2) for the calling thread: null if no head is registered.
+/// Returns the head that get_robust_list(2) reports for the calling thread; null if no head is registered.
 fn ask() -> Result<*const Head, Errno> {
     let mut head: *const Head = std::ptr::null();
     let mut length = 0_usize;
@@ -81,7 +83,7 @@ fn ask() -> Result<*const Head, Errno> {
     }
 }
 
-/// Registers the present head again, which has no effect, and returns an error if the call is refused.
+/// Registers the present head again, which changes nothing. Returns an error if the call is refused.
 ///
 /// # Safety
 /// `head` is the calling thread's head in the kernel.
@@ -92,7 +94,7 @@ pub(crate) unsafe fn register_again(head: *const Head) -> Result<(), Errno> {
     }
 }
 
-/// `head` is a well-formed list in storage that lives as long as the thread.
+/// Registers a head for the calling thread. `head` is a well-formed list in storage that lives as long as the thread.
 fn register(head: *const Head) -> Result<(), Errno> {
     let arguments = [head.expose_provenance(), size_of::<Head>(), 0, 0, 0, 0];
     // SAFETY: the kernel keeps the address as long as the thread lives, and so does the list: the caller says so.
@@ -104,7 +106,7 @@ fn register(head: *const Head) -> Result<(), Errno> {
 
 /// Returns libc's head of the calling thread. It is in libc's descriptor of the thread, at the same offset for all threads.
 fn of_libc() -> Option<*const Head> {
-    /// 0 until it is known.
+    /// The distance from pthread_self(3) to the head, in bytes; 0 until it is known.
     static DISTANCE: AtomicUsize = AtomicUsize::new(0);
     // SAFETY: the call has no preconditions.
     let this = unsafe { libc::pthread_self() } as usize;
@@ -119,8 +121,8 @@ fn of_libc() -> Option<*const Head> {
     ))
 }
 
-/// Returns the address of the head, which libc writes into a robust mutex while the calling thread holds it. Returns None if libc has no
-/// robust mutexes: glibc has none if its own set_robust_list(2) was refused. It allocates nothing, and makes no system call except in musl.
+/// Returns the address of the head, which libc writes into a robust mutex while the calling thread holds the mutex. Returns None if libc has no
+/// robust mutexes: glibc has none if its own set_robust_list(2) was refused. The function allocates nothing. It makes a system call only in musl.
 fn head_of_held_mutex() -> Option<usize> {
     if cfg!(not(target_pointer_width = "64")) {
         return None;

@@ -3,13 +3,15 @@
 //! POSIX permits threads with stacks of 16 KiB (PTHREAD_STACK_MIN), and a call of the kernel takes almost none of it. Paths and errors take
 //! several kilobytes. So slow calls (opening, removing, attaching) run on this stack.
 //!
-//! All signals are masked meanwhile, except those that an instruction raises. A handler of the program may need any amount of stack, may
-//! leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread can't be cancelled either, because a
-//! cancellation unwinds the stack.
+//! All signals are masked meanwhile, except those that an instruction raises. There are three reasons: a handler of the program may need any amount
+//! of stack, may leave by siglongjmp, or may pass the end of the thread's stack to a garbage collector. The thread can't be cancelled either, because
+//! a cancellation unwinds the stack.
 //!
-//! Work that waits leaves the stack for the wait, by [`away`]. The thread sleeps on its own stack with its previous mask, and handlers run
-//! there as in any other call. A thread that holds a lock, or has masked signals for another reason, stays on the library's stack. It still
-//! can't be cancelled. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and cancellation stays disabled.
+//! Work that waits leaves the stack for the wait, by [`away`]. The thread sleeps on its own stack with its previous mask, and handlers run there as
+//! in any other call. A thread that holds a lock, or has masked signals for another reason, stays on the library's stack.
+//!
+//! The thread can't be cancelled during the wait either. If a handler leaves a wait by siglongjmp, the call's descriptors and the stack leak, and
+//! cancellation stays disabled.
 //!
 //! `work` runs on the thread's own stack in two cases: without memory, and in a handler on an alternate stack. In the second case the kernel
 //! would assume that the thread has left the alternate stack, and the next handler would overwrite the first one's frames.
@@ -27,17 +29,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::Duration;
 
-/// The length in bytes, with the guard page.
+/// The length of the library's stack in bytes, with the guard page.
 const LEN: usize = 256 * 1024;
 
 /// The number of bytes at the end of a stack that no call uses, a multiple of the alignment. They hold the id that valgrind gives to the stack.
 const LABEL: usize = 16;
 
-/// One stack is kept for the next call. A forked child has it as a copy.
+/// The stack that is kept for the next call; null if there is none. A forked child has a copy of it.
 static SPARE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 thread_local! {
-    /// The way back from the library's stack, if the thread runs on it. While it does, no signal handler of the program runs.
+    /// The way back to the thread's own stack; None if the thread does not run on the library's stack. While it does, no signal handler of the
+    /// program runs.
     static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
 }
 
@@ -65,7 +68,7 @@ pub(crate) fn away<T>(wait: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Sleeps [`away`] from the library's stack.
+/// Sleeps for `time`, on the thread's own stack ([`away`]).
 pub fn nap(time: Duration) {
     away(|| std::thread::sleep(time));
 }
@@ -73,14 +76,14 @@ pub fn nap(time: Duration) {
 /// The state of a thread before it changed to the library's stack.
 #[derive(Clone, Copy)]
 struct WayBack {
-    /// The lowest used address of its own stack.
+    /// The lowest used address of the thread's own stack.
     home: *mut c_void,
     mask: u64,
 }
 
 impl WayBack {
     fn take<T>(self, wait: impl FnOnce() -> T) -> T {
-        // This comes first, because a handler that leaves by siglongjmp leaves the thread on its own stack.
+        // This store comes first: if a handler leaves the wait by siglongjmp, the thread is on its own stack from then on.
         WAY_BACK.set(None);
         let job = Job::new(|_| mask::lifted_to(self.mask, wait));
         // SAFETY: `home` is the place at which the thread has left its own stack. It is aligned to 16 bytes. All memory above it belongs to frames
@@ -91,13 +94,13 @@ impl WayBack {
     }
 }
 
-/// Runs `work`, during which the thread can't be cancelled: a cancellation would unwind Rust's frames.
+/// Runs `work`. Meanwhile the thread can't be cancelled: a cancellation would unwind Rust's frames.
 pub fn uncancelled<T>(work: impl FnOnce() -> T) -> T {
     let _uncancelled = Uncancelled::begin();
     work()
 }
 
-/// The thread can't be cancelled until this is dropped.
+/// Keeps the thread from being cancelled until this value is dropped.
 struct Uncancelled {
     before: c_int,
 }
@@ -105,14 +108,14 @@ struct Uncancelled {
 const PTHREAD_CANCEL_DISABLE: c_int = 1;
 
 unsafe extern "C" {
-    /// Not in the libc crate.
+    /// The function of libc; the libc crate does not declare it.
     fn pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int;
 }
 
 impl Uncancelled {
     fn begin() -> Uncancelled {
         let mut before = 0;
-        // SAFETY: a state that there is, and a local to write to.
+        // SAFETY: the arguments are a valid state and a local to which the call writes.
         unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
         Uncancelled { before }
     }
@@ -121,7 +124,7 @@ impl Uncancelled {
 impl Drop for Uncancelled {
     fn drop(&mut self) {
         let mut disabled = 0;
-        // SAFETY: the state that the thread had, and a local to write to.
+        // SAFETY: the arguments are the state that the thread had and a local to which the call writes.
         unsafe { pthread_setcancelstate(self.before, &raw mut disabled) };
     }
 }
@@ -135,12 +138,12 @@ fn is_on_alternate() -> bool {
     !done || alternate.ss_flags & libc::SS_ONSTACK != 0
 }
 
-/// The lowest byte of a stack that only the caller uses.
+/// A stack that only the caller uses: the address of its lowest byte.
 struct Stack(*mut c_void);
 
 impl Stack {
     fn take() -> Option<Stack> {
-        // Acquire: the thread that returned it has finished its use.
+        // Acquire: the thread that put the stack back has finished its use.
         let spare = SPARE.swap(std::ptr::null_mut(), Ordering::Acquire);
         match spare.is_null() {
             true => Stack::map(),
@@ -288,7 +291,7 @@ unsafe extern "C" fn switch(
     )
 }
 
-/// Does the same on the same stack: the code for other processors is missing.
+/// Calls `perform` on the present stack: for other processors, the code that changes the stack does not exist.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe extern "C" fn switch(
     job: *mut c_void,

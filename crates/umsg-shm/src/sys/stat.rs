@@ -8,9 +8,9 @@ use std::io::Write;
 /// Source: linux/sched.h.
 const PF_EXITING: u64 = 4;
 
-/// Some fields of a stat file.
+/// Some fields of a file `stat` in /proc.
 pub struct Stat {
-    /// Field 3. `Z` and `X` mean a dead thread; for a process, a dead first thread.
+    /// Field 3. `Z` and `X` mean that the thread is dead. For a process, they mean that its first thread is dead.
     pub state: u8,
     /// A flag of field 9: the process is ending, and runs no code of its program any more.
     pub(crate) exiting: bool,
@@ -54,7 +54,8 @@ impl Stat {
     }
 }
 
-/// Runs on the library's stack, which has room for the text. A receive calls this function deep within a call, to check the holders of leases.
+/// Reads and parses a file `stat`, on the library's stack, which has room for the text. A receive that checks the holders of leases calls this
+/// function deep within its own frames.
 fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
     roomy(|| {
         let mut text = [0_u8; 1024];
@@ -62,7 +63,7 @@ fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
     })
 }
 
-/// Reads the beginning of a file. It allocates nothing, because it may run in a signal handler.
+/// Reads the beginning of a file into `text`. It allocates nothing, because it may run in a signal handler.
 pub(crate) fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
     if cfg!(miri) {
         return None;
@@ -74,13 +75,13 @@ pub(crate) fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) ->
     Some(&text[..len])
 }
 
-/// Writes a path that ends with a zero byte. None if it is too long.
+/// Writes a path that ends with a zero byte into `bytes`. None if the path is too long.
 pub(crate) fn path_in<'a>(bytes: &'a mut [u8], path: std::fmt::Arguments<'_>) -> Option<&'a CStr> {
     (&mut *bytes).write_fmt(path).ok()?;
     CStr::from_bytes_until_nul(bytes).ok()
 }
 
-/// Field 2, the command, may contain any bytes. It ends with the last closing parenthesis.
+/// Parses the text of a file `stat`. Field 2, the command, may contain any bytes. It ends with the last closing parenthesis.
 fn parse(text: &[u8]) -> Option<Stat> {
     let command_end = text.iter().rposition(|&byte| byte == b')')?;
     let mut fields = text[command_end + 1..]

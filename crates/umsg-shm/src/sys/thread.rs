@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU32 as Count, Ordering::Relaxed};
 /// The number of handlers that ran on a thread. `umsg::signals::defer` counts them, and blocking calls compare the counts. A sleep on a futex
 /// reports an interruption itself, but a handler may also run while the call does not sleep.
 ///
-/// The lowest bit of each count means that another thread wants the calls of this thread to end (`umsg::signals::Caller`), also a call that begins
-/// only now.
+/// The lowest bit of each count is set if another thread wants the calls of this thread to end (`umsg::signals::Caller`), even a call that begins
+/// later.
 #[derive(Debug)]
 pub struct Interruptions {
     /// The number of handlers without SA_RESTART.
@@ -51,7 +51,7 @@ impl Interruptions {
         }
     }
 
-    /// Requests the end of the thread's calls. The caller wakes the thread on its word.
+    /// Requests the end of the thread's calls. Returns the two counts: the caller then wakes the thread, which sleeps on one of them.
     pub fn want(&self) -> [&Count; 2] {
         let words = [&self.without_restart, &self.any];
         for word in words {
@@ -89,7 +89,7 @@ impl Interruptions {
     }
 }
 
-/// The number of its thread's interruptions at the beginning of a call.
+/// The number of interruptions of a thread at the beginning of a call.
 #[derive(Clone, Copy)]
 pub struct Calm<'a> {
     count: &'a Count,
@@ -121,8 +121,8 @@ impl<'a> Calm<'a> {
     }
 }
 
-/// The node from which a thread took its last message, and the segment of the node. The thread's next call on that segment first frees the
-/// node. It is a hint: the call checks the node.
+/// The node from which a thread took its last message, and the segment of the node. The thread's next call on that segment first frees the node. This
+/// record is a hint: the call checks the node.
 pub(crate) struct TakenUp(Cell<(usize, u32)>);
 
 impl TakenUp {
@@ -135,7 +135,7 @@ impl TakenUp {
         self.0.set((segment, node));
     }
 
-    /// Returns the node and clears the record, if the node is of this segment.
+    /// Returns the node and clears the record, if the record names this segment.
     #[inline(always)]
     pub(crate) fn recall(&self, segment: usize) -> Option<u32> {
         let (of, node) = self.0.get();
@@ -173,15 +173,15 @@ impl Bereaved {
     }
 }
 
-/// The time for which a thread recently waited for locks of stopped or hostile owners. A call that must not block may meet several of them
-/// in sequence. Its total wait must not exceed the wait for one such lock.
+/// The time for which a thread recently waited for locks of stopped or hostile owners. A call that must not block may meet several such locks in
+/// sequence. Its total wait must not exceed the wait for one such lock.
 pub(crate) struct Stall(Cell<(u64, u64)>);
 
-/// A longer wait is a wait for a stopped or hostile owner, in nanoseconds.
+/// A wait longer than this number of nanoseconds is a wait for a stopped or hostile owner.
 const LONG: u64 = 100_000_000;
 /// A wait that begins within this number of nanoseconds after a long wait probably belongs to the same call.
 const SOON: u64 = 20_000_000;
-/// The wait for each further lock of a call that has waited long enough, in nanoseconds.
+/// After a call has waited long enough: its wait for each further lock, in nanoseconds.
 const LEAST: u64 = 10_000_000;
 
 impl Stall {
@@ -239,16 +239,16 @@ mod real {
         birth: Cell<u64>,
         /// The word of a lock in plain form: the thread id in the lower half, the process id in the upper half.
         owner: Cell<u64>,
-        /// True if the thread takes locks only in shared form: its ids are not valid in the queues that its process inherited
+        /// True if the thread takes locks only in shared form. There are two reasons: its ids are not valid in the queues that its process inherited
         /// ([`home::is_stray`]), or the kernel would not mark its locks at its death.
         stray: Cell<bool>,
-        /// The thread's robust list head in the kernel: libc's, or `own` below. Without a head in the kernel, it is also `own`.
+        /// The thread's robust list head in the kernel: libc's, or `own` below. Without a head in the kernel, the field also points to `own`.
         robust: Cell<*const Head>,
         /// The errno that explains why the kernel has no head for this thread; 0 if it has one.
         unmarked: Cell<i32>,
         /// The number of nested critical sections: signals are deferred while it is not 0.
         pub critical: Depth,
-        /// The number of interruptions of its calls.
+        /// The number of interruptions of the thread's calls.
         pub interruptions: Interruptions,
         pub(crate) taken_up: TakenUp,
         pub(crate) stall: Stall,
@@ -305,7 +305,7 @@ mod real {
         thread
     }
 
-    /// Finds the calling thread's storage, and remembers its address.
+    /// Finds the calling thread's storage, and stores its address for the next call.
     #[cold]
     fn first() -> *const Thread {
         let thread = THREAD.with(std::ptr::from_ref);
@@ -343,11 +343,11 @@ mod real {
             self.unmarked.set(unmarked);
         }
 
-        /// Checks that the kernel marks the locks of this thread at its death, and the locks of threads and processes that this thread starts. Each
-        /// of these threads registers its own head.
+        /// Checks that the kernel marks the locks of this thread at its death. The check also counts for threads and processes that this thread
+        /// starts, because each of them registers its own head by the same call.
         ///
         /// # Errors
-        /// The errno of set_robust_list(2), if the kernel does not.
+        /// The errno of set_robust_list(2), if the kernel does not mark the locks.
         pub(crate) fn can_be_marked(&self) -> Result<(), Errno> {
             match self.unmarked.get() {
                 // SAFETY: `introduce` found the head to be registered.
@@ -374,7 +374,7 @@ mod real {
             self.owner.get()
         }
 
-        /// Returns whether it takes locks only in shared form.
+        /// Returns whether the thread takes locks only in shared form.
         #[inline(always)]
         pub(crate) fn is_stray(&self) -> bool {
             self.stray.get()
@@ -394,8 +394,8 @@ mod real {
             unsafe { &*self.robust.get() }
         }
 
-        /// Returns the word that is named to the kernel, for `unname`. A signal handler may run between the two calls, and may itself make both
-        /// calls.
+        /// Returns the word that the thread has named to the kernel, for `unname`. A signal handler may run between these two calls, and may itself
+        /// make both calls.
         #[inline(always)]
         pub(crate) fn named(&self) -> Outer {
             Outer(self.robust().list_op_pending.get())
@@ -411,7 +411,7 @@ mod real {
                 .cast::<u8>()
                 .wrapping_offset(-(head.futex_offset.get() as isize));
             head.list_op_pending.set(entry);
-            // The kernel reads the field after the thread's death, so program order is enough.
+            // The kernel reads the field after the thread's death, so the order of the program is enough.
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         }
 
@@ -424,8 +424,8 @@ mod real {
     }
 }
 
-/// Returns whether a thread is proved dead: no thread has the id, or the thread with the id has another start time. If the state of the thread is
-/// unknown, it counts as alive.
+/// Returns whether a thread is proved dead: no thread has the id, or the thread with the id has another start time. A thread whose state is unknown
+/// counts as alive.
 #[cfg(not(loom))]
 pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
     if cfg!(miri) {
@@ -436,7 +436,7 @@ pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
         return true;
     }
     match birth_of(pid, tid) {
-        // The thread may have ended meanwhile.
+        // /proc does not show the thread. It may have ended meanwhile.
         0 => !exists(),
         now => birth != 0 && now != birth,
     }

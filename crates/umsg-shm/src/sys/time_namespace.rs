@@ -9,8 +9,8 @@ const NANOSECONDS: i64 = 1_000_000_000;
 
 /// Returns the number of nanoseconds that the kernel adds to CLOCK_MONOTONIC for this process; 0 if /proc does not show it.
 ///
-/// /proc shows the offsets of the namespace for the process's children. The number is wrong only if the process is in a namespace with an offset,
-/// and has created another namespace with another offset for its children.
+/// /proc shows the offset that the process's future children will have. This differs from the offset of the process itself in one case: the process
+/// is in a namespace with an offset, and has created another namespace with another offset for its children.
 ///
 /// # Errors
 /// The process lacked a descriptor or memory; a later call may succeed.

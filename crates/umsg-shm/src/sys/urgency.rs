@@ -1,14 +1,14 @@
-//! Tells whether a thread has a real-time policy; the answer is remembered for some waits.
+//! Tells whether a thread has a real-time policy, and keeps a positive answer for some waits.
 //!
-//! To find out takes a system call. A thread makes this call only after it has spun for a lock without success. A real-time thread therefore keeps a
-//! positive answer for its next waits: it then lends its priority without asking again, and spins for a shorter time. If its policy changes
-//! meanwhile, it joins the line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
+//! A thread needs a system call to find out its policy. It makes this call only after it has spun for a lock without success. A real-time thread
+//! keeps the answer for its next waits: there it lends its priority without another call, and spins for a shorter time. If its policy changes
+//! meanwhile, the thread joins the line of real-time threads with its ordinary priority, and lends nothing. A negative answer is never kept.
 
 use super::thread;
 use std::cell::Cell;
 
-/// The number of waits for which a positive answer counts. The next wait then asks again, and takes longer by the system call and by the usual
-/// spinning.
+/// The number of waits for which a positive answer is kept. The wait after them takes longer, because it spins as long as an ordinary thread does and
+/// then makes the system call.
 const KEPT: u16 = 4_096;
 
 /// The number of further waits in which the thread counts as a real-time thread.

@@ -1,8 +1,8 @@
 //! Registers the library's own stacks with valgrind.
 //!
-//! If the stack pointer changes by less than two million bytes, valgrind assumes a call or a return, and treats the memory in between as unused. It
-//! does not do so for a change to a registered stack. A request is a sequence of instructions without effect that valgrind recognizes; source: the
-//! macros of valgrind.h.
+//! If the stack pointer changes by less than two million bytes, valgrind assumes a call or a return, and treats the memory in between as unused. For
+//! a change to a registered stack, valgrind assumes neither. A request to valgrind is a sequence of instructions without effect, which valgrind
+//! recognizes. Source: the macros of valgrind.h.
 
 use std::ffi::c_void;
 
@@ -30,7 +30,7 @@ pub(super) fn deregister_stack(StackId(id): StackId) {
     let _ = answer(&[STACK_DEREGISTER, id, 0, 0, 0, 0]);
 }
 
-/// Makes a request with a number and five arguments.
+/// Makes a request to valgrind with a number and five arguments. Returns valgrind's answer, 0 outside of valgrind.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 fn answer(arguments: &[usize; 6]) -> usize {
     let mut answer = 0;
@@ -71,7 +71,7 @@ fn answer(arguments: &[usize; 6]) -> usize {
     answer
 }
 
-/// Returns 0: for other processors, the sequence of instructions is not implemented, and Miri can't run one.
+/// Returns 0: for other processors, the request is not implemented, and Miri can't run the instructions.
 #[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
 fn answer(_arguments: &[usize; 6]) -> usize {
     0
