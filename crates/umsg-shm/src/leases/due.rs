@@ -1,18 +1,18 @@
-//! The order of delayed messages that one check of the records finds due: by the times at which they are due, and for one time by the order of
-//! their sends.
+//! The order of the delayed messages that are due when the records are checked. They are sorted by the times for which they are due. Messages of one
+//! time are sorted by the order of their sends.
 //!
-//! A walk over the records chains those that are due, and sorts the chain by merging. The links are in `birth`, which the record of a delayed
-//! message does not use. So the sort needs no memory, and its time is proportional to n log n, under the lock. The list of all records stays as it
-//! is: a death during the sort leaves nothing to repair.
+//! A walk over the records chains those of due messages, and sorts the chain by merging. The links are in the field `birth`, which the record of a
+//! delayed message does not use. So the sort needs no memory, and its time under the lock is proportional to n log n. The list of all records does
+//! not change: a death during the sort leaves nothing to repair.
 
 use super::{LeaseRecord, LeaseStore, Leases, State};
 use crate::crash::crash_point;
 use crate::fault::Fault;
 
-/// The number of sorted parts that a sort keeps: the part at position n has 2^n records or none, and the number of a record has 32 bits.
+/// The number of sorted parts that a sort keeps. The part at position n has 2^n records or none, and the number of a record has 32 bits.
 const PARTS: usize = 32;
 
-/// A chain of records: the first one, as index + 1, and their number. Other processes can overwrite the links, but not the number.
+/// A chain of records: the first one, as index + 1, and the number of records. Other processes can overwrite the links, but not the number.
 #[derive(Clone, Copy, Default)]
 struct Chain {
     first: u32,
@@ -35,14 +35,14 @@ fn link(record: &LeaseRecord, next: u32) {
 }
 
 impl<'a, S: LeaseStore> Leases<'a, S> {
-    /// Adds a record to those that are due.
+    /// Adds a record to the records of due messages.
     pub(super) fn chain(
         &self,
         due: &mut Due,
         index: u32,
         record: &LeaseRecord,
     ) -> Result<(), Fault> {
-        // No process holds a delayed message: DELAY_HELD.
+        // No process holds a delayed message. `pid` still names a process that died at DELAY_HELD.
         record.pid.set(0);
         match due.all.len {
             0 => due.all.first = index + 1,
@@ -70,7 +70,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         }
         while chain.len != 0 {
             let (index, record) = self.take_first(&mut chain)?;
-            // A process has overwritten the link.
+            // The link leads to another record: a process has overwritten it.
             if State::of(record) != State::Delayed {
                 return Err(Fault::Damaged);
             }
@@ -79,13 +79,13 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Returns the record that a link names.
+    /// Returns the record that a link names, and the record's index.
     fn chained(&self, link: u32) -> Result<(u32, &'a LeaseRecord), Fault> {
         let index = link.checked_sub(1).ok_or(Fault::Damaged)?;
         Ok((index, self.segment.lease_record(index)?))
     }
 
-    /// Removes the first record of a chain that has one.
+    /// Removes the first record of a chain that is not empty.
     fn take_first(&self, chain: &mut Chain) -> Result<(u32, &'a LeaseRecord), Fault> {
         let (index, record) = self.chained(chain.first)?;
         chain.first = record.birth.get() as u32;
@@ -93,7 +93,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok((index, record))
     }
 
-    /// Sorts a chain. At first, each record is a part; then two parts of equal size become one, until one part is left.
+    /// Sorts a chain. At first, each record is a part. Then two parts of equal size become one, until one part is left.
     fn sorted(&self, mut chain: Chain) -> Result<Chain, Fault> {
         let mut parts = [Chain::default(); PARTS];
         while chain.len != 0 {
@@ -134,7 +134,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
             let next = from.first;
             append(next, Some(self.take_first(from)?.1));
         }
-        // The links of the rest are right.
+        // The rest of the longer chain is sorted and linked already.
         append(if one.len == 0 { other.first } else { one.first }, None);
         Ok(merged)
     }

@@ -1,4 +1,4 @@
-//! The end of leases: by their time limit, or with their holder.
+//! The end of leases: at their time limit, or after the death of their holder.
 
 use super::due::Due;
 use super::{HolderScan, LeaseHandle, LeaseRecord, LeaseRoots, LeaseStore, Leases, State};
@@ -8,23 +8,24 @@ use crate::sync::Ordering;
 #[cfg(not(loom))]
 use crate::waiters::wait::TICK;
 
-/// The pause between two scans of the holders, as a multiple of the time of a scan.
+/// The pause between two scans for dead holders, as a multiple of the time of a scan.
 const PAUSE: u64 = 16;
 
 impl LeaseRoots {
-    /// Returns whether a scan of the holders is due: a lease has expired, or the last scan for dead holders was some time ago.
+    /// Returns whether the records are to be scanned: a lease has expired, a delayed message is due, or the pause since the last scan is over.
     pub(crate) fn is_look_due(&self, now: u64) -> bool {
-        // Relaxed: decides only whether to scan. The same holds for all loads below.
+        // Relaxed: the value only decides whether to scan. The same holds for all loads below.
         self.is_due(now) || self.look_after.load(Ordering::Relaxed) < now
     }
 
-    /// Returns whether a lease has expired, or a delayed message is due. It may return true although there is none, because a lease can end early.
+    /// Returns whether a lease has expired, or a delayed message is due. It may return true without reason, because a lease can end early.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due != 0 && due <= now
     }
 
-    /// Returns the reading of the monotonic clock, in nanoseconds, at which the next lease ends; [`u64::MAX`] for none.
+    /// Returns the reading of the monotonic clock, in nanoseconds, at which the next lease expires or the next delayed message is due; [`u64::MAX`]
+    /// for never.
     #[cfg(not(loom))]
     pub(crate) fn next_look(&self) -> u64 {
         // Relaxed: as above.
@@ -34,20 +35,20 @@ impl LeaseRoots {
         }
     }
 
-    /// Returns the noted changes that may happen without an operation, by time or by a death.
+    /// Returns the kinds of changes that time or a death may bring without an operation, as far as they were noted.
     pub(crate) fn later(&self) -> u32 {
-        // Relaxed: under the lock; elsewhere a hint to read the clock.
+        // Relaxed: the caller holds the lock, or takes the value as a hint to read the clock.
         self.later.load(Ordering::Relaxed)
     }
 
-    /// Notes that time or a death alone may bring these changes.
+    /// Notes kinds of changes that time or a death alone may bring.
     pub(crate) fn note_later(&self, _: ReceiverHeld<'_>, changes: u32) {
         // Relaxed: as above.
         let later = self.later.load(Ordering::Relaxed) | changes;
         self.later.store(later, Ordering::Relaxed);
     }
 
-    /// Gives a lease a time limit: the reading of the monotonic clock at which it ends by itself, in nanoseconds; 0 for none.
+    /// Gives a lease a time limit: the reading of the monotonic clock at which the lease expires, in nanoseconds; 0 for none.
     pub(crate) fn limit(&self, record: &LeaseRecord, until: u64) {
         record.until.set(until);
         let earliest = self.due.load(Ordering::Relaxed);
@@ -58,9 +59,8 @@ impl LeaseRoots {
 }
 
 impl<S: LeaseStore> Leases<'_, S> {
-    /// Ends a lease as if it had expired, without the lock. A signal handler calls this. Either it has interrupted a call of its own thread that
-    /// holds the lock, or no thread holds the lock. To the interrupted call, the lease seems to expire at this moment, which is possible at any
-    /// time.
+    /// Ends a lease as if it had expired, without the lock. A signal handler calls this function. If the handler has interrupted a call of its own
+    /// thread that holds the lock, the lease seems to expire during that call, which is possible at any time. Otherwise no thread holds the lock.
     #[cfg(not(loom))]
     pub(crate) fn expire<Key>(&self, handle: &LeaseHandle<Key>) {
         if let Ok(Some(record)) = self.find(handle.index, handle.ticket, State::Leased) {
@@ -73,8 +73,8 @@ impl<S: LeaseStore> Leases<'_, S> {
         }
     }
 
-    /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead; then for each delayed message that is
-    /// due, in the order of these messages. `end` may release the record, but must not claim a record: the walk mistakes a list that grows for a
+    /// Runs `end` for each lease whose time is up, and for each lease and reservation whose holder is dead. Then runs `end` for each delayed message
+    /// that is due, in the order of these messages. `end` may release the record, but must not claim one: the walk mistakes a list that grows for a
     /// list with a cycle.
     pub(crate) fn end_overdue(
         &self,
@@ -100,8 +100,8 @@ impl<S: LeaseStore> Leases<'_, S> {
                     }
                     false
                 }
-                // The message is on its way to another queue: its end brings neither a message nor room to this queue. The process that moves it
-                // knows whether it has arrived.
+                // Such a message is on its way to another queue: its end brings neither a message nor room to this queue. The process that moves the
+                // message knows whether it has arrived.
                 State::Free | State::Aside | State::Moving | State::Arrived | State::Redriving => {
                     continue;
                 }
@@ -109,7 +109,7 @@ impl<S: LeaseStore> Leases<'_, S> {
             if ends {
                 end(index, record, state)?;
             }
-            // A lease that has ended may be delayed.
+            // `end` may have turned a lease into a delayed message.
             if matches!(State::of(record), State::Leased | State::Delayed)
                 && let until = record.until.get()
                 && until != 0

@@ -7,7 +7,7 @@ use crate::sys::thread;
 pub struct InPlace {
     start: *mut u8,
     len: usize,
-    /// The process that holds the message. A forked child of it does not hold the message.
+    /// The process that holds the message. A child that this process forks does not hold the message.
     pid: u32,
 }
 
@@ -44,7 +44,7 @@ impl InPlace {
         self.pid == thread::current().pid()
     }
 
-    /// Copies bytes from `offset` on, and returns their number.
+    /// Copies bytes of the message from `offset` on into `buffer`, and returns their number.
     pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
         let len = self.len.saturating_sub(offset).min(buffer.len());
         if len != 0 {
@@ -58,14 +58,14 @@ impl InPlace {
         len
     }
 
-    /// Returns a copy of the bytes.
+    /// Returns a copy of the message.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.len];
         self.read_at(0, &mut bytes);
         bytes
     }
 
-    /// Copies bytes to `offset`. Returns the number of copied bytes; 0 if another process holds the message.
+    /// Copies `bytes` into the message at `offset`. Returns the number of copied bytes; 0 if another process holds the message.
     pub fn write_at(&mut self, offset: usize, bytes: &[u8]) -> usize {
         if !self.is_ours() {
             return 0;
@@ -81,7 +81,7 @@ impl InPlace {
         len
     }
 
-    /// Returns the bytes as a slice.
+    /// Returns the message as a slice.
     ///
     /// # Safety
     /// No process writes the bytes while the slice is in use.
@@ -91,12 +91,12 @@ impl InPlace {
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
-    /// Returns the bytes as a slice that can be written.
+    /// Returns the message as a slice that can be written.
     ///
     /// # Safety
     /// No other process reads or writes the bytes while the slice is in use.
     pub unsafe fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as in `bytes`. The caller promises that no other process accesses them.
+        // SAFETY: as in `bytes`. The caller promises that no other process accesses the bytes.
         unsafe { std::slice::from_raw_parts_mut(self.start, self.len) }
     }
 }

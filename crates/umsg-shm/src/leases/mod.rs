@@ -1,8 +1,8 @@
 //! Messages that a process holds beyond a call, leased or reserved: their records, and the list of records.
 //!
-//! A sender may *reserve* a slot, write its message in place and commit it later; a receiver may *lease* a message, read it
-//! in place and acknowledge it later. No lock is held in between, so the kernel marks nothing if the process dies. Instead, a record names the
-//! process, and a process that finds the queue empty or full checks whether the named process is alive.
+//! A sender may *reserve* a slot, write its message in place and commit the message later. A receiver may *lease* a message, read it in place and
+//! acknowledge it later. The process holds no lock in between, so the kernel marks nothing if the process dies. Instead, a record names the process.
+//! A process that finds the queue empty or full checks whether the named process is alive.
 //!
 //! | state | the slot is | may leave it | if the process dies |
 //! |---|---|---|---|
@@ -15,8 +15,8 @@
 //! | `Arrived` | none: a message was moved here from another queue, and is in the store | the process that moved it, or the next that moves from there | - |
 //! | `Redriving` | that of the process that sends it back to its source | that process: to `Free`, or back to the store | the next redrive finds out whether the message has arrived |
 //!
-//! The lock under which messages are received protects the records. The store to `state` makes a change take effect; a repair rebuilds
-//! lists and counts from the states. A `ticket`, which no other lease or reservation ever has, proves that the record still belongs to a
+//! The lock under which messages are received protects the records. The store to `state` makes a change take effect, and a repair rebuilds lists and
+//! counts from the states. Each lease and reservation has a `ticket` that no other one ever has: it proves that the record still belongs to that
 //! lease.
 
 mod due;
@@ -38,7 +38,7 @@ use crate::sys::process;
 use crate::sys::thread::Thread;
 use crate::waiters::Links;
 
-/// A handle of a message that this process holds. Its ticket proves it.
+/// A handle of a message that this process holds. The handle is valid as long as the record has its ticket.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseHandle<Key> {
     pub index: u32,
@@ -56,7 +56,7 @@ pub struct LeaseHandle<Key> {
     pub sent_at: u64,
 }
 
-/// See the table of the module.
+/// The state of a record: see the table of the module.
 #[must_use]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -87,7 +87,7 @@ impl State {
     }
 }
 
-/// The slot of a record without a message: see `Arrived`.
+/// In place of the slot, in a record without a message: see `Arrived`.
 pub const NO_MESSAGE: u32 = u32::MAX;
 
 /// Changes a record's state.
@@ -112,10 +112,10 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, record: &LeaseRecord) -> bool {
 /// The contents of a new record.
 pub(crate) struct Claim {
     pub(crate) slot: u32,
-    /// The process, and its birth, which distinguishes it from others with the same id.
+    /// The process that holds the message, and its birth, which distinguishes it from other processes with the same id.
     pub(crate) pid: u32,
     pub(crate) birth: u64,
-    /// Deliveries of the message, this one included.
+    /// The number of deliveries of the message, including this one.
     pub(crate) deliveries: u32,
 }
 
@@ -123,7 +123,7 @@ pub(crate) struct Claim {
 pub trait LeaseStore: Liveness + Sized {
     fn lease_record(&self, index: u32) -> Result<&LeaseRecord, Fault>;
 
-    /// Makes more than `usable` records real memory, and returns their number.
+    /// Allocates memory for more than `usable` records. Returns the number of records that have memory after the call.
     fn populate_lease_records(&self, usable: u32) -> Result<u32, Fault>;
 
     fn roots_of_leases(&self) -> &LeaseRoots;
@@ -150,12 +150,12 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         &self.segment.roots_of_leases().list
     }
 
-    /// Returns the number of held messages.
+    /// Returns the number of records in use.
     pub(crate) fn len(&self) -> u32 {
         self.links().len.load(Ordering::Relaxed)
     }
 
-    /// Returns the record at an index, if it still has this ticket.
+    /// Returns the record at an index, if it still has this ticket and this state.
     pub fn find(
         &self,
         index: u32,
@@ -166,7 +166,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok((State::of(record) == state && record.ticket.get() == ticket).then_some(record))
     }
 
-    /// Runs `act` on the record of a lease. Returns false if the lease has ended.
+    /// Runs `work` on the record of a lease. Returns false if the lease has ended.
     pub(crate) fn with_leased<K, E: From<Fault>>(
         &self,
         handle: &LeaseHandle<K>,
@@ -184,11 +184,11 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     ) -> impl Iterator<Item = Result<(u32, &'a LeaseRecord), Fault>> + use<'a, S> {
         let segment = self.segment;
         let mut next = self.links().head.get();
-        // The length may be overwritten, too.
+        // The walk has a bound. The length may have been overwritten, too, so the number of slots limits it.
         let mut bound = self.len().min(segment.slots() as u32);
         std::iter::from_fn(move || {
             let index = next.checked_sub(1)?;
-            // A longer list has been corrupted into a cycle.
+            // A list that is longer than its length says was corrupted into a cycle.
             let Some(left) = bound.checked_sub(1) else {
                 next = 0;
                 return Some(Err(Fault::Damaged));
@@ -245,18 +245,18 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok((index, record))
     }
 
-    /// Gives a record a new ticket. Handles of the earlier one become void.
+    /// Gives a record a new ticket. Handles with the earlier ticket become void.
     pub(crate) fn issue_ticket(&self, _: ReceiverHeld<'_>, record: &LeaseRecord) {
         let last = &self.segment.roots_of_leases().ticket;
         last.set(last.get().wrapping_add(1));
         record.ticket.set(last.get());
     }
 
-    /// Returns a record that was never used, and makes more memory real if necessary.
+    /// Returns a record that was never used, and allocates memory for more records if necessary.
     fn extend(&self, _: ReceiverHeld<'_>) -> Result<u32, Fault> {
         let roots = self.segment.roots_of_leases();
         let index = roots.used.get();
-        // If the number exceeds the last record, a process has overwritten the number.
+        // If there is no record of this number, a process has overwritten the number.
         self.segment.lease_record(index)?;
         if index >= roots.usable.get() {
             let usable = self.segment.populate_lease_records(roots.usable.get())?;
@@ -282,7 +282,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Ends a lease or reservation. The store to the state takes effect; then the record joins the free list.
+    /// Ends a lease or reservation. The store to the state makes the end take effect; then the record joins the free list.
     pub(crate) fn release(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -336,7 +336,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         for (index, record) in self.all() {
             counts[State::of(record) as usize] += 1;
             if State::of(record) == State::Arrived {
-                // A salvage has stored the message of an unfinished arrival.
+                // A salvage has put the message of an unfinished arrival into the store.
                 record.slot.set(NO_MESSAGE);
             }
             if State::of(record) != State::Free {
@@ -347,7 +347,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
             roots.free.set(index + 1);
         }
         let [_, reserved, leased, aside, moving, delayed, _, redriving] = counts;
-        // Relaxed: under the lock; read elsewhere as hints.
+        // Relaxed: this thread holds the lock. Other threads read these counts as hints.
         roots.reserved.store(reserved, Ordering::Relaxed);
         roots.aside.store(aside + moving, Ordering::Relaxed);
         roots.delayed.store(delayed, Ordering::Relaxed);
@@ -366,7 +366,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         let (used, mut unused) = (segment.roots_of_leases().used.get(), 0);
         (0..used).map_while(move |index| {
             let record = segment.lease_record(index).ok()?;
-            // The threads of a model overwrite nothing.
+            // Only a hostile process leaves an unused record among the used ones, and a model has none.
             unused = match cfg!(loom) || record.ticket.get() != 0 {
                 true => 0,
                 false => unused + 1,
@@ -376,13 +376,13 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
     }
 }
 
-/// After this number of unused records in a row, all later records are unused, because records come into use in order. A hostile process may forge
-/// the number of used records.
+/// After this number of unused records in a row, all later records count as unused, because records come into use in order. The number of used
+/// records does not suffice as a bound: a hostile process may forge it.
 const NEVER_USED: u32 = 4096;
 
-/// The results of a scan of the holders so far. A query for a process costs a hundred times as much as reading a record.
+/// The results of a scan for dead holders so far. A query about a process costs a hundred times as much as reading a record.
 pub(crate) struct HolderScan {
-    /// The answers so far, by process id: the process, its birth, and whether it is dead.
+    /// The answers so far, in a table by process: the process id, the birth, and whether the process is dead.
     known: [Option<(u32, u64, bool)>; 64],
     records: u64,
     asked: u64,
@@ -399,7 +399,7 @@ impl Default for HolderScan {
 }
 
 impl HolderScan {
-    /// Returns the same as [`is_orphan`], with one query for each process.
+    /// Returns the same as the function [`is_orphan`], and asks about each process once.
     pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, record: &LeaseRecord) -> bool {
         self.records += 1;
         let (pid, birth) = (record.pid.get(), record.birth.get());

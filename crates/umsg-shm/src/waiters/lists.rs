@@ -1,6 +1,7 @@
 //! The lists of nodes: threads that wait for messages, threads with an offered message, and threads that wait for room.
 //!
-//! A list is sorted by rank, then by ticket, which grows with each claim. Therefore a node that is removed and inserted again gets its old place.
+//! A list is sorted by rank, then by ticket. A ticket is a number that grows each time a thread claims a node. Therefore a node that is removed and
+//! inserted again gets its old place.
 
 use super::{Links, NODES, Node, State, is_orphan, state};
 use crate::fault::Fault;
@@ -13,7 +14,7 @@ use crate::sys::thread::Thread;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum List {
-    /// No list. The node is free; or it belongs to an accepted sender, or to a receiver that did not accept an offer and has to try again.
+    /// No list. The node is free. Or it belongs to an accepted sender, or to a receiver that did not accept an offer and has to try again.
     None = 0,
     /// Receivers that wait for a message.
     Receivers = 1,
@@ -48,10 +49,10 @@ pub trait WaiterStore: Liveness + Sized {
     /// Returns the last ticket that was issued.
     fn ticket(&self) -> &Guarded64;
 
-    /// Returns the number of nodes that are real memory.
+    /// Returns the number of nodes that have memory.
     fn nodes_in_use(&self) -> &Guarded32;
 
-    /// Makes `more` nodes after the first `usable` ones real memory.
+    /// Allocates the memory of `more` nodes after the first `usable` ones.
     fn provide_nodes(&self, usable: u32, more: usize) -> Result<(), Fault>;
 }
 
@@ -60,7 +61,7 @@ pub struct Waiters<'a, S> {
     segment: &'a S,
 }
 
-/// The longest list that a walk follows: a longer one is corrupted into a cycle.
+/// The bound of a walk along a list: a longer list was corrupted into a cycle.
 const BOUND: usize = NODES;
 
 impl<'a, S: WaiterStore> Waiters<'a, S> {
@@ -77,13 +78,13 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             .map_or(0, |links| links.len.load(Ordering::Relaxed))
     }
 
-    /// Returns the number of living threads in a list. Nodes of dead threads stay in the list until a process removes them.
+    /// Returns the number of living threads in a list. The node of a dead thread stays in its list until a process removes the node.
     pub fn living(&self, list: List) -> usize {
         let waits = |node: &Node| {
             List::of(node) == list && matches!(state(node), State::Waiting | State::Settled)
         };
         match self.len(list) {
-            // A model needs no counts.
+            // A model needs no exact count.
             len if len == 0 || cfg!(loom) => len as usize,
             _ => self.all().filter(|(_, node)| waits(node)).count(),
         }
@@ -111,7 +112,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(Some((index, self.segment.node(index)?)))
     }
 
-    /// Inserts a node into a list, behind earlier nodes of the same or a better rank.
+    /// Inserts a node into a list, behind the earlier nodes of the same or a better rank.
     pub(crate) fn insert(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -122,7 +123,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
             return Ok(());
         };
         let node = self.segment.node(index)?;
-        // Rank no longer matters after a message has been offered.
+        // In the list of offered messages, rank no longer matters: a node goes to the end.
         let after = match list {
             List::Offered => links.tail.get(),
             _ => self.place(links, node)?,
@@ -136,7 +137,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Returns the last node of a list that precedes `node`, as index + 1; 0 for none.
+    /// Returns the last node of a list that comes before `node` in the order, as index + 1; 0 for none.
     fn place(&self, links: &Links, node: &Node) -> Result<u32, Fault> {
         let (mut after, mut steps) = (links.tail.get(), 0);
         while let Some((_, before)) = self.at(after)? {
@@ -152,7 +153,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(after)
     }
 
-    /// Links a node behind the node `after`, or at the head.
+    /// Links a node into a list behind the node `after` (index + 1), or at the head for 0.
     fn link(
         &self,
         _: ReceiverHeld<'_>,
@@ -185,9 +186,9 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Removes from the list all receivers of the thread whose offer has expired. A thread that leaves a call with siglongjmp(3) leaves its node
-    /// behind. However many such nodes there are, they delay a message by one slice only. A thread that still waits enlists its node again at the
-    /// end of its slice.
+    /// Removes all nodes of one thread from the list of receivers, after an offer to this thread has expired. A thread that leaves a call with
+    /// siglongjmp(3) leaves its node behind. However many such nodes there are, they delay a message by one slice only. A thread that still waits
+    /// enlists its node again at the end of its slice.
     pub(crate) fn pass_over(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -208,7 +209,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Moves a node to another list. One store changes the list that the node names; a repair relies on it.
+    /// Moves a node to another list. A single store changes the list that the node names, and a repair relies on that.
     pub(crate) fn relocate(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -240,8 +241,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(())
     }
 
-    /// Claims a node for the calling thread, waiting and in no list. Returns None if all nodes are in use. Nodes of the same rank are served in order
-    /// of arrival; [`UNRANKED`] stands for the thread's own rank.
+    /// Claims a node for the calling thread. The node is in the state `Waiting` and in no list. Returns None if all nodes are in use. Nodes of the
+    /// same rank are served in order of arrival. The rank [`UNRANKED`] stands for the thread's own rank.
     pub(crate) fn claim(
         &self,
         _: ReceiverHeld<'_>,
@@ -260,7 +261,8 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         node.rank.set(rank);
         node.tid.set(thread.tid());
         node.pid.set(thread.pid());
-        // In shared form, processes of other namespaces can't use the thread's start time: the liveness id of the thread's process replaces it.
+        // A lock in shared form: processes of other namespaces can't use the thread's start time, so the liveness id of the thread's process replaces
+        // it.
         let birth = match self.segment.is_shared() {
             true => liveness::birth(self.segment, || thread.birth()),
             false => thread.birth(),
@@ -274,14 +276,14 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(Some((index, node)))
     }
 
-    /// Returns whether the node can be reused: it is in no list, and free or its thread is marked dead. A dead thread's node whose slot still counts
-    /// is in a list.
+    /// Returns whether the node can be reused: it is in no list, and its thread neither waits nor has an outcome to read. The node of a dead thread
+    /// that still names a slot is in a list.
     fn is_free(node: &Node) -> bool {
         List::of(node) == List::None && !matches!(state(node), State::Waiting | State::Settled)
     }
 
-    /// Finds a node: first among the free nodes in use so far, then on a new page, and last among the nodes whose threads are proved dead. The search
-    /// begins at a place derived from `whose`, so that a thread usually gets its previous node, whose cache lines are still near.
+    /// Finds a node: first among the free nodes that have memory, then on a new page, and last among the nodes whose threads are proved dead. The
+    /// search begins at a place derived from `whose`, so that a thread usually gets its previous node, whose cache lines are still near.
     fn find_free(&self, whose: u32) -> Result<Option<u32>, Fault> {
         let usable = self.usable();
         for step in 0..usable {
@@ -290,7 +292,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
                 return Ok(Some(index));
             }
         }
-        // Without memory for another page, the search continues with the existing nodes: a wait must not fail for that reason.
+        // Without memory for another page, the search continues with the existing nodes: a lack of memory must not end a wait.
         if (usable as usize) < NODES && self.grow(usable).is_ok() {
             return Ok(Some(usable));
         }
@@ -319,7 +321,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
         Ok(None)
     }
 
-    /// Rebuilds the lists from the nodes, after the death of the lock's owner.
+    /// Rebuilds the lists from the lists that the nodes name, after the death of the lock's owner.
     pub(crate) fn rebuild(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         for list in [List::Receivers, List::Offered, List::Senders] {
             if let Some(links) = self.links(list) {
@@ -348,10 +350,10 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
 /// The rank of a thread with the default scheduling policy and nice value.
 const ORDINARY: u32 = 120;
 
-/// The rank of a node for whose thread the kernel was not asked yet: a node that is alone in its list needs no rank.
+/// The rank of a node until the kernel is asked for the rank of its thread. A node that is alone in its list needs no rank.
 pub(crate) const UNRANKED: u32 = u32::MAX;
 
-/// Returns the sort key of a node. Asks the kernel for the thread's rank, once in each wait during which other threads wait, too.
+/// Returns the sort key of a node. Asks the kernel for the thread's rank once in each wait, and only if other threads wait, too.
 fn key(node: &Node) -> (u32, u64) {
     if node.rank.get() == UNRANKED {
         // A thread of another PID namespace gets the default rank.
@@ -380,7 +382,7 @@ mod tests {
         index
     }
 
-    /// Returns the list from its head, and checks that the reverse list is the same.
+    /// Returns the nodes of the list from its head, and checks that the reverse list has the same nodes.
     fn listed(segment: &Segment) -> Vec<u32> {
         let waiters = Waiters::of(segment);
         let links = waiters.links(List::Receivers).unwrap();

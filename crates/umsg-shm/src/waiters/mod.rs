@@ -1,4 +1,4 @@
-//! Blocked threads: the node of each, and the lists of nodes.
+//! Blocked threads: each has a node, which is in a list while the thread waits.
 //!
 //! The word of a node is a robust futex. The thread names it to the kernel while it sleeps:
 //!
@@ -10,7 +10,7 @@
 //! | WAITERS | accepted: the thread has copied its message, or knows that its own is sent, and is gone. System V queues only | the owner of the lock frees a receiver's slot, then reuses the node | - |
 //! | OWNER_DIED [\| WAITERS] | its thread is dead | the owner of the lock reuses it; an offered message goes back to the head | - |
 //!
-//! Each change of the word is one compare-and-swap. If a thread's compare-and-swap fails, the thread accepts the change of the other thread. The lock
+//! Each change of the word is one atomic operation. If a thread's compare-and-swap fails, the thread accepts the change of the other thread. The lock
 //! under which messages are received protects the lists and all other fields. A [`WaiterStore`] knows where the nodes and the heads of the lists lie.
 //!
 //! Before the owner of the lock settles a node, it may also write other data beside the node. The node's thread reads these data after it sees the
@@ -45,7 +45,8 @@ pub enum State {
     Waiting,
     /// A message is offered to the thread, or the thread's message is admitted.
     Settled,
-    /// The thread has copied the offered message: the message is received, and its slot can be freed. Or the thread knows that its message is sent.
+    /// The thread has copied the offered message: the message is received, and its slot can be freed. Or the thread is a sender that knows that its
+    /// message is sent.
     Accepted,
     /// The thread died while it waited.
     DiedWaiting,
@@ -68,7 +69,7 @@ pub fn state(node: &Node) -> State {
     }
 }
 
-/// Offers the message in the node's slot, or admits it. Returns false if the thread has given up or died.
+/// Offers the message in the receiver's slot, or admits the sender's message. Returns false if the thread has given up or died.
 #[must_use]
 pub(crate) fn settle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
@@ -76,15 +77,16 @@ pub(crate) fn settle(node: &Node) -> bool {
     word & TID != 0 && word & WAITERS == 0 && exchange(node, word, word | WAITERS)
 }
 
-/// Takes an offer back. Returns false if the thread has given up or died meanwhile.
+/// Withdraws an offer. Returns false if the thread has accepted the offer, has given up or has died.
 #[must_use]
 pub(crate) fn unsettle(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
     word & TID != 0 && word & WAITERS != 0 && exchange(node, word, word & !WAITERS)
 }
 
-/// Accepts an offer, without the lock. This change makes the receive of a copied message take effect. Returns false if the offer was withdrawn;
-/// then the copy is invalid. An admitted sender calls this, too: its node has to show that the message is sent until it is removed from its list.
+/// Accepts an offer, without the lock. This change makes the receive of a copied message take effect. Returns false if the offer was withdrawn: the
+/// copy is then invalid. An admitted sender calls this function, too: its node has to show that the message is sent, until the node is removed from
+/// its list.
 #[must_use]
 pub(crate) fn accept(node: &Node) -> bool {
     let word = node.word.load(Ordering::Relaxed);
@@ -99,10 +101,10 @@ fn exchange(node: &Node, from: u32, to: u32) -> bool {
     exchanged.is_ok()
 }
 
-/// Gives the node up, in any state, without the lock. The next owner of the lock cleans up.
+/// Gives the node up, in any state, without the lock. The next owner of the lock removes the node from its list.
 pub(crate) fn give_up(node: &Node) {
-    // Release: a process that reuses the node sees everything that the thread did with it. All changes of the word are read-modify-writes, so that
-    // they have one order; therefore this is a swap.
+    // Release: a process that reuses the node sees everything that the thread did with it. This is a swap, not a store: all changes of a claimed
+    // node's word are read-modify-writes, so they have one order.
     node.word.swap(0, Ordering::Release);
 }
 
@@ -133,8 +135,8 @@ pub(crate) fn is_over(since: u64, time: u64, now: u64) -> bool {
 /// The time, in nanoseconds, after which a thread that can't sleep on its word reads the word again.
 const NAP: u64 = 1_000_000;
 
-/// Returns whether no thread waits at a node that may be in a list. If `knows_threads` is true, the function also frees the node of a dead thread
-/// that the kernel did not mark. It always frees a node that names an impossible thread.
+/// Returns whether no thread waits at a node that may be in a list. Also frees the node if it names an impossible thread. If `knows_threads` is true,
+/// it also frees the node of a dead thread that the kernel did not mark.
 #[cfg(not(loom))]
 pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool) -> bool {
     match state(node) {
@@ -144,13 +146,13 @@ pub(crate) fn is_deserted(lives: &dyn Liveness, node: &Node, knows_threads: bool
             let is_forged = node.word.load(Ordering::Relaxed) & TID != node.tid.get();
             (is_forged || knows_threads && is_orphan(lives, node)) && give_up_waiting(node)
         }
-        // The node belongs to a batch whose turn it was. All other settled nodes are in other lists.
+        // The node belongs to a batch whose turn had come. All other settled nodes are in other lists.
         State::DiedSettled => List::of(node) == List::Senders && node.slot.get() == NO_SLOT,
         State::Settled | State::Accepted => false,
     }
 }
 
-/// Returns whether the node's thread is proved dead although the kernel did not mark the word.
+/// Returns whether the node's thread is proved dead, although the kernel did not mark the node's word.
 pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     let (pid, tid, birth) = (node.pid.get(), node.tid.get(), node.birth.get());
     liveness::is_dead(lives, birth, |birth| {
@@ -158,9 +160,10 @@ pub(crate) fn is_orphan(lives: &dyn Liveness, node: &Node) -> bool {
     })
 }
 
-/// Returns whether the wait of a sender in the list is over, because its thread has given up or died. Frees the node of a dead thread that the kernel
-/// did not mark. Such a thread died while it checked the queue at the end of a slice: then it names the lock to the kernel, instead of its node. If
-/// another thread has got the id of the dead one, the node stays until that thread ends, too.
+/// Returns whether the wait of a sender in the list is over, because its thread has given up or died.
+///
+/// Frees the node of a dead thread that the kernel did not mark. Such a thread died at the end of a slice, while it checked the queue: at that time
+/// it names the lock to the kernel, not its node. If another thread has got the id of the dead one, the node stays until that thread ends, too.
 pub(crate) fn has_left(lives: &dyn Liveness, node: &Node) -> bool {
     match state(node) {
         State::Free | State::DiedWaiting => true,
@@ -173,8 +176,8 @@ pub(crate) fn has_left(lives: &dyn Liveness, node: &Node) -> bool {
     }
 }
 
-/// Sleeps while the node of the calling thread waits, until a wake-up or until `slice`. If the word was forged to name another thread, the thread
-/// can't sleep on it, and reads the word again after a short time.
+/// Sleeps while the node of the calling thread has the state `Waiting`, until a wake-up or until `slice`. If the word was forged to name another
+/// thread, the thread can't sleep on it, and reads the word again after a short time.
 pub(crate) fn sleep(node: &Node, me: &Thread, calm: Calm<'_>, slice: Deadline) -> Slept {
     let slept = futex::wait_in_calm(&node.word, me.tid(), calm, slice);
     let is_forged = || {

@@ -2,7 +2,7 @@
 
 use crate::sync::{AtomicU32, Guarded32, Guarded64};
 
-/// The number of threads that can wait in order. Further threads retry every millisecond.
+/// The number of threads that can wait in order. If more threads wait, the others retry every millisecond.
 #[cfg(not(loom))]
 pub const NODES: usize = 4096;
 #[cfg(loom)]
@@ -22,17 +22,17 @@ pub struct Node {
     pub previous: Guarded32,
     /// The slot of a blocked sender's message ([`NO_SLOT`] for a batch), or of the message offered to a receiver.
     pub slot: Guarded32,
-    /// The thread's scheduling rank; lower ranks are served first. It is set when a second thread waits.
+    /// The thread's scheduling rank; lower ranks are served first. It is set as soon as a second thread waits.
     pub rank: Guarded32,
-    /// The thread, its process and its start time in clock ticks since boot: proof of its death where the kernel
-    /// could not mark the word.
+    /// The thread, its process, and its start time in clock ticks since boot. They can prove the thread's death if the kernel could not mark the
+    /// word.
     pub tid: Guarded32,
     pub pid: Guarded32,
     pub birth: Guarded64,
-    /// Order of arrival among equal ranks.
+    /// The order of arrival among nodes of equal rank.
     pub ticket: Guarded64,
-    /// The time of the offer, in nanoseconds of the monotonic clock. For a batch that has its turn: the time at which the turn began. For a batch
-    /// that waits for its turn: the time of the last check that its thread lives.
+    /// A time in nanoseconds of the monotonic clock. For a receiver: the time of the offer. For a batch that has its turn: the time at which the turn
+    /// began. For a batch that waits for its turn: the time of the last check that its thread lives.
     pub(crate) offered_at: Guarded64,
     /// For a batch: the number of its messages. For a receiver of a POSIX queue: 1 if it leases, else 0.
     pub wanted: Guarded32,
@@ -43,13 +43,13 @@ pub struct Node {
 /// The value of `slot` in the node of a sender that waits for room for a whole batch. The messages are in the sender's own memory.
 pub const NO_SLOT: u32 = u32::MAX;
 
-/// Ends and length of a list of nodes. Ends are index + 1; 0 for none.
+/// The ends and the length of a list of nodes. An end is the index of a node plus one; 0 for an empty list.
 #[repr(C)]
 #[derive(Default)]
 pub struct Links {
     pub head: Guarded32,
     pub tail: Guarded32,
-    /// Spinning threads and `status` read it as a hint.
+    /// The length of the list. Spinning threads and `status` read it as a hint.
     pub len: AtomicU32,
 }
 

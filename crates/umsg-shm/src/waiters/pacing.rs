@@ -1,13 +1,13 @@
 //! Pacing: how long a call spins before it sleeps.
 //!
-//! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds nothing spins for some microseconds, as long
-//! as that has paid recently. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a few unsuccessful spins, the
-//! next waits do not spin. On a single processor, only a handle with [`Waiting::Spinning`] spins. Before a call sleeps, it yields the processor a few
-//! times: see [`yielding`](super::yielding).
+//! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds no message or no room spins for some
+//! microseconds, as long as spinning has paid recently. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a
+//! few unsuccessful spins, the next waits do not spin. On a single processor, only a handle with [`Waiting::Spinning`] spins. Before a call sleeps,
+//! it yields the processor a few times: see [`yielding`](super::yielding).
 //!
 //! The pauses between reads matter, too. Two cores that exchange a cache line for each message move about three million messages a second. A receiver
-//! that lets a few messages gather moves several times as many. Therefore a receiver that finds nothing in a stream reads nothing for half a
-//! microsecond. It recognises a stream by the number of messages since its last wait: in a ping-pong the number is always one, and the receiver reads
+//! that lets a few messages gather moves several times as many. In a *stream*, the receiver gets several messages between two waits. A receiver that
+//! finds no message in a stream reads nothing for half a microsecond. In a ping-pong, the receiver gets one message between two waits, and reads
 //! without a pause. A sender that finds no room pauses, too: its reads would take away the cache line on which each receive announces room.
 
 use super::yielding::Yielding;
@@ -22,12 +22,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// Spins for some microseconds if that has paid recently and the machine has another processor, then sleeps.
+    /// Spins for some microseconds if spinning has paid recently and the machine has another processor, then sleeps.
     #[default]
     Adaptive,
-    /// Yields the processor a few times, then sleeps: the least CPU time.
+    /// Yields the processor a few times, then sleeps. This takes the least CPU time.
     Blocking,
-    /// Spins until the deadline: the least latency, at the cost of a whole processor.
+    /// Spins until the deadline. This has the least latency, and takes a whole processor.
     Spinning,
 }
 
@@ -37,10 +37,10 @@ pub(crate) const LONGEST: u32 = 50_000;
 const FIRST: u32 = 20_000;
 /// The shortest useful spin, in nanoseconds.
 const SHORTEST: u32 = 2_000;
-/// The number of waits without a spin after spinning has not paid. The number doubles each time that the next trial does not pay either, because
-/// threads that share a processor never gain by spinning.
+/// The number of waits without a spin after spinning has not paid. Then a trial spin follows. The number doubles after each trial that does not pay
+/// either, because threads that share a processor never gain by spinning.
 const PAUSE: u32 = 64;
-/// The longest pause without spins, in waits.
+/// The largest number of waits without a spin.
 const LONGEST_PAUSE: u32 = 1_024;
 /// The shortest trial spin, in nanoseconds. If the time between waits is shorter than the longest spin, the trial lasts a quarter longer than that
 /// time: a shorter spin would miss messages that come every 20 µs.
@@ -51,9 +51,9 @@ const LOOKS: u32 = 16;
 const GATHER_EACH: u64 = 20;
 /// The longest pause of a stream's receiver, in nanoseconds.
 const GATHER: u64 = 500;
-/// The pause of a stream's sender, in nanoseconds: the queue is full, and no thread waits for its messages.
+/// The longest pause of a stream's sender, in nanoseconds. Meanwhile the queue is full, and no thread waits for its messages.
 const GATHER_ROOM: u64 = 4_000;
-/// The number of waits in a ping-pong between two trials of a pause.
+/// In a ping-pong: the number of waits between two trials of a pause.
 const TRIAL: u32 = 64;
 
 /// The history of waits of a handle. It is private to the process; a race between threads costs a wrong guess. It has its own cache lines, because
@@ -64,19 +64,19 @@ pub struct Pacing {
     mode: AtomicU32,
     /// The length of the next spin, in nanoseconds. A value below [`SHORTEST`] is the number of waits without a spin.
     budget: AtomicU32,
-    /// The length of the next pause without spins, in waits.
+    /// The number of waits without a spin that follow when spinning no longer pays.
     pause: AtomicU32,
-    /// The start of the last wait in a pause, in nanoseconds of the monotonic clock.
+    /// The start of the last wait without a spin, in nanoseconds of the monotonic clock.
     began: AtomicU64,
-    /// The number of messages that were received without a wait in the present run.
+    /// The length of the present run: the number of messages received since a call last found no message.
     streak: AtomicU32,
-    /// The same number of the previous run.
+    /// The length of the previous run.
     last_streak: AtomicU32,
-    /// 0 lets messages gather. Otherwise the number of waits until the next trial.
+    /// 0 if the receiver's last wait paused. Otherwise a countdown of waits: the wait that finds 1 tries a pause.
     trial: AtomicU32,
-    /// The corresponding number for a sender that waits for room: the number of its waits until the next trial, minus one.
+    /// A countdown of waits of a sender that finds no room: a wait that finds 0 or 1 pauses.
     room_trial: AtomicU32,
-    /// The nanoseconds of a successful spin that are not yet counted: counting would delay the receive of the message.
+    /// The length of a successful spin, in nanoseconds, while it is not yet counted: counting it at once would delay the receive of the message.
     uncounted: AtomicU64,
     yielding: Yielding,
 }
@@ -113,7 +113,7 @@ impl Pacing {
         }
     }
 
-    /// Returns whether waits never sleep.
+    /// Returns whether waits on this handle never sleep.
     pub(crate) fn only_spins(&self) -> bool {
         self.mode() == Waiting::Spinning
     }
@@ -163,40 +163,41 @@ impl Pacing {
         self.budget.store(next, Relaxed);
     }
 
-    /// Keeps the time of a successful spin, for the next wait to count.
+    /// Keeps the length of a successful spin, so that the next wait counts it.
     pub(crate) fn count_later(&self, time: u64) {
         self.uncounted.store(time, Relaxed);
     }
 
-    /// Returns the kept time, and clears it.
+    /// Returns the kept length of a spin, and clears it.
     pub(crate) fn take_uncounted(&self) -> u64 {
         let time = self.uncounted();
         self.uncounted.store(0, Relaxed);
         time
     }
 
-    /// Returns the kept time.
+    /// Returns the kept length of a spin.
     pub fn uncounted(&self) -> u64 {
         self.uncounted.load(Relaxed)
     }
 
-    /// Yields the processor a few times before a sleep, except if other threads take the processor for a long time. Returns whether `ready` came
+    /// Yields the processor a few times before a sleep, except if other threads take the processor for a long time. Returns whether `ready` returned
     /// true.
     pub(crate) fn give_way(&self, ready: impl Fn() -> bool) -> bool {
         self.yielding.give_way(ready)
     }
 
-    /// Yields for a sender that waits for room, and learns whether the receiver shares its processor.
+    /// Yields as [`give_way`](Self::give_way) does, for a sender that waits for room, and learns whether the receiver shares the sender's processor.
     pub(crate) fn give_way_for_room(&self, ready: impl Fn() -> bool) -> bool {
         self.yielding.give_way_and_learn(ready)
     }
 
-    /// Yields for a thread that is enlisted, if both sides share its processor.
+    /// Yields for a thread whose node is in its list, if sender and receiver share the processor. Returns whether `settled` returned true.
     pub(crate) fn give_way_enlisted(&self, settled: impl Fn() -> bool) -> bool {
         self.yielding.give_way_enlisted(settled)
     }
 
-    /// Returns whether both sides seem to share the processor: then a sender adds its node to the list before it yields, and does not spin.
+    /// Returns whether sender and receiver seem to share the processor. If so, a sender adds its node to the list before it yields, and does not
+    /// spin.
     pub(crate) fn is_shared(&self) -> bool {
         self.yielding.is_shared()
     }
@@ -209,7 +210,7 @@ impl Pacing {
         streak
     }
 
-    /// Records that a call found nothing.
+    /// Records that a call found no message.
     #[inline(always)]
     pub fn found_nothing(&self) {
         let streak = self.streak.load(Relaxed);
@@ -219,7 +220,7 @@ impl Pacing {
         }
     }
 
-    /// Returns the pause of a receiver that found nothing, in nanoseconds.
+    /// Returns the pause of a receiver that found no message, in nanoseconds.
     pub(crate) fn gathering_time(&self, max_messages: usize) -> u64 {
         let streaming = self.last_streak.load(Relaxed) > 1;
         let gather = match (streaming, self.trial.load(Relaxed)) {
@@ -246,8 +247,8 @@ impl Pacing {
         }
     }
 
-    /// Adapts the next pause to the result of this one: whether room for more than one message has become free. If not, the receiver is slow or
-    /// shares a processor with this sender, or other senders took the room.
+    /// Adapts the next pause to the result of the last one. `has_gathered` says whether room for more than one message has become free. If not, the
+    /// receiver is slow or shares a processor with this sender, or other senders took the room.
     pub(crate) fn learn_of_room(&self, has_gathered: bool) {
         self.room_trial
             .store(if has_gathered { 0 } else { TRIAL }, Relaxed);
@@ -282,7 +283,7 @@ pub(crate) struct Spun {
     pub(crate) time: u64,
 }
 
-/// Spins like [`spin_until`], and returns the time.
+/// Spins like [`spin_until`], and also returns the length of the spin.
 pub(crate) fn spin_timed(
     budget: u32,
     calm: Calm<'_>,

@@ -1,4 +1,4 @@
-//! The wait of both engines: after an attempt that fails, a thread waits, and sleeps in slices.
+//! The wait of both engines: a call whose attempt fails waits, and attempts again. Its thread sleeps in slices.
 
 use super::{List, Node, State, state};
 use crate::fault::Fault;
@@ -12,10 +12,10 @@ use std::time::Duration;
 /// The sleep of a call that finds no free node, in nanoseconds.
 const NAP: u64 = 1_000_000;
 
-/// The greatest delay of the coarse clock at 250 ticks a second, in nanoseconds. This clock decides when leases end.
+/// The greatest delay of the coarse clock, in nanoseconds, on a kernel with 250 ticks a second. This clock decides when leases end.
 pub(crate) const TICK: u64 = 4_000_000;
 
-/// The time that the end of a timed wait waits for the lock.
+/// When a timed wait ends, the time for which its thread waits for the lock.
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 
 /// The reason why an attempt failed. `Own` has the reasons of one engine.
@@ -29,14 +29,14 @@ pub enum Refused<Own> {
     Interrupted,
     /// The queue is closed for sending; for a receiver, no message is left either.
     Closed,
-    /// See [`Fault`].
+    /// A fault of the queue or of the system.
     Fault(Fault),
-    /// See the engine.
+    /// A reason that only one engine has.
     Own(Own),
 }
 
 impl<Own> Refused<Own> {
-    /// Turns a time-out into `NotNow` for a call that must not block.
+    /// Turns a time-out into `NotNow` if the call must not block.
     #[cold]
     pub(crate) fn by(self, deadline: Deadline) -> Self {
         match (self, deadline) {
@@ -49,7 +49,7 @@ impl<Own> Refused<Own> {
         }
     }
 
-    /// Returns the fault for a process that only needed a lock. A refusal without a fault means that the owner does not release the lock.
+    /// Returns the fault for a process that only needed a lock. A refusal without a fault means that the lock's owner does not release the lock.
     #[cfg(not(loom))]
     pub(crate) fn fault(self) -> Fault {
         match self {
@@ -65,11 +65,11 @@ impl<Own> From<Fault> for Refused<Own> {
     }
 }
 
-/// The result of an attempt to enlist.
+/// The result of an attempt to put the thread's node into a list.
 pub(crate) enum Enlisted<Waiting, T> {
     /// The operation succeeded without a wait.
     Done(T),
-    /// All nodes, or all slots, are in use.
+    /// All nodes or all slots are in use, so the thread can't wait in a list.
     NoNode,
     /// The node is in its list.
     Waiting(Waiting),
@@ -99,7 +99,7 @@ impl End {
     }
 }
 
-/// Alternates attempts and waits until an attempt succeeds or the deadline passes. If `wait` returns None, the function attempts again.
+/// Alternates waits and attempts until an attempt succeeds or the deadline passes. If `wait` returns None, the function makes the next attempt.
 pub(crate) fn wait_and_attempt<T, Own, C: ?Sized>(
     call: &mut C,
     deadline: Deadline,
@@ -135,9 +135,9 @@ impl Sleeper<'_> {
         state(self.node) != State::Waiting
     }
 
-    /// Sleeps until the node's word changes, in slices: a wake-up can be lost with its waker.
+    /// Sleeps in slices until the node's word changes. A wake-up can be lost if the thread that should send it dies.
     ///
-    /// `announce` runs before each sleep, `look_around` after each slice. Both return whether the wait is abandoned. `lease_end` is the time at
+    /// `announce` runs before each sleep, `look_around` after each slice. Each returns true if the wait is abandoned. `lease_end` is the time at
     /// which the first lease expires; 0 for never.
     pub(crate) fn sleep(
         &self,
@@ -158,16 +158,16 @@ impl Sleeper<'_> {
                 Slept::TimedOut if self.deadline.has_passed() => return End::TimedOut,
                 Slept::TimedOut if look_around() => return End::Abandoned,
                 Slept::Awake if self.is_settled() => return End::Settled,
-                // A hostile process could wake this thread endlessly.
+                // The deadline counts after each wake-up, because a hostile process could wake this thread endlessly.
                 Slept::Awake if self.deadline.has_passed() => return End::TimedOut,
                 Slept::Awake | Slept::TimedOut => {}
             }
         }
     }
 
-    /// Returns the longest sleep, in nanoseconds. A receiver wakes up when a lease expires, because its message may return.
+    /// Returns the longest sleep, in nanoseconds. A receiver wakes up when a lease expires, because the leased message may return to the queue.
     fn slice(&self, lease_end: &AtomicU64) -> u64 {
-        // Relaxed: a later change is seen in the next slice.
+        // Relaxed: the next slice sees a later change.
         match (self.list, lease_end.load(Ordering::Relaxed)) {
             (List::Receivers, end) if end != 0 => {
                 let rest = end.saturating_sub(clock::monotonic());

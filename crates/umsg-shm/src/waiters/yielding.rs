@@ -16,21 +16,21 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 /// The number of times that a call yields the processor before it sleeps.
 const YIELDS: u32 = 4;
 
-/// Both sides share the processor if this number of waits ended with a yield of at least [`SWITCH`], and none with a shorter yield. A
-/// single such yield may be due to an interruption.
+/// Sender and receiver share the processor if this number of waits ended with a yield of at least [`SWITCH`], and no wait ended with a shorter yield.
+/// A single yield of that length may be due to an interruption.
 const SURE: u32 = 4;
 
-/// The length of a yield in which another thread has run, in nanoseconds. The system call alone takes a part of that.
+/// The shortest yield in which another thread has run, in nanoseconds. The system call alone takes a part of that time.
 const SWITCH: u64 = 1_000;
 
-/// The length of a yield in which a load has run, in nanoseconds. A sleep instead of such a yield costs a small part of that.
+/// The shortest yield in which a load has run, in nanoseconds. If the thread sleeps in place of such a yield, that costs a small part of this time.
 const LONG: u64 = 300_000;
 
-/// Two long yields among this number of yields show a load. Threads that share the processor equally have long yields more rarely.
+/// Two long yields within this number of yields show a load. Threads that share the processor equally have long yields more rarely.
 const RARE: u32 = 2_048;
 
-/// The number of yields that are timed after a yield during which the timer ticked. A time slice of a load ends with a tick; other yields
-/// rarely meet a tick.
+/// The number of yields that are timed after a yield during which the timer ticked. A time slice of a load ends with a tick; a yield without a load
+/// rarely meets a tick.
 const TIMED: u32 = 64;
 
 /// The time without yields after a load was found, in nanoseconds.
@@ -71,7 +71,7 @@ impl Yielding {
         })
     }
 
-    /// Does the same as `give_way`, and learns whether both sides share the processor.
+    /// Yields as `give_way` does, and learns whether sender and receiver share the processor.
     pub(super) fn give_way_and_learn(&self, ready: impl Fn() -> bool) -> bool {
         (0..self.yields()).any(|_| {
             let begun = clock::monotonic();
@@ -84,7 +84,8 @@ impl Yielding {
         })
     }
 
-    /// Does the same for a thread that is enlisted, but only while both sides share the processor.
+    /// Yields for a thread whose node is in its list, but only while sender and receiver share the processor. Returns whether `settled` returned
+    /// true.
     pub(super) fn give_way_enlisted(&self, settled: impl Fn() -> bool) -> bool {
         if !self.is_shared() {
             return false;
@@ -100,12 +101,12 @@ impl Yielding {
                 break;
             }
         }
-        // The other side runs elsewhere, or does something else.
+        // The other thread runs on another processor, or does not work on this queue now.
         self.shared.store(0, Relaxed);
         false
     }
 
-    /// Returns whether both sides seem to share the processor.
+    /// Returns whether sender and receiver seem to share the processor.
     pub(super) fn is_shared(&self) -> bool {
         self.shared.load(Relaxed) == SURE
     }
@@ -129,7 +130,7 @@ impl Yielding {
             0 => YIELDS,
             resumes if clock::monotonic_coarse() < resumes => 0,
             _ => {
-                // The load may have ended. If not, one long yield shows it.
+                // The load may have ended. If it has not ended, one long yield shows it.
                 self.resumes.store(0, Relaxed);
                 self.since.store(0, Relaxed);
                 self.timed.store(TIMED, Relaxed);
@@ -204,7 +205,7 @@ mod tests {
             std::thread::sleep(std::time::Duration::from_nanos(2 * SWITCH));
             true
         };
-        // The load of other tests must not stop the yields.
+        // The load of other tests must not stop the yields of this test.
         let without_load = || {
             yielding.resumes.store(0, Relaxed);
             yielding.since.store(RARE, Relaxed);
