@@ -1,7 +1,7 @@
-//! The descriptors of a doorbell in a process: one that it polls, and one that it rings.
+//! A process's descriptors of a queue's doorbell: one that the process polls, and one that it rings.
 //!
-//! Atomic words hold both as numbers. Threads of a process ring under the queue's lock, but a hostile process can overwrite the lock. Therefore a
-//! thread removes the descriptor from its word while it rings; a thread that finds no descriptor opens another.
+//! Atomic words hold both descriptors as numbers. A thread rings under the queue's lock, but a hostile process can overwrite the lock. Therefore a
+//! thread removes the descriptor from its word while it rings, and a thread that finds no descriptor opens another.
 
 use super::Lookup;
 use super::helper::{self, Feed, Hears};
@@ -23,17 +23,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
-/// No descriptor.
+/// In place of a descriptor's number, if there is no descriptor.
 const NONE: RawFd = -1;
-/// The time after which a doorbell that could not be opened is tried again, in nanoseconds.
+/// If a doorbell could not be opened: the time until the next attempt, in nanoseconds.
 const BLIND: u64 = 100_000_000;
-/// A process checks whether a queue is still polled: at its first operation, at every `LOOK`th one, and after [`LOOK_TIME`].
+/// A process checks whether a queue is still polled: at its first operation, at every operation whose number is a multiple of `LOOK`, and after
+/// [`LOOK_TIME`].
 const LOOK: u32 = 256;
 /// The time, in nanoseconds, after which a process checks again whether a queue is still polled.
 const LOOK_TIME: u64 = 1_000_000_000;
-/// The first pause, in nanoseconds, between two checks in which a helper finds out whether processes poll without a helper.
+/// A helper checks whether processes poll without a helper. This is the first pause between two such checks, in nanoseconds.
 const FIRST_PAUSE: u64 = 100_000_000;
-/// The longest such pause, in nanoseconds.
+/// The longest pause between two such checks, in nanoseconds.
 const LONGEST_PAUSE: u64 = 60_000_000_000;
 
 /// The descriptors of a queue's doorbell in a process.
@@ -42,7 +43,7 @@ pub(crate) struct Doorbell {
     host: Option<Arc<dyn Host>>,
     /// The queue's file.
     file: FileIdentity,
-    /// The descriptor that this process polls, or [`NONE`]. It is opened once, and closed with the queue.
+    /// The descriptor that this process polls, or [`NONE`]. It is opened at the first poll, and closed with the queue.
     polled: AtomicI32,
     /// The name of the polled FIFO; 0 for a private FIFO. The same word holds the requested flags; see [`super::LEVELS`].
     polled_name: AtomicU64,
@@ -57,30 +58,30 @@ pub(crate) struct Doorbell {
     timed_in: AtomicU64,
     /// The ticket that stops the helper which keeps the time.
     time_ticket: AtomicU64,
-    /// The signals that each thread masked which requested a descriptor.
+    /// The signals that every thread masked which has requested a descriptor.
     masked: AtomicU64,
     /// The reading of the monotonic clock at which a helper that keeps the time next checks whether processes poll without a helper, and the pause
-    /// after that check. 0: there was no check yet.
+    /// after that check. The time is 0 before the first check.
     lack_asked_at: AtomicU64,
     lack_pause: AtomicU64,
     /// The value of the helper's word when the FIFO last showed the level.
     called: AtomicU32,
-    /// The descriptor through which a process that does not poll rings: its number plus one, and in the upper bits half of the FIFO's name; 0 for
-    /// none.
+    /// The descriptor of the FIFO that this process rings without polling it. The lower half is its number plus one, the upper half is half of the
+    /// FIFO's name. 0 for no descriptor.
     rung: AtomicU64,
     rung_file: Sighting,
-    /// The name of the doorbell that could not be opened.
+    /// The name of a FIFO that could not be opened.
     blind_name: AtomicU64,
-    /// The time (CLOCK_MONOTONIC_COARSE) of the next attempt to open this doorbell. Other names are not affected.
+    /// The time (CLOCK_MONOTONIC_COARSE) of the next attempt to open this FIFO. FIFOs of other names are opened at once.
     blind_until: AtomicU64,
     operations: AtomicU32,
     /// The time of the last check whether a process polls (CLOCK_MONOTONIC_COARSE).
     looked_at: AtomicU64,
-    /// The number of consecutive operations that found nothing to do.
+    /// The number of operations in a row that found no message or no room.
     vain: AtomicU32,
 }
 
-/// A doorbell that no process polls any more: exclusively locked, or missing.
+/// A doorbell that no process polls any more. This process has locked the FIFO exclusively, or the FIFO does not exist.
 pub(crate) struct Left<'a> {
     host: &'a Arc<dyn Host>,
     name: FifoName,
@@ -97,7 +98,7 @@ impl Left<'_> {
 }
 
 impl Doorbell {
-    /// Returns the doorbell of a handle of this queue.
+    /// Returns the doorbell of this process's handle of a queue.
     pub(crate) fn of<F: Format>(segment: &Segment<F>) -> Doorbell {
         Doorbell {
             host: segment.counted_in().cloned(),
@@ -125,15 +126,15 @@ impl Doorbell {
         }
     }
 
-    /// Rings the FIFOs that another handle of the same queue rings.
+    /// Makes this doorbell ring the FIFOs that another handle of the same queue rings.
     pub(crate) fn ring_as(&mut self, other: &Doorbell) {
         self.host.clone_from(&other.host);
     }
 
-    /// Returns the polled descriptor, if the process has requested these flags, and has the helpers that it needs.
+    /// Returns the polled descriptor, if the process has requested these flags and has the helpers that it needs.
     #[inline]
     fn polled(&self, wanted: u32, needs_time: bool) -> Option<BorrowedFd<'_>> {
-        // Acquire: the thread that opened the descriptor stores the number last.
+        // Acquire: a thread that sees a requested flag also sees the descriptor, which was opened before.
         if wanted & !self.asked.load(Ordering::Acquire) != 0
             || self.lacks_help()
             || needs_time && self.lacks_time()
@@ -154,8 +155,8 @@ impl Doorbell {
         }
     }
 
-    /// Returns the polled descriptor, but first calls `begin` if the process has not requested these flags yet. A first poll may create a FIFO;
-    /// before it, the function removes some unused FIFOs. The caller does not hold the queue's lock.
+    /// Returns the polled descriptor. If the process has not requested these flags yet, calls `begin` first. Before the first poll of a process,
+    /// which may create a FIFO, the function removes some unused FIFOs. The caller does not hold the queue's lock.
     #[inline]
     pub(crate) fn polled_after(
         &self,
@@ -166,7 +167,7 @@ impl Doorbell {
         if let Some(polled) = self.polled(wanted, needs_time) {
             return Ok(polled);
         }
-        // Relaxed: the readers are later calls of this thread, and calls of other threads, for which both the old and the new value are right.
+        // Relaxed: later calls of this thread and calls of other threads read the value. For them, both the old and the new value are right.
         self.masked.fetch_and(mask::current(), Ordering::Relaxed);
         roomy(|| {
             if self.polled.load(Ordering::Relaxed) == NONE
@@ -182,7 +183,7 @@ impl Doorbell {
 
     /// Makes this FIFO the polled one if the process polls no FIFO yet. Returns the name of the polled FIFO.
     fn poll(&self, bell: Own, name: u64) -> u64 {
-        // A descriptor that can't be checked does not count as the library's.
+        // If the check can't be recorded, the descriptor will not count as the library's.
         let _ = self.polled_file.begin(&bell);
         let number = bell.into_number();
         let was = self
@@ -202,7 +203,8 @@ impl Doorbell {
     }
 
     /// Opens or creates the FIFO that this process polls, and locks it. `name` is the number in the segment, 0 for none. Returns the new number for
-    /// the segment. It is 0 if the FIFO belongs to another user: then this process polls a private FIFO. The caller holds the queue's lock.
+    /// the segment. If the FIFO belongs to another user, this process polls a private FIFO, and the function returns 0. The caller holds the queue's
+    /// lock.
     pub(crate) fn open(&self, name: u64) -> io::Result<u64> {
         if self.polled.load(Ordering::Relaxed) != NONE {
             return Ok(self.polled_name.load(Ordering::Acquire));
@@ -255,18 +257,18 @@ impl Doorbell {
             && self.helped_in.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Returns whether this process polls a private FIFO because the shared one belongs to another user. The caller holds the queue's lock.
+    /// Returns whether this process polls a private FIFO because the shared FIFO belongs to another user. The caller holds the queue's lock.
     pub(crate) fn polls_privately(&self) -> bool {
-        // Relaxed: changed under the lock.
+        // Relaxed: the words change only under the queue's lock.
         self.polled.load(Ordering::Relaxed) != NONE && self.polled_name.load(Ordering::Relaxed) == 0
     }
 
-    /// Returns the private FIFO, if the process polls one.
+    /// Returns the private FIFO for a helper, if the process polls a private FIFO.
     pub(crate) fn private_feed(&self) -> Option<Feed> {
         self.polls_privately().then(|| self.feed(0)).flatten()
     }
 
-    /// Returns the FIFO for a helper.
+    /// Returns the polled FIFO for a helper, if it needs one.
     fn feed(&self, wanted: u32) -> Option<Feed> {
         let number = self.polled.load(Ordering::Relaxed);
         let name = self.polled_name.load(Ordering::Acquire);
@@ -275,15 +277,15 @@ impl Doorbell {
             .then(|| Feed::new(number, self.polled_file.copy(), name, all))
     }
 
-    /// Shows the level in the FIFO of a helper for the first time. Does nothing if no helper is needed. The caller holds the queue's lock.
+    /// Shows the level in the polled FIFO for the first time, by `hear`, if the FIFO needs a helper. The caller holds the queue's lock.
     pub(crate) fn feed_first(&self, wanted: u32, hear: impl FnOnce(&Feed) -> u32) {
         if let Some(feed) = self.feed(wanted) {
-            // Relaxed: read again by the same thread.
+            // Relaxed: the thread that starts the helper reads the value, and that is this thread.
             self.called.store(hear(&feed), Ordering::Relaxed);
         }
     }
 
-    /// Starts the helper that this process needs, or restarts it for new flags. The caller does not hold the queue's lock.
+    /// Starts the helper that the polled FIFO needs, or starts it again for new flags. The caller does not hold the queue's lock.
     ///
     /// # Errors
     /// EAGAIN if no thread can be started, and the polled FIFO needs a helper.
@@ -310,7 +312,7 @@ impl Doorbell {
         }
     }
 
-    /// Returns whether this process needs a helper for its FIFO. It gets one for the time, too.
+    /// Returns whether the polled FIFO needs a helper. A process whose FIFO needs a helper also gets a helper that keeps the time.
     pub(crate) fn needs_help(&self) -> bool {
         // Relaxed: set under the queue's lock before the FIFO is polled, and never cleared.
         self.needs_help.load(Ordering::Relaxed)
@@ -329,9 +331,9 @@ impl Doorbell {
         mask::current() & !self.masked.load(Ordering::Relaxed) == 0
     }
 
-    /// Locks the polled FIFO, to show other processes that this process has no helper which keeps the time. The caller holds the queue's lock,
-    /// under which other processes look at the FIFO. If the FIFO can't be locked, this process learns of changes by time only when another process
-    /// next uses the queue.
+    /// Locks the polled FIFO if this process has no helper that keeps the time. The lock shows this to other processes. If the FIFO can't be locked,
+    /// this process learns of changes by time only when another process next uses the queue. The caller holds the queue's lock, under which other
+    /// processes check the lock of the FIFO.
     pub(crate) fn note_lack_of_helper(&self) {
         if !self.needs_help() && self.lacks_time() {
             self.lock_polled(Lock::Shared);
@@ -339,7 +341,7 @@ impl Doorbell {
     }
 
     fn lock_polled(&self, lock: Lock) {
-        // Relaxed: the number alone is used, and checked.
+        // Relaxed: the number is checked before it is used, and publishes no other data.
         let number = self.polled.load(Ordering::Relaxed);
         if number != NONE && self.polled_file.is_still(number, clock::monotonic_coarse()) {
             // SAFETY: this doorbell owns the descriptor, and keeps it open as long as `self`.
@@ -347,11 +349,11 @@ impl Doorbell {
         }
     }
 
-    /// Runs `lack` from time to time, for a helper that keeps the time. `lack` returns whether processes poll without a helper, and shows them
-    /// events after which they check the queue. Returns the time of the next check. The pauses between checks double. Once a check finds no such
-    /// process, the checks end, because later pollers have a helper from the start.
+    /// Runs `lack` from time to time, for a helper that keeps the time, and returns the time of the next run. `lack` returns whether processes poll
+    /// without a helper, and shows such processes events after which they check the queue. The pauses between runs double. Once `lack` returns false,
+    /// the runs end, because later pollers have a helper from the start.
     pub(crate) fn look_for_lack(&self, now: u64, lack: impl FnOnce() -> bool) -> u64 {
-        // Relaxed: read and written by one helper, under the queue's lock.
+        // Relaxed: one helper reads and writes these words, under the queue's lock.
         let (at, pause) = (&self.lack_asked_at, &self.lack_pause);
         let next = match (at.load(Ordering::Relaxed), pause.load(Ordering::Relaxed)) {
             (next, _) if next > now => next,
@@ -373,8 +375,8 @@ impl Doorbell {
         self.timed_in.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Starts a helper that keeps the time, unless there is one. The caller does not hold the queue's lock. If no thread can be started, a poller
-    /// learns of delayed messages from the next call of any process.
+    /// Starts a helper that keeps the time, unless this process has one. If no thread can be started, a poller learns of delayed messages from the
+    /// next call of any process. The caller does not hold the queue's lock.
     pub(crate) fn keep_time(&self, queue: impl FnOnce() -> Arc<dyn Hears>) {
         if !self.lacks_time() {
             return;
@@ -410,12 +412,12 @@ impl Doorbell {
         }
     }
 
-    /// Adds requested flags.
+    /// Adds flags that this process has requested.
     pub(crate) fn has_asked(&self, wanted: u32) {
         self.asked.fetch_or(wanted, Ordering::Release);
     }
 
-    /// Returns the FIFO of this name, to ring it.
+    /// Returns the FIFO of this name, so that the caller rings it.
     pub(crate) fn fifo(&self, name: u64) -> Lookup<PollFifo<'_>> {
         let now = clock::monotonic_coarse();
         let polled = self.polled.load(Ordering::Relaxed);
@@ -441,7 +443,7 @@ impl Doorbell {
         self.open_poll_fifo(name, now)
     }
 
-    /// Returns the descriptor to its word after ringing.
+    /// Puts the descriptor back into its word after ringing.
     pub(super) fn put_back(&self, place: u64) {
         let other = self.rung.swap(place, Ordering::AcqRel);
         if other != 0 {
@@ -481,7 +483,7 @@ impl Doorbell {
         }
     }
 
-    /// Records that the program has closed the polled descriptor: this process no longer polls, until it requests a descriptor again.
+    /// Records that the program has closed the polled descriptor: this process no longer polls until it requests a descriptor again.
     #[cold]
     fn forget_polled(&self, number: RawFd) {
         self.asked.store(0, Ordering::Relaxed);
@@ -490,7 +492,8 @@ impl Doorbell {
             .compare_exchange(number, NONE, Ordering::AcqRel, Ordering::Relaxed);
     }
 
-    /// Counts an operation. Returns true if this one checks whether a process still polls. Processes with few operations check after some time.
+    /// Counts an operation. Returns true if the operation has to check whether a process still polls. A process with few operations checks after some
+    /// time.
     pub(crate) fn is_time_to_look(&self) -> bool {
         // Relaxed: under the queue's lock, and only an approximate count.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);
@@ -508,7 +511,7 @@ impl Doorbell {
         is_time
     }
 
-    /// Counts an operation that found no message or no room. Returns true if the previous operation found none either.
+    /// Counts an operation that found no message or no room. Returns true if the previous operation also found none.
     pub(crate) fn is_in_vain_again(&self) -> bool {
         // Relaxed: under the queue's lock, and only an approximate count.
         let before = self.vain.load(Ordering::Relaxed);
@@ -516,12 +519,12 @@ impl Doorbell {
         before != 0
     }
 
-    /// Records that an operation found something to do.
+    /// Records that an operation found a message or room.
     pub(crate) fn note_progress(&self) {
         self.vain.store(0, Ordering::Relaxed);
     }
 
-    /// Returns the doorbell, if no process polls it any more.
+    /// Returns the doorbell for its removal, if no process polls it any more.
     pub(crate) fn left(&self, name: u64) -> Option<Left<'_>> {
         let host = self.host.as_ref()?;
         let name = self.name(name);
@@ -538,7 +541,7 @@ impl Doorbell {
         Some(Left { host, name, locked })
     }
 
-    /// Closes the polled descriptor. Returns true if the process polled.
+    /// Closes the polled descriptor and stops the helpers. Returns true if the process polled.
     pub(crate) fn close_polled(&self) -> bool {
         self.end_help();
         self.end_time();
@@ -577,8 +580,8 @@ fn is_gone(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NXIO | Errno::LOOP)
 }
 
-/// Opens a FIFO to poll it. Returns None if the FIFO has to be replaced, because it no longer exists or is about to be removed. The caller
-/// holds the queue's lock, so that the name in the segment does not change.
+/// Opens a FIFO to poll it. Returns None if the FIFO does not exist or is about to be removed: the caller then makes another FIFO. The caller holds
+/// the queue's lock, so the name in the segment does not change.
 fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> {
     let bell = match host.open_fifo(name) {
         Err(error) if is_gone(error) => return Ok(None),
@@ -592,7 +595,7 @@ fn find_locked(host: &Arc<dyn Host>, name: FifoName) -> io::Result<Option<Own>> 
     }
 }
 
-/// Sets the FIFO up: packets do not merge, and it has room for all levels.
+/// Sets the FIFO up: packets stay separate, and the FIFO has room for all levels.
 fn prepare(bell: &Own) -> io::Result<()> {
     fcntl_setfl(bell, OFlags::NONBLOCK | OFlags::DIRECT)?;
     let size = SIZE * page_size();
@@ -602,7 +605,7 @@ fn prepare(bell: &Own) -> io::Result<()> {
     }
     for _ in 0..FOREIGN {
         match fcntl_setpipe_size(bell, size) {
-            // The FIFO holds more packets.
+            // `BUSY`: the FIFO holds more packets than the new size permits. One read makes room.
             Err(Errno::BUSY) => drop(io::read(bell, &mut [0; 64])),
             other => return other.map(drop),
         }

@@ -10,13 +10,13 @@
 //! | the shared one of the poller's user | if other users may open the queue's file, or have used the queue before |
 //! | a private one, because the shared one belongs to another user | always |
 //!
-//! A helper also keeps the time for a process that polls: it checks the queue when the next message is due. Ten times a second, it checks whether
-//! the holders of messages and of reserved room are alive, and whether a producer is alive. Such an entry of the table has no FIFO; the check rings
-//! the doorbell as any call does.
+//! A helper also keeps the time for a process that polls: it checks the queue when the next message is due. Ten times a second, it checks whether the
+//! holders of messages and of reserved room are alive, and whether a producer is alive. In the helper's table, an entry that keeps the time has no
+//! FIFO: the check itself rings the doorbell, as any call does.
 //!
-//! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps. A process that calls the helper clears the flag. So a dead
-//! helper costs other processes only one call. If a caller dies after it has stored the new number and before the wake-up, the helper wakes up at
-//! the end of its slice.
+//! A helper sets a flag (HELPED, PRIVATE) under the queue's lock before it sleeps. A process that calls the helper clears this flag. So a dead helper
+//! costs other processes only one call. If a caller dies after it has changed the number `calls` and before the wake-up, the helper wakes up at the
+//! end of its slice.
 //!
 //! One thread serves up to 127 queues. It masks all signals, and runs as long as its process. A forked child starts its own helper when it requests a
 //! descriptor again. The child releases the queues of its parent's helpers when it closes one of them or starts a helper.
@@ -36,9 +36,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 const MOST: usize = futex::MOST_WORDS - 1;
 /// The size of a helper's stack, in bytes.
 const STACK: usize = 128 << 10;
-/// The longest sleep of a helper with queues, in nanoseconds.
+/// The longest sleep of a helper that serves queues, in nanoseconds.
 pub(crate) const SLICE: u64 = 1_000_000_000;
-/// The time that a helper waits for a queue's lock, and the time until its next attempt, in nanoseconds.
+/// The time for which a helper waits for a queue's lock, and the pause before its next attempt, in nanoseconds.
 pub(crate) const PATIENCE: u64 = 10_000_000;
 
 /// A FIFO that a helper feeds.
@@ -47,7 +47,7 @@ pub(crate) struct Feed {
     /// The descriptor, which stays open until the helper has stopped.
     number: RawFd,
     sighting: Sighting,
-    /// The name of a shared FIFO; 0 for a private one.
+    /// The number in the name of a shared FIFO; 0 for a private FIFO.
     pub(crate) name: u64,
     pub(crate) wanted: u32,
 }
@@ -66,7 +66,7 @@ impl Feed {
         self.wanted & (MESSAGES | ROOM) != 0
     }
 
-    /// Returns the FIFO, unless the program has closed its descriptor.
+    /// Returns the FIFO, so that the caller changes it, unless the program has closed its descriptor.
     pub(super) fn fifo<'a>(&self, bell: &'a Doorbell) -> Option<PollFifo<'a>> {
         let now = clock::monotonic_coarse();
         let is_ours = self.sighting.is_still(self.number, now);
@@ -76,16 +76,17 @@ impl Feed {
 
 /// A queue that a helper serves: it has its own mapping, which stays when a handle is closed.
 pub(crate) trait Hears: Send + Sync {
-    /// Takes the steps that are due. Returns the time of the next check, as a reading of the monotonic clock in nanoseconds; [`u64::MAX`] for
-    /// never.
+    /// Takes the steps of the queue that are due by now. Returns the time of the next check, as a reading of the monotonic clock in nanoseconds;
+    /// [`u64::MAX`] for never.
     fn pass_time(&self) -> u64;
-    /// Shows the level. Returns the value to sleep on; None if the lock could not be taken.
+    /// Shows the present level of the queue in the FIFO. Returns the value of [`calls`](Self::calls) with which the helper sleeps; None if the lock
+    /// could not be taken.
     fn hear(&self, feed: &Feed) -> Option<u32>;
-    /// Returns the word to sleep on.
+    /// Returns the word on which the helper sleeps. A call of the helper changes it.
     fn calls(&self) -> &AtomicU32;
 }
 
-/// A queue, and the FIFO that shows its level; None if the helper only keeps the time.
+/// A queue that a helper serves, and the FIFO in which the helper shows the level. None if the helper only keeps the time.
 struct Watch {
     queue: Arc<dyn Hears>,
     feed: Option<Feed>,
@@ -94,19 +95,19 @@ struct Watch {
 struct Entry {
     ticket: u64,
     watch: Arc<Watch>,
-    /// The value of the word until the helper is called.
+    /// The value of the queue's word until a process calls the helper.
     value: u32,
-    /// The time of the next check, which needs no call; [`u64::MAX`] for never.
+    /// The time of the next check without a call; [`u64::MAX`] for never.
     look_at: u64,
-    /// The lock could not be taken: the helper tries again.
+    /// True if the queue's lock could not be taken: the helper tries again.
     is_late: bool,
-    /// The helper uses the FIFO, so the entry must stay.
+    /// True while the helper uses the FIFO: the entry must stay.
     is_served: bool,
     helper: &'static Helper,
 }
 
 struct Helper {
-    /// Changes when the set of queues changes.
+    /// Changes when the set of queues changes that this helper serves.
     changes: AtomicU32,
 }
 
@@ -116,18 +117,18 @@ struct Entries {
     helpers: Vec<&'static Helper>,
 }
 
-/// The entries of one process. A forked child has no helper for them.
+/// The entries of one process. In a forked child, no helper serves the entries of the parent.
 struct Table {
     epoch: u64,
     entries: Mutex<Entries>,
-    /// Signals that a helper has served an entry.
+    /// Notified when a helper has served an entry.
     served: Condvar,
 }
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(std::ptr::null_mut());
 static TICKETS: AtomicU64 = AtomicU64::new(1);
 
-/// The locked entries. Signals are masked meanwhile. No queue is locked under this lock, so each thread holds it only briefly.
+/// The locked entries of the table. While a thread has this value, it masks all signals and locks no queue, so it keeps the lock only briefly.
 struct Locked {
     entries: MutexGuard<'static, Entries>,
     _masked: Masked,
@@ -142,7 +143,7 @@ impl Locked {
         }
     }
 
-    /// Waits until no helper serves an entry.
+    /// Waits until the helper no longer serves the entry with this ticket.
     fn wait_until_served(self, table: &Table, ticket: u64) -> Locked {
         let is_served = |entries: &mut Entries| entries.find(ticket).is_some_and(|e| e.is_served);
         let entries = table.served.wait_while(self.entries, is_served);
@@ -181,8 +182,8 @@ fn table() -> &'static Table {
     existing().unwrap_or(fresh)
 }
 
-/// Releases the queues that the helpers of the parent process serve, because the child would keep these queues open. Has no effect if another thread
-/// used the table at the fork.
+/// In a forked child: releases the queues that the helpers of the parent process serve, because the child would keep these queues open. Has no effect
+/// if another thread held the lock of the table at the fork.
 fn forget_inherited(table: *mut Table) {
     // SAFETY: as in `of_this_process`.
     let Some(table) = (unsafe { table.as_ref() }) else {
@@ -195,12 +196,13 @@ fn forget_inherited(table: *mut Table) {
         Err(TryLockError::WouldBlock) => return,
     };
     let inherited = std::mem::take(&mut entries.all);
-    // Dropping a queue may use the table.
+    // The lock is released first, because the drop of a queue may use the table.
     drop(entries);
     drop(inherited);
 }
 
-/// Starts feeding a FIFO by a helper, or keeping the time without a FIFO. Returns the ticket that stops it, and the epoch of this process. None if no thread can be started.
+/// Starts a helper that feeds a FIFO, or one that keeps the time if there is no FIFO. Returns the ticket that stops the helper's work, and the epoch
+/// of this process. None if no thread can be started.
 pub(super) fn begin(queue: Arc<dyn Hears>, feed: Option<Feed>, value: u32) -> Option<(u64, u64)> {
     let table = table();
     let mut locked = Locked::of(table);
@@ -220,10 +222,10 @@ pub(super) fn begin(queue: Arc<dyn Hears>, feed: Option<Feed>, value: u32) -> Op
     Some((ticket, table.epoch))
 }
 
-/// Stops feeding a FIFO. After the return, the helper does not use the FIFO.
+/// Stops the work that [`begin`] has started. After the return, the helper does not use the FIFO.
 ///
 /// # Blocking
-/// While the helper serves this FIFO; the helper waits at most [`PATIENCE`] for the queue's lock.
+/// While the helper serves this queue; the helper waits at most [`PATIENCE`] for the queue's lock.
 pub(super) fn end(ticket: u64) {
     let found = TABLE.load(Ordering::Acquire);
     let Some(table) = of_this_process(found) else {
@@ -275,20 +277,20 @@ impl Entry {
     }
 }
 
-/// An entry that a helper serves without the table's lock. Dropping it records the result.
+/// An entry that a helper serves without the table's lock. The drop records the result in the entry.
 struct Service {
     table: &'static Table,
     ticket: u64,
-    /// Released before the entry may end, so that the entry has the last reference.
+    /// The queue of the entry. It is released before the entry may end, so that the entry has the last reference.
     watch: Option<Arc<Watch>>,
     heard: Option<u32>,
     look_at: u64,
 }
 
 impl Service {
-    /// Returns a helper's first entry, from position `from` on, that was called or is due, and moves `from` behind that entry. The function may
-    /// miss an entry that moves in the table meanwhile. The next search finds that entry, because the helper does not sleep on the word of an entry
-    /// that was called.
+    /// Returns the next entry of a helper that was called or is due, from position `from` on, and moves `from` behind that entry. The function may
+    /// miss an entry that moves in the table meanwhile. The next search finds such an entry, because the helper does not sleep on the word of an
+    /// entry that was called.
     fn next(table: &'static Table, helper: &'static Helper, from: &mut usize) -> Option<Service> {
         let mut locked = Locked::of(table);
         let mut entries = locked.entries.all.iter_mut().enumerate().skip(*from);
@@ -305,7 +307,7 @@ impl Service {
         })
     }
 
-    /// Shows the present level, or checks the time.
+    /// Shows the present level in the entry's FIFO. Without a FIFO, takes the steps of the queue that are due by now.
     fn serve(mut self) {
         let Some(watch) = &self.watch else { return };
         match &watch.feed {
@@ -368,7 +370,7 @@ impl Helper {
         }
         let locked = Locked::of(table);
         for entry in locked.entries.all.iter().filter(|e| e.is_of(self)) {
-            // The helper would not sleep on a word that was already called.
+            // A helper can't sleep on the word of an entry that was called and not served: it tries again after a pause.
             look_at = look_at.min(entry.look_at);
             if entry.is_late && entry.is_called() {
                 look_at = look_at.min(clock::monotonic().saturating_add(PATIENCE));
@@ -387,7 +389,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
     use std::time::{Duration, Instant};
 
-    /// A queue that blocks a helper until the test releases it.
+    /// A queue whose `hear` blocks the helper until the test releases it.
     #[derive(Default)]
     struct Slow {
         calls: AtomicU32,

@@ -9,11 +9,11 @@
 //! | one to three packets | IN and OUT | there are messages, and room |
 //! | four packets, all that fits | IN | there is no room |
 //!
-//! A queue with neither messages nor room shows room. When room comes to it, all pollers are woken.
+//! A queue with neither messages nor room shows room. When room becomes free, all pollers are woken.
 //!
 //! A thread that changes the queue also changes the FIFO, under the queue's lock. It does so only while the segment says that a process polls. The
-//! FIFO shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed in between, a poller wakes up for
-//! nothing, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock.
+//! FIFO shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed in between, a poller wakes up
+//! without reason, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock.
 //!
 //! A polling process holds a shared flock(2) on the FIFO. The kernel releases it when the last copy of the descriptor is closed, also after
 //! a death. If a process gets the exclusive lock, no process polls any more.
@@ -22,7 +22,7 @@
 //! process never opens, reads or writes a FIFO of another user. The FIFO's name begins with the inode number of the queue's file. Each process
 //! reads this number itself, so a segment can't name the FIFO of another queue. Between users, a [`helper`] passes the level on.
 //!
-//! A hostile process can wake pollers for nothing, or leave them asleep, just as it can take their messages. It can't block other processes: no
+//! A hostile process can wake pollers without reason, or leave them asleep, just as it can take their messages. It can't block other processes: no
 //! operation waits for the FIFO.
 
 #[cfg(not(loom))]
@@ -54,43 +54,43 @@ use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]
 use {crate::fault::Fault, rustix::io::Errno, std::time::Duration};
 
-/// The capacity of the FIFO, in packets. One packet suffices to show messages and room. If all pollers have to check the queue again although the
-/// level is unchanged, a packet is added or removed.
+/// The capacity of the FIFO, in packets. One packet suffices to show messages and room. More packets are for edges: if all pollers have to check the
+/// queue again although the level is unchanged, a packet is added or removed.
 pub(crate) const FULL: u32 = 4;
 
 /// A flag of [`Words::watched`]: a process polls.
 pub(crate) const LEVELS: u32 = 1;
-/// A process wants an edge after each send and receive while the queue has messages.
+/// A flag of [`Words::watched`]: a process wants an edge after each send and receive while the queue has messages.
 pub(crate) const MESSAGES: u32 = 2;
-/// A process wants an edge after each send and receive while the queue has room.
+/// A flag of [`Words::watched`]: a process wants an edge after each send and receive while the queue has room.
 pub(crate) const ROOM: u32 = 4;
 
-/// A helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. The call clears the flag.
+/// A flag of [`Words::watched`]: a helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const HELPED: u32 = 8;
-/// A helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
+/// A flag of [`Words::watched`]: a helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
-/// A kind of change that time or a death alone may bring: new messages, because a delayed message becomes due or a leased message is returned.
+/// A kind of change that time or a death alone may bring: messages. A delayed message becomes due, or a leased message is returned.
 pub(crate) const MESSAGES_LATER: u32 = 1;
-/// The same kind of change for room, because room is reserved.
+/// A kind of change that time or a death alone may bring: room. A reservation ends.
 pub(crate) const ROOM_LATER: u32 = 2;
 
 /// Shows a message until a call finds no message. It is set when time or a death may bring messages, and processes poll without a helper that
 /// checks the queue. The call that finds no message starts the helper of its process.
 pub(crate) const LOOK_FOR_MESSAGES: u32 = 32;
-/// Shows room until a call finds no room, in the same way as [`LOOK_FOR_MESSAGES`].
+/// A flag of [`Words::watched`]: the doorbell shows room until a call finds no room. In all else it is as [`LOOK_FOR_MESSAGES`].
 pub(crate) const LOOK_FOR_ROOM: u32 = 64;
 
-/// The helpers that keep the time check the queue once a slice, because a process holds a message or room and may die.
+/// A flag of [`Words::watched`]: the helpers that keep the time check the queue once a slice, because a process holds a message or room and may die.
 pub(crate) const SLICES: u32 = 128;
 
 /// Returns whether a helper was called after it read `value` in [`Words::calls`].
 pub(crate) fn is_called(calls: &AtomicU32, value: u32) -> bool {
-    // Acquire: pairs with the release in `Ringer::call`, which clears the helper's flag before.
+    // Acquire: pairs with the release in `Ringer::call`. The caller of the helper clears the helper's flag before it changes the number.
     calls.load(Ordering::Acquire) != value
 }
 
-/// The time that a process waits for a lock with a stopped owner when it begins or stops polling.
+/// The time for which a process that begins or stops polling waits for a lock with a stopped owner.
 #[cfg(not(loom))]
 pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(not(loom))]
@@ -100,14 +100,14 @@ pub(crate) const GRACE: Duration = Duration::from_millis(10);
 pub(crate) enum Lookup<G> {
     /// The FIFO is usable.
     Found(G),
-    /// The FIFO does not exist. A poller locks the FIFO before the segment names the FIFO, and a locked FIFO keeps its name. So a missing FIFO
-    /// means that no process polls.
+    /// The FIFO does not exist, so no process polls. The reason: a poller locks the FIFO before the segment names the FIFO, and a locked FIFO keeps
+    /// its name.
     Missing,
     /// This process can't open the FIFO at present.
     Unavailable,
 }
 
-/// Returns the reason why a queue can't be polled.
+/// Returns the errno that says why a queue can't be polled.
 #[cfg(not(loom))]
 pub(crate) fn why_not(fault: Fault) -> Errno {
     match fault {
@@ -123,14 +123,14 @@ pub(crate) fn why_not(fault: Fault) -> Errno {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Edges {
-    /// An event when the queue becomes readable, and when it becomes writable. This suffices for a poller that then continues until the queue is
-    /// empty or full. Other sends and receives cost nothing more.
+    /// An event when the queue becomes readable, and when it becomes writable. This suffices for a poller that continues after an event until the
+    /// queue is empty or full. A send or receive that leaves both unchanged costs nothing more.
     #[default]
     Changes,
     /// In addition, an EPOLLIN event after each send, and after each receive that leaves messages, as for Linux's own queues. Each event costs a
     /// system call.
     Messages,
-    /// As `Messages`, and an EPOLLOUT event after each send and receive that leaves room.
+    /// The events of `Messages`, and an EPOLLOUT event after each send and each receive that leaves room.
     All,
 }
 

@@ -12,7 +12,7 @@ use std::os::fd::{BorrowedFd, RawFd};
 
 /// The size of the FIFO, in pages: one for each packet.
 pub(super) const SIZE: usize = FULL as usize;
-/// The maximum number of packets that are discarded from a FIFO that another process has filled.
+/// The maximum number of packets that one change discards from a FIFO that another process has filled.
 pub(super) const FOREIGN: u32 = 64;
 
 /// The contents of a packet.
@@ -20,13 +20,13 @@ const PACKET: &[u8; 1] = b".";
 
 const NOT_WAITING: SpliceFlags = SpliceFlags::NONBLOCK;
 
-/// See the module.
+/// The FIFO of a doorbell while this process uses it.
 pub(crate) struct PollFifo<'a> {
     bell: &'a Doorbell,
     number: RawFd,
-    /// The word's value to restore; 0 if the process polls this descriptor.
+    /// The value that the drop puts back into the descriptor's word; 0 if the process polls this descriptor.
     place: u64,
-    /// The time (CLOCK_MONOTONIC_COARSE) when the descriptor was taken.
+    /// The time (CLOCK_MONOTONIC_COARSE) at which the descriptor was taken.
     now: u64,
 }
 
@@ -41,13 +41,13 @@ impl PollFifo<'_> {
     }
 
     pub(super) fn file(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor stays open as long as `self`: either its word does not hold it until `self` is dropped, or it is open as long as
-        // the doorbell.
+        // SAFETY: the descriptor stays open as long as `self`. Either it is the polled one, which is open as long as the doorbell, or no other thread
+        // can find it, because its number is not in its word.
         unsafe { BorrowedFd::borrow_raw(self.number) }
     }
 
-    /// Changes the number of packets, with one system call unless other processes have changed the FIFO. With `loudly`, it wakes all pollers,
-    /// whatever event they wait for.
+    /// Changes the number of packets from `from` to `to`. This takes one system call unless other processes have changed the FIFO. With `loudly`, it
+    /// wakes all pollers, whatever event they wait for.
     pub(crate) fn change(&self, from: u32, to: u32, loudly: bool) {
         let is_done = match (to.cmp(&from), loudly) {
             (Greater, false) if to - from == 1 => self.write(),
@@ -65,7 +65,7 @@ impl PollFifo<'_> {
         }
     }
 
-    /// Adds a packet, which wakes pollers for messages. Returns false on failure.
+    /// Adds a packet, which wakes the pollers for messages. Returns false on failure.
     fn write(&self) -> bool {
         io::write(self.file(), PACKET) == Ok(1)
     }
@@ -78,7 +78,7 @@ impl PollFifo<'_> {
             .is_some_and(|source| tee(source, self.file(), len, NOT_WAITING) == Ok(len))
     }
 
-    /// Removes packets. Wakes pollers for room if the FIFO was full.
+    /// Removes packets. If the FIFO was full, this wakes the pollers for room.
     fn read(&self, packets: u32) -> bool {
         let mut left = packets as usize;
         // Each read returns one packet.
@@ -112,7 +112,7 @@ impl PollFifo<'_> {
         )];
         let shown = match poll(&mut polled, Some(&Default::default())) {
             Ok(_) => polled[0].revents(),
-            // A FIFO that can't be inspected can't be corrected.
+            // A FIFO that can't be inspected can't be corrected, so it counts as right.
             Err(_) => return true,
         };
         let has = |flag| shown.contains(flag);
@@ -127,13 +127,13 @@ impl PollFifo<'_> {
     /// Sets the number of packets. The FIFO may hold any number before.
     pub(crate) fn hold(&self, packets: u32) {
         self.adjust(packets);
-        // Other processes may have written longer packets, or changed the size.
+        // The sum of bytes may be right although the level is wrong: other processes may have written longer packets, or changed the size.
         if !self.shows(packets) {
             self.refill(packets);
         }
     }
 
-    /// Discards the contents, and adds packets.
+    /// Discards all packets, and adds this number of new ones.
     #[cold]
     fn refill(&self, packets: u32) {
         for _ in 0..FOREIGN {
@@ -155,7 +155,7 @@ impl PollFifo<'_> {
             if more == 0 {
                 break;
             }
-            // Other processes may have written longer packets.
+            // A read returns one packet, which may be longer than a byte if another process has written it.
             let most = more.min(FOREIGN.into()) as usize;
             let _ = io::read(self.file(), &mut [0; FOREIGN as usize][..most]);
         }

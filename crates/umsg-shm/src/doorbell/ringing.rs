@@ -1,4 +1,4 @@
-//! Ringing: the doorbell's words in the segment, and the steps that change the FIFO, under the queue's lock.
+//! Ringing: the doorbell's words in the segment, and the steps that change the FIFO under the queue's lock.
 
 use super::{
     Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM, Lookup, MESSAGES, PRIVATE,
@@ -26,25 +26,25 @@ const OUT: u32 = 2;
 /// poller that tries to send finds no room. When room comes later, pollers need an event for it, because the FIFO does not change.
 const NEITHER: u32 = 32;
 
-/// Mask of [`Words::shown`]: the number of packets in the FIFO, at most [`FULL`].
+/// The mask in [`Words::shown`] for the number of packets in the FIFO, at most [`FULL`].
 const PACKETS: u32 = 7;
-/// Flag of [`Words::shown`]: a process is ringing, or has died while it rang. The packets in the FIFO have to be counted.
+/// A flag of [`Words::shown`]: a process is ringing, or has died while it rang. In the second case, the packets in the FIFO have to be counted.
 const BUSY: u32 = 8;
 /// A flag of [`Words::shown`]: the process that repaired the queue could not count the packets in the FIFO. The next process that can open the FIFO
 /// counts them.
 const UNKNOWN: u32 = 16;
 
-/// Flag of [`Words::heard`], beside IN and OUT: a helper wants to be woken at each send and receive, not only when the level changes.
+/// A flag of [`Words::heard`], beside IN and OUT: a helper wants a call at each send and receive, even if the level does not change.
 const EDGES: u32 = 4;
-/// Flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue without a helper. The next poller needs one.
+/// A flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue, and found no helper to call. The next poller needs a helper.
 const FOREIGN: u32 = 8;
 
 /// The readiness of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Level {
-    /// Messages that can be received.
+    /// The number of messages that can be received.
     pub(crate) messages: u32,
-    /// The room for further messages, in messages or in bytes.
+    /// The room for further messages, as a number of messages or of bytes.
     pub(crate) room: u32,
 }
 
@@ -63,7 +63,8 @@ impl Level {
         Level::new(add(self.messages, messages), add(self.room, room))
     }
 
-    /// Returns the bits that the FIFO shows. A FIFO can't show a queue with neither messages nor room (all messages are leased): then it shows room.
+    /// Returns the bits that the FIFO shows. A FIFO can't show a queue with neither messages nor room, as if all messages are leased: for such a
+    /// queue it shows room.
     fn bits(self) -> u32 {
         match (self.messages != 0, self.room != 0) {
             (true, true) => IN | OUT,
@@ -80,7 +81,7 @@ impl Level {
         }
     }
 
-    /// Returns whether the queue has room now, if it had neither messages nor room when these flags were set.
+    /// Returns whether the queue has room now, and had neither messages nor room when these flags were set.
     fn brings_room_to(self, flags: u32) -> bool {
         flags & NEITHER != 0 && self.room != 0
     }
@@ -129,7 +130,7 @@ fn packets(bits: u32, held: u32) -> u32 {
     }
 }
 
-/// Returns the numbers of messages and of room that flags of pollers show.
+/// Returns the numbers of messages and of room that these flags of [`Words::watched`] add to the level: 1 or 0.
 fn looks_for(watched: u32) -> [u32; 2] {
     [LOOK_FOR_MESSAGES, LOOK_FOR_ROOM].map(|flag| (watched & flag != 0).into())
 }
@@ -149,15 +150,15 @@ fn beside(packets: u32) -> u32 {
 pub struct Words {
     /// The contents of the FIFO.
     pub(crate) shown: Guarded32,
-    /// The processor on which a process is ringing, plus one; 0 for none. A hint.
+    /// The processor on which a process is ringing, plus one; 0 for none. The number is a hint.
     pub(crate) rung_on: Loose32,
     /// The level of the last event for pollers that want every edge.
     pub(crate) told: Guarded64,
     /// The number at the end of the FIFO's name; 0 for no FIFO.
     pub name: Guarded64,
-    /// Grows with each call of the helpers, which sleep on it.
+    /// A number that grows with each call of the helpers. They sleep on it.
     pub(crate) calls: AtomicU32,
-    /// The level that private FIFOs show while [`PRIVATE`] is set.
+    /// The level that helpers with private FIFOs have shown, and their flags, while [`PRIVATE`] is set.
     pub(crate) heard: Guarded32,
 }
 
@@ -172,7 +173,7 @@ impl Words {
             calls,
             heard,
         } = self;
-        // Relaxed: the caller has the lock, under which a poller begins.
+        // Relaxed: the caller holds the lock, under which a poller begins.
         [
             shown.get(),
             rung_on.get(),
@@ -183,17 +184,17 @@ impl Words {
     }
 }
 
-/// A doorbell in the course of one operation.
+/// A queue's doorbell, for the steps of one operation.
 pub(crate) struct Ringer<'a> {
-    /// The flags of pollers: [`LEVELS`], [`MESSAGES`], [`ROOM`]; 0 for none. Each operation reads them.
+    /// The flags of pollers, such as [`LEVELS`]; 0 if no process polls. Each operation reads them.
     pub(crate) watched: &'a Guarded32,
     pub(crate) words: &'a Words,
     pub(crate) doorbell: &'a Doorbell,
 }
 
 impl Ringer<'_> {
-    /// Shows the level `then`, which the next step of the operation produces, while the queue is still at level `now`. An edge-triggered poller
-    /// gets the event of a sent message before the send, and the event of a received message after the receive (`settle`).
+    /// Shows the level `then`, which the next step of the operation produces, while the queue is still at level `now`. An edge-triggered poller gets
+    /// the event of a sent message before the send. It gets the event of a received message after the receive, by [`settle`](Self::settle).
     pub(crate) fn foretell(&self, _: ReceiverHeld<'_>, now: Level, then: Level) {
         self.doorbell.note_progress();
         let heard = self.words.heard.get();
@@ -210,7 +211,7 @@ impl Ringer<'_> {
         self.count_if_unknown(now);
         let shown = self.words.shown.get();
         if shown & BUSY != 0 {
-            // This operation has already shown the level, because it comes here for each of its messages.
+            // This operation has already shown the level: it calls this function for each of its messages.
             return;
         }
         let held = held(shown);
@@ -225,7 +226,7 @@ impl Ringer<'_> {
         let Some(to) = self.ring(shown, bits, then) else {
             return self.words.shown.set(shown);
         };
-        // If this operation makes room, the FIFO keeps its level until the room is reported.
+        // If this operation makes room, the flag of a queue with neither messages nor room stays until an event reports the room.
         let kept = if then.room == 0 { shown & NEITHER } else { 0 };
         self.words.shown.set(to | kept | BUSY);
         crash_point!(BELL_FORETOLD);
@@ -277,18 +278,18 @@ impl Ringer<'_> {
         crash_point!(BELL_SETTLED);
     }
 
-    /// Returns whether a process on the caller's processor was interrupted while it rang, possibly by the caller, which it woke. That process
-    /// continues when the caller sleeps.
+    /// Returns whether a process was interrupted on the caller's processor while it rang. The cause may be the caller itself, which the ringing woke.
+    /// The interrupted process continues when the caller sleeps.
     pub(crate) fn is_rung_here(&self) -> bool {
         self.words.rung_on.get() == cpu::current() as u32 + 1
     }
 
-    /// Shows the present level after a death under the lock. The FIFO may hold any number of packets before this call.
+    /// Shows the present level after the death of a process that held the lock. The FIFO may hold any number of packets before this call.
     pub(crate) fn mend(&self, _: ReceiverHeld<'_>, now: Level) {
         self.hold(now, true);
     }
 
-    /// Makes the FIFO show the present level, and wakes all pollers if `nudge` is set, or if the pollers would not learn of room otherwise.
+    /// Makes the FIFO show the present level. Wakes all pollers if `nudge` is set, or if they would not learn of room otherwise.
     fn hold(&self, now: Level, nudge: bool) {
         if self.watched.get() & PRIVATE != 0 {
             self.call(PRIVATE);
@@ -311,8 +312,8 @@ impl Ringer<'_> {
         self.words.shown.set(to | now.neither());
     }
 
-    /// Makes the FIFO show these bits, and wakes all pollers, without the queue's lock. It changes nothing in the segment, so that a process that is
-    /// ringing under the lock is not disturbed.
+    /// Makes the FIFO show this level, and wakes all pollers, without the queue's lock. It changes nothing in the segment, so it does not disturb a
+    /// process that is ringing under the lock.
     #[cfg(not(loom))]
     pub(crate) fn show_unlocked(&self, level: Level) {
         if self.watched.get() & (PRIVATE | HELPED) != 0 {
@@ -326,7 +327,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Counts the packets if a repair could not, because its process had no free descriptor.
+    /// Counts the packets if a repair could not count them, because its process had no free descriptor.
     fn count_if_unknown(&self, now: Level) {
         if self.words.shown.get() & UNKNOWN != 0 {
             self.hold(now, true);
@@ -338,7 +339,7 @@ impl Ringer<'_> {
         self.watched.get() & (MESSAGES | ROOM) != 0 && self.words.told.get() != level.word()
     }
 
-    /// Makes the FIFO show `bits`, with an event for pollers that want every edge, and an event for room of which pollers would not learn
+    /// Makes the FIFO show `bits`. Pollers that want every edge get an event, and all pollers get an event for room of which they would not learn
     /// otherwise. `shown` is the value of [`Words::shown`]. Returns the new number of packets; None if this process can't ring.
     fn ring(&self, shown: u32, bits: u32, level: Level) -> Option<u32> {
         let Some(fifo) = self.fifo() else {
@@ -372,8 +373,8 @@ impl Ringer<'_> {
         Some(to)
     }
 
-    /// Returns the FIFO, if this process can ring it. A missing FIFO ends the watch: the next poller creates another and shows the level of that
-    /// time.
+    /// Returns the FIFO, if this process can ring it. If the FIFO does not exist, the watch ends: the next poller creates another FIFO, and shows the
+    /// level of that time.
     fn fifo(&self) -> Option<PollFifo<'_>> {
         match self.doorbell.fifo(self.words.name.get()) {
             Lookup::Found(fifo) => Some(fifo),
@@ -388,8 +389,8 @@ impl Ringer<'_> {
         }
     }
 
-    /// Calls all helpers, and clears their flags. Living helpers set their flags again, so a dead helper costs only one call. A process with a
-    /// private FIFO keeps the flag of private FIFOs: it shows the level in its own FIFO at the end of its operation.
+    /// Calls all helpers, and clears these flags. A living helper sets its flag again, so a dead helper costs only one call. A process with a private
+    /// FIFO keeps the flag [`PRIVATE`]: it shows the level in its own FIFO at the end of its operation.
     fn call(&self, flags: u32) {
         let kept = if self.doorbell.polls_privately() {
             PRIVATE
@@ -397,14 +398,15 @@ impl Ringer<'_> {
             0
         };
         self.watched.set(self.watched.get() & !(flags & !kept));
-        // Release: a helper that sees the new number finds the flags cleared. It reads the level under the lock.
+        // Release: a helper that sees the new number finds its flag cleared. The helper reads the level under the lock.
         self.words.calls.fetch_add(1, Ordering::Release);
         crash_point!(BELL_CALLED);
         futex::wake(&self.words.calls, i32::MAX);
     }
 
-    /// Calls the helpers if this process can't ring: a helper then shows the level. The call clears all flags of `watched`, and each living helper
-    /// sets its flag again. If all pollers are dead, the watch ends here.
+    /// Calls the helpers of the shared FIFO, because this process can't ring: a helper then shows the level. The call clears all flags of `watched`,
+    /// and each living helper sets its flag again. If all pollers are dead, the watch therefore ends here. Without a helper to call, notes that the
+    /// next poller needs one.
     fn call_for_help(&self) {
         match self.watched.get() {
             0 => {}
@@ -416,7 +418,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Calls the helpers that keep the time: the time of their next check may have changed.
+    /// Calls the helpers that keep the time, because the time of their next check may have changed.
     pub(crate) fn call_timekeepers(&self, _: ReceiverHeld<'_>) {
         if self.watched.get() != 0 {
             self.call(0);
@@ -426,7 +428,7 @@ impl Ringer<'_> {
     /// Makes the helpers that keep the time check the queue once a slice, from now on.
     pub(crate) fn ask_for_slices(&self, receiving: ReceiverHeld<'_>) {
         if self.watched.get() & SLICES == 0 {
-            // A process that dies in between has called. The helper that checks the queue sets the flag.
+            // If this process dies between the two steps, the helpers have been called, and a helper that checks the queue sets the flag.
             self.call_timekeepers(receiving);
             self.note_slices(receiving, true);
         }
@@ -451,7 +453,7 @@ impl Ringer<'_> {
             }
     }
 
-    /// Shows processes that poll without a helper the events that time or a death may bring. `now` is the level before these events.
+    /// Shows events to processes that poll without a helper: the events that time or a death may bring. `now` is the level before these events.
     pub(crate) fn ask_to_look(&self, receiving: ReceiverHeld<'_>, later: u32, now: Level) {
         let flags = later * LOOK_FOR_MESSAGES;
         let [messages, room] = looks_for(flags);
@@ -459,21 +461,21 @@ impl Ringer<'_> {
         self.watched.set(self.watched.get() | flags);
     }
 
-    /// Returns the level for a queue with these numbers of messages and of free slots, and with the events that are shown to processes without a
+    /// Returns the level of a queue with these numbers of messages and of free slots. It includes the events that are shown to processes without a
     /// helper.
     pub(crate) fn with_looks(&self, messages: u64, room: u64) -> Level {
         let looks = looks_for(self.watched.get()).map(u64::from);
         Level::new(messages.max(looks[0]), room.max(looks[1]))
     }
 
-    /// Ends the level for processes without a helper, because a call has checked the queue.
+    /// Ends the events that are shown to processes without a helper, because a call has checked the queue.
     pub(crate) fn has_looked(&self, _: ReceiverHeld<'_>) {
         let flags = LOOK_FOR_MESSAGES | LOOK_FOR_ROOM;
         self.watched.set(self.watched.get() & !flags);
     }
 
-    /// Checks the FIFO after an operation that found no message or no room. After the second one in a row, the FIFO probably shows a wrong level:
-    /// then it is compared with the queue and corrected.
+    /// Checks the FIFO after an operation that found no message or no room. After the second such operation in a row, the FIFO probably shows a wrong
+    /// level. So the FIFO is compared with the queue, and corrected.
     pub(crate) fn look_after_vain_call(&self, _: ReceiverHeld<'_>, now: Level) {
         let is_shown = self.watched.get() & LEVELS != 0 && self.words.shown.get() & BUSY == 0;
         if !self.doorbell.is_in_vain_again() || !is_shown {
@@ -488,7 +490,7 @@ impl Ringer<'_> {
         }
     }
 
-    /// Checks from time to time whether a process still polls. Returns true if none does: then ringing ends.
+    /// Checks from time to time whether a process still polls, and stops ringing if none does. Returns true if no process polls any more.
     pub(crate) fn forget_if_left(&self, _: ReceiverHeld<'_>) -> bool {
         if self.watched.get() & LEVELS != 0 && self.doorbell.is_time_to_look() {
             self.forget();
@@ -519,17 +521,19 @@ impl Ringer<'_> {
         let watched = self.watched.get();
         self.watched.set(watched | LEVELS | wanted);
         crash_point!(BELL_WATCHED);
-        // Other processes may already poll: for them, an unchanged level must not be an edge. The exception: a process has called for help, and the
-        // FIFO does not show the operations since that call.
+        // Other processes may already poll: for them, an unchanged level must not be an edge. There is one exception: after a call for help, the FIFO
+        // does not show the operations since that call.
         self.hold(
             now,
             self.words.shown.get() & BUSY != 0 || watched & LEVELS == 0,
         );
     }
 
-    /// Shows the level in a helper's FIFO, and requests a call when it changes. Returns the number on which the helper sleeps. `is_called` says
-    /// that a process has called the helper. The FIFO does not show the operations since that call, during which the queue may have had neither
-    /// messages nor room.
+    /// Shows the level in a helper's FIFO, and sets the helper's flag, so that a process calls the helper when the level changes. Returns the number
+    /// on which the helper sleeps.
+    ///
+    /// `is_called` says that a process has called the helper. The FIFO does not show the operations since that call, during which the queue may have
+    /// had neither messages nor room.
     pub(crate) fn hear(
         &self,
         _: ReceiverHeld<'_>,
@@ -543,7 +547,7 @@ impl Ringer<'_> {
         let to = packets(now.bits(), held(shown));
         let brings_room = match is_shared {
             true => now.brings_room_to(shown) || is_called && watched & LEVELS == 0,
-            // Another helper may have set the flag again before.
+            // After the call, another helper may have set the flag again, so `heard` alone does not tell.
             false => now.brings_room_to(heard) || is_called,
         };
         // An unchanged level must not be an edge for processes that already poll.
@@ -567,16 +571,15 @@ impl Ringer<'_> {
                 .set(kept | edges | now.bits() | now.neither());
             self.watched.set(watched | PRIVATE);
         }
-        // Relaxed: changes only under the lock.
+        // Relaxed: the number changes only under the lock.
         self.words.calls.load(Ordering::Relaxed)
     }
 }
 
 #[cfg(not(loom))]
 impl Ringer<'_> {
-    /// Begins the watch of this process with these flags, and opens or creates the FIFO. `mode` is the mode of the queue; the mode of its mapped
-    /// file may differ, because the creator maps the file before it sets the mode. With `needs_time`, the caller starts a helper that keeps the
-    /// time.
+    /// Begins the watch of this process with these flags, and opens or creates the FIFO. `mode` is the mode of the queue. The mode of its mapped file
+    /// may differ, because the creator maps the file before it sets the mode. With `needs_time`, the caller then starts a helper that keeps the time.
     pub(crate) fn begin_here(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -604,15 +607,15 @@ impl Ringer<'_> {
         Ok(())
     }
 
-    /// Shows the level in this process's private FIFO, if it has one, at the end of its own operation.
+    /// Shows the level in this process's private FIFO, if it polls one, at the end of its own operation.
     fn show_own(&self, receiving: ReceiverHeld<'_>, now: Level) {
         if let Some(feed) = self.doorbell.private_feed() {
             let _ = self.hear(receiving, &feed, now, false);
         }
     }
 
-    /// Makes a helper's FIFO show messages and room, because the queue is no longer usable. A poller then tries the queue and finds that out.
-    /// Returns the number to sleep on.
+    /// Makes a helper's FIFO show messages and room, because the queue was removed or is corrupted: a poller then tries the queue and gets the error.
+    /// Returns the number on which the helper sleeps.
     pub(crate) fn show_damage(&self, feed: &Feed) -> u32 {
         if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(packets(IN | OUT, 1));

@@ -1,5 +1,5 @@
-//! Source and sink of packets that wake all pollers. The kernel wakes all pollers for data that is moved between a pipe and another file (tee(2),
-//! splice(2)); for reads and writes, it wakes only pollers of the matching event.
+//! The source and the sink of packets that wake all pollers. The kernel wakes all pollers for data that is moved between a pipe and another file
+//! (tee(2), splice(2)). For reads and writes, it wakes only pollers of the matching event.
 //!
 //! Each process has one descriptor of the source and one of the sink. It opens them at their first use, and never closes them.
 
@@ -11,15 +11,15 @@ use rustix::pipe::{IoSliceRaw, PipeFlags, SpliceFlags, pipe_with, vmsplice};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicI32, Ordering};
 
-/// A pipe with as many packets as a doorbell holds: tee(2) duplicates them.
+/// A pipe with as many packets as a doorbell holds, which tee(2) duplicates.
 pub(super) static SOURCE: Spare = Spare::new(source);
-/// /dev/null.
+/// The file /dev/null.
 pub(super) static SINK: Spare = Spare::new(sink);
 
 /// No descriptor yet.
 const NONE: RawFd = -1;
 
-/// See the module.
+/// A descriptor that the process opens at its first use.
 pub(super) struct Spare {
     number: AtomicI32,
     sighting: Sighting,
@@ -37,7 +37,7 @@ impl Spare {
 
     /// Returns the descriptor at time `now` (CLOCK_MONOTONIC_COARSE). None if it can't be opened.
     pub(super) fn file(&self, now: u64) -> Option<BorrowedFd<'_>> {
-        // Acquire: makes the record of its file visible.
+        // Acquire: makes the record of the descriptor's file visible.
         let number = match self.number.load(Ordering::Acquire) {
             NONE => self.find()?,
             known if self.sighting.is_still(known, now) => known,
@@ -70,7 +70,7 @@ impl Spare {
 }
 
 fn source() -> io::Result<OwnedFd> {
-    /// Read-only memory: the kernel refers to the packets in place.
+    /// The byte of a packet, in read-only memory: the kernel refers to the packets in place.
     static PACKET: [u8; 1] = *b".";
     let (source, filler) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let all = [(); SIZE].map(|()| IoSliceRaw::from_slice(&PACKET));

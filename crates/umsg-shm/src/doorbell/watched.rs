@@ -8,10 +8,10 @@ use crate::lock::tokens::ReceiverHeld;
 pub(crate) trait Watched {
     fn ringer(&self) -> Ringer<'_>;
 
-    /// Returns the level for a call that would receive or send now. It is exact while a process polls.
+    /// Returns the level of the queue, for a call that would receive or send now. The level is exact while a process polls.
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level;
 
-    /// Returns whether a blocked thread takes these messages, or this room. If so, the level stays the same for pollers, as in Linux.
+    /// Returns whether a blocked thread takes these messages, or this room. If so, the level stays unchanged for pollers, as in Linux.
     fn is_taken(&self, messages: i64, room: i64) -> bool;
 
     /// Ends the watch: no process polls any more.
@@ -22,7 +22,7 @@ pub(crate) trait Watched {
         self.ringer().watched.get() != 0
     }
 
-    /// Shows the level that the next step produces, with these additional messages and this additional room.
+    /// Shows the level that the next step produces: the present level, with these additional messages and this additional room.
     #[inline(always)]
     fn foretell_doorbell(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         if self.is_watched() {
@@ -47,8 +47,8 @@ pub(crate) trait Watched {
         }
     }
 
-    /// As [`settle_doorbell`](Self::settle_doorbell). If this process polls without a helper, and time may bring changes, the process starts a
-    /// helper after the unlock.
+    /// Shows the present level, as [`settle_doorbell`](Self::settle_doorbell) does. If this process polls without a helper, and time may bring
+    /// changes, the process starts a helper after the unlock.
     #[cold]
     fn settle_slow(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         self.watch_holders(receiving);
@@ -75,13 +75,14 @@ pub(crate) trait Watched {
     /// Returns whether the queue's policy makes each process that polls keep the time.
     fn keeps_time(&self) -> bool;
 
-    /// Returns the changes that time or a death alone may bring, as far as the queue has noted them: [`MESSAGES_LATER`], [`super::ROOM_LATER`].
+    /// Returns the kinds of changes that time or a death alone may bring, as far as the queue has noted them: [`MESSAGES_LATER`],
+    /// [`super::ROOM_LATER`].
     fn later(&self) -> u32;
 
-    /// Notes such changes.
+    /// Notes kinds of changes that time or a death alone may bring.
     fn set_later(&self, receiving: ReceiverHeld<'_>, changes: u32);
 
-    /// Returns the changes that the death of a holder may bring at present.
+    /// Returns the kinds of changes that the death of a holder may bring at present.
     fn held(&self, receiving: ReceiverHeld<'_>) -> u32;
 
     /// Returns whether time or a death alone may bring pollers messages, room or the end of the stream. If so, a helper checks the queue for each
@@ -97,8 +98,8 @@ pub(crate) trait Watched {
         self.ringer().call_timekeepers(receiving);
     }
 
-    /// Notes changes that time or a death may bring. At the first of a kind, shows them to processes that poll without a helper: each of them calls,
-    /// finds nothing, and then has a helper.
+    /// Notes kinds of changes that time or a death may bring. For a kind that was not noted before, shows an event to processes that poll without a
+    /// helper. Each of them then makes a call, finds no message or room, and starts a helper.
     fn note_later(&self, receiving: ReceiverHeld<'_>, changes: u32) {
         let new = changes & !self.later();
         if new == 0 {
@@ -111,15 +112,15 @@ pub(crate) trait Watched {
         self.set_later(receiving, new);
     }
 
-    /// When a process begins to poll, notes the changes that held messages and reservations may bring. Returns whether the process needs a helper
+    /// Notes the changes that held messages and reservations may bring, when a process begins to poll. Returns whether the process needs a helper
     /// that keeps the time.
     fn begin_to_watch(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.note_later(receiving, self.held(receiving));
         self.needs_time()
     }
 
-    /// Returns whether the present helper has to check the queue once a slice, because a holder may die. If not, the next process that leases or
-    /// reserves calls the helper.
+    /// Returns whether the present helper has to check the queue once a slice, because a process holds a message or room and may die. If it returns
+    /// false, the next process that leases or reserves calls the helper.
     fn needs_slices(&self, receiving: ReceiverHeld<'_>) -> bool {
         let is_held = self.held(receiving) != 0;
         self.ringer().note_slices(receiving, is_held);
@@ -135,7 +136,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows the present level after a death. Calls the helpers that keep the time: the dead process may have changed the times for which the
+    /// Shows the present level after a death, and calls the helpers that keep the time. The dead process may have changed the times for which these
     /// helpers wait.
     fn repair_poll_fifo(&self, receiving: ReceiverHeld<'_>) {
         self.ringer().mend(receiving, self.level(receiving));
@@ -170,10 +171,11 @@ mod polled {
         /// Returns an engine of the same segment, for a thread that outlives this one.
         fn for_helper(&self) -> Self;
 
-        /// Returns an engine like that of [`for_helper`](Self::for_helper). In contrast to it, this engine rings the shared FIFO itself.
+        /// Returns an engine of the same segment for a thread that outlives this one. In contrast to [`for_helper`](Self::for_helper), this engine
+        /// rings the shared FIFO itself.
         fn for_timekeeper(&self) -> Self;
 
-        /// Changes the watch under the necessary locks. Fails with `INVAL` if the queue was removed.
+        /// Runs a change of the watch under the locks that it needs. Fails with `INVAL` if the queue was removed.
         fn change_watch<T>(
             &self,
             me: &Thread,
@@ -181,14 +183,16 @@ mod polled {
             change: impl FnOnce(ReceiverHeld<'_>) -> T,
         ) -> io::Result<T>;
 
-        /// Returns the time of the monotonic clock, in nanoseconds, at which a message becomes due or a time limit ends; [`u64::MAX`] for never.
+        /// Returns the time of the monotonic clock, in nanoseconds, at which the next message becomes due or the next time limit ends; [`u64::MAX`]
+        /// for never.
         fn next_due(&self) -> u64;
 
         /// Takes the steps that are due, and returns the time of the monotonic clock, in nanoseconds, at which the next step may be due;
         /// [`u64::MAX`] for never.
         fn look_at_time(&self, me: &Thread, deadline: Deadline) -> io::Result<u64>;
 
-        /// Returns the descriptor that shows the level of the queue. For `wanted`, see [`crate::doorbell`].
+        /// Returns the descriptor that shows the level of the queue. `wanted` contains the flags [`crate::doorbell::MESSAGES`] and
+        /// [`crate::doorbell::ROOM`], or neither.
         #[inline]
         fn poll(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.doorbell()
@@ -217,8 +221,8 @@ mod polled {
                 .keep_time(|| Arc::new(self.for_timekeeper()));
         }
 
-        /// Does the same as [`keep_time`](Self::keep_time), after a call that did not request a descriptor. In a signal handler, it has no effect:
-        /// the next call outside of a handler starts the helper.
+        /// Starts the helper that keeps the time, as [`keep_time`](Self::keep_time) does, after a call that did not request a descriptor. In a signal
+        /// handler, it has no effect: the next call outside of a handler starts the helper.
         #[cold]
         fn keep_time_after_call(&self) {
             if self.doorbell().may_start_helper() {
@@ -238,9 +242,8 @@ mod polled {
                 .min(self.look_for_lack(receiving, now))
         }
 
-        /// Shows processes that still poll without a helper events after which they check the queue. An earlier event may have vanished before such
-        /// a process ran, because another process checked the queue first.
-        /// Returns the time of the next such call.
+        /// Shows processes that still poll without a helper events after which they check the queue. An earlier event may have vanished before such a
+        /// process ran, because another process checked the queue first. Returns the time of the next check.
         fn look_for_lack(&self, receiving: ReceiverHeld<'_>, now: u64) -> u64 {
             if self.keeps_time() {
                 return u64::MAX;
@@ -264,7 +267,7 @@ mod polled {
                     .hear(receiving, feed, self.level(receiving), true)
             });
             match heard {
-                // The queue is removed or corrupted: a poller has to find out.
+                // The queue is removed or corrupted: the doorbell makes a poller try the queue.
                 Err(Errno::INVAL | Errno::BADMSG) => Some(self.ringer().show_damage(feed)),
                 heard => heard.ok(),
             }
@@ -277,10 +280,10 @@ mod polled {
             let now = clock::monotonic();
             let deadline = Deadline::Monotonic(now + helper::PATIENCE);
             match self.look_at_time(thread::current(), deadline) {
-                // The coarse clock, which decides whether a message is due, may lag.
+                // The coarse clock decides whether a message is due, and it may lag.
                 Ok(at) => at.max(now + helper::PATIENCE / 10),
                 Err(Errno::INVAL) => u64::MAX,
-                // A corrupted queue may be repaired, or its mark of corruption removed, without a call.
+                // Without a call, a corrupted queue may be repaired, or its mark of corruption removed. So the helper checks it again.
                 Err(Errno::BADMSG) => now + helper::SLICE,
                 Err(_) => now + helper::PATIENCE,
             }
