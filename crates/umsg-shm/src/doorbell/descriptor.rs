@@ -45,8 +45,9 @@ pub(crate) struct Doorbell {
     file: FileIdentity,
     /// The descriptor that this process polls, or [`NONE`]. It is opened at the first poll, and closed with the queue.
     polled: AtomicI32,
-    /// The name of the polled FIFO; 0 for a private FIFO. The same word holds the requested flags; see [`super::LEVELS`].
+    /// The number in the name of the polled FIFO; 0 for a private FIFO.
     polled_name: AtomicU64,
+    /// The flags that this process has requested: see [`super::LEVELS`].
     asked: AtomicU32,
     polled_file: Sighting,
     /// The state of the helper that feeds the polled FIFO: whether the FIFO needs a helper, the epoch of the helper's process, and the ticket that
@@ -64,7 +65,7 @@ pub(crate) struct Doorbell {
     /// after that check. The time is 0 before the first check.
     lack_asked_at: AtomicU64,
     lack_pause: AtomicU64,
-    /// The value of the helper's word when the FIFO last showed the level.
+    /// The value on which the helper sleeps: that of the word `calls` when the FIFO last showed the level.
     called: AtomicU32,
     /// The descriptor of the FIFO that this process rings without polling it. The lower half is its number plus one, the upper half is half of the
     /// FIFO's name. 0 for no descriptor.

@@ -58,16 +58,16 @@ use {crate::fault::Fault, rustix::io::Errno, std::time::Duration};
 /// queue again although the level is unchanged, a packet is added or removed.
 pub(crate) const FULL: u32 = 4;
 
-/// A flag of [`Words::watched`]: a process polls.
+/// A flag of [`Ringer::watched`]: a process polls.
 pub(crate) const LEVELS: u32 = 1;
-/// A flag of [`Words::watched`]: a process wants an edge after each send and receive while the queue has messages.
+/// A flag of [`Ringer::watched`]: a process wants an edge after each send and receive while the queue has messages.
 pub(crate) const MESSAGES: u32 = 2;
-/// A flag of [`Words::watched`]: a process wants an edge after each send and receive while the queue has room.
+/// A flag of [`Ringer::watched`]: a process wants an edge after each send and receive while the queue has room.
 pub(crate) const ROOM: u32 = 4;
 
-/// A flag of [`Words::watched`]: a helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. The call clears the flag.
+/// A flag of [`Ringer::watched`]: a helper of processes that poll the shared FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const HELPED: u32 = 8;
-/// A flag of [`Words::watched`]: a helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
+/// A flag of [`Ringer::watched`]: a helper of a process with a private FIFO sleeps on [`Words::calls`]. The call clears the flag.
 pub(crate) const PRIVATE: u32 = 16;
 
 /// A kind of change that time or a death alone may bring: messages. A delayed message becomes due, or a leased message is returned.
@@ -75,13 +75,13 @@ pub(crate) const MESSAGES_LATER: u32 = 1;
 /// A kind of change that time or a death alone may bring: room. A reservation ends.
 pub(crate) const ROOM_LATER: u32 = 2;
 
-/// Shows a message until a call finds no message. It is set when time or a death may bring messages, and processes poll without a helper that
-/// checks the queue. The call that finds no message starts the helper of its process.
+/// A flag of [`Ringer::watched`]: the doorbell shows a message until a call finds no message. A process sets the flag if time or a death may bring
+/// messages, and processes poll without a helper that checks the queue. The call that finds no message starts the helper of its process.
 pub(crate) const LOOK_FOR_MESSAGES: u32 = 32;
-/// A flag of [`Words::watched`]: the doorbell shows room until a call finds no room. In all else it is as [`LOOK_FOR_MESSAGES`].
+/// A flag of [`Ringer::watched`]: the doorbell shows room until a call finds no room. In all else it is as [`LOOK_FOR_MESSAGES`].
 pub(crate) const LOOK_FOR_ROOM: u32 = 64;
 
-/// A flag of [`Words::watched`]: the helpers that keep the time check the queue once a slice, because a process holds a message or room and may die.
+/// A flag of [`Ringer::watched`]: the helpers that keep the time check the queue once a slice, because a process holds a message or room and may die.
 pub(crate) const SLICES: u32 = 128;
 
 /// Returns whether a helper was called after it read `value` in [`Words::calls`].

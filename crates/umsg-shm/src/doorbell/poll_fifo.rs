@@ -10,7 +10,7 @@ use rustix::pipe::{SpliceFlags, fcntl_setpipe_size, splice, tee};
 use std::cmp::Ordering::{Equal, Greater, Less};
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// The size of the FIFO, in pages: one for each packet.
+/// The size of the FIFO, in pages: the kernel uses one page for each packet.
 pub(super) const SIZE: usize = FULL as usize;
 /// The maximum number of packets that one change discards from a FIFO that another process has filled.
 pub(super) const FOREIGN: u32 = 64;

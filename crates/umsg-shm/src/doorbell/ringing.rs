@@ -22,7 +22,7 @@ use crate::model::doorbell::{Feed, PollFifo};
 const IN: u32 = 1;
 /// The bit of a level at which a send is possible.
 const OUT: u32 = 2;
-/// Flag beside OUT, also of [`Words::shown`] and [`Words::heard`]: there are neither messages nor room. A FIFO shows this level as room, so a
+/// A flag beside OUT, also in [`Words::shown`] and [`Words::heard`]: the queue has neither messages nor room. A FIFO shows this level as room, so a
 /// poller that tries to send finds no room. When room comes later, pollers need an event for it, because the FIFO does not change.
 const NEITHER: u32 = 32;
 
@@ -130,7 +130,7 @@ fn packets(bits: u32, held: u32) -> u32 {
     }
 }
 
-/// Returns the numbers of messages and of room that these flags of [`Words::watched`] add to the level: 1 or 0.
+/// Returns the numbers of messages and of room that these flags of [`Ringer::watched`] add to the level: 1 or 0.
 fn looks_for(watched: u32) -> [u32; 2] {
     [LOOK_FOR_MESSAGES, LOOK_FOR_ROOM].map(|flag| (watched & flag != 0).into())
 }
@@ -148,7 +148,7 @@ fn beside(packets: u32) -> u32 {
 #[repr(C)]
 #[derive(Default)]
 pub struct Words {
-    /// The contents of the FIFO.
+    /// The number of packets in the FIFO ([`PACKETS`]), and flags.
     pub(crate) shown: Guarded32,
     /// The processor on which a process is ringing, plus one; 0 for none. The number is a hint.
     pub(crate) rung_on: Loose32,

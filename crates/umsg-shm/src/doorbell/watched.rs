@@ -4,7 +4,7 @@ use super::{Level, MESSAGES_LATER, Ringer};
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 
-/// A queue that processes can poll. The lock under which messages are received protects all methods.
+/// A queue that processes can poll. A method with a token runs under the lock under which messages are received.
 pub(crate) trait Watched {
     fn ringer(&self) -> Ringer<'_>;
 
