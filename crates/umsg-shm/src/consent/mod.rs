@@ -1,4 +1,4 @@
-//! Consent to signals: a registered process shows the senders in other processes which signals it wants, so that a sender can raise them.
+//! Consent to signals: a registered process shows which signals it wants to the senders in other processes, so that a sender can raise them.
 //!
 //! The consent is a page in a file in memory ([`page`]). Only its process can write it: F_SEAL_FUTURE_WRITE refuses every other process a writable
 //! mapping, and a forked child does not inherit the writable mapping of its parent. A sender finds the page through /proc/PID/fd, if the kernel

@@ -1,4 +1,4 @@
-//! The page of this process.
+//! The page in which this process shows its consents.
 
 use super::page::{Page, Signal};
 use super::{NAME, Shown, name_of};
@@ -11,16 +11,16 @@ use rustix::io::{Errno, pwrite};
 use std::os::fd::{AsFd, RawFd};
 use std::sync::atomic::{AtomicI32, AtomicPtr, AtomicU64, Ordering};
 
-/// No descriptor.
+/// In place of a descriptor's number, if there is no descriptor.
 const NONE: RawFd = -1;
 
-/// The seals of a page: its length stays, and only the mapping of its process can be written.
+/// The seals of a page's file: its length stays, and no process can make a further mapping for writing.
 pub(super) const SEALS: SealFlags = SealFlags::SEAL
     .union(SealFlags::SHRINK)
     .union(SealFlags::GROW)
     .union(SealFlags::FUTURE_WRITE);
 
-/// The page of the process with the epoch beside it. A page is mapped until its process ends. A forked child does not have it mapped.
+/// The page of one process, whose epoch is beside it. The page is mapped until the process ends. A forked child does not have this mapping.
 struct Present {
     epoch: AtomicU64,
     /// Null if the process can have no page.
@@ -41,7 +41,7 @@ static PRESENT: Present = Present {
 
 /// Returns the process's own page, if it has one.
 fn own() -> Option<&'static Page> {
-    // Acquire: makes the rest visible that `prepare` stored before.
+    // Acquire: makes the words visible that `prepare` stored before the epoch.
     let epoch = PRESENT.epoch.load(Ordering::Acquire);
     if epoch == 0 || epoch != process::epoch() {
         return None;
@@ -51,10 +51,10 @@ fn own() -> Option<&'static Page> {
     unsafe { PRESENT.page.load(Ordering::Relaxed).as_ref() }
 }
 
-/// Makes the page of this process if no earlier call has tried to. One thread at a time calls it.
+/// Makes the page of this process, unless an earlier call has tried to make it. Only one thread at a time calls this function.
 ///
 /// # If the process dies
-/// The page goes with its last mapping.
+/// The page is freed with its last mapping.
 pub fn prepare() {
     let epoch = process::begin_epoch();
     if PRESENT.epoch.load(Ordering::Relaxed) == epoch || cfg!(miri) {
@@ -65,7 +65,7 @@ pub fn prepare() {
     let (page, descriptor) = made.unwrap_or((std::ptr::null_mut(), NONE));
     PRESENT.page.store(page, Ordering::Relaxed);
     PRESENT.descriptor.store(descriptor, Ordering::Relaxed);
-    // Release: a thread that sees the epoch sees the rest.
+    // Release: a thread that sees the epoch sees the other words of `PRESENT`.
     PRESENT.epoch.store(epoch, Ordering::Release);
 }
 
@@ -88,12 +88,12 @@ fn make() -> Result<(*mut Page, RawFd), Errno> {
         MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL,
     )?;
     ftruncate(&file, PAGE as u64)?;
-    // A store to a page without memory would raise SIGBUS.
+    // This write allocates the page: a store to a page without memory would raise SIGBUS.
     if pwrite(&file, &[0; PAGE], 0)? != PAGE {
         return Err(Errno::NOSPC);
     }
     let mapping = Mapping::of_memory(file.as_fd(), PAGE, true)?;
-    // This call comes before the seal, because a child that is forked before it could write the page.
+    // This call comes before the seal: a child that is forked before this call inherits the mapping, and could write the page.
     mapping.keep_from_children()?;
     rustix::fs::fcntl_add_seals(&file, SEALS)?;
     let born = file::inode_and_birth(file.as_fd())?;
@@ -111,8 +111,8 @@ fn make() -> Result<(*mut Page, RawFd), Errno> {
     Ok((page, own.into_number()))
 }
 
-/// Consents to a signal for a registration. None if this process can't show its consent to senders in other processes. One thread at a time changes
-/// the consents.
+/// Consents to a signal for a registration. Returns the place of the consent; None if this process can't show its consent to senders in other
+/// processes. Only one thread at a time changes the consents.
 pub fn offer(ticket: u64, queue: (u64, u64), signal: i32, value: usize) -> Option<Shown> {
     let number = signal;
     let place = own()?.add(ticket, queue, Signal { number, value })?;
@@ -122,15 +122,15 @@ pub fn offer(ticket: u64, queue: (u64, u64), signal: i32, value: usize) -> Optio
     })
 }
 
-/// Withdraws the consent to the signal of a registration that has ended or was notified. One thread at a time changes the consents.
+/// Withdraws the consent to the signal of a registration that has ended or was fired. Only one thread at a time changes the consents.
 pub fn withdraw(ticket: u64, shown: Shown) {
     if let Some(page) = own() {
         page.remove((shown.place as usize).wrapping_sub(1), ticket);
     }
 }
 
-/// Makes the calling thread attest this process's page. The thread must run until the process ends or runs another program. Returns false if there
-/// is no page yet.
+/// Makes the calling thread attest this process's page, by its name. The thread must run until the process ends or runs another program. Returns
+/// false if there is no page yet.
 pub fn attest() -> bool {
     let Some(page) = own() else {
         return false;

@@ -1,4 +1,4 @@
-//! The page of a process's consents. Its process writes it; senders in other processes read it.
+//! The page of a process's consents. The process writes it; senders in other processes read it.
 
 use crate::sys::map::PAGE;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -9,7 +9,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"umsgcon1");
 /// The number of registrations for which a process can consent at a time.
 pub(super) const PLACES: usize = 100;
 
-/// See the module. docs/format.md draws it.
+/// A page of consents. docs/format.md draws it.
 #[repr(C)]
 pub(super) struct Page {
     magic: AtomicU64,
@@ -24,10 +24,10 @@ pub(super) struct Page {
 
 const _: () = assert!(size_of::<Page>() == 4064 && size_of::<Page>() <= PAGE);
 
-/// A registration. No ticket is used twice.
+/// The consent for one registration. Each registration of the process has another ticket.
 #[repr(C)]
 struct Place {
-    /// The number of the registration among those of the process; 0 for none.
+    /// The number of the registration among those of the process; 0 if the place is free.
     ticket: AtomicU64,
     device: AtomicU64,
     inode: AtomicU64,
@@ -46,7 +46,7 @@ pub(super) struct Signal {
 impl Page {
     /// Describes the process in an empty page.
     pub(super) fn begin(&self, pid: u32, home: u64) {
-        // Relaxed: `set_helper` publishes them.
+        // Relaxed: the release in `set_helper` publishes these stores.
         self.magic.store(MAGIC, Ordering::Relaxed);
         self.home.store(home, Ordering::Relaxed);
         self.pid.store(pid, Ordering::Relaxed);
@@ -54,7 +54,7 @@ impl Page {
 
     /// Names the helper thread, which attests the page.
     pub(super) fn set_helper(&self, tid: u32) {
-        // Release: a sender that sees it sees the rest.
+        // Release: a sender that sees the helper sees the words that `begin` has stored.
         self.helper.store(tid, Ordering::Release);
     }
 
@@ -64,18 +64,18 @@ impl Page {
         let is_right = self.magic.load(Ordering::Relaxed) == MAGIC
             && self.home.load(Ordering::Relaxed) == home
             && self.pid.load(Ordering::Relaxed) == pid;
-        // The first thread may run another program under the same id.
+        // The helper must not be the first thread: the first thread may run another program under the same id.
         (is_right && helper != 0 && helper != pid).then_some(helper)
     }
 
-    /// Adds a registration. None if all places are taken. One thread at a time changes the page.
+    /// Adds the consent for a registration, and returns its place. None if all places are taken. Only one thread at a time changes the page.
     pub(super) fn add(&self, ticket: u64, queue: (u64, u64), signal: Signal) -> Option<usize> {
-        // Relaxed: this process's own stores.
+        // Relaxed: only this process stores tickets.
         let mut places = self.places.iter();
         let index = places.position(|place| place.ticket.load(Ordering::Relaxed) == 0)?;
         let place = &self.places[index];
-        // CONSENT: a sender may have read the previous ticket and then one of the following words. When it reads the ticket again, it finds another
-        // ticket.
+        // CONSENT: a sender may have read the previous ticket, and may read one of the words below after it changes. When the sender then reads the
+        // ticket again, it finds another ticket.
         fence(Ordering::Release);
         place.device.store(queue.0, Ordering::Relaxed);
         place.inode.store(queue.1, Ordering::Relaxed);
@@ -83,22 +83,22 @@ impl Page {
         place
             .signal
             .store(signal.number.cast_unsigned(), Ordering::Relaxed);
-        // Release: a sender that sees the ticket sees the rest.
+        // Release: a sender that sees the ticket sees the words that belong to it.
         place.ticket.store(ticket, Ordering::Release);
         Some(index)
     }
 
-    /// Removes a registration.
+    /// Removes the consent for a registration.
     pub(super) fn remove(&self, index: usize, ticket: u64) {
         if let Some(place) = self.places.get(index)
             && place.ticket.load(Ordering::Relaxed) == ticket
         {
-            // Relaxed: a sender that does not see it yet raises a signal as before the removal.
+            // Relaxed: a sender that does not see this store yet raises the signal as it would have before the removal.
             place.ticket.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Returns the signal for which the process is registered with a queue, if the page names that registration now.
+    /// Returns the signal to which the process consents for a registration with this ticket. None if the page does not name that registration now.
     pub(super) fn consent(&self, index: usize, ticket: u64, queue: (u64, u64)) -> Option<Signal> {
         let place = self.places.get(index)?;
         if ticket == 0 || place.ticket.load(Ordering::Acquire) != ticket {
@@ -112,7 +112,7 @@ impl Page {
             number: place.signal.load(Ordering::Relaxed).cast_signed(),
             value: place.value.load(Ordering::Relaxed) as usize,
         };
-        // CONSENT: no ticket occurs twice, so the words that were read between two reads of the same ticket belong to this ticket.
+        // CONSENT: no ticket occurs twice. So words that were read between two reads of the same ticket belong to this ticket.
         fence(Ordering::Acquire);
         let is_still = place.ticket.load(Ordering::Relaxed) == ticket;
         (is_still && found == queue).then_some(signal)

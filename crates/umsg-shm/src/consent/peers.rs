@@ -1,7 +1,7 @@
-//! The consents of other processes, as a sender sees them.
+//! The consents of other processes, as a sender reads them.
 //!
-//! A process keeps the pages of some others mapped. A send may run in a signal handler, so this module does not call malloc, and no thread waits
-//! here. A thread that finds the table in use leaves the signal to the helper thread of the other process.
+//! A process keeps the pages of some other processes mapped, in a table. A send may run in a signal handler, so this module does not call malloc, and
+//! no thread waits here. A thread that finds the table in use raises no signal: it leaves that to the helper thread of the other process.
 
 use super::own::SEALS;
 use super::page::{PLACES, Page};
@@ -16,13 +16,14 @@ use std::cell::UnsafeCell;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The number of processes that a process keeps in mind.
+/// The number of other processes in the table.
 const MOST: usize = 16;
 
-/// The time after which a process that could not be met is tried again, in nanoseconds.
+/// If a process could not be met: the time until the next attempt, in nanoseconds. To *meet* a process is to find its page and check that the process
+/// attests it.
 const AGAIN: u64 = 10_000_000;
 
-/// Another process.
+/// Another process in the table.
 struct Peer {
     pid: u32,
     /// The time of the last attempt to meet the process (CLOCK_MONOTONIC_COARSE).
@@ -30,21 +31,21 @@ struct Peer {
     met: Option<Met>,
 }
 
-/// A process that has attested its page.
+/// A process that attests its page.
 struct Met {
     page: Mapping,
-    /// The number of the helper thread's descriptor, and its device and inode. These show whether the program has closed the descriptor and opened
-    /// another file with its number.
+    /// The number of the descriptor of the helper thread. Beside it are the device and the inode number of the descriptor's file. They show whether
+    /// the program has closed the descriptor and opened another file with its number.
     helper: RawFd,
     file: (u64, u64),
-    /// For each place, the last ticket whose signal this process has raised. If a process writes an old record again, its signal is not raised
-    /// twice.
+    /// For each place, the last ticket whose signal this process has raised. If a process writes an old record into a queue again, this process does
+    /// not raise the signal again.
     raised: [u64; PLACES],
 }
 
 struct Peers {
     peers: UnsafeCell<[Option<Peer>; MOST]>,
-    /// The epoch of the process in which a thread uses the table; 0 for none.
+    /// The epoch of the process in which a thread uses the table; 0 if no thread uses it.
     turn: AtomicU64,
 }
 
@@ -62,15 +63,15 @@ struct Turn;
 impl Turn {
     fn take() -> Option<Turn> {
         let epoch = process::begin_epoch();
-        // Acquire: this thread sees the table as the last turn left it.
+        // Acquire: pairs with the release of the thread that used the table before, so its changes are visible.
         let turn = &PEERS.turn;
         match turn.compare_exchange(0, epoch, Ordering::Acquire, Ordering::Relaxed) {
             Ok(_) => Some(Turn),
             Err(holder) if holder != epoch => {
-                // A thread of the parent used the table during the fork. This child does not have that thread, whose last change may be incomplete.
+                // A thread of the parent used the table during the fork. The child does not have that thread, whose last change may be incomplete.
                 turn.compare_exchange(holder, epoch, Ordering::Acquire, Ordering::Relaxed)
                     .ok()?;
-                // SAFETY: this thread has the turn. The old contents are not dropped.
+                // SAFETY: this thread has the turn. The old contents may be incomplete, so they are not dropped.
                 unsafe { PEERS.peers.get().write([const { None }; MOST]) };
                 Some(Turn)
             }
@@ -79,7 +80,7 @@ impl Turn {
     }
 
     fn peers(&mut self) -> &mut [Option<Peer>; MOST] {
-        // SAFETY: there is one turn at a time, and it is borrowed as long as the table is.
+        // SAFETY: only one `Turn` exists at a time, and the table is borrowed no longer than the `Turn`.
         unsafe { &mut *PEERS.peers.get() }
     }
 
@@ -96,8 +97,8 @@ impl Drop for Turn {
     }
 }
 
-/// Raises the signal of a registration, if its process is known and consents to it now. `sender` is the id and the real user of this process.
-/// Returns false if the registered process has to raise the signal itself.
+/// Raises the signal of a registration, if the table has its process and this process consents to the signal now. `sender` is the id and the real
+/// user of the calling process. Returns false if the registered process has to raise the signal itself.
 #[cold]
 pub(crate) fn raise(asked: &Asked, sender: (u32, u32)) -> bool {
     let Some(mut turn) = Turn::take() else {
@@ -112,7 +113,7 @@ pub(crate) fn raise(asked: &Asked, sender: (u32, u32)) -> bool {
     match met.raise(asked, sender) {
         Ok(is_raised) => is_raised,
         Err(_) => {
-            // The process has ended, or this process may not signal it any more.
+            // The registered process has ended, or the calling process may not signal it any more.
             *place = None;
             false
         }
@@ -125,7 +126,7 @@ impl Met {
         let consent = self.page().consent(index, asked.ticket, asked.queue);
         let helper = self.helper().ok_or(Errno::BADF)?;
         let Some(signal) = consent else {
-            // Signal 0 only checks that the process still exists with the same program: another process may have got the id.
+            // There is no consent. Signal 0 checks whether the process still exists with the same program: another process may have got its id.
             process::raise_in_process_of(helper, (0, 0), sender)?;
             return Ok(false);
         };
@@ -145,7 +146,7 @@ impl Met {
 
     /// Returns the helper thread, unless the program has closed its descriptor.
     fn helper(&self) -> Option<BorrowedFd<'_>> {
-        // SAFETY: any descriptor may have this number now. Until it is known, it is only inspected.
+        // SAFETY: any descriptor may have this number now. It is only inspected until its file is known.
         let helper = unsafe { BorrowedFd::borrow_raw(self.helper) };
         let is_still = fstat(helper).is_ok_and(|now| (now.st_dev, now.st_ino) == self.file);
         is_still.then_some(helper)
@@ -168,7 +169,8 @@ impl Drop for Met {
     }
 }
 
-/// Finds the consents of a process that is registered, for its next notification. The caller holds no lock.
+/// Meets the process of a registration, if the table does not have it: the next notification then needs no help of that process. The caller holds no
+/// lock.
 ///
 /// # Blocking
 /// Never: the function reads no file that another process serves.
@@ -197,7 +199,7 @@ pub fn meet(asked: &Asked) {
         None => {
             let peers = turn.peers();
             let free = peers.iter().position(Option::is_none);
-            // Without a free place, the process that was met first loses its place.
+            // Without a free place, the process that was met first leaves the table.
             let oldest = || (0..MOST).min_by_key(|&at| peers[at].as_ref().map(|peer| peer.tried));
             let index = free.or_else(oldest).unwrap_or(0);
             &mut peers[index]
@@ -210,7 +212,7 @@ fn find(asked: &Asked) -> Result<Met, Errno> {
     let (pid, descriptor) = (asked.pid, asked.shown.descriptor);
     let mut path = [0; 64];
     let path = stat::path_in(&mut path, format_args!("/proc/{pid}/fd/{descriptor}\0"));
-    // The file is not opened yet: an open could have side effects, or wait for a process that serves the file.
+    // The file is not opened yet: to open it could have side effects, or wait for a process that serves the file.
     let seen = openat(
         CWD,
         path.ok_or(Errno::NAMETOOLONG)?,
@@ -226,11 +228,11 @@ fn find(asked: &Asked) -> Result<Met, Errno> {
     let helper = unsafe { &*page.base().cast::<Page>() }.helper(pid, home::here());
     let helper = helper.ok_or(Errno::SRCH)?;
     let pidfd = process::open_thread(helper)?;
-    // In another PID namespace's /proc, numbers stand for other processes.
+    // If /proc belongs to another PID namespace, its numbers stand for other processes.
     if !is_proc_ours()? || !exists::thread_of(pid, helper) {
         return Err(Errno::SRCH);
     }
-    // The name is read after the descriptor is open. So the descriptor belongs to the thread with this name, or that thread has ended.
+    // The name is read after the descriptor was opened. So the descriptor belongs to the thread with this name, or that thread has ended.
     let mut name = [0; NAME + 2];
     let comm = format_args!("/proc/{pid}/task/{helper}/comm\0");
     let name = stat::contents(comm, &mut name).ok_or(Errno::SRCH)?;
@@ -256,7 +258,7 @@ fn is_proc_ours() -> Result<bool, Errno> {
     Ok(found.st_ino == rustix::fs::stat(c"/proc/self")?.st_ino)
 }
 
-/// Maps the page in a file in memory, if only its process can write it.
+/// Maps the page that is in a file in memory, if only the process that made the file can write it.
 fn open_page(seen: &OwnedFd) -> Result<Mapping, Errno> {
     let mut path = [0; 64];
     let path = stat::path_in(
@@ -274,7 +276,7 @@ fn open_page(seen: &OwnedFd) -> Result<Mapping, Errno> {
 
 /// Returns the device of all files in memory, whose file system no process serves.
 fn device_of_memory() -> Result<u64, Errno> {
-    // 0: not known yet. Relaxed: each thread finds the same.
+    // 0: the device is not known yet. Relaxed: each thread finds the same device.
     static DEVICE: AtomicU64 = AtomicU64::new(0);
     match DEVICE.load(Ordering::Relaxed) {
         0 => {
