@@ -1,25 +1,25 @@
-//! Arrays that grow by chunks and never move: for state that is read without a lock and must not be allocated by malloc.
+//! Arrays that grow by chunks and never move, for data that threads read without a lock and that must not come from malloc.
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Types for which memory of zeroes is a valid value.
+/// A type for which memory of zeroes is a valid value.
 ///
 /// # Safety
 /// All-zero bytes are a valid value of the type. Several threads can use the type through `&T`. The type needs no drop.
 pub unsafe trait Zeroed: Sync {}
 
-/// `ROOTS` times `CHUNK` elements, all zero at first. The first chunk is part of the array, so a process with few elements maps no memory for them,
-/// and a fork does not have to copy one more area of memory. A further chunk is mapped at the first request to write one of its elements, and
-/// is never unmapped. A forked child has a copy of it, like of all private memory.
+/// An array of `ROOTS` times `CHUNK` elements, all zero at first. The first chunk is part of the array. So a process with few elements maps no memory
+/// for them, and a fork does not have to copy one more area of memory. Each further chunk is mapped at the first request to write one of its
+/// elements, and is never unmapped. A forked child has a copy of all chunks.
 #[repr(C)]
 pub struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
     /// One more than the highest index that was requested for writing. It lies in the page of the first elements.
     end: AtomicUsize,
     first: MaybeUninit<[T; CHUNK]>,
-    /// The chunks; the first word is unused.
+    /// The addresses of the chunks. The first one is unused, because the first chunk is part of the array.
     roots: [AtomicPtr<T>; ROOTS],
 }
 
@@ -39,7 +39,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         }
     }
 
-    /// Returns an element, if its chunk is mapped. The first chunk always is.
+    /// Returns an element; None if its chunk is not mapped. The first chunk is always there.
     #[inline(always)]
     pub fn get(&self, index: usize) -> Option<&T> {
         // SAFETY: zeroes are a valid value of the elements (`Zeroed`), and each change was made through a reference to an element.
@@ -49,7 +49,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
 
     #[inline(always)]
     fn get_further(&self, index: usize) -> Option<&T> {
-        // Acquire: pairs with the release in `grow`. The chunk is zeroed by the kernel, so it only orders the mapping.
+        // Acquire: pairs with the release in `grow`. The kernel has zeroed the chunk, so the pair only makes the mapping visible.
         let chunk = self.roots.get(index / CHUNK)?.load(Ordering::Acquire);
         // SAFETY: a non-null chunk has CHUNK elements, was zeroed (valid by `Zeroed`) and is never unmapped.
         (!chunk.is_null()).then(|| unsafe { &*chunk.add(index % CHUNK) })
@@ -60,8 +60,8 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
         if index >= ROOTS * CHUNK {
             return None;
         }
-        // Relaxed: a thread that reads an older value has not seen the element, either. The first access to the page is a write, because an earlier
-        // read would cost one more page fault.
+        // Relaxed: a thread that reads an older value has not seen the element, either. The value is written without a load before it: a load as the
+        // first access to the page would cost one more page fault.
         let end = index + 1;
         let first = self
             .end
@@ -85,7 +85,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
             rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, access, MapFlags::PRIVATE)
                 .ok()?
         };
-        // Release: see `get`.
+        // Release: pairs with the acquire in `get_further`.
         let raced = root.compare_exchange(
             std::ptr::null_mut(),
             fresh.cast(),
@@ -100,7 +100,7 @@ impl<T: Zeroed, const CHUNK: usize, const ROOTS: usize> Chunks<T, CHUNK, ROOTS> 
     }
 
     /// Returns the elements from `first` to `last`, both included, with their indices. Skips the elements behind the highest one that was ever
-    /// requested for writing, and the chunks of which no element was requested.
+    /// requested for writing. Skips the chunks of which no element was requested.
     pub fn range(&self, first: usize, last: usize) -> impl Iterator<Item = (usize, &T)> {
         let end = self.end.load(Ordering::Relaxed).min(last.saturating_add(1));
         (first / CHUNK..end.div_ceil(CHUNK))
@@ -115,7 +115,7 @@ mod tests {
     use super::{Chunks, Zeroed};
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    // SAFETY: zero is a number, and the type is made for sharing.
+    // SAFETY: zero is a valid number, threads share the type by reference, and it needs no drop.
     unsafe impl Zeroed for AtomicUsize {}
 
     type Small = Chunks<AtomicUsize, 4, 3>;

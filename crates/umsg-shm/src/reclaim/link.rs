@@ -1,4 +1,4 @@
-//! Words that lead to slots.
+//! Links: words that lead to slots, and that threads share.
 
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
@@ -23,7 +23,7 @@ impl<T> Clone for Word<T> {
 impl<T> Copy for Word<T> {}
 
 impl<T: Send + Sync> Word<T> {
-    /// Makes a word of a slot, of which the word has one count, and of flags below 64.
+    /// Makes a word from a slot and from flags below 64. The word takes over one count of the slot.
     pub fn new(slot: &'static Slot<T>, flags: usize) -> Word<T> {
         let address = std::ptr::from_ref(slot).expose_provenance();
         // SAFETY: the address of a reference is not 0.
@@ -48,12 +48,12 @@ impl<T: Send + Sync> Word<T> {
         unsafe { &*std::ptr::with_exposed_provenance(self.bits() & !FLAGS) }
     }
 
-    /// Gives back the word's count.
+    /// Releases the count that this word has.
     pub fn release(self) {
         self.slot().release();
     }
 
-    /// Returns the thing to which the word leads, in use by the word's count.
+    /// Returns the thing in the slot. It stays in use by the count that this word has.
     pub fn hold(self) -> Held<T> {
         Held {
             word: self,
@@ -61,20 +61,20 @@ impl<T: Send + Sync> Word<T> {
         }
     }
 
-    /// Returns whether the word's count is the only use of the slot: then no call uses the thing. The caller has made sure that no link leads to
-    /// the slot.
+    /// Returns whether no other count and no hazard pointer uses the slot. If so, no call uses the thing. The caller has made sure that no link leads
+    /// to the slot.
     #[must_use]
     pub fn is_sole_user(&self) -> bool {
         self.slot().is_sole_user()
     }
 
-    /// Releases the word's count if other counts remain. If it is the last count, returns the word with its count.
+    /// Releases the count that this word has, unless it is the last one. If it is the last one, returns the word, which keeps the count.
     pub fn release_unless_last(self) -> Option<Word<T>> {
         (!self.slot().release_unless_last()).then_some(self)
     }
 }
 
-/// A word that threads share. While it leads to a slot, it has one count of the slot.
+/// A word that threads share. While it leads to a slot, it has one count of that slot.
 pub struct Link<T: 'static>(AtomicUsize, PhantomData<&'static Slot<T>>);
 
 // SAFETY: zero is a valid number (an empty link), threads may share the number and the slots, and a link needs no drop.
@@ -86,17 +86,17 @@ impl<T: Send + Sync> Link<T> {
         Link(AtomicUsize::new(0), PhantomData)
     }
 
-    /// Returns whether it leads to a slot.
+    /// Returns whether the link leads to a slot.
     #[inline(always)]
     pub fn leads(&self) -> bool {
         // Relaxed: a hint; a caller that acts on it checks again.
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Returns the thing to which the link leads, in use.
+    /// Returns the thing to which the link leads, and keeps it in use.
     #[inline(always)]
     pub fn hold(&'static self) -> Option<Held<T>> {
-        // Acquire: pairs with the release in `put`; the slot is filled.
+        // Acquire: pairs with the release in `put`, so the slot is filled.
         let word = Word::from_bits(self.0.load(Ordering::Acquire))?;
         if let Some(record) = notes::my_idle_record() {
             record.note(std::ptr::from_ref(word.slot()).addr());
@@ -111,7 +111,7 @@ impl<T: Send + Sync> Link<T> {
         self.hold_counted()
     }
 
-    /// Does the same as [`hold`](Link::hold), after the link has changed since the note.
+    /// Returns the thing as [`hold`](Link::hold) does, after the link has changed since this thread noted the slot.
     #[cold]
     fn hold_again(&'static self, word: Word<T>, record: &Record) -> Option<Held<T>> {
         record.clear();
@@ -120,24 +120,24 @@ impl<T: Send + Sync> Link<T> {
         self.hold_counted()
     }
 
-    /// Does the same as [`hold`](Link::hold), for a long use. The use is counted, so the thread's hazard pointer stays free for short uses.
+    /// Returns the thing as [`hold`](Link::hold) does, for a long use. The use is counted, so the thread's hazard pointer stays free for short uses.
     #[cold]
     pub fn hold_counted(&'static self) -> Option<Held<T>> {
         loop {
             let word = Word::from_bits(self.0.load(Ordering::Acquire))?;
             if !word.slot().count() {
-                // The slot was emptied meanwhile, and so was the link.
+                // The slot has no user, so the link no longer leads to it.
                 continue;
             }
             let held = Held { word, note: None };
-            // The slot may have held another thing by the time it was counted.
+            // By the time the use was counted, the slot may have held another thing.
             if self.0.load(Ordering::Acquire) == word.bits() {
                 return Some(held);
             }
         }
     }
 
-    /// Sets the link. It takes over the word's count, and releases the count of its previous value.
+    /// Sets the link to a word, and takes over the word's count. Releases the count of the link's previous value.
     pub fn put(&self, word: Word<T>) {
         // AcqRel: the slot is filled before a reader finds it here; see `hold`.
         let before = self.0.swap(word.bits(), Ordering::AcqRel);
@@ -146,7 +146,8 @@ impl<T: Send + Sync> Link<T> {
             .for_each(Word::release);
     }
 
-    /// Sets an empty link, which takes over the word's count. Returns false if the link is not empty: the caller keeps the count.
+    /// Sets the link to a word if the link is empty, and takes over the word's count. Returns false if the link is not empty: the caller then keeps
+    /// the count.
     pub fn put_if_empty(&self, word: Word<T>) -> bool {
         // AcqRel: as in `put`.
         self.0
@@ -154,20 +155,20 @@ impl<T: Send + Sync> Link<T> {
             .is_ok()
     }
 
-    /// Empties the link. The caller gets its count.
+    /// Empties the link, and returns its word. The caller gets the word's count.
     pub fn take(&self) -> Option<Word<T>> {
         Word::from_bits(self.0.swap(0, Ordering::AcqRel))
     }
 
-    /// Empties the link if its value still is `word`. Returns whether the link was emptied. Then the caller has the count.
+    /// Empties the link if its value still is `word`. Returns whether the link was emptied. If so, the caller gets the word's count.
     pub fn take_if(&self, word: Word<T>) -> bool {
-        // AcqRel: as in `put`. Relaxed: on failure, the caller has nothing of the link.
+        // AcqRel: as in `put`. Relaxed on failure: the caller uses nothing that the link leads to.
         self.0
             .compare_exchange(word.bits(), 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Does the same as [`take_if`](Link::take_if), and releases the count.
+    /// Empties the link if its value still is `word`, as [`take_if`](Link::take_if) does, and releases the word's count.
     pub fn forget(&self, word: Word<T>) -> bool {
         let forgotten = self.take_if(word);
         if forgotten {
@@ -177,16 +178,16 @@ impl<T: Send + Sync> Link<T> {
     }
 }
 
-/// A thing that a call is using. It stays until this value is dropped, even if another thread empties the link meanwhile. The type has two words,
-/// so it is passed in registers.
+/// A thing that a call is using. The thing stays until this value is dropped, even if another thread empties the link meanwhile. The type has the
+/// size of two machine words, so it is passed in registers.
 pub struct Held<T: Send + Sync + 'static> {
     word: Word<T>,
-    /// `None` if the use is counted.
+    /// The hazard pointer that keeps the thing; `None` if the use is counted.
     note: Option<&'static Record>,
 }
 
 impl<T: Send + Sync> Held<T> {
-    /// Takes over one count of a slot to which no link leads.
+    /// Makes a use of a slot to which no link leads, from one count of that slot.
     pub fn counted(slot: &'static Slot<T>, flags: usize) -> Held<T> {
         Held {
             word: Word::new(slot, flags),
@@ -215,7 +216,7 @@ impl<T: Send + Sync> Held<T> {
         })
     }
 
-    /// Adds a count of the slot, for another link.
+    /// Adds a count of the slot, and returns a word with it, for another link.
     pub fn another(&self) -> Option<Word<T>> {
         self.word.slot().count().then_some(self.word)
     }

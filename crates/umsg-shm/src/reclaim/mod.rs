@@ -13,7 +13,7 @@
 //! No function takes a lock or allocates from the program's heap. So signal handlers may call all of them, and a forked child finds no incomplete
 //! change. The child may lose a slot that another thread was moving at the fork.
 //!
-//! The users are the drop-in's table of descriptors, the C library's handles, and the table of System V queues by identifier.
+//! Three tables use this module: the drop-in's table of descriptors, the C library's handles, and the table of System V queues by identifier.
 
 mod chunks;
 mod link;

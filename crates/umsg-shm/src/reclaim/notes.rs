@@ -1,8 +1,8 @@
-//! Hazard pointers: each thread names the slot that it uses, so that no other thread drops the thing in it.
+//! Hazard pointers: each thread names the slot that it uses, so that no other thread drops the thing in the slot.
 //!
-//! Only the rare step, the drop, is expensive. A thread notes the slot in its own record with a plain store, and then checks again that the
-//! link leads to the slot. A thread that wants to drop the thing first empties the link. Then it makes every thread of the process pass a
-//! full barrier (membarrier(2)), and reads the records:
+//! Only the rare step, the drop of a thing, is expensive. A thread that uses a slot notes it in its own record with a plain store, and then checks
+//! again that the link leads to the slot. A thread that wants to drop the thing first empties the link. Then it makes every thread of the process
+//! pass a full barrier (membarrier(2)), and reads the records:
 //!
 //! | caller | dropper |
 //! |---|---|
@@ -10,9 +10,11 @@
 //! | (the dropper's barrier) | membarrier |
 //! | link still leads to S? then use it | any `record.holds == S`? then keep it |
 //!
-//! In either order of the barriers, the caller sees the empty link, or the dropper sees the note. A counted reference does the same at the
-//! price of two locked instructions on a shared line. A call counts its use if it can't have the record: in a signal handler that
-//! interrupted another call, if all records are taken, and if the kernel refuses membarrier.
+//! In either order of the barriers, one thread sees the other's step: the caller sees the empty link, or the dropper sees the note. A counted
+//! reference has the same effect, at the price of two locked instructions on a shared line.
+//!
+//! A call counts its use if it can't have the record. There are three cases: it runs in a signal handler that interrupted another call, all records
+//! are taken, or the kernel refuses membarrier.
 //!
 //! A record belongs to a thread pointer, the address of a thread's local storage. If a new thread gets the address of a dead thread, it also gets
 //! the record of that thread. So records are never released. A thread remembers its record in a word of its own ([`local`]). If a thread leaves a
@@ -23,33 +25,33 @@ use crate::kernel;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence};
 
 const RECORDS: usize = 1024;
-/// The number of places in which a thread's record may be.
+/// The number of places in which a thread's record may lie.
 const PROBES: usize = 16;
 
-/// The note of one thread, alone on its cache line.
+/// The record of one thread, alone on its cache line.
 #[repr(C, align(64))]
 pub struct Record {
     /// The thread pointer of the owner; 0 for none. Once set, it changes only in a forked child.
     thread: AtomicUsize,
     /// The address of the slot that the thread is using; 0 for none.
     holds: AtomicUsize,
-    /// The address of the thread's caller record while a call is blocked that another thread can end; 0 otherwise.
+    /// While a call that another thread can end is blocked: the address of the caller record (`umsg::signals::Caller`) of its thread. 0 otherwise.
     blocked: AtomicUsize,
 }
 
 static ALL: [Record; RECORDS] = [const { Record::unused() }; RECORDS];
 
-/// The record of the first thread that needs one. The record and the bits below lie in a page that the parent and the child of a fork write anyway.
+/// The record of the first thread that needs one. This record and the bits below lie in a page that the parent and the child of a fork write anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static FIRST: Record = Record::unused();
 
-/// A bit for each other record that a thread has or had. A thread that drops a value, and a forked child, read only these records instead of 64
-/// KiB.
+/// A bit for each of the other records, set if a thread has or had the record. A thread that drops a thing, and a forked child, read only the records
+/// with a bit, not all 64 KiB.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static USED: [AtomicU64; RECORDS / 64] = [const { AtomicU64::new(0) }; RECORDS / 64];
 
-/// Whether membarrier works in this process. No thread notes a slot before this is known. It lies in initialised memory, because the start of the
-/// drop-in writes it in each process, and the dynamic linker writes these pages anyway.
+/// Says whether membarrier works in this process. No thread notes a slot before this is known. The word lies in initialised memory: the drop-in
+/// writes it at the start of each process, and the dynamic linker writes these pages anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static NOTES_ARE_SEEN: AtomicU32 = AtomicU32::new(UNKNOWN);
 const UNKNOWN: u32 = 0;
@@ -65,33 +67,33 @@ impl Record {
         }
     }
 
-    /// Takes the record for a thread, if it is free. Returns whether the thread has it.
+    /// Takes the record for a thread, if the record is free. Returns whether the thread has the record.
     fn claim(&self, thread: usize) -> bool {
-        // Relaxed: only this thread stores its own thread pointer. There is no load before the exchange: in a new process, the page would then
-        // cause two faults, one for the read and one for the write.
+        // Relaxed: only this thread stores its own thread pointer. There is no load before the compare-and-swap: in a new process, the page would
+        // then cause two faults, one for the read and one for the write.
         let taken = self
             .thread
             .compare_exchange(0, thread, Ordering::Relaxed, Ordering::Relaxed);
         taken.is_ok() || taken == Err(thread)
     }
 
-    /// Notes that the thread is about to use a slot. The caller then checks that the link still leads there.
+    /// Notes that the thread is about to use a slot. The caller then checks that the link still leads to the slot.
     #[inline(always)]
     pub(super) fn note(&self, slot: usize) {
-        // Relaxed: the dropper's membarrier orders it before the check that follows; see the table above.
+        // Relaxed: the dropper's membarrier orders this store before the check that follows; see the table of the module.
         self.holds.store(slot, Ordering::Relaxed);
         compiler_fence(Ordering::SeqCst);
     }
 
-    /// Notes the caller record of a blocked call; returns the previous one.
+    /// Notes the caller record of a blocked call. Returns the previous one.
     pub fn note_blocked(&self, caller: usize) -> usize {
-        // SeqCst: the count of cancellations is read after it; see `cancellation`.
+        // SeqCst: this store comes before the thread reads the count of cancellations; see `cancellation`.
         self.blocked.swap(caller, Ordering::SeqCst)
     }
 
     /// Returns the address of the caller record; 0 while the thread is not blocked.
     pub fn blocked(&self) -> usize {
-        // SeqCst: the count of cancellations was changed before.
+        // SeqCst: the count of cancellations was changed before this load.
         self.blocked.load(Ordering::SeqCst)
     }
 
@@ -103,13 +105,13 @@ impl Record {
     }
 }
 
-/// Returns the calling thread's record, if it has one.
+/// Returns the record of the calling thread, if it has one.
 pub fn my_record() -> Option<&'static Record> {
     let thread = thread_pointer();
     find_or_claim(thread, home_of(thread))
 }
 
-/// Returns the record of the thread with this pthread_t, if it has one. The distance from the pthread_t to the thread pointer is the same in
+/// Returns the record of the thread with this pthread_t, if it has one. The thread pointer follows from the pthread_t: their distance is the same in
 /// all threads.
 pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
     // SAFETY: the call has no preconditions.
@@ -121,7 +123,7 @@ pub fn record_of(thread: libc::pthread_t) -> Option<&'static Record> {
         .find(|record| record.thread.load(Ordering::Relaxed) == pointer && pointer != 0)
 }
 
-/// Returns the calling thread's record, if it has one and no call of the thread uses it.
+/// Returns the record of the calling thread, if it has one and no call of the thread uses it.
 #[inline(always)]
 pub(super) fn my_idle_record() -> Option<&'static Record> {
     let record = match local::get::<RECORD>() {
@@ -133,8 +135,8 @@ pub(super) fn my_idle_record() -> Option<&'static Record> {
     (record.holds.load(Ordering::Relaxed) == 0).then_some(record)
 }
 
-/// Finds the calling thread's record. Remembers the record if droppers see its notes. From then on droppers always see them, also in a forked
-/// child.
+/// Finds the record of the calling thread. Stores its address for the next calls if droppers see the notes in it. From then on droppers always see
+/// them, also in a forked child.
 #[cold]
 fn my_first_record() -> Option<&'static Record> {
     let record = my_record()?;
@@ -160,15 +162,15 @@ fn find_or_claim(thread: usize, home: usize) -> Option<&'static Record> {
 }
 
 fn claim(place: usize, thread: usize) -> bool {
-    // Before the first note: a dropper whose membarrier comes behind the note finds the bit, too.
+    // The bit is set before the first note: a dropper whose membarrier comes behind the note also finds the bit.
     USED[place / 64].fetch_or(1 << (place % 64), Ordering::Relaxed);
     ALL[place].claim(thread)
 }
 
-/// Returns the records that a thread has, or had.
+/// Returns the records that a thread has or had.
 fn used() -> impl Iterator<Item = &'static Record> {
     let others = USED.iter().enumerate().flat_map(|(index, word)| {
-        // Relaxed: a dropper has passed the barrier of `see_notes`. A forked child has one thread.
+        // Relaxed: a dropper has passed the barrier of `see_notes`. A forked child has only one thread.
         let mut bits = word.load(Ordering::Relaxed);
         std::iter::from_fn(move || {
             let lowest = (bits != 0).then(|| bits.trailing_zeros() as usize)?;
@@ -186,7 +188,7 @@ fn home_of(thread: usize) -> usize {
 
 fn thread_pointer() -> usize {
     if cfg!(miri) {
-        // No record.
+        // This thread has no record.
         return 0;
     }
     let pointer: usize;
@@ -202,13 +204,13 @@ fn thread_pointer() -> usize {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     {
-        // No record: every call is counted.
+        // This processor has no thread pointer here, so a thread has no record, and every use is counted.
         pointer = 0;
     }
     pointer
 }
 
-/// Registers the process for membarrier, and a fork handler, once. It costs nothing while the process has one thread.
+/// Registers the process for membarrier, and a fork handler, once. The registration costs nothing while the process has one thread.
 pub fn start() {
     // Relaxed: a thread that does not see the result registers again, without effect.
     if NOTES_ARE_SEEN.load(Ordering::Relaxed) != UNKNOWN {
@@ -224,7 +226,7 @@ pub fn start() {
     }
 }
 
-/// Makes all earlier notes visible to [`is_noted`]. Returns false if the kernel refuses.
+/// Makes all earlier notes of other threads visible to [`is_noted`]. Returns false if the kernel refuses.
 pub(super) fn see_notes() -> bool {
     NOTES_ARE_SEEN.load(Ordering::Relaxed) != SEEN
         || membarrier(libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED)
@@ -236,9 +238,9 @@ fn membarrier(command: libc::c_int) -> bool {
     unsafe { kernel::call(libc::SYS_membarrier, arguments) }.is_ok()
 }
 
-/// Returns whether a thread has noted a slot. The caller has called [`see_notes`].
+/// Returns whether a thread has noted the slot. The caller has called [`see_notes`].
 pub(super) fn is_noted(slot: usize) -> bool {
-    // Acquire: see `clear`.
+    // Acquire: pairs with the release in `clear`.
     used().any(|record| record.holds.load(Ordering::Acquire) == slot)
 }
 
@@ -310,7 +312,7 @@ mod tests {
             let missing: Vec<_> = (0..THREADS)
                 .filter(|&thread| !is_noted(slot(thread)))
                 .collect();
-            // The wait comes before the assertion, because the threads wait for this one.
+            // The test waits before the assertion, because the other threads wait for this one.
             seen.wait();
             assert_eq!(missing, [0; 0]);
         });

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place for a value. It is not a `OnceLock`: if another thread fills a `OnceLock` during a fork, the child waits for ever for that thread.
+/// A place for a value that a process computes once. It is not a `OnceLock`: if another thread fills a `OnceLock` during a fork, the child waits for
+/// ever for that thread.
 pub struct Published<T: 'static>(AtomicPtr<T>);
 
 impl<T: Send + Sync> Default for Published<T> {
@@ -17,7 +18,7 @@ impl<T: Send + Sync> Published<T> {
         Published(AtomicPtr::new(std::ptr::null_mut()))
     }
 
-    /// Returns the value. `find` computes it if there is none. If several threads compute it at once, the first result counts.
+    /// Returns the value. If there is none, `find` computes it. If several threads compute a value at once, the first result counts.
     ///
     /// # Errors
     /// The errors of `find`. After an error, the next call tries again.
@@ -42,7 +43,7 @@ impl<T: Send + Sync> Published<T> {
 
     fn keep(&self, value: T) -> *mut T {
         let fresh = Box::into_raw(Box::new(value));
-        // Release: a thread that finds the value finds it complete.
+        // Release: a thread that finds the pointer finds the complete value.
         match self.0.compare_exchange(
             std::ptr::null_mut(),
             fresh,

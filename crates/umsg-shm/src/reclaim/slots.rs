@@ -36,7 +36,8 @@ unsafe impl<T: Send + Sync> Sync for Slot<T> {}
 // SAFETY: zero is a valid value of numbers, of a pointer and of an uninitialised cell. Threads share a slot as stated above. A slot needs no drop.
 unsafe impl<T: Send + Sync> Zeroed for Slot<T> {}
 
-/// All slots of one kind. The words that each process writes come first, beside the words of the first chunk, so that all of them share a page.
+/// All slots for one type of thing. The words that each process writes come first, beside the words of the first chunk, so that all these words share
+/// a page.
 #[repr(C)]
 pub struct Slots<T: 'static> {
     /// The number of slots that were ever used.
@@ -57,9 +58,9 @@ impl<T: Send + Sync> Slot<T> {
         unsafe { (*self.thing.get()).assume_init_ref() }
     }
 
-    /// Counts one more user, unless there is none.
+    /// Counts one more user of the slot. Returns false if it has no user: it can then be reused.
     pub fn count(&self) -> bool {
-        // Acquire: pairs with the release in `fill`, which filled the slot.
+        // Acquire: pairs with the release in `fill`, so the slot is filled.
         let counted = self
             .users
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |users| {
@@ -68,7 +69,7 @@ impl<T: Send + Sync> Slot<T> {
         counted.is_ok()
     }
 
-    /// Releases a count. The last release drops the thing, at once or when no thread uses it any more.
+    /// Releases a count of the slot. After the release of the last count, the thing is dropped: at once, or when no hazard pointer names the slot.
     pub fn release(&'static self) {
         // Release: this user's accesses come before the drop. Acquire: the accesses of all other users come before the drop, too.
         if self.users.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -80,9 +81,9 @@ impl<T: Send + Sync> Slot<T> {
         }
     }
 
-    /// Releases a count, unless it is the last one. Returns whether the count was released.
+    /// Releases a count of the slot, unless it is the last one. Returns whether the count was released.
     pub(super) fn release_unless_last(&self) -> bool {
-        // AcqRel: as in `release`. Relaxed: the last user keeps its count, whose own release comes before the drop.
+        // AcqRel: as in `release`. Relaxed on failure: the last user keeps its count, and its later release comes before the drop.
         self.users
             .fetch_update(Ordering::AcqRel, Ordering::Relaxed, |users| {
                 (users > 1).then_some(users - 1)
@@ -93,8 +94,8 @@ impl<T: Send + Sync> Slot<T> {
     /// Returns whether the caller's count is the only one, and no hazard pointer names the slot. The caller has made sure that no link leads to the
     /// slot, so a result of true stays true.
     pub(super) fn is_sole_user(&self) -> bool {
-        // Acquire: pairs with the release of the other users. The barrier comes before the load: a call may have noted the slot before the link was
-        // emptied, then counted its use, and removed the note.
+        // Acquire: pairs with the release of the other users. The barrier of `see_notes` comes before this load: a call may have noted the slot
+        // before the link was emptied, then counted its use, and removed the note.
         notes::see_notes()
             && !notes::is_noted(std::ptr::from_ref(self).addr())
             && self.users.load(Ordering::Acquire) == 1
@@ -105,7 +106,8 @@ impl<T: Send + Sync> Slot<T> {
         unsafe { self.owner.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// Drops the thing if it was retired during the call. The caller has removed its hazard pointer; perhaps no other thread will check the slot.
+    /// Drops the thing if the slot was retired during the call. The caller has removed its hazard pointer, and perhaps no other thread will check the
+    /// slot.
     #[inline(always)]
     pub(super) fn drop_if_retired(&self) {
         // Relaxed: the dropper's membarrier orders this load. If the barrier came before the removal of the hazard pointer, this load sees
@@ -141,7 +143,7 @@ impl<T: Send + Sync> Slots<T> {
         }
     }
 
-    /// Puts a thing into a slot. The caller gets the first count. Returns `None` if there is no room.
+    /// Puts a thing into a slot. The caller gets the first count of the slot. Returns `None` if there is no room.
     pub fn fill(&'static self, thing: T) -> Option<&'static Slot<T>> {
         notes::start();
         let slot = self.free.pop(&self.slots).or_else(|| self.unused_slot())?;
@@ -153,7 +155,7 @@ impl<T: Send + Sync> Slots<T> {
     }
 
     fn unused_slot(&'static self) -> Option<&'static Slot<T>> {
-        // Relaxed: hands out a number.
+        // Relaxed: the counter only hands out numbers.
         let index = self.used.fetch_add(1, Ordering::Relaxed);
         let slot = self.slots.get_or_grow(index)?;
         slot.index.store(index as u32, Ordering::Relaxed);
@@ -162,13 +164,14 @@ impl<T: Send + Sync> Slots<T> {
         Some(slot)
     }
 
-    /// Drops the retired things that no hazard pointer names. The call is cheap if there are none, so callers make it after each call that has
-    /// blocked.
+    /// Drops the things in retired slots that no hazard pointer names. The call is cheap if there are no such slots, so callers make it after each
+    /// call that has blocked.
     pub fn reap(&'static self) {
         while self.reap_once() {}
     }
 
-    /// Returns true if the caller has to try again: a thread removed its hazard pointer, and checked the list while the slot was not on it.
+    /// Makes one attempt to do that. Returns true if the caller has to try again: a thread removed its hazard pointer, and searched the list while
+    /// its slot was not on it.
     fn reap_once(&'static self) -> bool {
         let mut next = self.retired.take_all(&self.slots);
         if next.is_none() {
@@ -224,7 +227,7 @@ impl List {
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
             slot.next.store(head as u32, Ordering::Relaxed);
-            // Release: the slot's link, and for the free list the drop of its thing, come first.
+            // Release: the slot's link was stored before, and for the free list the thing was dropped before.
             match self.head.compare_exchange_weak(
                 head,
                 List::successor(head, link),
@@ -238,15 +241,15 @@ impl List {
     }
 
     fn pop<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
-        // Acquire: pairs with the release in `push`. This writes the same value instead of reading it: the caller is about to write to the page,
-        // and an earlier read would cost one more page fault.
+        // Acquire: pairs with the release in `push`. This is a read-modify-write that writes the value that it read. The caller is about to write to
+        // the page, and a load before that would cost one more page fault.
         let mut head = self
             .head
             .compare_exchange(0, 0, Ordering::Acquire, Ordering::Acquire)
             .unwrap_or_else(|head| head);
         loop {
             let slot = List::slot(slots, head as u32)?;
-            // Stale if another thread took the slot; then the compare-and-swap fails.
+            // The link is stale if another thread took the slot. The compare-and-swap then fails.
             let next = List::successor(head, slot.next.load(Ordering::Relaxed));
             match self
                 .head
@@ -258,7 +261,8 @@ impl List {
         }
     }
 
-    /// Returns whether `like` holds for one of the first `most` slots. The result is a guess if other threads change the list meanwhile.
+    /// Returns whether `like` returns true for one of the first `most` slots of the list. The result is a guess if other threads change the list
+    /// meanwhile.
     fn has<T: Send + Sync>(
         &self,
         slots: &'static Array<T>,
@@ -270,7 +274,7 @@ impl List {
         std::iter::successors(first, next).take(most).any(like)
     }
 
-    /// Empties the list, and returns its first slot, whose links lead to the others.
+    /// Empties the list. Returns its first slot, whose links lead to the other slots.
     fn take_all<T: Send + Sync>(&self, slots: &'static Array<T>) -> Option<&'static Slot<T>> {
         let mut head = self.head.load(Ordering::Acquire);
         loop {
