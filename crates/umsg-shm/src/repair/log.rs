@@ -1,38 +1,39 @@
-//! The log of repairs, for diagnosis: the process that died with a lock, the process that repaired, and the time; also the process that
-//! found the segment corrupted.
+//! The log of repairs, for diagnosis: the process that died with a lock, the process that repaired the data, and the time. The log also names the
+//! process that found the segment corrupted.
 //!
-//! No protocol depends on the log, except for the mark of a queue that is being rebuilt ([`Damage::begin_to_mend`]). A side of a queue has a
-//! record for each of the last [`MENDED`] repairs. The count of repairs tells which record is the latest.
+//! No protocol depends on the log, except for the mark of a queue that is being rebuilt ([`Damage::begin_to_mend`]). A queue has one or two sides,
+//! each with its own lock. For each side, the log has a record of each of the last [`MENDED`] repairs. The count of repairs tells which record is the
+//! latest.
 
 use crate::fault::Fault;
 use crate::lock::Lock;
 use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::sys::clock;
 
-/// The number of records of a side.
+/// The number of records for a side.
 pub const MENDED: usize = 8;
 
 /// A repair.
 #[repr(C)]
 #[derive(Default)]
 pub struct RepairLog {
-    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    /// The time of the repair: CLOCK_REALTIME, in nanoseconds since 1970.
     pub at: AtomicU64,
-    /// The process that died; 0 for unknown.
+    /// The process that died with the lock; 0 for unknown.
     pub died: AtomicU32,
     /// The process that made the repair.
     pub by: AtomicU32,
 }
 
-/// The finding that the segment holds a value that no operation writes, with the finder and the time.
+/// A finding: the segment holds a value that no operation writes. The record also has the finder and the time.
 #[repr(C)]
 #[derive(Default)]
 pub struct Damage {
     /// 1 after a process has found corruption. 2 while a process rebuilds the queue; an owner of a lock that finds 2 refuses the queue.
     pub(crate) found: AtomicU32,
-    /// The first process that found it.
+    /// The first process that found corruption.
     pub by: AtomicU32,
-    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    /// The time of the finding: CLOCK_REALTIME, in nanoseconds since 1970.
     pub at: AtomicU64,
 }
 
@@ -47,7 +48,7 @@ pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[RepairLog; MENDED]
     let before = count.fetch_add(1, Ordering::Relaxed);
     let by = std::process::id();
     if cfg!(loom) {
-        // The models leave the log out, because no protocol depends on it.
+        // A model does not keep the log, because no protocol depends on it.
         return;
     }
     if let Some(record) = records.get(before as usize % MENDED) {
@@ -59,10 +60,11 @@ pub(crate) fn note(lock: &Lock, count: &AtomicU32, records: &[RepairLog; MENDED]
 }
 
 impl Damage {
-    /// Records the finding of the caller.
+    /// Records that the calling process has found corruption.
     #[cold]
     pub fn note(&self) {
-        // Relaxed throughout: for diagnosis. The first finder stays recorded, and so does the mark of a queue that is being rebuilt.
+        // Relaxed in all accesses: the words are for diagnosis. The first finder stays recorded, and so does the mark of a queue that is being
+        // rebuilt.
         let is_first = self
             .found
             .compare_exchange(0, NOTED, Ordering::Relaxed, Ordering::Relaxed)
@@ -73,18 +75,18 @@ impl Damage {
         }
     }
 
-    /// Removes the finding. Returns false if there is none, or if a process is rebuilding the queue or died while it rebuilt the queue. The caller
-    /// holds no lock, so a rebuild may have begun since the caller's check.
+    /// Removes the record of corruption. Returns false if there is none, if a process is rebuilding the queue, or if a process died while it rebuilt
+    /// the queue. The caller holds no lock, so a rebuild may have begun since the caller's check.
     #[cfg(any(not(loom), test))]
     #[must_use]
     pub fn forget(&self) -> bool {
-        // AcqRel: MENDING. This store comes before the mark of another process, or sees that mark.
+        // AcqRel: MENDING. Either this store comes before the mark of another process, or it finds that mark.
         let is_taken = self
             .found
             .compare_exchange(NOTED, 0, Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
         if is_taken {
-            // Relaxed: for diagnosis. A process that finds corruption at the same moment may stay unrecorded.
+            // Relaxed: for diagnosis. If another process finds corruption at the same moment, its finding may stay unrecorded.
             self.at.store(0, Ordering::Relaxed);
             self.by.store(0, Ordering::Relaxed);
         }
@@ -96,7 +98,7 @@ impl Damage {
     #[cfg(any(not(loom), test))]
     pub fn begin_to_mend(&self) {
         self.note();
-        // AcqRel: MENDING, for `forget`. The swap orders it among the other changes of the word.
+        // AcqRel: MENDING, for `forget`. The swap gives this change a place in the order of all changes of the word.
         self.found.swap(MENDING, Ordering::AcqRel);
         // Release: MENDING. A process that reads a later store of this thread also finds the mark.
         fence(Ordering::Release);

@@ -8,14 +8,15 @@ use crate::sys::clock::Deadline;
 use crate::sys::liveness::Liveness;
 use crate::sys::thread::Thread;
 
-/// See the module.
+/// An engine that can rebuild a corrupted queue.
 pub trait Salvage {
-    /// Takes all locks, from dead owners too, rebuilds the queue from its cells, and serves the waiters. `real` returns the allocated parts of the
-    /// file; it is called when no other process can allocate more of them. `give_back` frees the memory of all slots from a number on; it is called
-    /// when none of these slots has a message that is kept.
+    /// Takes all locks, even from dead owners, rebuilds the queue from its cells, and serves the waiters.
+    ///
+    /// `real` returns the allocated parts of the file. It is called when no other process can allocate more of them. `give_back` frees the memory of
+    /// all slots from a number on. It is called when none of these slots has a message that is kept.
     ///
     /// # Errors
-    /// `Busy` if a lock's owner does not let go.
+    /// `Busy` if the owner of a lock does not release it.
     fn salvage(
         &self,
         me: &Thread,
@@ -24,44 +25,44 @@ pub trait Salvage {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault>;
 
-    /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads` says that this
-    /// process can find all threads: if it finds no thread with an id, no process has such a thread.
+    /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads` says that this process
+    /// can see all threads: if it finds no thread with an id, no process has such a thread.
     ///
     /// # Errors
-    /// `Busy` if a lock's owner does not let go; `Damaged`.
+    /// `Busy` if the owner of a lock does not release it; `Damaged`.
     fn take_up(&self, me: &Thread, deadline: Deadline, knows_threads: bool) -> Result<(), Fault>;
 
-    /// Returns its locks, in the order of a diagnosis.
+    /// Returns the locks of the queue, in the order of a diagnosis.
     fn locks(&self) -> Vec<&Lock>;
 
-    /// Returns the knowledge about the processes that use the queue.
+    /// Returns the engine's knowledge about the processes that use the queue.
     fn lives(&self) -> &dyn Liveness;
 
-    /// Returns the record of corruption and of a rebuild. The record of corruption can be removed without a lock: the removal has no effect
+    /// Returns the record of corruption and of a rebuild. A process can remove the record of corruption without a lock: the removal has no effect
     /// while the queue is being rebuilt.
     fn damage(&self) -> &Damage;
 }
 
-/// The allocated part of each region of a segment. The rest was never used.
+/// The sizes of the allocated parts of a segment's regions. The rest of each region was never used.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Real {
     /// The number of cells. For a System V queue, the number of cells with a place in the order.
     pub slots: usize,
     /// The number of entries of the ring. Only POSIX queues.
     pub entries: usize,
-    /// The number of links of stored messages. Only POSIX queues.
+    /// The number of links of stored messages. Only for POSIX queues.
     pub links: usize,
-    /// A bit for each page of list heads of priorities. Only POSIX queues.
+    /// A bit for each page of list heads of priorities. Only for POSIX queues.
     pub fifos: u64,
     pub lease_records: usize,
     pub nodes: usize,
-    /// The number of type records. Only System V queues.
+    /// The number of type records. Only for System V queues.
     pub kinds: usize,
     /// The number of granules of the arena.
     pub arena: u32,
-    /// The number of times of delivery. Only POSIX queues.
+    /// The number of entries in the table of delivery times. Only for POSIX queues.
     pub deliveries: usize,
-    /// The number of histories. Only POSIX queues.
+    /// The number of entries in the table of histories. Only for POSIX queues.
     pub histories: usize,
 }
 

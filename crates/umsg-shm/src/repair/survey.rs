@@ -1,4 +1,4 @@
-//! The slots that a repair has found in use. All others are free.
+//! The survey of a repair: the slots that it has found in use. All other slots are free.
 
 use crate::fault::Fault;
 use crate::sys::scratch::Scratch;
@@ -6,7 +6,7 @@ use crate::sys::scratch::Scratch;
 /// A queued message: its sequence number and its slot.
 pub(crate) type Queued = (u64, u32);
 
-/// The set of the slots that were found.
+/// The set of the slots that were found in use.
 pub(crate) struct Survey {
     seen: Scratch<u8>,
 }
@@ -29,7 +29,7 @@ impl Survey {
         self.seen.get(slot).is_some_and(|&seen| seen != 0)
     }
 
-    /// Adds a slot. Returns false if it was added before, or does not exist.
+    /// Adds a slot. Returns false if the slot was added before, or does not exist.
     pub(crate) fn note(&mut self, slot: u32) -> bool {
         match self.seen.get_mut(slot as usize) {
             Some(seen) => std::mem::replace(seen, 1) == 0,
@@ -37,7 +37,8 @@ impl Survey {
         }
     }
 
-    /// Adds and returns the slots of queued messages that were not added yet. `number` returns the sequence number of a queued message.
+    /// Adds the slots of queued messages that were not added before, and returns them. For a slot with a queued message, `number` returns the
+    /// sequence number of the message.
     pub(crate) fn list_queued(
         &mut self,
         number: impl Fn(u32) -> Result<Option<u64>, Fault>,

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-/// The longest message, in bytes; a cell has room for less.
+/// The longest message, in bytes. It does not fit into a cell, so it needs a block of the arena.
 pub const LONGEST: usize = 200;
 
 /// The number of messages that a thread sends. Under Miri, a message takes milliseconds.
@@ -12,9 +12,9 @@ const MESSAGES: usize = if cfg!(miri) { 4 } else { 2_000 };
 /// The number of messages in a batch.
 pub const TOGETHER: usize = 2;
 
-/// Sends messages.
+/// A function that sends messages.
 pub type Sends<'a> = &'a (dyn Fn(&[Vec<u8>]) + Sync);
-/// Receives at least one message, and at most this number.
+/// A function that receives at least one message, and at most this number of messages.
 pub type Receives<'a> = &'a (dyn Fn(usize) -> Vec<Vec<u8>> + Sync);
 
 /// Makes a distinct message for each number: some are short, some are long.
@@ -31,8 +31,8 @@ pub fn number(bytes: &[u8]) -> usize {
     number
 }
 
-/// Passes messages between threads, one for each sender and each receiver, and checks that each message arrives once.
-/// UMSG_THREADS_SECONDS sets the duration; the default is one round.
+/// Passes messages between threads, one for each sender and each receiver, and checks that each message arrives once. UMSG_THREADS_SECONDS sets the
+/// duration in seconds; the default is one round.
 pub fn pass(senders: &[Sends<'_>], receivers: &[Receives<'_>]) {
     let seconds = std::env::var("UMSG_THREADS_SECONDS").map_or(0, |text| text.parse().unwrap());
     let begun = Instant::now();

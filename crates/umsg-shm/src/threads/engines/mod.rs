@@ -1,4 +1,4 @@
-//! The calls of both engines that the traffic needs.
+//! The calls of both engines that the test threads make.
 
 mod posix;
 mod sysv;
@@ -27,7 +27,7 @@ where
     }
 }
 
-/// An engine's answers.
+/// The answer of an engine to a call whose time-out is over.
 trait TimedOut {
     const TIMED_OUT: Self;
 }

@@ -1,4 +1,4 @@
-//! The engine of POSIX queues.
+//! The calls of the engine of POSIX queues.
 
 use super::{IMPATIENT, PATIENT, Several, insist};
 use crate::leases::InPlace;

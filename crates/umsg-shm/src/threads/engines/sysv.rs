@@ -1,4 +1,4 @@
-//! The engine of System V queues.
+//! The calls of the engine of System V queues.
 
 use super::{IMPATIENT, PATIENT, Several, insist};
 use crate::leases::InPlace;
@@ -9,10 +9,10 @@ use crate::sysv_engine::{Batch, Engine, Sink, Taken};
 use crate::threads::traffic::{LONGEST, TOGETHER, pass};
 use std::time::Duration;
 
-/// In bytes: each thread waits now and then.
+/// The room of the queue, in bytes: so little that each thread waits now and then.
 const ROOM: u64 = 2 * LONGEST as u64;
 
-/// Each type has one receiver.
+/// Returns the type of a message. Each type has one receiver.
 fn type_of(bytes: &[u8]) -> i64 {
     1 + i64::from(bytes[0] % 2)
 }
