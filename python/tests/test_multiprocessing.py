@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import array
 import gc
+import inspect
 import multiprocessing
+import multiprocessing.queues
 import os
 import pickle
 import queue as standard
@@ -22,6 +24,7 @@ from typing import Any
 import pytest
 
 import umsg
+import umsg.multiprocessing
 from umsg.multiprocessing import Failed, JoinableQueue, Queue, SimpleQueue, Task
 
 METHODS = ["fork", "spawn", "forkserver"]
@@ -58,6 +61,16 @@ def test_objects_go_to_a_process_and_back(namespace: str, method: str) -> None:
     assert [replies.get() for _ in items] == [(process.pid, item) for item in items]
     requests.put(None)
     assert joined(process) == 0
+
+
+@pytest.mark.parametrize("name", ["Queue", "JoinableQueue", "SimpleQueue"])
+def test_calls_have_the_parameters_of_multiprocessing(name: str) -> None:
+    ours, theirs = getattr(umsg.multiprocessing, name), getattr(multiprocessing.queues, name)
+    for method, function in vars(theirs).items():
+        if not method.startswith("_") and callable(function):
+            parameters = list(inspect.signature(getattr(ours, method)).parameters)
+            wanted = list(inspect.signature(function).parameters)
+            assert parameters[: len(wanted)] == wanted, method
 
 
 def test_a_queue_needs_no_type(namespace: str) -> None:

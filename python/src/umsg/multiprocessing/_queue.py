@@ -172,7 +172,7 @@ class Channel(Generic[T]):
     def _closed_error(self) -> _errors.HandleClosed:
         return _errors.HandleClosed(errno.EBADF, f"{type(self).__name__} {self!r} is closed")
 
-    def put(self, item: T, block: bool = True, timeout: float | None = None) -> None:
+    def put(self, obj: T, block: bool = True, timeout: float | None = None) -> None:
         """Puts an object into the queue. Raises `queue.Full` if there is no room at once (`block=False`), or after `timeout` seconds.
 
         An exception of pickle is raised here, and leaves the queue as it was.
@@ -184,7 +184,7 @@ class Channel(Generic[T]):
         except IndexError:
             tools = new_tools()
         dump, clear, pieces, large = tools
-        dump(item)
+        dump(obj)
         clear()
         data = pieces.pop()
         if pieces or large:
@@ -412,9 +412,9 @@ class Queue(Channel[T]):
     ('resize', 8)
     """
 
-    def put_nowait(self, item: T) -> None:
+    def put_nowait(self, obj: T) -> None:
         """Puts an object into the queue if there is room at once; otherwise raises `queue.Full`."""
-        self.put(item, False)
+        self.put(obj, False)
 
     def get_nowait(self) -> T:
         """Returns the next object if there is one at once; otherwise raises `queue.Empty`."""
