@@ -1,32 +1,32 @@
-//! The times between attempts.
+//! The pauses between attempts.
 
 use std::time::Duration;
 
-/// The first time, and the longest.
+/// The first and the longest pause, before the random shortening.
 const FIRST: Duration = Duration::from_millis(50);
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// Times that double, each shortened by up to a half at random, so that many bridges do not come back at the same moment.
+/// Pauses that double, each shortened by up to a half at random, so that many bridges do not try again at the same moment.
 #[derive(Debug, Default)]
 pub struct Backoff {
     attempts: u32,
 }
 
 impl Backoff {
-    /// Returns the time until the next attempt.
+    /// Returns the pause before the next attempt.
     pub fn pause(&mut self) -> Duration {
         let time = after(self.attempts);
         self.attempts = self.attempts.saturating_add(1);
         time
     }
 
-    /// Begins again: an attempt has succeeded.
+    /// Begins again with the first pause, because an attempt has succeeded.
     pub fn reset(&mut self) {
         self.attempts = 0;
     }
 }
 
-/// Returns the time after the given number of failed attempts.
+/// Returns the pause after the given number of failed attempts.
 #[must_use]
 pub fn after(attempts: u32) -> Duration {
     let whole = FIRST.saturating_mul(1 << attempts.min(16)).min(LONGEST);

@@ -88,7 +88,7 @@ fn import(bridge: &Bridge) -> String {
     )
 }
 
-/// Tries what the bridges need: secrets, the server, streams, and queues. Returns the sentences about all that is missing.
+/// Checks that the bridges find their secrets, server, streams and queues. Returns a sentence for each missing thing.
 ///
 /// # Errors
 /// The error is a sentence: the settings of the server can't be used.

@@ -118,25 +118,25 @@ struct Declared {
     /// The subject of an export, or the filter of an import
     #[arg(long, value_name = "SUBJECT")]
     subject: Option<String>,
-    /// A server's URL; may be repeated
+    /// The URL of a server; the option may be repeated
     #[arg(long, value_name = "URL")]
     server: Vec<String>,
     /// The name of the bridge in logs and metrics
     #[arg(long, value_name = "NAME", default_value = "bridge")]
     name: String,
-    /// A credentials file, with a JWT and a seed
+    /// The file of credentials, with a JWT and a seed
     #[arg(long, value_name = "FILE")]
     credentials_file: Option<PathBuf>,
-    /// The certificates of authorities
+    /// The file with the certificates of authorities
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// Add the priority (.p.N) or the type (.t.N) to the subject
     #[arg(long, value_name = "priority|type", value_parser = ["priority", "type"])]
     subject_by: Option<String>,
-    /// Every machine gets all messages of the stream, instead of one machine each message
+    /// Deliver all messages of the stream to every machine, instead of each message to one machine
     #[arg(long)]
     mirror: bool,
-    /// The most unacknowledged messages
+    /// The maximum number of unacknowledged messages
     #[arg(long, value_name = "MESSAGES", default_value_t = 512)]
     window: usize,
     /// Make the stream if it is missing

@@ -1,6 +1,6 @@
 //! The connection to the servers, and its secrets.
 //!
-//! Secrets are read from files and from the environment when the bridge connects. They are in no message, no log, no state and no command line.
+//! Secrets are read from files and from the environment when the bridge connects. Secrets never appear in messages, logs, states or command lines.
 
 use crate::backoff;
 use crate::config::Server;
@@ -14,13 +14,13 @@ use tokio::sync::watch;
 /// The connection that all bridges of a process share.
 #[derive(Clone, Debug)]
 pub struct Link {
-    /// The client; it connects again by itself.
+    /// The client, which connects again by itself after a failure.
     pub client: Client,
-    /// The number of connections so far, and whether the last one holds.
+    /// The number of connections so far, and whether the last connection still holds.
     pub connected: watch::Receiver<(u64, bool)>,
     /// The last refusal of the servers that no call returns, such as a missing permission.
     pub refusal: Arc<Mutex<Option<String>>>,
-    /// The setting that the user's identity comes from.
+    /// The setting from which the user's identity comes.
     pub identity: &'static str,
 }
 
@@ -37,7 +37,7 @@ impl Link {
     }
 }
 
-/// Returns the setting that the user's identity comes from.
+/// Returns the setting from which the user's identity comes.
 fn identity(server: &Server) -> &'static str {
     let ways = [
         (server.credentials_file.is_some(), "credentials_file"),

@@ -10,7 +10,7 @@ use umsg::posix;
 /// The messages that no local receiver has acknowledged, by their number in the queue.
 #[derive(Debug, Default)]
 pub struct Unconsumed {
-    /// By the number in the queue, and the sequence in the stream. The number 0: a bridge died before it noted the number.
+    /// The messages, by the number in the queue and the sequence in the stream. The number is 0 if a bridge died before it noted the number.
     messages: BTreeMap<(u64, u64), Copy>,
 }
 
@@ -19,7 +19,7 @@ pub struct Unconsumed {
 struct Copy {
     context: Context,
     reply: Option<Subject>,
-    /// When the server last heard of the message.
+    /// The time of the delivery, or of the last report to the server that the message is still in work.
     told: Instant,
     /// True if the last look did not find the message in the queue.
     is_missing: bool,
@@ -49,7 +49,7 @@ impl Unconsumed {
         self.messages.len()
     }
 
-    /// True if there are none.
+    /// Returns whether there are no such messages.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.messages.is_empty()

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-/// Puts the subject of the reply before a message. An empty line: no reply is expected.
+/// Puts the subject of the reply before a message. An empty line means that no reply is expected.
 #[must_use]
 pub fn wrap(reply_to: &str, message: &[u8]) -> Bytes {
     let mut wrapped = Vec::with_capacity(reply_to.len() + 1 + message.len());

@@ -70,7 +70,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         bridge.window,
     );
     let found = stream::find(&context, bridge, &scene.link).await?;
-    // Opened after the steps that may fail: if the bridge closed its ring again, the messages in it would be lost.
+    // The spool is opened after the steps that may fail: if the bridge closed its ring again, the messages in the ring would be lost.
     let spool = Spool::open(&scene.namespace, bridge)?;
     board.become_("running", None);
     let work = Work {
@@ -172,7 +172,7 @@ impl Work<'_> {
         self.exporter.readable().await;
     }
 
-    /// Looks whether the queue is the one of its name, and shows counts.
+    /// Updates the counts on the board. Fails if the name no longer leads to this queue.
     fn look(&self, flying: usize) -> Result<(), String> {
         let backlog = self.exporter.backlog();
         let connected = self.scene.link.connected.borrow().1;
@@ -308,7 +308,7 @@ impl Work<'_> {
         }
     }
 
-    /// Moves a message that the stream will never take to the dead-letter queue, or lets it wait in its own.
+    /// Moves a message that the stream will never take to the dead-letter queue, or lets the message wait in its own queue.
     fn reject(&self, taken: Taken, why: &str) {
         self.board.count(|state| state.rejected += 1);
         let fields: [(&str, &dyn std::fmt::Display); 2] = [("error", &why), ("id", &taken.id)];
@@ -352,13 +352,13 @@ async fn land(place: u64, taken: Taken, ack: PublishAckFuture) -> (u64, Taken, O
     (place, taken, outcome)
 }
 
-/// JetStream's codes for a message that is too large for a stream.
+/// JetStream's code for a message that is too large for a stream.
 const TOO_LARGE: u64 = 10054;
 
 /// JetStream's code for a subject of another stream than the expected one.
 const OTHER_STREAM: u64 = 10060;
 
-/// Decides whether a failure is one of the message, and names the setting.
+/// Decides whether the message or the stream is the cause of a failure, and names the setting.
 fn judge(error: &PublishError) -> Outcome {
     let why = stream::in_full(error);
     match (error.kind(), stream::publish_code(error)) {

@@ -1,4 +1,4 @@
-//! Structured logs on standard error: a line an event, `key=value` or JSON.
+//! Structured logs on standard error: one line for each event, `key=value` or JSON.
 
 use serde_json::{Map, Value};
 use std::io::Write;
@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 static JSON: AtomicBool = AtomicBool::new(false);
 
-/// The level of an event, with the number that systemd's journal reads.
+/// The level of an event. Each level has a number, which systemd's journal reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     /// The bridge cannot do its work.
     Error,
-    /// The bridge goes on, and an operator should know.
+    /// The bridge continues, and an operator should know of the event.
     Warning,
     /// A change of state.
     Info,

@@ -39,7 +39,7 @@ pub struct State {
     pub duplicates: u64,
     /// Attempts that were repeated.
     pub retries: u64,
-    /// Messages that could not be placed, at each attempt.
+    /// Rejections of messages that could not be placed. Each attempt counts.
     pub rejected: u64,
     /// Messages that went to the dead-letter queue.
     pub dead_lettered: u64,
@@ -49,7 +49,7 @@ pub struct State {
     pub in_flight: u64,
     /// Messages that wait at the source: in the local queue, or in the stream.
     pub backlog: u64,
-    /// Milliseconds since 1970.
+    /// The time of the last update, in milliseconds since 1970.
     pub updated_ms: u64,
 }
 
@@ -125,7 +125,7 @@ impl Inner {
         }
     }
 
-    /// Writes the state. If that fails, `umsg bridge status` does not show the bridge, which goes on.
+    /// Writes the state. If the write fails, the bridge continues, and `umsg bridge status` does not show it.
     fn write(&mut self) {
         self.written = Some(Instant::now());
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
@@ -189,7 +189,7 @@ pub fn read(directory: &Path) -> Vec<State> {
     states
 }
 
-/// A state is fresh for this long: a bridge writes its state at least each second.
+/// The time for which a state is fresh: a bridge writes its state at least each second.
 const FRESH: Duration = Duration::from_secs(5);
 
 impl State {

@@ -12,7 +12,8 @@ use std::time::Duration;
 #[must_use]
 pub fn context(link: &Link, domain: Option<&str>, timeout: Duration, window: usize) -> Context {
     let builder = ContextBuilder::new().timeout(timeout).ack_timeout(timeout);
-    // More than a window: the export itself keeps to the window, but the client frees the place of a publish some time after its acknowledgement.
+    // The limit is above the window. The export itself keeps to the window, but the client frees the place of a publish some time after its
+    // acknowledgement.
     let builder = builder.max_ack_inflight(2 * window + 16);
     match domain {
         Some(domain) => builder.domain(domain).build(link.client.clone()),
@@ -47,12 +48,12 @@ async fn again(context: &Context, name: &str) -> Result<Stream<Info>, String> {
     found.map_err(|error| format!("`stream` {name}: {}", in_full(&error)))
 }
 
-/// Decides by the text of the error, which is the server's: the client does not export the kind of this error.
+/// Returns whether the error says that the stream is missing. The text of the error decides: the client does not export the kind of this error.
 fn is_missing(error: &str) -> bool {
     error.contains("10059") || error.contains("stream not found")
 }
 
-/// Describes an error and what it comes from.
+/// Describes an error and its causes.
 #[must_use]
 pub fn in_full(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -172,7 +173,7 @@ pub fn code(error: &(dyn std::error::Error + 'static)) -> Option<u64> {
     None
 }
 
-/// As [`code`], of an error of a publish.
+/// Returns the server's code as [`code`] does, for an error of a publish.
 #[must_use]
 pub fn publish_code(error: &async_nats::jetstream::context::PublishError) -> Option<u64> {
     let source = error.source()?;

@@ -31,7 +31,7 @@ pub struct Scene {
     pub domain: Option<String>,
     /// The time that a publish or a request waits for its answer.
     pub timeout: Duration,
-    /// True when the bridge has to end.
+    /// True once the bridge has to end.
     pub stop: watch::Receiver<bool>,
 }
 
@@ -161,7 +161,7 @@ impl Process {
             let before = before.map(|at| ending.swap_remove(at).task);
             self.running.push(self.start(bridge, before));
         }
-        // The state of a bridge that is no longer declared would look like the state of a dead bridge.
+        // The file of the state is removed: the state of a bridge that is no longer declared would look like the state of a dead bridge.
         for old in ending {
             let file = format!("{}{}", old.bridge.name, status::ENDING);
             let path = self.scene.directory.join(file);
@@ -230,7 +230,7 @@ async fn keep(bridge: &Bridge, scene: &Scene) {
         }
         board.become_("waiting for another attempt", Some(why));
         board.count(|state| state.retries += 1);
-        // Shortened at random once more: with the same limit, many bridges would come back at the same moment.
+        // The pause is shortened at random once more: with one limit, many bridges would try again at the same moment.
         let pause = backoff.pause().min(LONGEST);
         let pause = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let _ = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;

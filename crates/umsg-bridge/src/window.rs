@@ -1,7 +1,7 @@
 //! The window in which redeliveries are recognised: the last sequences that were placed in the queue, in a file beside the namespace's queues.
 //!
-//! The entry of a sequence stands at the sequence modulo the capacity, so that an entry is one write of 16 bytes, and a lookup is one read of
-//! memory. A write to a file outlasts the death of the process. It does not outlast the machine; neither does the queue.
+//! The entry of a sequence stands at the sequence modulo the capacity, so that an entry is one write of 16 bytes, and a lookup is one read of memory.
+//! A write to a file outlasts the death of the process. Neither the write nor the queue outlasts a crash of the machine.
 //!
 //! | bytes | |
 //! |---|---|
@@ -41,7 +41,7 @@ impl Window {
             .truncate(false)
             .mode(0o600);
         let file = options.open(path)?;
-        // Two processes would not see each other's notes. The lock ends with the process.
+        // The file is locked, because two processes would not see each other's notes. The lock ends with the process.
         let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
         rustix::fs::flock(&file, lock).map_err(|_| {
             io::Error::other("another process runs a bridge of this name in this namespace")
@@ -54,7 +54,7 @@ impl Window {
         let is_ours = file.read_exact_at(&mut bytes, 0).is_ok() && bytes[..HEAD] == head;
         if !is_ours {
             bytes.fill(0);
-            // In this order a death leaves an empty file, or a whole one.
+            // In this order, a death leaves an empty file or a complete file.
             file.set_len(0)?;
             file.set_len(bytes.len() as u64)?;
             file.write_all_at(&head, 0)?;
@@ -80,7 +80,7 @@ impl Window {
         self.file.write_all_at(&entry, (HEAD + at * ENTRY) as u64)
     }
 
-    /// Returns the number of the message of a sequence that was placed; None if it was not, or if the sequence has left the window.
+    /// Returns the number of the message of a sequence that was placed. None if no message was placed, or if the sequence has left the window.
     #[must_use]
     pub fn find(&self, sequence: u64) -> Option<u64> {
         let at = (sequence % self.entries.len() as u64) as usize;
@@ -100,7 +100,7 @@ pub fn key(words: &[&[u8]]) -> u64 {
     hash.finish()
 }
 
-/// FNV-1a with a final mixing.
+/// The hash FNV-1a, followed by a final mixing.
 struct Fnv(u64);
 
 impl Hasher for Fnv {

@@ -28,7 +28,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Everything that one process bridges.
+/// The configuration of a process: its bridges, and their common settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Config {
@@ -53,23 +53,23 @@ pub struct Server {
     pub credentials_file: Option<PathBuf>,
     /// A file with the seed of an nkey (`SU...`).
     pub nkey_file: Option<PathBuf>,
-    /// A file with a token, or the variable of the environment that has it.
+    /// A file with a token.
     pub token_file: Option<PathBuf>,
-    /// See `token_file`.
+    /// The variable of the environment that has the token.
     pub token_env: Option<String>,
     /// The user of a password.
     pub user: Option<String>,
-    /// A file with the password, or the variable of the environment that has it.
+    /// A file with the password.
     pub password_file: Option<PathBuf>,
-    /// See `password_file`.
+    /// The variable of the environment that has the password.
     pub password_env: Option<String>,
-    /// Requires TLS. A URL `tls://` does, too.
+    /// True to require TLS, as a URL `tls://` does.
     pub tls: bool,
     /// The certificates of authorities, beside the system's.
     pub ca_file: Option<PathBuf>,
-    /// The certificate of this client, and its key.
+    /// A file with the certificate of this client.
     pub certificate_file: Option<PathBuf>,
-    /// See `certificate_file`.
+    /// A file with the key of that certificate.
     pub key_file: Option<PathBuf>,
     /// The JetStream domain, for a leaf node.
     pub domain: Option<String>,
@@ -102,11 +102,11 @@ impl Default for Server {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// From the queue to the stream.
+    /// Messages go from the queue to the stream.
     Export,
-    /// From the stream to the queue.
+    /// Messages go from the stream to the queue.
     Import,
-    /// From the queue `inbox` to the stream, and from there to `queue`. A message stays in the stream until a receiver has acknowledged it.
+    /// Messages go from the queue `inbox` to the stream, and then to `queue`. A message stays in the stream until a receiver has acknowledged it.
     Durable,
 }
 
@@ -114,10 +114,10 @@ pub enum Direction {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum OnReject {
-    /// It stays where it is, and is tried again.
+    /// The message stays in its place, and is tried again.
     #[default]
     Wait,
-    /// It goes to the queue `dead_letter`.
+    /// The message goes to the queue `dead_letter`.
     DeadLetter,
 }
 
@@ -125,7 +125,7 @@ pub enum OnReject {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SubjectBy {
-    /// No further token.
+    /// The subject gets no further token.
     #[default]
     Nothing,
     /// `.p.PRIORITY`, of a POSIX queue.
@@ -134,14 +134,14 @@ pub enum SubjectBy {
     Type,
 }
 
-/// Which machines get a message of an import.
+/// The machines that get a message of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Delivery {
-    /// One of all machines with a bridge of this name.
+    /// One machine gets each message, of all machines with a bridge of this name.
     #[default]
     Share,
-    /// Every machine.
+    /// Every machine gets each message.
     Mirror,
 }
 
@@ -155,21 +155,21 @@ pub struct Bridge {
     pub direction: Direction,
     /// The local end: `/orders`, `key:0x1234`, `id:5`, `ring:/jobs`, `kernel:/orders`.
     pub queue: End,
-    /// Durable: the queue to which programs send.
+    /// The queue of a durable bridge to which programs send.
     pub inbox: Option<End>,
     /// The stream.
     pub stream: String,
-    /// Export: the subject of messages. Import: the filter, all subjects of the stream by default.
+    /// The subject of the messages of an export, or the filter of an import. By default, the filter passes all subjects of the stream.
     pub subject: Option<String>,
-    /// Export: the tokens at the end of the subject.
+    /// The tokens at the end of the subject of an export.
     #[serde(default)]
     pub subject_by: SubjectBy,
-    /// Export: the subject that `Umsg-Reply-To` names.
+    /// The subject that `Umsg-Reply-To` names in messages of an export.
     pub reply_to: Option<String>,
-    /// The first line of local messages is a subject, see [`envelope`](crate::envelope).
+    /// True if the first line of local messages is a subject, see [`envelope`](crate::envelope).
     #[serde(default)]
     pub envelope: bool,
-    /// The most unacknowledged messages: publishes of an export, deliveries of an import.
+    /// The maximum number of unacknowledged messages: publishes of an export, deliveries of an import.
     #[serde(default = "values::window")]
     pub window: usize,
     /// The treatment of a message that can't be placed: it waits, or goes to the dead letters.
@@ -177,20 +177,20 @@ pub struct Bridge {
     pub on_reject: OnReject,
     /// The local POSIX queue for messages that can't be placed.
     pub dead_letter: Option<String>,
-    /// Import: which machines get a message.
+    /// The machines that get a message of an import.
     #[serde(default)]
     pub delivery: Delivery,
-    /// Import: the durable consumer. The default is `umsg-NAME`, for `mirror` with the host's name.
+    /// The durable consumer of an import. The default is `umsg-NAME`, for `mirror` with the host's name.
     pub consumer: Option<String>,
-    /// Import: the time after which the server delivers an unacknowledged message again.
+    /// The time after which the server delivers an unacknowledged message of an import again.
     #[serde(default = "values::ack_wait")]
     pub ack_wait: Pause,
-    /// Import: the number of sequences in which redeliveries are recognised.
+    /// The number of stream sequences for which an import recognises redeliveries.
     #[serde(default = "values::dedupe")]
     pub dedupe: usize,
-    /// Makes the stream if it is missing.
+    /// The stream that the bridge makes if the stream is missing.
     pub create_stream: Option<NewStream>,
-    /// Makes the local queue if it is missing.
+    /// The local queue that the bridge makes if the queue is missing.
     pub create_queue: Option<NewQueue>,
 }
 
@@ -198,7 +198,7 @@ pub struct Bridge {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewStream {
-    /// The subjects. The default is the bridge's subject and those below it.
+    /// The subjects of the stream. The default is the bridge's subject and the subjects below it.
     #[serde(default)]
     pub subjects: Vec<String>,
     /// `limits`, `work-queue` or `interest`.
@@ -210,9 +210,9 @@ pub struct NewStream {
     /// The number of servers that have the messages.
     #[serde(default = "values::one")]
     pub replicas: usize,
-    /// The most messages.
+    /// The maximum number of messages.
     pub max_messages: Option<i64>,
-    /// The most bytes.
+    /// The maximum number of bytes.
     pub max_bytes: Option<Size>,
     /// The largest age.
     pub max_age: Option<Pause>,
@@ -220,7 +220,7 @@ pub struct NewStream {
     pub duplicate_window: Option<Pause>,
 }
 
-/// How long a stream keeps messages.
+/// The rule by which a stream keeps messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -231,7 +231,7 @@ pub enum Retention {
     Interest,
 }
 
-/// Where a stream keeps messages.
+/// The place in which a stream keeps messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs)]
@@ -245,10 +245,10 @@ pub enum Storage {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewQueue {
-    /// The most messages; of a ring, its entries.
+    /// The maximum number of messages; for a ring, the number of entries.
     #[serde(default = "values::messages")]
     pub max_messages: u32,
-    /// The longest message; of a ring, the longest payload.
+    /// The maximum length of a message; for a ring, of a payload.
     #[serde(default = "values::message_size")]
     pub message_size: Size,
 }
@@ -267,13 +267,13 @@ impl Config {
     /// Checks a configuration that was made of flags.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse).
+    /// The errors of [`parse`](Self::parse).
     pub fn checked(self) -> Result<Config, String> {
         rules::check(&self)?;
         Ok(self)
     }
 
-    /// Returns the exports and imports: a durable queue is one of each.
+    /// Returns the exports and the imports. A durable bridge consists of an export and an import.
     #[must_use]
     pub fn one_way(&self) -> Vec<Bridge> {
         self.bridges.iter().flat_map(Bridge::one_way).collect()

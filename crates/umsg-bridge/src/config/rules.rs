@@ -26,7 +26,8 @@ pub fn check(config: &Config) -> Result<(), String> {
     check_ends(config)
 }
 
-/// Two exports of one queue would share its messages; that is work sharing. Two imports into one queue are fine. A message must not go round.
+/// Checks that no message can go round in a circle. Two exports of one queue are permitted, and share its messages. Two imports into one queue are
+/// permitted, too.
 fn check_ends(config: &Config) -> Result<(), String> {
     let parts = config.one_way();
     for export in parts

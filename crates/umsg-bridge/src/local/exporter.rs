@@ -17,7 +17,7 @@ pub struct Exporter {
     queue: Queue,
     polled: AsyncFd<OwnedFd>,
     identity: u64,
-    /// Messages begin with the fields of a ring.
+    /// True if each message begins with the fields of a ring's message.
     is_framed: bool,
 }
 
@@ -78,7 +78,7 @@ impl Exporter {
         match &self.queue {
             Queue::Posix(queue) => match queue.receive_lease_owned(Until::Now) {
                 Ok(lease) => self.taken_posix(lease).map(Some),
-                // The end of the stream is no end of the bridge: the queue may be opened again.
+                // The end of the stream does not end the bridge: the queue may be opened for sending again.
                 Err(posix::ReceiveError::Empty | posix::ReceiveError::Closed) => Ok(None),
                 Err(error) => Err(error.to_string()),
             },

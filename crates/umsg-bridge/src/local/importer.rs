@@ -13,7 +13,7 @@ use umsg::ring::{self, INLINE, Post};
 use umsg::sysv::{self, SendError as SysvSendError};
 use umsg::{Namespace, posix::Until};
 
-/// The longest wait for room without another attempt: other changes of a queue than those that it reports make room, too.
+/// The longest wait for room without another attempt. A queue does not report every change that makes room.
 const LONGEST: Duration = Duration::from_secs(1);
 
 /// The reason why a message was not placed.

@@ -49,9 +49,9 @@ pub enum Key {
 pub struct Taken {
     /// The message.
     pub data: Bytes,
-    /// Its priority or type.
+    /// The priority or the type of the message.
     pub key: Key,
-    /// The name that no other message has, on any machine.
+    /// A name that no other message has, on any machine.
     pub id: String,
     /// The time of the send.
     pub sent: SystemTime,
@@ -62,7 +62,7 @@ pub struct Taken {
 
 #[derive(Debug)]
 enum Held {
-    /// No lease: a message that a test has made.
+    /// There is no lease: a test has made the message.
     Nothing,
     Posix(posix::Lease<'static>),
     Sysv(sysv::Lease<'static>),
@@ -96,7 +96,7 @@ impl Taken {
 
     /// Returns the message to the queue, for a delivery after this time. Meanwhile, the messages behind it are delivered.
     pub fn return_after(self, delay: Duration) {
-        // If this fails, the drop of the lease returns the message at once.
+        // If the call fails, the drop of the lease returns the message at once.
         match self.held {
             Held::Nothing => {}
             Held::Posix(lease) => drop(lease.return_after(delay)),
@@ -135,7 +135,7 @@ impl Placing {
     }
 }
 
-/// Returns a number for this start of this machine.
+/// Returns the identity of the machine's present boot.
 fn boot() -> Vec<u8> {
     std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }

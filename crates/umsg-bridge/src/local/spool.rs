@@ -140,7 +140,7 @@ impl Spool {
     /// The error is the sentence of the library or the system: the source or the spool is lost.
     pub async fn fill(&mut self) -> Result<(), String> {
         loop {
-            // Waits for room first: a message that has left its source must have a place.
+            // The wait for room comes first: a message that has left its source must have a place.
             let room = self.room().await?;
             match &mut self.source {
                 Source::Ring(ring) => {
@@ -177,7 +177,7 @@ impl Spool {
         loop {
             match self.queue.reserve_owned(self.longest, Until::Now) {
                 Ok(room) => return Ok(room),
-                // The exporter makes room in this process, at each acknowledgement. Without a server, it makes none for a long time.
+                // The exporter makes room in this process, at each acknowledgement. Without a server, the exporter makes no room for a long time.
                 Err(SendError::Full) => {
                     tokio::time::sleep(pause).await;
                     pause = (2 * pause).min(Duration::from_millis(64));
