@@ -21,10 +21,10 @@ use super::memory;
 pub struct Opened {
     pub file: OwnedFd,
     pub queue: Arc<Queue>,
-    /// In bytes.
+    /// The maximum length of a message, in bytes.
     pub message_size: usize,
     access: OFlags,
-    /// The file is the FIFO by which the queue is polled, in place of the queue's own file.
+    /// True if the file is the FIFO by which the queue is polled, in place of the queue's own file.
     pub is_pollable: bool,
 }
 
@@ -74,7 +74,8 @@ impl Opened {
         self.access != OFlags::RDONLY
     }
 
-    /// Asks the kernel each time: the program shares the open file description, and may change the flag by fcntl(2).
+    /// Returns whether the file has O_NONBLOCK. Asks the kernel each time: the program shares the open file description, and may change the flag by
+    /// fcntl(2).
     pub fn is_nonblocking(&self) -> bool {
         rustix::fs::fcntl_getfl(&self.file).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
     }
@@ -104,7 +105,7 @@ impl Registered {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes it.
+    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes the descriptor.
     pub fn is_open(&self) -> bool {
         let leads_to = |opened: &Arc<Opened>| {
             memory::is_same_file(self.process, self.number, opened.file.as_fd())
@@ -115,9 +116,9 @@ impl Registered {
 
 #[derive(Default)]
 pub struct Descriptors {
-    /// By thread and number.
+    /// The known queues, by thread and descriptor number.
     known: HashMap<(pid_t, RawFd), Arc<Opened>>,
-    /// By the identity of the queue.
+    /// The registrations, by the identity of the queue.
     registered: HashMap<(u64, u64), Arc<Registered>>,
     /// The queues that programs poll, by the identity of the FIFO. They are kept, because a forked child may use its descriptor for the first time
     /// long after all other descriptors are closed.
@@ -130,7 +131,7 @@ fn identity(file: impl AsFd) -> Result<(u64, u64), i32> {
 }
 
 impl Descriptors {
-    /// Returns the queue to which a thread's descriptor leads. `Ok(None)`: the kernel answers the call.
+    /// Returns the queue to which a thread's descriptor leads. `Ok(None)` means that the kernel answers the call.
     pub fn find(&mut self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
         if let Some(known) = self.known.get(&(thread, number))
             && memory::is_same_file(thread, number, known.file.as_fd())

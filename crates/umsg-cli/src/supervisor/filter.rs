@@ -32,7 +32,7 @@ const POLLS: &[libc::c_long] = &[
     libc::SYS_epoll_ctl,
 ];
 
-/// The calls that may change a thread's user. The kernel performs them; afterwards the supervisor reads the user anew.
+/// The calls that may change a thread's user. The kernel performs them; afterwards the supervisor reads the thread's user again.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setuid,
     libc::SYS_setgid,
@@ -52,7 +52,7 @@ pub fn changes_identity(number: libc::c_long) -> bool {
     IDENTITY.contains(&number)
 }
 
-/// AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64: linux/audit.h.
+/// The architecture of this build: AUDIT_ARCH_X86_64 or AUDIT_ARCH_AARCH64 of linux/audit.h.
 const MACHINE: u32 = match cfg!(target_arch = "x86_64") {
     true => 0xc000_003e,
     false => 0xc000_00b7,
@@ -149,7 +149,7 @@ fn apply() -> io::Result<OwnedFd> {
     Ok(listener)
 }
 
-/// SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP
+/// The flag SECCOMP_USER_NOTIF_FD_SYNC_WAKE_UP of linux/seccomp.h.
 const WAKE_NEARBY: libc::c_ulong = 1;
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ pub struct Call {
     pub arguments: [u64; 6],
 }
 
-/// The thread does not wait any more: it has died.
+/// The error for a thread that does not wait any more, because it has died.
 #[derive(Debug)]
 pub struct Gone;
 
@@ -32,7 +32,7 @@ impl Listener {
 
     /// Waits for a call.
     pub fn receive(&self) -> io::Result<Call> {
-        // SAFETY: numbers, for which zero is a value; the kernel demands zeroes.
+        // SAFETY: the structure consists of numbers, for which zero is a value. The kernel demands zeroes.
         let mut found: libc::seccomp_notif = unsafe { mem::zeroed() };
         self.control(libc::SECCOMP_IOCTL_NOTIF_RECV, (&raw mut found).cast())?;
         Ok(Call {

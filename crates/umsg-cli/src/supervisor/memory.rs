@@ -1,6 +1,6 @@
 //! The memory, the descriptors and the user of a thread that waits for the answer to a system call.
 //!
-//! The number of a thread may name another one as soon as the thread has died. So each caller asks afterwards whether the thread still waits
+//! The number of a thread may name another thread as soon as the first one has died. So each caller asks afterwards whether the thread still waits
 //! ([`Listener::waits`](super::listener::Listener::waits)), before the result has an effect.
 
 use std::fs;
@@ -26,15 +26,15 @@ fn piece(address: u64, length: usize) -> iovec {
 /// Every pattern of bits is a value of the type.
 pub unsafe trait Plain: Copy {}
 
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl Plain for i64 {}
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::timespec {}
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::mq_attr {}
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::msqid_ds {}
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::msginfo {}
 
 /// The members of `struct sigevent` that the kernel reads.
@@ -45,7 +45,7 @@ pub struct Event {
     pub signal: i32,
     pub notify: i32,
 }
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl Plain for Event {}
 
 /// Reads a structure at an address of the thread's process.
@@ -162,7 +162,7 @@ fn transfer(
 /// Returns whether a descriptor of the thread leads to the same open file description as one of this process.
 pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
     const KCMP_FILE: i32 = 0;
-    // SAFETY: numbers.
+    // SAFETY: the call takes only numbers.
     let order = unsafe {
         libc::syscall(
             libc::SYS_kcmp,
@@ -176,9 +176,9 @@ pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
     order == 0
 }
 
-/// Returns a descriptor that leads to a process. It leads to no process that gets the same number later.
+/// Returns a descriptor that leads to a process, and never to a later process with the same number.
 pub fn open_process(process: pid_t) -> Result<OwnedFd, i32> {
-    // SAFETY: numbers.
+    // SAFETY: the call takes only numbers.
     own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) })
 }
 
@@ -186,7 +186,7 @@ pub fn open_process(process: pid_t) -> Result<OwnedFd, i32> {
 pub fn copy_descriptor(thread: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
     /// Source: linux/pidfd.h.
     const PIDFD_THREAD: i32 = libc::O_EXCL;
-    // SAFETY: numbers.
+    // SAFETY: the call takes only numbers.
     let opened =
         own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) });
     let process = match opened {
@@ -194,11 +194,11 @@ pub fn copy_descriptor(thread: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
         Err(libc::EINVAL) => open_process(status(thread).ok_or(libc::EBADF)?.process)?,
         other => other?,
     };
-    // SAFETY: numbers.
+    // SAFETY: the call takes only numbers.
     own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) })
 }
 
-/// Takes the result of a call that makes a descriptor.
+/// Converts the result of a call that makes a descriptor.
 fn own_descriptor(result: libc::c_long) -> Result<OwnedFd, i32> {
     match result {
         // SAFETY: a new descriptor, which has no other owner.
@@ -226,14 +226,14 @@ pub fn lives(thread: pid_t) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     pub process: pid_t,
-    /// Effective.
+    /// The effective user id.
     pub user: u32,
-    /// Effective.
+    /// The effective group id.
     pub group: u32,
     pub umask: u32,
 }
 
-/// Reads /proc.
+/// Returns the status of a thread's process, from /proc. None if there is no such thread.
 pub fn status(thread: pid_t) -> Option<Status> {
     let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = |name| text.lines().find_map(|line| line.strip_prefix(name));
@@ -256,7 +256,7 @@ pub enum Signal {
     OfProcess,
 }
 
-/// Reads /proc. The kernel queues no signal that the process ignores.
+/// Returns the signal that a thread has to take, from /proc. The kernel queues no signal that the process ignores.
 pub fn signal(thread: pid_t) -> Signal {
     let text = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
     let line = |name| text.lines().find_map(|line| line.strip_prefix(name));
@@ -309,13 +309,13 @@ pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)
 
 /// Returns attributes of zeroes, because the kernel leaves the reserved fields zero.
 pub fn no_attributes() -> libc::mq_attr {
-    // SAFETY: numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is a value.
     unsafe { mem::zeroed() }
 }
 
 /// Returns a description of zeroes.
 pub fn no_description() -> libc::msqid_ds {
-    // SAFETY: numbers, for which zero is a value.
+    // SAFETY: the structure consists of numbers, for which zero is a value.
     unsafe { mem::zeroed() }
 }
 

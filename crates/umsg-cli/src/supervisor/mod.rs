@@ -33,7 +33,7 @@ mod workers;
 
 pub use start::begin;
 
-/// An argument that mq_getsetattr(2) does not have: with it, `umsg run` asks whether a supervisor answers.
+/// A value for an argument that mq_getsetattr(2) does not have. A call with this value asks whether a supervisor answers.
 const PROBE: u64 = 0x0067_736d_755f_6e75;
 
 /// Returns whether the user wants to know why calls failed.

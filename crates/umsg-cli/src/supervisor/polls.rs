@@ -10,7 +10,7 @@ use super::listener::Call;
 use super::memory;
 use super::serve::Server;
 
-/// The most descriptors that a call is searched for.
+/// The maximum number of descriptors that are read from the arguments of a call.
 const MOST: u64 = 65_536;
 
 impl Server {
@@ -76,7 +76,7 @@ fn of_array(call: &Call, address: u64, count: u64) -> Result<Vec<RawFd>, i32> {
     Ok(array.chunks_exact(LEN).map(number).collect())
 }
 
-/// Sets of bits, in which the kernel reads whole words.
+/// Returns the descriptors in sets of bits, in which the kernel reads whole words.
 fn of_sets(call: &Call, count: u64, sets: [u64; 3]) -> Result<Vec<RawFd>, i32> {
     let count = u64::from(call_count(count)).min(MOST) as usize;
     let mut numbers = vec![];

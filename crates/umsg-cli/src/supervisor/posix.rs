@@ -16,7 +16,7 @@ use super::listener::{Call, Gone};
 use super::memory::{self, Event};
 use super::serve::{Outcome, Server, Wait};
 
-/// Priorities are below this.
+/// Priorities are below this number.
 const MQ_PRIO_MAX: u64 = 32_768;
 /// The longest path that the kernel copies in, without its NUL.
 const PATH_MAX: usize = 4095;
@@ -43,7 +43,7 @@ fn optional<T: memory::Plain>(call: &Call, address: u64) -> Result<Option<T>, i3
     }
 }
 
-/// Reads a time-out: `None` is no limit.
+/// Reads a time-out. `None` means no limit.
 fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
     let Some(time) = optional::<timespec>(call, address)? else {
         return Ok(None);
@@ -124,7 +124,7 @@ impl Server {
                 errno_of(&error, creates)
             })?;
         let opened = Arc::new(Opened::new(plain(file), Arc::new(queue))?);
-        // If this fails, the process has no free descriptor, or has died. A queue that was created stays, as the kernel's does.
+        // If the call fails, the process has no free descriptor, or has died. A queue that was created stays, as the kernel's does.
         if let Ok(Ok(number)) = self.listener.give(call, opened.file.as_fd()) {
             self.state().descriptors.note(call.thread, number, &opened);
         }

@@ -16,7 +16,7 @@ use super::memory::{self, Signal, Status};
 use super::workers::Workers;
 use super::{PROBE, filter};
 
-/// How often the supervisor looks for descriptors that programs have closed.
+/// The interval at which the supervisor looks for descriptors that programs have closed.
 const SWEEP: Duration = Duration::from_secs(1);
 
 pub enum Outcome {
@@ -27,7 +27,7 @@ pub enum Outcome {
     Answered,
 }
 
-/// The first time, and the longest, that a worker waits before it looks for a signal.
+/// The first and the longest time that a worker waits before it looks for a signal.
 const FIRST_SLICE: Duration = Duration::from_millis(1);
 const LONGEST_SLICE: Duration = Duration::from_millis(10);
 
@@ -40,12 +40,12 @@ pub struct Wait {
     pub call: Call,
     /// The time until the worker next looks for a signal.
     pub slice: Duration,
-    /// The last look found a signal that another thread may take.
+    /// True if the last look for a signal found one that another thread may take.
     is_doubtful: bool,
 }
 
 impl Wait {
-    /// Must be called after each slice without success. Returns the errno with which a signal ends the call; None if no signal ends it.
+    /// Looks for a signal after a slice without success. Returns the errno with which the signal ends the call; None if no signal ends the call.
     pub fn interruption(&mut self) -> Option<i32> {
         self.slice = (self.slice * 2).min(LONGEST_SLICE);
         let is_system_v = [libc::SYS_msgsnd, libc::SYS_msgrcv].contains(&self.call.number);
@@ -67,7 +67,7 @@ impl Wait {
 /// A thread of a supervised program.
 #[derive(Default)]
 struct Thread {
-    /// None after a call that may have changed it.
+    /// The status of the thread's process. None after a call that may have changed the status.
     status: Option<Status>,
 }
 
@@ -81,10 +81,10 @@ pub struct Server {
     pub listener: Listener,
     state: Mutex<State>,
     workers: Workers,
-    /// Effective user and group.
+    /// The supervisor's effective user and group.
     own: (u32, u32),
     explains: bool,
-    /// Device and inode of the namespace's directory.
+    /// The device and the inode of the namespace's directory.
     namespace: (u64, u64),
     /// This server, for its workers.
     this: std::sync::Weak<Server>,
@@ -146,7 +146,7 @@ impl Server {
 
     fn handle(&self, call: &Call) {
         if filter::changes_identity(call.number) {
-            // All threads, not only the caller: after execve(2), a thread has the number of its process's first thread.
+            // The status of all threads is forgotten, not only the caller's: after execve(2), a thread has the number of its process's first thread.
             let mut state = self.state();
             state
                 .threads
@@ -184,7 +184,7 @@ impl Server {
         }
     }
 
-    /// Answers another `umsg run`: 1 if it asks for this namespace.
+    /// Answers another `umsg run`, by 1 if that command asks for this namespace.
     fn introduce(&self, call: &Call) -> Outcome {
         let [.., device, inode] = call.arguments;
         Outcome::Value(if (device, inode) == self.namespace {

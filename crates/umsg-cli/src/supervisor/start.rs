@@ -153,7 +153,7 @@ fn start(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> Result<libc
 
 /// Ends a child without the handlers and buffers that it has from its parent.
 fn exit(status: i32) -> ! {
-    // SAFETY: a number.
+    // SAFETY: the call takes only a number.
     unsafe { libc::_exit(status) }
 }
 

@@ -8,7 +8,7 @@ type Work = Box<dyn FnOnce() + Send>;
 #[derive(Default)]
 struct Tasks {
     waiting: VecDeque<Work>,
-    /// Threads that wait for work.
+    /// The number of threads that wait for work.
     idle: usize,
 }
 
