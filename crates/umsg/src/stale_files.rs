@@ -13,9 +13,8 @@ pub struct StaleFiles {
     pub queues: Vec<OsString>,
     /// Number of stale FIFOs, through which processes polled queues.
     pub poll_fifos: usize,
-    /// Number of unfinished files and directories of queues and limits, of labels of dead-letter queues whose queues no longer exist, of files of
-    /// removed queues, and of directories of IPC namespaces that have ended. A living program may keep such a file for its next queue, and then
-    /// makes another one.
+    /// Number of unfinished files and directories of queues and limits, labels of queues that no longer exist, files of removed queues, and
+    /// directories of ended IPC namespaces. A living program may keep such a file for its next queue, and then makes another one.
     pub incomplete: usize,
 }
 

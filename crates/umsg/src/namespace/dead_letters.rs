@@ -16,9 +16,9 @@
 //! | bears the inode of another file: it belongs to another queue | no; the caller reads the inode itself, so a writer of the segment can choose only the number |
 //! | is missing: removed, or the number was overwritten | no |
 //!
-//! **If a process dies** between the label and the name of its queue, the label stays until [`Namespace::remove_left_labels`]: it removes
-//! labels of files that no queue has, if they are older than [`YOUNG`]. Once the queue has its name, the creator looks for the label. If a change
-//! of the clock made another process remove the label, the creator creates the label again.
+//! **If a process dies** between the label and the name of its queue, the label stays until a call of [`Namespace::remove_left_labels`]. The call
+//! removes the labels without a queue that are older than [`YOUNG`]. Once the queue has its name, the creator looks for the label. If a change of the
+//! clock made another process remove the label, the creator creates the label again.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -47,7 +47,7 @@ pub enum NamespaceError {
     Stranger {
         /// The directory.
         path: PathBuf,
-        /// Its owner's user id.
+        /// The user id of the directory's owner.
         owner: u32,
         /// The user, besides root, that may own the directory: the caller's effective user id, or the namespace's owner.
         trusted: u32,
@@ -65,7 +65,7 @@ pub enum NamespaceError {
     Tamperable {
         /// The directory.
         path: PathBuf,
-        /// Its permission bits.
+        /// The permission bits of the directory.
         mode: u32,
     },
     /// The caller may not look into the directory (`EACCES`).

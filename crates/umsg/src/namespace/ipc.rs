@@ -23,8 +23,8 @@
 //! processes it can't see. Only the directories of root are used by processes of several users; root removes such a directory if /proc hides no
 //! process from it.
 //!
-//! The number of an inode may be used again. A process that has made an IPC namespace, and is alone in it, knows that the namespace is new, and
-//! removes what an earlier namespace with the same number has left.
+//! The number of an inode may be used again. If a process has made an IPC namespace and is alone in it, the namespace is new. The process then
+//! removes the directory that an earlier namespace with this number has left.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;

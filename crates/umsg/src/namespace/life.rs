@@ -205,7 +205,7 @@ impl Registry {
 
     fn register(&self) -> Result<u32, Failed> {
         let directory = self.open().map_err(|e| ("open", e))?;
-        // This fails if the caller may not list the directory: then other processes sweep.
+        // The sweep fails if the caller may not list the directory: then other processes sweep.
         let _ = left(directory.as_fd(), SWEPT, remove);
         for _ in 0..ATTEMPTS {
             let registered = match unnamed(directory.as_fd()) {

@@ -159,7 +159,7 @@ impl Meeting<'_> {
         self.open_up(&mut directory)?;
         (self.check)(&directory)?;
         for other in others {
-            // This fails if the directory has been settled by now.
+            // The removal fails if the directory has been settled by now.
             let _ = fs::rmdir(other);
         }
         let own = self.list()?;

@@ -147,7 +147,7 @@ fn out_of_sight(base: &Path) -> Vec<OutOfSight> {
 /// Returns the namespace in this directory, if the directory belongs to the user in its name and holds queues.
 fn user_namespace(path: PathBuf) -> Option<OutOfSight> {
     let user = user::owner_in(&path)?;
-    // This uses fstatat(2), which no sandbox refuses. The standard library uses statx(2).
+    // The call uses fstatat(2), which no sandbox refuses. The standard library uses statx(2).
     let stat = fs::lstat(&path).ok()?;
     let queues = queues::count_below(&path).ok()?;
     (stat.st_uid == user && queues > 0).then_some(OutOfSight { path, user, queues })

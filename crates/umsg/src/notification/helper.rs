@@ -139,7 +139,7 @@ impl Helper {
             let _ = note_raised();
         }
         if by.is_some() {
-            // This comes before the registration leaves the count: see `any`.
+            // This count is raised before the registration leaves the other count: see `any`.
             SETTLING.fetch_add(1, Ordering::Relaxed);
         }
         Some((locked.remove(position), by))

@@ -29,7 +29,7 @@ use umsg_shm::sys::{process, required, thread};
 pub struct Notified {
     /// The sender's process id.
     pub pid: u32,
-    /// Its real user id.
+    /// The sender's real user id.
     pub uid: u32,
 }
 
@@ -284,8 +284,8 @@ pub(crate) fn note_raised_elsewhere(engine: &Engine) {
     }
 }
 
-/// Makes the calling thread take the signals that were raised since its last call of this function. If a signal was raised on another processor,
-/// the kernel delivers it at the end of the next system call of this thread, or, without such a call, a moment later.
+/// Makes the calling thread take the signals that were raised since its last call of this function. The kernel delivers a signal that was raised on
+/// another processor at the end of this thread's next system call. Without such a call, the kernel delivers it a moment later.
 pub(crate) fn take_raised(me: &thread::Thread) {
     let raised = RAISED.load(Ordering::Acquire);
     if me.raised.replace(raised) != raised {

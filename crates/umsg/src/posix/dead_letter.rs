@@ -339,13 +339,14 @@ mod tests {
         let mover = mover(&queue, &namespace);
         let departure = queue.engine.begin_to_move(me, Deadline::Never);
         let departure = departure.unwrap().unwrap();
-        // This process could not find out whether the message had arrived, or record that it had not; after the fork it moves the message again.
+        // The state of a process that could neither find out whether the message had arrived, nor record that it had not. After the fork, the process
+        // moves the message again.
         mover.unknown.lock().unwrap().push(departure.handle);
         let unfinished = (departure.handle, false);
         mover.unfinished.lock().unwrap().push(unfinished);
         run_in_child(&mover, &queue);
         assert!(mover.send(&queue.engine, &departure, &dead));
-        // It has arrived, and this process has not recorded that yet.
+        // The message has arrived, and this process has not recorded the arrival yet.
         mover.unfinished.lock().unwrap().clear();
         run_in_child(&mover, &queue);
         mover.run(&queue.engine);

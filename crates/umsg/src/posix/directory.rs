@@ -86,7 +86,7 @@ pub fn unlink_mapped(
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name with the slash, in the form that [`OpenOptions::open`] takes.
+    /// The name of the queue with its slash, in the form that [`OpenOptions::open`] takes.
     pub name: OsString,
     /// The queue, opened for receiving, or the reason why it can't be opened.
     pub queue: Result<Queue, OpenError>,

@@ -119,7 +119,7 @@ struct Found {
 
 /// Returns the place of a queue's file. `None` if the queue has no name any more, or the caller may not read its directory.
 fn found(descriptor: BorrowedFd<'_>) -> Option<Found> {
-    // This is not libc's readlink, because the drop-in would return a queue's name instead.
+    // The link is not read by libc's readlink, because the drop-in would return a queue's name instead.
     let link = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
     let path = rustix::fs::readlink(link, Vec::new()).ok()?;
     let found = whereabouts(Path::new(OsStr::from_bytes(path.as_bytes())))?;

@@ -14,7 +14,7 @@ pub struct Peeked {
     /// A number that no other message of the queue has. It is the same as [`Lease::message_id`](super::Lease::message_id), and, for a dead letter,
     /// as [`History::id`]. A message gets its number at its first lease, or when the queue sorts it by priority; `None` before.
     pub id: Option<u64>,
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: Vec<u8>,
     /// Priority, 0 to 32,767.
     pub priority: u32,
@@ -170,7 +170,7 @@ impl Queue {
         }
     }
 
-    /// Copies all messages, with the delayed ones behind the others.
+    /// Copies all messages: first the queued messages, then the delayed messages.
     pub(super) fn look_at_all(&self) -> Result<PeekedMessages, ReceiveError> {
         self.check_to_look()?;
         self.engine

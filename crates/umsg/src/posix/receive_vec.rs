@@ -9,7 +9,7 @@ use umsg_shm::sys::clock::Deadline;
 /// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: Vec<u8>,
     /// Priority, 0 to 32,767.
     pub priority: u32,

@@ -188,7 +188,7 @@ impl Redrive {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PeekedLetter {
-    /// Its history.
+    /// The history of the dead letter.
     pub history: History,
     /// Length of the whole message, in bytes.
     pub len: usize,
@@ -497,7 +497,7 @@ impl Targets<'_> {
         match sent {
             Ok(()) => {
                 crash_point!(MOVE_ENDED);
-                // If this fails, the next redrive ends the record.
+                // If the call fails, the next redrive ends the record.
                 let by = Deadline::after(PATIENCE);
                 let _ = to.engine.forget_arrival(me, origin, by);
                 self.redriven.messages += 1;
@@ -530,7 +530,7 @@ impl Targets<'_> {
         if is_source && (own.is_none() || queue.engine.policy().dead_letter.as_deref() != own) {
             return Err(RedriveFailure::NotItsSource);
         }
-        // If this fails, the next redrive does it.
+        // If the call fails, the next redrive ends the records.
         let _ = transfer::forget_left_arrivals(&self.from.engine, self.number, &queue, PATIENCE);
         Ok(queue)
     }

@@ -198,7 +198,7 @@ impl Queue {
                 open: true,
             }),
             Err(fault) => {
-                // This fails if more than the message's place is corrupted, or a lock's owner is stopped.
+                // The call fails if more than the message's place is corrupted, or a lock's owner is stopped.
                 let _ = self.engine.cancel(me, &handle, deadline);
                 Err(self.send_error(fault.into()))
             }

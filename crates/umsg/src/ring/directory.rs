@@ -23,7 +23,7 @@ use umsg_shm::sys::process;
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its name, with the slash.
+    /// The name of the ring, with its slash.
     pub name: OsString,
     /// The state of the ring, or the reason why it can't be read.
     pub found: Result<Found, RingError>,

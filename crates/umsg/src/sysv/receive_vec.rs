@@ -11,7 +11,7 @@ use umsg_shm::sysv_engine::order::Want;
 /// A received message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Message {
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: Vec<u8>,
     /// The message's type, 1 or more.
     pub mtype: i64,

@@ -2,9 +2,9 @@
 //! `msg_next_id`.
 //!
 //! The next creation of a queue, by any user, takes the identifier. A process of the owner or of root removes the identifier from the namespace's
-//! record. Another user may not write the record. Its process notes in the file `taken` of the user's own directory from which record it has taken
-//! the identifier: the number of the record's inode and the time of its change, 24 bytes, little-endian. So a hostile user can take the identifier,
-//! as with the kernel, but can't choose one.
+//! record. Another user may not write the record. So a process of another user notes the record from which it has taken the identifier, in the file
+//! `taken` of the user's own directory. The note has 24 bytes, little-endian: the number of the record's inode, and the time of the record's change.
+//! So a hostile user can take the identifier, as with the kernel, but can't choose one.
 //!
 //! **If a process dies** after it has taken the identifier, and before it has created its queue, no queue gets the identifier.
 //!

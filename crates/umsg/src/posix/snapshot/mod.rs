@@ -108,7 +108,7 @@ pub struct SnapshotInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedMessage<'a> {
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: &'a [u8],
     /// Priority, 0 to 32,767.
     pub priority: u32,

@@ -66,9 +66,9 @@ pub struct SnapshotInfo {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SavedMessage<'a> {
-    /// Its bytes.
+    /// The bytes of the message.
     pub data: &'a [u8],
-    /// Its type, 1 or more.
+    /// The type of the message, 1 or more.
     pub mtype: i64,
     /// Process id of the sender.
     pub pid: u32,
