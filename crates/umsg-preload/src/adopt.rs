@@ -86,8 +86,8 @@ fn hold_new(flags: c_int, number: c_int, attached: Attached) -> Result<Held, c_i
     Ok(held)
 }
 
-/// Returns the name of the queue, with its slash, from the path of the descriptor's file: a file in the `mq` directory of a namespace, or
-/// the file `queue` in a directory there, which is a transient queue. The function touches no other file.
+/// Returns the name of the queue, with its slash, from the path of the descriptor's file. The file is in the `mq` directory of a namespace, or is the
+/// file `queue` of a transient queue's directory there. The function touches no other file.
 fn name_of(number: c_int) -> Option<Vec<u8>> {
     let target = rustix::fs::readlink(format!("/proc/self/fd/{number}"), Vec::new()).ok()?;
     let target = target.as_bytes();

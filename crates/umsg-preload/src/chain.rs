@@ -197,8 +197,8 @@ impl Library {
 impl Tables {
     /// Finds the defined symbol of a name, in its default version.
     ///
-    /// The hash table has a header of four words, a bloom filter, the first symbol of each bucket, and a word for each symbol: the hash of the
-    /// symbol's name, in which bit 0 marks the last symbol of a bucket.
+    /// The hash table has a header of four words, a bloom filter, the first symbol of each bucket, and a word for each symbol. This word is the hash
+    /// of the symbol's name, in which bit 0 marks the last symbol of a bucket.
     ///
     /// # Safety
     /// The tables are those of a loaded library.

@@ -2,7 +2,7 @@
 //!
 //! The directory of the namespace's POSIX queues has a file for each queue, with the queue's name. So the drop-in replaces the path /dev/mqueue by
 //! the path of that directory. Then the kernel lists the directory, its descriptors are real ones, and inotify(7) watches it. A path below
-//! /dev/mqueue leads to the queue of this name: an open does the same as mq_open(3), an unlink the same as mq_unlink(3), and stat(2) returns the
+//! /dev/mqueue leads to the queue of this name. An open does the same as mq_open(3), and an unlink the same as mq_unlink(3). stat(2) returns the
 //! queue's mode and size.
 //!
 //! Before a program opens the directory, the drop-in removes the files that are no queues, such as those of vacated queues ([`crate::vacated`]).
@@ -164,7 +164,7 @@ impl Place<'_> {
         let path = self.path()?;
         if self == Place::Directory {
             let namespace = home::namespace().map_err(|error| error.errno())?;
-            // If this fails, some files that are no queues stay.
+            // If the sweep fails, some files that are no queues stay.
             let _ = namespace.sweep();
             let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
             IDENTITY[0].store(status.st_dev, Ordering::Relaxed);

@@ -3,9 +3,9 @@
 //! The state of the queues is known without the kernel: a call that must not wait, or that finds a queue ready, opens no descriptor. A call that
 //! has to wait uses a copy of its arguments in which the doorbells ([`crate::doorbells`]) replace the queues.
 //!
-//! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread: so a function here that makes such a call has no
-//! live value that would have to be dropped. If the copy is too long for the stack, a cleanup handler frees it ([`Copy`]). While a thread is in
-//! these functions, it can't be ended at any instruction: see [`crate::cancellation`]. A thread that is already cancelled ends there, too.
+//! These calls are cancellation points of libc, which unwinds the stack of a cancelled thread. So a function here that makes such a call has no live
+//! value with a drop. If the copy is too long for the stack, a cleanup handler frees it ([`Copy`]). While a thread is in these functions, it can't be
+//! ended at any instruction: see [`crate::cancellation`]. A thread that is already cancelled ends there, too.
 
 use std::alloc::Layout;
 use std::ffi::{c_int, c_short, c_void};

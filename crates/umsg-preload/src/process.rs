@@ -61,7 +61,7 @@ pub(crate) fn owns_table() -> bool {
     if owner.is_null() {
         return true;
     }
-    // This is not libc's getpid, which would cost one more page fault at each start and in each forked child.
+    // The call is not libc's getpid, which would cost one more page fault at each start and in each forked child.
     let me = rustix::process::getpid().as_raw_nonzero().get() as u64;
     // SAFETY: a non-null OWNER points to a word that is never unmapped.
     let owner = unsafe { &*owner };

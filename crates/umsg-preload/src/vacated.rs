@@ -1,5 +1,5 @@
-//! Queues that the program removes and creates again under one name, one after the other: the next queue is made in the segment of the removed
-//! queue ([`umsg::posix::Queue`]'s `vacate`, [`umsg::posix::OpenOptions`]'s `revive`).
+//! Queues that the program removes and creates again under one name. The next queue is made in the segment of the removed queue
+//! ([`umsg::posix::Queue`]'s `vacate`, [`umsg::posix::OpenOptions`]'s `revive`).
 //!
 //! The drop-in keeps no segment until the program has removed a queue of the name once. From then on, it creates queues of that name as queues that
 //! it may vacate. Between two openings, [`crate::kept`] has the queue, whether it is vacant or not.

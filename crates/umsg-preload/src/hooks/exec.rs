@@ -1,10 +1,10 @@
 //! exec and posix_spawn: programs into which no library can be loaded.
 //!
-//! The dynamic linker loads the drop-in into the programs that this one starts. A statically linked program has no dynamic linker, and would use the
-//! kernel's queues. So the drop-in starts the command `umsg run` in its place, which supervises the program, or says why it can't. `$UMSG_RUN` names the
-//! command; `umsg run` sets it. Without `$UMSG_RUN` or `$LD_PRELOAD` in the environment of the new program, nothing changes.
+//! The dynamic linker loads the drop-in into the programs that this program starts. A statically linked program has no dynamic linker, and would use
+//! the kernel's queues. So the drop-in starts the command `umsg run` instead. The command supervises the program, or says why it can't. `$UMSG_RUN`
+//! names the command, and `umsg run` sets this variable. Without `$UMSG_RUN` or `$LD_PRELOAD` in the environment of the new program, nothing changes.
 //!
-//! The child of vfork shares its parent's memory, and the child of a fork may hold none of malloc's locks: this module allocates nothing.
+//! This module allocates no memory: the child of vfork shares its parent's memory, and another thread may have held a lock of malloc at a fork.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::mem::MaybeUninit;
@@ -27,7 +27,7 @@ const MOST_INTERPRETERS: usize = 5;
 /// The number of bytes that the system inspects.
 const HEAD: usize = 256;
 const LONGEST_PATH: usize = 4096;
-/// The strings that fit on the stack.
+/// The number of strings that fit on the stack.
 const FEW: usize = 512;
 
 hooks! {
@@ -38,24 +38,24 @@ hooks! {
         })
     }
 
-    /// Replaces the program, with this process's environment.
+    /// Replaces the program, which keeps the environment of this process.
     fn [execv](path: *const c_char, arguments: Strings) -> c_int {
         next => start((path, false), (arguments, environ), |path, arguments| next(path, arguments))
     }
 
-    /// Replaces the program by one that is looked up in PATH.
+    /// Replaces the program by a program that is looked up in PATH.
     fn [execvp](name: *const c_char, arguments: Strings) -> c_int {
         next => start((name, true), (arguments, environ), |name, arguments| next(name, arguments))
     }
 
-    /// As execvp, with an environment.
+    /// Replaces the program as execvp does, with another environment.
     fn [execvpe](name: *const c_char, arguments: Strings, environment: Strings) -> c_int {
         next => start((name, true), (arguments, environment), |name, arguments| {
             next(name, arguments, environment)
         })
     }
 
-    /// Replaces the program by that of a descriptor.
+    /// Replaces the program by the program of a descriptor.
     fn [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int {
         next => match of_descriptor(fd, environment) {
             Some(path) => execve(path.start(), arguments, environment),
@@ -63,7 +63,7 @@ hooks! {
         }
     }
 
-    /// Replaces the program by one that is named from a directory.
+    /// Replaces the program by a program that is named by a path from a directory.
     fn [execveat](directory: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int {
         next => match beside(directory, path, environment, flags) {
             Some(path) => execve(path.start(), arguments, environment),
@@ -191,7 +191,7 @@ unsafe fn command(environment: Strings) -> Option<*const c_char> {
 /// Returns the value of a variable that is not empty.
 ///
 /// # Safety
-/// As above.
+/// The conditions of [`command`].
 unsafe fn value(environment: Strings, name: &[u8]) -> Option<*const c_char> {
     if environment.is_null() {
         return None;
@@ -221,7 +221,7 @@ impl Path {
         let mut at = 0;
         for part in parts {
             let end = at + part.len();
-            // A zero stays behind it.
+            // A zero byte stays behind the path.
             path.0[..LONGEST_PATH - 1]
                 .get_mut(at..end)?
                 .copy_from_slice(part);
@@ -259,7 +259,7 @@ impl Path {
         })
     }
 
-    /// `/proc/self/fd/NUMBER`.
+    /// Returns the path `/proc/self/fd/NUMBER` of a descriptor. None for a negative number.
     fn of_number(fd: c_int) -> Option<Path> {
         let mut digits = [0; 10];
         let mut at = digits.len();
@@ -305,12 +305,12 @@ unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Path> {
     if !is_static(path.start(), MOST_INTERPRETERS) {
         return None;
     }
-    // SAFETY: a number.
+    // SAFETY: the call takes only a number.
     let copy = unsafe { kernel::call(libc::SYS_dup, [fd as usize, 0, 0, 0, 0, 0]) };
     Path::of_number(copy.ok()? as c_int)
 }
 
-/// As [`of_descriptor`], for the arguments of execveat.
+/// Returns the path of a static program as [`of_descriptor`] does, for the arguments of execveat.
 ///
 /// # Safety
 /// As [`command`]; the path is a string or null.
@@ -329,7 +329,7 @@ pub(super) unsafe fn beside(
             // SAFETY: by this function's contract.
             unsafe { of_descriptor(directory, environment) }
         }
-        // The kernel follows no symbolic link.
+        // With AT_SYMLINK_NOFOLLOW, the kernel follows no symbolic link.
         _ if flags != 0 => None,
         [b'/', ..] => Path::joined(&[name]),
         _ if directory == libc::AT_FDCWD => Path::joined(&[b"./", name]),
@@ -373,7 +373,7 @@ fn is_static(path: *const c_char, more: usize) -> bool {
     }
 }
 
-/// The offsets and values of elf(5), for 64 bits.
+/// Returns whether the beginning of a file is that of a statically linked program. Source: elf(5), for 64 bits.
 fn is_static_elf(file: &File, head: &[u8; HEAD]) -> bool {
     const CLASS: usize = 4;
     const CLASS_64: u8 = 2;
@@ -433,7 +433,7 @@ impl File {
         let arguments = [self.0, found.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
         // SAFETY: room for the result.
         match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
-            // SAFETY: the kernel has written it.
+            // SAFETY: the kernel has written the status.
             Ok(_) => unsafe { found.assume_init() }.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0,
             Err(_) => true,
         }
@@ -442,7 +442,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: a descriptor of this value.
+        // SAFETY: the call closes a descriptor of this value.
         let _ = unsafe { kernel::call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
     }
 }
@@ -470,7 +470,7 @@ fn unmap(start: *mut u8, len: usize) {
     };
 }
 
-/// Collects the arguments of a variadic call: those in registers, and those on the stack. They end with a null pointer.
+/// Collects the arguments of a variadic call, from the registers and from the stack. A null pointer ends them.
 ///
 /// # Safety
 /// The addresses are those of the caller's arguments.
@@ -499,7 +499,7 @@ unsafe fn listed(
         return errno::fail(libc::ENOMEM);
     }
     for index in 0..=count {
-        // SAFETY: the room has a place for each and for the null pointer.
+        // SAFETY: the room has a place for each argument and for the null pointer.
         unsafe { room.add(index).write(at(index)) };
     }
     let outcome = call(room, at(count + 1).cast());
@@ -511,7 +511,7 @@ unsafe fn listed(
     outcome
 }
 
-/// The registers of arguments behind the first one.
+/// The number of registers that hold arguments behind the first argument.
 const REGISTERS: usize = match cfg!(target_arch = "x86_64") {
     true => 5,
     false => 7,
@@ -605,10 +605,10 @@ macro_rules! variadic {
 }
 
 variadic! {
-    /// Replaces the program; the arguments are those of the call.
+    /// Replaces the program. The arguments of the program are the further arguments of the call.
     fn execl => list;
-    /// As execl; the program is looked up in PATH.
+    /// Replaces the program as execl does. The program is looked up in PATH.
     fn execlp => list_in_path;
-    /// As execl; the environment follows the arguments.
+    /// Replaces the program as execl does. The environment follows the arguments.
     fn execle => list_with_environment;
 }

@@ -48,7 +48,7 @@ fn unlink(name: &[u8]) -> Result<c_int, c_int> {
 /// Removes a valid name with a slash.
 pub(crate) fn unlink_checked(name: &[u8]) -> Result<c_int, c_int> {
     home::notice_child();
-    // Only a namespace that is known already: to determine the namespace takes more stack than a small thread has.
+    // Only a known namespace is used: its determination would take more stack than a small thread has.
     let is_vacated = |namespace| kept::vacate(namespace, name);
     if Namespace::known_of_this_process().is_some_and(is_vacated) {
         return Ok(0);
