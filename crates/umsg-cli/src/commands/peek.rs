@@ -52,7 +52,7 @@ pub struct Peek {
     /// Show at most this many messages
     #[arg(long, short, value_name = "N", default_value_t = 10, value_parser = values::size, allow_hyphen_values = true)]
     count: u64,
-    /// Show the delayed messages in place of the others
+    /// Show the delayed messages instead of the queued messages
     #[arg(long)]
     delayed: bool,
     #[command(flatten)]

@@ -115,8 +115,8 @@ pub struct Run {
     /// Whether /dev/mqueue shows umsg's queues (on) or the kernel's (off) [default: $UMSG_DEV_MQUEUE, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     dev_mqueue: Option<Switch>,
-    /// The queues of a process that moves to another IPC namespace (unshare, clone, setns): those of that IPC namespace (follow), or
-    /// the same as before (share) [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
+    /// The queues of a process that moves to another IPC namespace (unshare, clone, setns): the queues of that namespace (follow), or the queues
+    /// before the move (share) [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
     #[arg(long, value_enum, value_name = "follow|share")]
     ipc_namespaces: Option<IpcNamespaces>,
     /// When a supervisor answers the system calls of the program [default: $UMSG_RAW_SYSCALLS, else auto]

@@ -124,7 +124,7 @@ impl Server {
                     return;
                 }
                 Err(ReceiveError::TimedOut) => {}
-                // msgrcv(2) has no error for a closed queue, so the call goes on waiting.
+                // msgrcv(2) has no error for a closed queue, so the call continues to wait.
                 Err(ReceiveError::Closed) => std::thread::sleep(wait.slice),
                 Err(error) => break error.errno(),
             }

@@ -49,8 +49,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// A line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments, the result, the duration in seconds, the
 /// number of messages in the queue after the call, and "slept" if the thread gave up its processor to wait. At most 32 bytes of a message are shown.
 ///
-/// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the process, the process
-/// waits for it, so that no call is missed. If this command ends or is killed, the process goes on without records.
+/// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the process, the
+/// process waits for it, so that no call is missed. If this command ends or is killed, the process continues without records.
 ///
 /// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it traces one
 /// process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not show calls that began
@@ -124,7 +124,7 @@ impl Trace {
         };
         let watched = tracing.watch(&mut ring.ring, &subject);
         if watched.is_err() {
-            // The program goes on without records: no call waits for room in a closed ring.
+            // The program continues without records: no call waits for room in a closed ring.
             ring.ring.close();
         }
         let ended = subject.end();
