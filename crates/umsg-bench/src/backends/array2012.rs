@@ -104,12 +104,12 @@ impl MessageQueue for ArrayQueue {
         Ok(message.length)
     }
 
-    /// This call is not measured: in the suites that use this queue, no thread waits.
+    /// Does the same as the call that does not wait: in the suites that use this queue, no thread waits.
     fn send(&self, message: &[u8], priority: u32) -> Result<(), Errno> {
         self.try_send(message, priority)
     }
 
-    /// This call is not measured: in the suites that use this queue, no thread waits.
+    /// Does the same as the call that does not wait: in the suites that use this queue, no thread waits.
     fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
         self.try_receive(buffer)
     }

@@ -1,4 +1,4 @@
-//! umsg and the kernel's POSIX queue, as peers like the others.
+//! umsg and the kernel's POSIX queue, in the form of the other peers.
 
 use std::marker::PhantomData;
 

@@ -184,7 +184,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        // If this fails, the queue is removed with the trial's namespace.
+        // If the call fails, the queue is removed with the trial's namespace.
         let _ = unlink(self.1);
     }
 }
