@@ -14,7 +14,7 @@ umsg_carry::points! {
     SPOOL_TAKEN;
     /// A message is in the spool: the next bridge exports it.
     SPOOL_STORED;
-    /// A message that JetStream refuses is in the dead-letter queue, and its lease lasts: it comes there once more.
+    /// A message that JetStream refuses is in the dead-letter queue, and its lease lasts: it goes to the dead-letter queue once more.
     EXPORT_DEAD;
     /// A message has come from the stream, and is not placed: the server delivers it again.
     IMPORT_PULLED;

@@ -18,7 +18,7 @@ pub struct Board {
     messages: AtomicU64,
     bytes: AtomicU64,
     dead_lettered: AtomicU64,
-    /// What the pair waits for after an error; empty while it works.
+    /// The error after which the pair waits; empty while the pair works.
     trouble: Mutex<String>,
 }
 
@@ -49,7 +49,7 @@ impl Board {
 
     /// Counts a message that has arrived.
     pub fn carried(&self, bytes: usize) {
-        // Relaxed: counts for people.
+        // Relaxed: only people read the counts.
         self.messages.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         self.works();
@@ -57,12 +57,12 @@ impl Board {
 
     /// Counts a message that went to the dead-letter queue.
     pub fn dead_lettered(&self) {
-        // Relaxed: as above.
+        // Relaxed: only people read the count.
         self.dead_lettered.fetch_add(1, Ordering::Relaxed);
         self.works();
     }
 
-    /// Notes an error, after which the pair tries again. Reports it once.
+    /// Notes an error after which the pair tries again. Reports the error only if it differs from the one noted before.
     pub fn waits(&self, why: &str) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if *trouble == why {
@@ -76,7 +76,7 @@ impl Board {
         }
     }
 
-    /// Notes that the pair works again.
+    /// Clears a noted error, and reports that the pair works again.
     pub fn works(&self) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if !trouble.is_empty() {
@@ -86,7 +86,7 @@ impl Board {
         }
     }
 
-    /// Prints the present state.
+    /// Prints a line with the pair's present state.
     pub fn tell(&self) {
         let is_well = self
             .trouble
@@ -96,7 +96,7 @@ impl Board {
         self.report(if is_well { "running" } else { "waiting" });
     }
 
-    /// Prints a line. A line that can't be written is lost: messages go on.
+    /// Prints a line with this state and the counts. Ignores a failed write, because messages are carried without the line.
     pub fn report(&self, state: &str) {
         let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);

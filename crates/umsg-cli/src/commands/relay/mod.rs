@@ -37,22 +37,24 @@ use worker::{Scene, Worker};
 
 /// Carry messages between the kernel's queues and umsg's queues
 ///
-/// For programs that `umsg run` can't intercept, such as set-user-ID programs, and programs that are started elsewhere: they use the kernel's
-/// queue, programs under `umsg run` use umsg's queue, and the relay carries messages from one to the other. Each message keeps its
-/// priority or type. If the queue to which messages go is full, they wait in the queue from which they come, until its senders wait or fail.
+/// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that are started elsewhere. Such programs use a
+/// queue of the kernel, and programs under `umsg run` use a queue of umsg. The relay carries messages from one queue to the other. Each message keeps
+/// its priority or type. While the queue to which messages go is full, they wait in the queue from which they come. When that queue is full, too, its
+/// senders wait or fail.
 ///
-/// A pair has one direction: --in carries from the kernel's queue to umsg's, --out from umsg's queue to the kernel's. Both queues have one name,
-/// or are written KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries messages of type 1 in, and all
-/// others out. The options may be repeated: one relay serves any number of pairs.
+/// A pair is a queue of the kernel and a queue of umsg, with one direction: --in carries from the kernel's queue to umsg's, --out from umsg's queue
+/// to the kernel's. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries
+/// messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of pairs.
 ///
-/// The relay runs until SIGTERM or SIGINT, and loses no message at such an end. If the relay is killed (SIGKILL), from umsg to the kernel, and in
-/// System V queues in both directions, no message is lost, and one message of each pair may come twice. From a POSIX queue of the kernel, one
-/// message of each pair may be lost: the one that the kernel has handed over, and that is not yet in umsg's queue. So may a System V message
-/// without bytes, and any System V message on a kernel without MSG_COPY. The relay should be the only receiver of the queues from which it carries:
-/// a System V message that another receiver takes at the same moment comes twice.
+/// The relay runs until SIGTERM or SIGINT, and loses no message at such an end. If the relay is killed (SIGKILL), one message of each pair may come
+/// twice, but is not lost. This holds for the direction from umsg to the kernel, and for System V queues in both directions. From a POSIX queue of
+/// the kernel, one message of each pair may be lost: the one that the kernel has handed over, and that is not yet in umsg's queue. A System V message
+/// without bytes may be lost in this way, too, and on a kernel without MSG_COPY any System V message. The relay should be the only receiver of the
+/// queues from which it carries: a System V message that another receiver takes at the same moment comes twice.
 ///
-/// A message that is too long for the other queue goes to the dead-letter queue, or waits, with an error that names it. After an error, a pair tries
-/// again every second, and the other pairs go on. If a queue is removed, the relay opens or, with --create, makes the next queue of this name.
+/// A message that is too long for the other queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay prints
+/// an error with its length. After an error, a pair tries again every second, and the other pairs continue. If a queue is removed, the relay opens
+/// or, with --create, makes the next queue of this name.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg relay [OPTIONS] [--in QUEUE]... [--out QUEUE]... [--both QUEUE,type=N]...",
@@ -79,7 +81,7 @@ pub struct Relay {
     /// Carry from umsg's queue to the kernel's
     #[arg(long, value_name = "QUEUE", value_parser = declared())]
     out: Vec<Declared>,
-    /// Carry these types of a System V queue from the kernel, and all others to the kernel
+    /// Carry these types from the kernel's System V queue to umsg's, and all other types from umsg's to the kernel's
     #[arg(long, value_name = "QUEUE,type=N", value_parser = declared())]
     both: Vec<Declared>,
     /// Make a missing queue with the attributes and the mode of the other queue of its pair
@@ -108,7 +110,7 @@ impl Relay {
             true => place::namespace(cli)?,
             false => place::existing(cli)?,
         };
-        // A copied mode is exact.
+        // A made queue gets exactly the mode of the other queue: the umask must remove no bit.
         rustix::process::umask(rustix::fs::Mode::empty());
         let signals = ending::listen(&[ending::INTERRUPT, ending::TERMINATE, ending::USER])?;
         let scene = Scene::new(namespace, self.create, self.dead_letter.clone())?;
@@ -142,17 +144,17 @@ impl Relay {
     }
 }
 
-/// Tells a service manager. Messages go on without it.
+/// Tells the state to a service manager. An error is only printed, because messages are carried without a service manager.
 fn tell(state: &str) {
     if let Err(error) = service::tell(state) {
         eprintln!("umsg: sd_notify: {error}");
     }
 }
 
-/// Passes signals and changes of names on to the pairs, until all have ended.
+/// Passes signals and changes of queues' names on to the pairs, until all pairs have ended.
 fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: impl Fn() -> bool) {
     loop {
-        // Relaxed: the interruption comes behind it, and is repeated.
+        // Relaxed: this thread itself sets the flag. If it misses that a pair has cleared the flag, it interrupts that pair once more.
         let looks = |worker: &&Worker| worker.looks.load(Ordering::Relaxed);
         let is_urgent = scene.is_stopped() || workers.iter().any(|worker| looks(&worker));
         let events = [signals.as_fd(), scene.changes.as_fd(), scene.over.as_fd()];
@@ -171,7 +173,7 @@ fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: i
             pass_on(scene, workers);
         }
         if ready[2] {
-            // A pair ends before the relay only by a panic.
+            // Only a panic ends a pair before the relay ends.
             scene.stop();
         }
         if scene.is_stopped() && have_ended() {
@@ -185,7 +187,7 @@ fn supervise(scene: &Scene, workers: &[Worker], signals: &OwnedFd, have_ended: i
     }
 }
 
-/// Has the pairs of changed names look at them.
+/// Tells the pairs whose queues' names have changed to check these names.
 fn pass_on(scene: &Scene, workers: &[Worker]) {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let mut reader = Reader::new(&scene.changes, &mut buffer);

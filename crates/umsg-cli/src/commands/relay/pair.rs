@@ -19,7 +19,7 @@ pub enum Way {
     Out,
 }
 
-/// What an option declares: the kernel's queue, umsg's queue, and the types that are carried.
+/// The value of --in, --out or --both: the kernel's queue, umsg's queue, and the types that are carried.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     kernel: Address,
@@ -27,7 +27,7 @@ pub struct Declared {
     want: Want,
 }
 
-/// A pair of queues, from one of which messages are carried to the other one.
+/// A queue of the kernel and a queue of umsg, with the direction in which the relay carries messages between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     pub way: Way,
@@ -36,7 +36,7 @@ pub struct Pair {
     pub want: Want,
 }
 
-/// Returns clap's parser of `QUEUE`, `KERNEL=UMSG`, and of both with `,type=N` or `,except=N`.
+/// Returns clap's parser of `QUEUE` or `KERNEL=UMSG`, each with or without `,type=N` or `,except=N` at its end.
 pub fn declared() -> impl TypedValueParser<Value = Declared> {
     OsStringValueParser::new().try_map(|argument| parse(&argument))
 }
@@ -69,7 +69,7 @@ fn parse(argument: &OsStr) -> Result<Declared, String> {
     Ok(Declared { kernel, umsg, want })
 }
 
-/// Takes the selection of types from the end. A queue's name can end so, too; a key and an identifier can't.
+/// Splits the selection of types from the argument's end. The name of a POSIX queue can end like a selection, so only System V queues have one.
 fn selection(argument: &[u8]) -> Result<(&[u8], Want), String> {
     let Some(comma) = argument.iter().rposition(|byte| *byte == b',') else {
         return Ok((argument, Want::Any));
@@ -89,7 +89,7 @@ fn selection(argument: &[u8]) -> Result<(&[u8], Want), String> {
     Ok((&argument[..comma], want))
 }
 
-/// Splits `KERNEL=UMSG`. A name has a slash only at its begin, so that `=/` separates two names.
+/// Splits `KERNEL=UMSG`. A name has a slash only at its start, so that `=/` separates two names.
 fn split(queues: &[u8]) -> (&[u8], &[u8]) {
     let is_begin = |rest: &[u8]| {
         let begins: [&[u8]; 4] = [b"=/", b"=key:", b"=id:", b"=0x"];
@@ -112,7 +112,7 @@ impl Declared {
     }
 }
 
-/// Returns the pairs of the options --in, --out and --both. Fails if messages would go round.
+/// Returns the pairs of the options --in, --out and --both. Fails if there is none, if one is named twice, or if messages would go in a circle.
 pub fn pairs(into: &[Declared], out: &[Declared], both: &[Declared]) -> Result<Vec<Pair>> {
     let wrong = |declared: &Declared, why: &str| {
         Failure::new(Code::Usage, format_args!("{}: {why}", declared.kernel))

@@ -19,7 +19,7 @@ use super::worker::{Crew, Halt, Hand};
 use crate::address::Address;
 use crate::names::Name;
 
-/// The attributes of a dead-letter queue that is made: memory is taken by messages, not by the limits.
+/// The limits of a dead-letter queue that the relay makes: messages, and bytes of a message. High limits cost nothing: only messages take memory.
 const DEAD_LETTERS: (u32, u32) = (65_536, 16 << 20);
 
 /// The open queues of a pair.
@@ -75,7 +75,7 @@ fn options(namespace: &Namespace, way: Way) -> OpenOptions {
     options
 }
 
-/// Makes umsg's queue with the attributes of the kernel's.
+/// Makes umsg's queue with the mode and the attributes of the kernel's queue.
 fn copied(
     namespace: &Namespace,
     name: &Name,
@@ -96,8 +96,8 @@ fn copied(
         .map_err(|error| format!("{name}: {error}"))
 }
 
-/// Makes the kernel's queue with the attributes of umsg's, or with the system's defaults. Only root exceeds the system's limit of messages: others get
-/// as many as they may have.
+/// Makes the kernel's queue with the mode and the attributes of umsg's queue, or with the system's defaults if there is none. Only root may exceed
+/// the system's limit of messages: for another user, the queue gets that limit.
 fn made(name: &Name, access: (Access, bool), like: Option<&Queue>) -> Result<KernelQueue, String> {
     let attributes = like.map(Queue::attributes);
     let mode = like.map_or(0o600, |queue| queue.mode() & 0o777);
@@ -115,7 +115,7 @@ fn made(name: &Name, access: (Access, bool), like: Option<&Queue>) -> Result<Ker
         _ => Err(error),
     });
     let queue = opened.map_err(|error| of_kernel(name, error))?;
-    // The umask has removed bits.
+    // The mode is exact even if the umask has removed bits.
     if like.is_some() {
         queue
             .set_mode(mode)
@@ -168,7 +168,7 @@ impl Ends {
         Ok(ends)
     }
 
-    /// A message that the kernel has handed over must have a place.
+    /// Fails if the kernel's queue can hand over a message that is too long for umsg's queue and for the dead-letter queue.
     fn check_lengths(&self, kernel: &Name, name: &Name) -> Result<(), String> {
         let (given, taken) = (self.kernel.message_size(), self.message_size());
         if self.way == Way::Out || given <= taken {
@@ -204,8 +204,8 @@ impl Ends {
         }
     }
 
-    /// Fails after an interruption if the relay ends, or if a name leads elsewhere. While the messages of a removed queue are carried, only the name of
-    /// the goal counts.
+    /// Is called after an interruption. Fails if the relay ends, or if the name of a queue leads elsewhere. Without `waits`, the pair carries what is
+    /// left in a removed queue: only the name of the queue to which messages go counts.
     fn interrupted(&self, crew: Crew<'_>, waits: bool) -> Result<(), Halt> {
         crew.interrupted(|| match waits {
             true => self.names() == (true, true),
@@ -224,7 +224,7 @@ impl Ends {
             };
             match carried {
                 Ok(()) => {}
-                // The messages of a queue that has no name any more come first.
+                // The name of the queue from which messages come leads elsewhere: the pair first carries what is left in that queue.
                 Err(Halt::Gone) if waits && self.goal_is_current() => waits = false,
                 Err(halt) => return halt,
             }
@@ -245,7 +245,7 @@ impl Ends {
             return self.place(crew, (rooms, hand), (priority, &message));
         }
         self.wait_for_message(crew, waits)?;
-        // The room first: a message that has left the kernel must have a place.
+        // The room is reserved before the receive, because a message that has left the kernel must have a place.
         let rooms = self.rooms(crew, waits)?;
         reached(Point::IN_RESERVED);
         match self.kernel.receive(buffer) {
@@ -253,7 +253,7 @@ impl Ends {
                 reached(Point::IN_TAKEN);
                 self.place(crew, (rooms, hand), (priority, &buffer[..len]))
             }
-            // Another receiver was faster.
+            // Another receiver has taken the message.
             Err(Errno::AGAIN | Errno::INTR) => Ok(()),
             Err(error) => Err(Halt::Trouble(error.to_string())),
         }
@@ -273,7 +273,7 @@ impl Ends {
         }
     }
 
-    /// Reserves room in the queue, and in the dead-letter queue if the message may be too long.
+    /// Reserves room in umsg's queue, and in the dead-letter queue if the kernel's messages may be too long for umsg's queue.
     fn rooms(&self, crew: Crew<'_>, waits: bool) -> Result<Rooms, Halt> {
         let (given, taken) = (self.kernel.message_size(), self.message_size());
         let reserve = |queue: &Arc<Queue>, len| {
@@ -337,7 +337,7 @@ impl Ends {
         loop {
             match self.kernel.send(&message, lease.priority()) {
                 Ok(()) => break,
-                // The lease ends with its value: the message returns to its place.
+                // On an error, the lease is dropped, so that the message returns to its place.
                 Err(Errno::INTR) => self.interrupted(crew, waits)?,
                 Err(error) => return Err(Halt::Trouble(error.to_string())),
             }
@@ -351,7 +351,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Moves a message that the kernel's queue does not take to the dead-letter queue.
+    /// Moves a message that is too long for the kernel's queue to the dead-letter queue.
     fn bury(&self, crew: Crew<'_>, lease: posix::Lease<'static>) -> Result<(), Halt> {
         let (len, most) = (lease.len(), self.kernel.message_size());
         let Some((name, dead)) = &self.dead_letter else {
@@ -376,13 +376,13 @@ impl Ends {
     }
 }
 
-/// Room for the next message.
+/// The reserved room for the next message.
 struct Rooms {
     queue: Reservation<'static>,
     dead_letter: Option<Reservation<'static>>,
 }
 
-/// Opens the dead-letter queue for POSIX messages; makes it if it is missing.
+/// Opens the dead-letter queue for POSIX messages, or makes it if it is missing. None if --dead-letter names no POSIX queue.
 fn dead_letter(crew: Crew<'_>) -> Result<Option<(String, Arc<Queue>)>, String> {
     let named = crew.scene.dead_letters.iter().find_map(|one| match one {
         Address::Posix(name) => Some(name),
@@ -400,7 +400,7 @@ fn dead_letter(crew: Crew<'_>) -> Result<Option<(String, Arc<Queue>)>, String> {
     Ok(Some((name.to_string(), Arc::new(queue))))
 }
 
-/// Sends a message back to the kernel's queue, if there is room.
+/// Sends a message back to the kernel's queue. Fails if there is no room.
 pub fn put_back(name: &Name, priority: i64, message: &[u8]) -> Result<(), Errno> {
     let queue = KernelQueue::open(bytes(name), (Access::Send, false), None)?;
     queue.send(message, priority as u32)

@@ -47,7 +47,7 @@ fn open_kernel(label: Label, new: Option<u32>) -> Result<KernelQueue, Errno> {
     }
 }
 
-/// The longest message of the kernel's queues.
+/// Returns the kernel's limit of a message's bytes (msgmax).
 fn msgmax() -> usize {
     let text = std::fs::read_to_string("/proc/sys/kernel/msgmax");
     let number = text.ok().and_then(|text| text.trim().parse().ok());
@@ -91,7 +91,7 @@ impl Ends {
             opened => (opened.map_err(|error| of_kernel(*kernel, error))?, false),
         };
         if let Some(like) = like.filter(|_| is_new) {
-            // Only root exceeds the system's limit (msgmnb): others keep the default.
+            // Only root may exceed the system's limit (msgmnb). After a failure the queue keeps the default.
             let _ = opened.set_qbytes(like.qbytes);
         }
         let queue = match found {
@@ -105,7 +105,7 @@ impl Ends {
                     qbytes: Some(status.qbytes),
                     ..Change::default()
                 };
-                // As above.
+                // After a failure, too, the queue keeps the default.
                 let _ = made.set(&change);
                 made
             }
@@ -133,7 +133,8 @@ impl Ends {
         }
     }
 
-    /// Copies a message of the kernel, places it, and removes it from the kernel's queue. A kernel that copies none hands it over at once.
+    /// Copies a message of the kernel's queue, places the copy in umsg's queue, and removes the message from the kernel's queue. If the kernel can't
+    /// copy, receives the message into `hand`; the next call places it.
     fn carry_in(&self, crew: Crew<'_>, hand: &mut Hand, room: &mut Room) -> Result<(), Halt> {
         if let Some((mtype, message)) = hand.take() {
             let placed = self.place(crew, mtype, &message);
@@ -141,7 +142,7 @@ impl Ends {
         }
         match self.kernel.wait(self.want) {
             Ok(None) => {}
-            // A message without bytes has come by the wait.
+            // The wait itself has received a message without bytes.
             Ok(Some(mtype)) => {
                 *hand = Some((mtype, Vec::new()));
                 reached(Point::IN_TAKEN);
@@ -152,9 +153,9 @@ impl Ends {
         }
         let copied = match self.kernel.copy(room, self.want) {
             Ok(len) => len,
-            // Another receiver was faster.
+            // Another receiver has taken the message.
             Err(Errno::NOMSG | Errno::INTR) => return Ok(()),
-            // The limit of messages was raised.
+            // The message is longer than the room: msgmax was raised since the pair began.
             Err(Errno::TOOBIG) => {
                 *room = Room::new(2 * room.len() + 1);
                 return Ok(());
@@ -175,7 +176,7 @@ impl Ends {
         Ok(())
     }
 
-    /// Takes the first message from the kernel.
+    /// Receives the first wanted message of the kernel's queue into `hand`.
     fn take(&self, hand: &mut Hand, room: &mut Room) -> Result<(), Halt> {
         match self.kernel.try_receive(room, self.want) {
             Ok(len) => {
@@ -183,7 +184,7 @@ impl Ends {
                 *hand = Some((mtype, message.to_vec()));
                 Ok(())
             }
-            // Another receiver was faster.
+            // Another receiver has taken the message.
             Err(Errno::NOMSG | Errno::INTR) => Ok(()),
             Err(Errno::TOOBIG) => {
                 *room = Room::new(2 * room.len() + 1);
@@ -193,7 +194,7 @@ impl Ends {
         }
     }
 
-    /// Places a message in umsg's queue; waits for room.
+    /// Places a message in umsg's queue, and waits for room. Sends a message that is too long to the dead-letter queue.
     fn place(&self, crew: Crew<'_>, mtype: i64, message: &[u8]) -> Result<(), Halt> {
         let most = self.queue.entry().map_or(u64::MAX, |entry| entry.qbytes);
         let most = most.min(self.queue.msgmax() as u64);
@@ -241,7 +242,7 @@ impl Ends {
         loop {
             match self.kernel.send(lease.mtype(), &message, true) {
                 Ok(()) => break,
-                // The lease ends with its value: the message returns to its place.
+                // On an error, the lease is dropped, so that the message returns to its place.
                 Err(Errno::INTR) => crew.interrupted(|| true)?,
                 Err(error) => return Err(lost(error)),
             }
@@ -277,7 +278,7 @@ fn acknowledge(lease: Lease<'static>) -> Result<(), Halt> {
         .map_err(|error| Halt::Trouble(error.to_string()))
 }
 
-/// The error of a call on the kernel's queue.
+/// Makes a [`Halt`] from the error of a system call on the kernel's queue.
 fn lost(error: Errno) -> Halt {
     Halt::Trouble(match error {
         Errno::IDRM | Errno::INVAL => "the kernel's queue was removed".to_owned(),
@@ -285,7 +286,7 @@ fn lost(error: Errno) -> Halt {
     })
 }
 
-/// Opens the dead-letter queue for System V messages; makes it if it is missing.
+/// Opens the dead-letter queue for System V messages, or makes it if it is missing. None if --dead-letter names no System V queue.
 fn dead_letter(crew: Crew<'_>) -> Result<Option<(Label, Queue)>, String> {
     let named = crew.scene.dead_letters.iter().find_map(|one| match one {
         Address::SystemV(label) => Some(*label),
@@ -303,7 +304,7 @@ fn dead_letter(crew: Crew<'_>) -> Result<Option<(Label, Queue)>, String> {
     Ok(Some((label, queue)))
 }
 
-/// Sends a message back to the kernel's queue, if there is room.
+/// Sends a message back to the kernel's queue. Fails if there is no room.
 pub fn put_back(label: Label, mtype: i64, message: &[u8]) -> Result<(), Errno> {
     open_kernel(label, None)?.send(mtype, message, false)
 }

@@ -1,4 +1,4 @@
-//! A pair at work: a thread that waits in a queue, and is interrupted when it has to end or a name leads elsewhere.
+//! The thread of a pair. It waits in a queue, and the main thread interrupts it when the relay ends or the name of a queue leads elsewhere.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -30,7 +30,7 @@ pub enum Halt {
     Trouble(String),
 }
 
-/// What all pairs share.
+/// The state that all pairs share with the main thread.
 pub struct Scene {
     pub namespace: Namespace,
     pub creates: bool,
@@ -38,9 +38,9 @@ pub struct Scene {
     pub dead_letters: Vec<Address>,
     stops: AtomicBool,
     stopped: OwnedFd,
-    /// Tells the main thread that a thread of a pair has ended.
+    /// The event that tells the main thread that a thread of a pair has ended.
     pub over: OwnedFd,
-    /// Reports changes of queues' names.
+    /// The inotify instance that reports changes of queues' names.
     pub changes: OwnedFd,
 }
 
@@ -64,7 +64,7 @@ impl Scene {
     }
 
     pub fn stop(&self) {
-        // Release: a thread that sees it also sees the event.
+        // Release: pairs with the Acquire in `is_stopped`. A thread that the event wakes finds the flag set.
         self.stops.store(true, Ordering::Release);
         raise(&self.stopped);
     }
@@ -73,26 +73,26 @@ impl Scene {
         self.stops.load(Ordering::Acquire)
     }
 
-    /// Waits for the next attempt, but not beyond the end.
+    /// Waits until the next attempt is due, or until the relay ends.
     fn pause(&self) {
         wait_for([self.stopped.as_fd()], Some(RETRY));
     }
 }
 
 fn raise(event: &OwnedFd) {
-    // Fails only beside a count that is not 0: the event has already happened.
+    // The write fails only at the counter's highest value: then the event is raised already.
     let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
 }
 
-/// A pair, and what the main thread does to it.
+/// A pair, its counts, and the fields by which the main thread interrupts it.
 pub struct Worker {
     pub pair: Pair,
     pub board: Board,
     /// The thread of the pair; 0 for none.
     pub thread: AtomicI32,
-    /// Set by the main thread: a name may lead elsewhere.
+    /// The main thread sets this flag when the name of a queue may lead elsewhere.
     pub looks: AtomicBool,
-    /// The watches of the names.
+    /// The inotify watches of the queues' names.
     watches: Mutex<Vec<i32>>,
 }
 
@@ -105,7 +105,7 @@ pub enum Ends {
 /// A message that has left its source and has no place yet: its priority or type, and its bytes.
 pub type Hand = Option<(i64, Vec<u8>)>;
 
-/// A thread's view of its pair.
+/// A pair and the shared state, as the pair's thread uses them.
 #[derive(Clone, Copy)]
 pub struct Crew<'a> {
     pub worker: &'a Worker,
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// Returns whether a watch is of this pair.
+    /// Returns whether a watch belongs to this pair.
     pub fn has_watch(&self, watch: i32) -> bool {
         let watches = self.watches.lock().unwrap_or_else(PoisonError::into_inner);
         watches.contains(&watch)
@@ -170,7 +170,7 @@ impl Worker {
         }
     }
 
-    /// Returns a message to the kernel, whose place in umsg's queue could not be had.
+    /// Returns a message that found no place in umsg's queue to the kernel's queue.
     fn put_back(&self, (key, message): (i64, Vec<u8>)) {
         let returned = match &self.pair.kernel {
             Address::Posix(name) => posix::put_back(name, key, &message),
@@ -195,12 +195,12 @@ impl Drop for Over<'_> {
 }
 
 impl Crew<'_> {
-    /// After an interruption: fails if the relay ends, or if a name leads elsewhere.
+    /// Is called after an interruption. Fails if the relay ends, or if the name of a queue leads elsewhere.
     pub fn interrupted(&self, is_current: impl Fn() -> bool) -> Result<(), Halt> {
         if self.scene.is_stopped() {
             return Err(Halt::Stop);
         }
-        // Acquire: the change of the name comes before the look at it.
+        // Acquire: pairs with the Release in `pass_on`. `is_current` sees the change of the name that set the flag.
         if self.worker.looks.swap(false, Ordering::Acquire) && !is_current() {
             return Err(Halt::Gone);
         }
@@ -213,7 +213,7 @@ impl Crew<'_> {
         self.watch(Path::new(&format!("/proc/self/fd/{}", file.as_raw_fd())))
     }
 
-    /// The same for a file by its path.
+    /// Has the main thread interrupt this thread when the name of the file at a path is removed.
     pub fn watch(&self, path: &Path) -> Result<(), String> {
         let flags = WatchFlags::ATTRIB | WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
         let watch = inotify::add_watch(&self.scene.changes, path, flags)
