@@ -21,7 +21,7 @@ struct Copy {
     reply: Option<Subject>,
     /// The time of the delivery, or of the last report to the server that the message is still in work.
     told: Instant,
-    /// True if the last look did not find the message in the queue.
+    /// True if the last call of [`Unconsumed::take_consumed`] did not find the message in the queue.
     is_missing: bool,
 }
 
@@ -55,8 +55,8 @@ impl Unconsumed {
         self.messages.is_empty()
     }
 
-    /// Takes the messages that have left the queue: two looks in a row find them neither queued nor delayed nor leased. Between a hand-over to a
-    /// blocked receiver and its lease, a message is in no list.
+    /// Removes the messages that have left the queue, and returns their acknowledgers. A message has left if two calls in a row find it neither
+    /// queued nor delayed nor leased. One call is not enough: between a hand-over to a blocked receiver and its lease, a message is in no list.
     ///
     /// # Errors
     /// The error is the sentence of the library.

@@ -4,7 +4,8 @@
 //! A helper masks all signals, and lives as long as its process.
 //!
 //! If a helper already sleeps on the same record, a thread that registers does not have to wake it. This is the usual case in a program that
-//! registers and unregisters repeatedly, because a helper sleeps on the record of a withdrawn registration until the end of its slice.
+//! registers and unregisters repeatedly, because a helper sleeps on the record of a withdrawn registration until the end of its slice
+//! ([`HELPER_SLICE`]).
 
 use super::table::{Entry, Locked, Registrations, Stage, Table, existing};
 use super::{HELPER_SLICE, Notified, SETTLING, note_raised};
@@ -158,8 +159,8 @@ impl Helper {
         self.is_of(entry) && !matches!(entry.stage, Stage::Told(_))
     }
 
-    /// Sleeps until one of the helper's registrations is fired, the helper is called, or the slice is over. Returns the queues with which the
-    /// process is registered.
+    /// Sleeps until one of the helper's registrations is fired, another thread calls the helper, or the helper's slice is over. Returns the queues
+    /// with which the process is registered.
     fn wait(&'static self, calls: u32) -> Vec<Arc<Engine>> {
         let mut words = [(std::ptr::null_mut(), 0); futex::MOST_WORDS];
         words[0] = (self.calls.as_ptr(), calls);

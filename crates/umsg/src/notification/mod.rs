@@ -190,8 +190,8 @@ pub(crate) fn register_to_wait(engine: &Engine) -> Result<(u32, u32), RegisterEr
     engine.register(thread::current(), &claim)
 }
 
-/// Withdraws registrations of this process. Fired registrations have already ended. If a handler that does not defer finds the table locked
-/// by its own thread, the registrations stay. Helpers sleep on the records until the end of their slices.
+/// Withdraws registrations of this process. Fired registrations have already ended. If a handler that does not defer finds the table locked by its
+/// own thread, the registrations stay. Helpers then sleep on the records until the end of their slices ([`HELPER_SLICE`]).
 fn withdraw_those(are_meant: impl Fn(&Entry) -> bool) {
     let Some(table) = existing() else {
         return;
@@ -413,7 +413,7 @@ fn free_own_records(table: &'static Table, engine: &Engine, identity: (u64, u64)
 const INTERRUPTED: Failure =
     Failure::Queue(RegisterError::Refused(Refused::Fault(Fault::OwnedByCaller)));
 
-/// The longest sleep of a helper, in nanoseconds: wake-ups can be lost with their waker.
+/// The slice of a helper: its longest sleep, in nanoseconds. A wake-up can be lost if the process that should send it dies.
 const HELPER_SLICE: u64 = SLICE;
 
 impl From<Refused> for Failure {

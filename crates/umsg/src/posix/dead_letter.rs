@@ -56,7 +56,7 @@ struct Mover {
     unknown: Mutex<Vec<LeaseHandle>>,
 }
 
-/// Returns the chore that moves messages, for a queue with a dead-letter queue.
+/// Returns the engine's chore for a queue with a dead-letter queue: the closure that moves messages which were set aside to that queue.
 pub(super) fn chore(
     engine: &Engine,
     (namespace, source): (Option<&Namespace>, Option<&OsStr>),
@@ -75,7 +75,7 @@ pub(super) fn chore(
     Some(Chore::new(move |engine| mover.run(engine)))
 }
 
-/// Reads the label of a queue, and stores the name in the segment.
+/// Reads the label of a queue, and stores the name of its dead-letter queue in the segment.
 pub(super) fn believe(segment: &mut Segment, namespace: Option<&Namespace>, file: &Stat) {
     let label = DeadLetterLabel {
         inode: file.st_ino,

@@ -179,7 +179,7 @@ impl Queue {
         let lease = leased
             .and_then(|handle| Ok(Lease::of(holder, handle)?))
             .map_err(|refused| self.receive_error(refused));
-        // The chore runs after the lease has recorded its owner, because moving messages takes time and can fail.
+        // The chore, which moves messages to the dead-letter queue, runs after the lease has recorded its owner, because it takes time and can fail.
         self.engine.do_chore();
         self.raise_fired(me, &lease);
         lease

@@ -47,7 +47,7 @@ fn a_receiver_that_is_to_spin_never_sleeps() {
     ring.set_waiting(Waiting::Spinning);
     let sender = ring.sender();
     let late = std::thread::spawn(move || {
-        // Longer than a sleeper's slice.
+        // The pause is longer than a slice, the longest sleep of a waiter (100 ms).
         std::thread::sleep(Duration::from_millis(250));
         sender.send(&Post::new(1)).unwrap();
     });
@@ -76,7 +76,7 @@ fn a_receiver_is_woken_when_the_last_message_that_it_waits_for_is_there() {
     let begun = std::time::Instant::now();
     assert!(ring.wait(16, Until::Forever).unwrap() >= 16);
     assert_eq!(ring.status().slept, 1);
-    // The wake word was armed before the sleep, for the check after the sleep, and at each slice in between.
+    // The wake word was armed before the sleep, for the check after the sleep, and after each slice (100 ms) of the sleep.
     let slices = begun.elapsed().as_millis() as u32 / 100;
     let turns = ring.shared.engine.turns();
     assert!(turns <= 2 + slices, "woken in vain: {turns} turns");

@@ -1,8 +1,8 @@
-//! Finds the messages of a look that no earlier look has seen.
+//! Finds the messages of a look (a copy of the queue's head) that no earlier look has found.
 //!
 //! A queued message has no number by which two looks could recognise it. So a message is known by its bytes, its sender, its priority or type and the
 //! time of its send. That time is computed from the machine's clock at each look, and differs by less than [`JITTER`]. If several messages are equal
-//! in all these properties, they are counted.
+//! in all these properties, each look counts them: those above the earlier count are new.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use super::Seen;
 use crate::inlet::Rank;
 
-/// The difference of two readings of one time.
+/// The times that two looks compute for one send differ by less than this.
 const JITTER: Duration = Duration::from_millis(20);
 /// The maximum number of messages that are remembered.
 const MOST: usize = 65_536;
@@ -34,7 +34,7 @@ struct Sight {
 }
 
 impl Memory {
-    /// Returns the messages of a look that no earlier look has shown.
+    /// Returns those of a look's messages that no earlier look has found.
     pub fn new_ones(&mut self, messages: Vec<Seen>) -> Vec<Seen> {
         self.look += 1;
         let new = messages.into_iter().filter(|message| self.is_new(message));

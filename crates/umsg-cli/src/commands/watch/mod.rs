@@ -33,7 +33,7 @@ use budget::Budget;
 use decode::{Decoder, Style};
 use memory::Memory;
 
-/// The time between two looks.
+/// The time between two looks. In a look, the command copies messages at the head of the queue.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The maximum number of messages that a look copies. Receivers wait during the copy.
 const MOST: usize = 256;
@@ -226,7 +226,7 @@ impl Watching<'_> {
         Ok(())
     }
 
-    /// Shows the messages of a look that are new. Returns whether --count is reached.
+    /// Shows those messages of a look that no earlier look has found. Returns whether --count is reached.
     fn show(&mut self, messages: Vec<Seen>, decoder: &Decoder<'_>) -> Result<bool> {
         let new = self.memory.new_ones(messages);
         let mut out = output::standard()?;
@@ -320,13 +320,13 @@ impl<'a> Watched<'a> {
     fn check_name(&self) -> Result {
         match self {
             Watched::Posix(opened) => opened.check_name(),
-            // A look finds the removal of a System V queue.
+            // The next look fails if a System V queue is removed.
             Watched::SystemV(_) => Ok(()),
         }
     }
 }
 
-/// Returns the number of messages of a look.
+/// Returns the maximum number of messages of a look, for a queue whose longest message has `longest` bytes.
 fn most(longest: usize) -> usize {
     (MOST_BYTES / longest.max(1)).clamp(1, MOST)
 }
