@@ -9,7 +9,7 @@ use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
 impl Engine {
-    /// Finds the place of each slot, under both locks. A count or a mark that contradicts the places is [`Fault::Damaged`].
+    /// Finds the place of each slot, under both locks. Returns [`Fault::Damaged`] if a count or a mark contradicts the places.
     pub fn account(&self, me: &Thread, deadline: Deadline) -> Result<Account, Refused> {
         self.with_receiver_lock(me, deadline, |receiving, _| {
             let both = self.borrow_sender_lock(receiving, me, deadline)?;

@@ -5,8 +5,8 @@
 //! | 0 | sends | waits while the queue is empty | any process that may send: to 1 |
 //! | 1 | fails | takes the remaining messages, then fails | any process that may send: to 0 |
 //!
-//! The word is a bit of the attention word, beside the bit of pollers, and like that bit changes under both locks. A send looks at
-//! both bits at once, so a queue that no process closes pays nothing. Under either lock the bit is exact.
+//! The word is a bit of the attention word, beside the bit of pollers. Like that bit, it changes under both locks. A send reads both bits at once, so
+//! a queue that no process closes pays nothing. The bit is exact under either lock.
 //!
 //! A stream is at its end if no message is left and none can come back: no lease is open, and no offer is under way. A process that
 //! dies after the store to the bit has closed the queue. The waiters that it did not wake check the queue at the end of their slice.
@@ -23,7 +23,7 @@ use crate::waiters::wait::End;
 use crate::waiters::{List, Waiters};
 
 impl Engine {
-    /// Returns whether the queue is closed for sending. Exact under either lock, otherwise a hint.
+    /// Returns whether the queue is closed for sending. The result is exact under either lock, otherwise a hint.
     #[inline(always)]
     pub fn is_send_closed(&self) -> bool {
         self.segment().fixed().wait_flags.attention() & SEND_CLOSED != 0
@@ -65,7 +65,7 @@ impl Engine {
             return Ok(());
         }
         match self.reclaim_and_serve(receiving, wakes) {
-            // An expired message can't be set aside. The caller sends even so, as after `store_due`.
+            // An expired message can't be set aside without memory. The caller sends even so, as after `store_due`.
             Err(Fault::NoMemory) => Ok(()),
             result => Ok(result?),
         }
@@ -82,7 +82,7 @@ impl Engine {
             return false;
         }
         let fixed = self.segment().fixed();
-        // Relaxed: under the receiver lock; a hint elsewhere.
+        // Relaxed: exact under the receiver lock, otherwise a hint.
         let reserved = u64::from(fixed.leases.reserved.load(Ordering::Relaxed));
         let aside = fixed.leases.aside.load(Ordering::Relaxed);
         let others = reserved + u64::from(leases::in_the_way(aside));
@@ -91,7 +91,7 @@ impl Engine {
             && Waiters::of(self.segment()).len(List::Offered) == 0
     }
 
-    /// Returns the refusal of a call that found no message or no room. A closed queue has another refusal than an empty or full queue.
+    /// Returns the refusal of a call that found no message or no room. The refusal says whether the queue is closed or is empty or full.
     #[cold]
     pub(super) fn not_now(
         &self,
@@ -110,12 +110,12 @@ impl Engine {
     pub(super) fn refusal(&self, end: End) -> Refused {
         match end {
             End::Abandoned if self.is_send_closed() => Refused::Closed,
-            // A sender of a ring finds the reason after a time-out.
+            // A sender of a ring that gives up finds the reason after this time-out.
             end => end.refused(Refused::TimedOut),
         }
     }
 
-    /// Wakes the receivers of a closed queue whose last message has left it permanently.
+    /// Wakes the receivers of a closed queue whose last message has left the queue permanently.
     pub(super) fn wake_at_end(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Receivers) != 0 && self.is_at_end(receiving) {
@@ -146,7 +146,7 @@ impl Engine {
         self.set_attention(receiving, SEND_CLOSED, SEND_CLOSED);
         crash_point!(SEND_CLOSED_SET);
         self.fire_at_close(receiving, me.pid(), wakes);
-        // Senders find the queue closed, receivers its end.
+        // Blocked senders find the queue closed, and blocked receivers find the end of the stream.
         wakes.add_everybody(Waiters::of(self.segment()).usable());
     }
 
@@ -175,7 +175,7 @@ impl Engine {
                 Ok(changed)
             });
             match changed {
-                // A sender is stopped. This thread waits for it where it blocks no receiver.
+                // A stopped sender has its lock. This thread waits for the sender without the receiver lock, so that it blocks no receiver.
                 Err(Refused::Fault(Fault::Busy)) => self.lock_sender(me, Deadline::Never)?.unlock(),
                 other => return other,
             }

@@ -43,8 +43,8 @@ impl Turn {
         u32::from(self.passed) << 16 | u32::from(self.last)
     }
 
-    /// Chooses the priority of the next delivery in a queue with `fair_priorities = after`. Returns it, and the state after the delivery.
-    /// `highest` is the highest priority that has messages, `below` finds the next lower one.
+    /// Chooses the priority of the next delivery in a queue with `fair_priorities = after`. Returns this priority, and the state after the delivery.
+    /// `highest` is the highest priority that has messages. `below` returns the next lower priority that has messages.
     pub(super) fn choose(
         self,
         after: u32,
@@ -52,14 +52,14 @@ impl Turn {
         below: impl Fn(usize) -> Option<usize>,
     ) -> (usize, Turn) {
         let Some(second) = below(highest) else {
-            // No priority is passed.
+            // The delivery passes no priority.
             return (highest, self);
         };
         if u32::from(self.passed) < after {
             let passed = self.passed.saturating_add(1);
             return (highest, Turn { passed, ..self });
         }
-        // The last turn may have been of a priority that is above the highest one now.
+        // The last turn may have been that of a priority above the one that is the highest now.
         let priority = below(highest.min(self.last.into())).unwrap_or(second);
         let last = priority as u16;
         (priority, Turn { passed: 0, last })
@@ -72,7 +72,7 @@ impl Engine {
         Turn::of_word(self.segment().fixed().receiver.turn(receiving))
     }
 
-    /// Chooses the priority of the next delivery from the store. Returns it, and the state after the delivery.
+    /// Chooses the priority of the next delivery from the store. Returns this priority, and the state after the delivery.
     fn choose(&self, receiving: ReceiverHeld<'_>) -> Result<(usize, Turn), Fault> {
         let order = Priorities::of(self.segment());
         let highest = order.highest().ok_or(Fault::Damaged)?;
@@ -123,7 +123,7 @@ impl Engine {
         let order = Priorities::of(self.segment());
         let mut heads = self.heads()?;
         let mut turn = self.turn(receiving);
-        // Each slot is in one list, once.
+        // A longer walk shows corruption: each slot is in one list, once.
         let bound = skip.saturating_add(most).min(self.segment().layout().slots);
         for passed in 0..bound {
             let Some(&(highest, _)) = heads.last() else {
@@ -153,7 +153,7 @@ impl Engine {
         }
     }
 
-    /// Lists the priorities that have messages in ascending order, each with the slot of its oldest message.
+    /// Returns the priorities that have messages in ascending order, each with the slot of its oldest message.
     fn heads(&self) -> Result<Vec<(usize, u32)>, Fault> {
         let order = Priorities::of(self.segment());
         let mut heads = Vec::new();
@@ -174,7 +174,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::{BTreeMap, VecDeque};
 
-    /// A model of the queue: a map from priorities to the numbers of their messages, with a literal form of the rule.
+    /// A plain model of the queue: a map from priorities to the numbers of their messages. It follows the rule of the module word by word.
     #[derive(Default)]
     struct Plain {
         queued: BTreeMap<u16, VecDeque<usize>>,
@@ -260,7 +260,7 @@ mod tests {
             lower in prop::collection::btree_set(0..50_u16, 1..6),
             word in any::<u32>(),
         ) {
-            // The highest priority always has messages. So does each lower one, in any previous state.
+            // The highest priority always has messages. In each state, all lower priorities have messages, too.
             let in_use: Vec<usize> = lower.iter().map(|&priority| priority.into()).chain([60]).collect();
             let below = |priority| in_use.iter().rev().copied().find(|&lower| lower < priority);
             let mut turn = Turn::of_word(word);

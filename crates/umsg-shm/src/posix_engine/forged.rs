@@ -33,7 +33,7 @@ fn fill(engine: &Engine) {
     }
 }
 
-/// Makes a call that waits in a list, and meanwhile forges the word of its node. Repeats the call if it ends before the word is forged.
+/// Makes a call that waits in a list, and meanwhile forges the word of its node. If the call ends before the word is forged, repeats both.
 fn forge_while_it_waits<T: Send>(
     engine: &Engine,
     list: List,

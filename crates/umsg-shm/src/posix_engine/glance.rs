@@ -1,7 +1,7 @@
-//! The state of a queue that a process reads without a lock: the numbers of messages that ever passed through the queue, and the age of the oldest
+//! The state of a queue that a process reads without a lock: the number of messages that ever passed through the queue, and the age of the oldest
 //! message.
 //!
-//! A process that watches queues must not delay the processes that use them. So nothing here takes a lock, repairs, or writes a word.
+//! A process that watches queues must not delay the processes that use them. So the functions here take no lock, repair no data, and write no word.
 
 use super::Engine;
 use crate::posix_engine::Priorities;
@@ -12,10 +12,10 @@ use std::collections::BTreeMap;
 /// The messages that ever passed through a queue, and their bytes. A salvage sets both to 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Messages that came to the queue. A slot that was reserved in place counts, too.
+    /// The number of messages that came to the queue. A slot that was reserved in place counts, too.
     pub sent: u64,
     pub sent_bytes: u64,
-    /// Messages that have left the queue.
+    /// The number of messages that have left the queue.
     pub removed: u64,
     pub removed_bytes: u64,
 }
@@ -24,7 +24,7 @@ impl Engine {
     /// Returns the totals. Each number is correct; the numbers belong to one instant only if the queue is idle.
     pub fn totals(&self) -> Totals {
         let fixed = self.segment().fixed();
-        // A message that has left the queue was sent before: the numbers are read in this order.
+        // The numbers are read in this order, because a message that has left the queue was sent before.
         let removed = fixed.published.removed();
         let removed_bytes = fixed.published.removed_bytes();
         let (sent, is_batch) = self.ever_sent();
@@ -39,11 +39,11 @@ impl Engine {
     /// Returns the reading of the machine's clock, in nanoseconds, at which the oldest queued message was sent or became due. None if the queue is
     /// empty.
     ///
-    /// A hint: a receiver may take the message meanwhile, and another message may come into its slot. Then the result is the time of the
-    /// later message.
+    /// The result is a hint: a receiver may take the message meanwhile, and another message may come into its slot. The result is then the time of
+    /// the other message.
     pub fn oldest_hint(&self) -> Option<u64> {
         let receiver = &self.segment().fixed().receiver;
-        // The ring is in order of arrival.
+        // The messages in the ring are in order of arrival.
         let first = Ring::of(self.segment()).published(receiver.drained_so_far());
         let in_ring = first.ok().flatten().map(|(_, cell)| cell.lives_since());
         let in_store = match receiver.stored_so_far() {
@@ -51,13 +51,14 @@ impl Engine {
             _ => self.oldest_in_store(),
         };
         let both = in_ring.into_iter().chain(in_store);
-        // A slot without a message has no time.
+        // The time of a slot without a message is 0.
         both.filter(|&at| at != 0).min()
     }
 
     /// Counts up to `most` queued messages by priority, the highest priority first: those of the store, and then the newest ones of the ring.
     ///
-    /// A hint: receivers and senders change both meanwhile. The walk ends after `most` messages, whatever another process writes.
+    /// The result is a hint: receivers and senders change the store and the ring meanwhile. The walk ends after `most` messages, even if another
+    /// process writes wrong links.
     pub fn priorities_hint(&self, most: usize) -> Vec<(u32, u64)> {
         let mut counts = BTreeMap::<u32, u64>::new();
         let mut left = most;
@@ -147,13 +148,13 @@ mod tests {
         send(&engine, b"old", 1);
         let oldest = engine.oldest_hint().unwrap();
         assert!(oldest >= before);
-        // The clock of messages is coarse: it must move on between the two.
+        // The clock of messages is coarse: it must advance between the two sends.
         while clock::monotonic_coarse() == oldest {
             std::thread::yield_now();
         }
         send(&engine, b"new", 9);
         assert_eq!(engine.oldest_hint(), Some(oldest));
-        // Taking the message of the higher priority sorts both into the store.
+        // The receive of the message of the higher priority moves both messages into the store.
         receive(&engine);
         assert_eq!(engine.oldest_hint(), Some(oldest));
         send(&engine, b"newer", 9);
@@ -171,7 +172,7 @@ mod tests {
             send(&engine, b"x", priority);
         }
         assert_eq!(engine.priorities_hint(100), [(9, 2), (5, 1), (1, 2)]);
-        // Sorts all into the store, and takes one of priority 9.
+        // The receive moves all messages into the store, and takes one of priority 9.
         receive(&engine);
         send(&engine, b"x", 7);
         assert_eq!(

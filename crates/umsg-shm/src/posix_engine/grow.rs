@@ -1,7 +1,7 @@
 //! Growth: bringing more slots into circulation.
 //!
-//! The thread holds both locks: it has taken the receiver lock, and has borrowed the sender lock. If the thread dies, the next
-//! owner of the receiver lock ends the loan and frees the slots that no thread holds.
+//! The growing thread holds both locks: it has taken the receiver lock, and has borrowed the sender lock. If the thread dies, the next owner of the
+//! receiver lock ends the loan and frees the slots that are in no use.
 
 use super::recover;
 use super::{Engine, Refused};
@@ -14,7 +14,8 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 
-/// Slots that come into circulation at a time: a sixteenth of the slots in use, within these bounds. The lower bound fills a page of cells.
+/// The bounds of the number of slots that come into circulation at a time, which is a sixteenth of the slots in use. The lower bound fills a page of
+/// cells.
 #[cfg(not(loom))]
 const STEP: (usize, usize) = (32, 4096);
 #[cfg(loom)]
@@ -45,8 +46,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Borrows the sender lock, and repairs its side if the last owner died. Waits for a slice at most: a stopped
-    /// sender must not block receivers.
+    /// Borrows the sender lock, and repairs the senders' side if its last owner died. Waits for at most a slice, because a stopped sender must not
+    /// block receivers.
     pub(super) fn borrow_sender_lock<'a>(
         &self,
         receiving: ReceiverHeld<'a>,
@@ -75,7 +76,7 @@ impl Engine {
         Ok(receiving.with_loan())
     }
 
-    /// Adds at least one slot.
+    /// Brings at least one more slot into circulation.
     fn grow_borrowed(&self, both: BothHeld<'_>) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
         let layout = self.segment().layout();
@@ -84,7 +85,7 @@ impl Engine {
             .clamp(STEP.0, STEP.1)
             .min(layout.slots.saturating_sub(slots));
         if more == 0 {
-            // All slots of the file are in use: messages, waiters and spare ones. There is room again when one of them is freed.
+            // All slots of the file are in circulation. One of them becomes free when its message is received, or its waiter ends.
             return Err(Refused::NotNow);
         }
         let segment = self.segment();
@@ -92,7 +93,7 @@ impl Engine {
             layout.cells + slots * layout.cell_len,
             more * layout.cell_len,
         )?;
-        // The page of the last link in use is real memory already.
+        // The page of the last link in use has memory already.
         let links = (slots * 4).next_multiple_of(4096);
         segment.populate(
             layout.links + links,
@@ -124,7 +125,7 @@ impl Engine {
             self.segment()
                 .populate(self.segment().layout().ring + len * 4, len * 4)?;
             for index in 0..len {
-                // Relaxed: under both locks.
+                // Relaxed: this thread holds both locks.
                 let slot = self.segment().ring_at(index).load(Ordering::Relaxed);
                 self.segment()
                     .ring_at(len + index)

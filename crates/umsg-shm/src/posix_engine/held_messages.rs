@@ -1,5 +1,5 @@
-//! Messages that are held beyond a call: the common part of leases and reservations. This module ends records after the holder's death or after
-//! their time limit. [`crate::leases`] lists the states.
+//! Messages that a process holds beyond a call: the common part of leases and reservations. This module ends records after the death of the holder or
+//! at their time limit. [`crate::leases`] lists the states of a record.
 
 use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
@@ -19,19 +19,19 @@ use crate::sys::thread::Thread;
 pub type LeaseHandle = leases::LeaseHandle<usize>;
 
 impl Engine {
-    /// Returns whether a message is leased, reserved or set aside. Exact under the receiver lock, otherwise a hint.
+    /// Returns whether a message is leased, reserved or set aside. The result is exact under the receiver lock, otherwise a hint.
     #[inline(always)]
     pub(super) fn holds_any(&self) -> bool {
         self.segment().fixed().receiver.held() != 0
     }
 
-    /// Returns whether messages are held or can expire: if so, messages or room may come back without a call of another process.
+    /// Returns whether a message is held or can expire. If so, messages or room may come back without a call of another process.
     #[inline(always)]
     pub(super) fn can_expire(&self) -> bool {
         self.holds_any() || self.policy().time_to_live != 0
     }
 
-    /// Returns whether it is time to check the holders and expired messages.
+    /// Returns whether it is time to check the holders of messages, and to look for expired messages.
     #[inline(always)]
     pub(super) fn may_reclaim(&self) -> bool {
         self.can_expire() && self.is_reclaim_due()
@@ -43,7 +43,7 @@ impl Engine {
         roots.is_look_due(clock::monotonic_coarse())
     }
 
-    /// Adds 1 to the number of held messages, or -1 when a message is no longer held.
+    /// Adds `change` to the number of held messages: 1 for a message that is now held, -1 for one that is no longer held.
     pub(super) fn count_held(&self, receiving: ReceiverHeld<'_>, change: i64) {
         self.segment()
             .fixed()
@@ -51,7 +51,7 @@ impl Engine {
             .count_held(receiving, change);
     }
 
-    /// Counts messages of one kind, as [`count_held`](Self::count_held).
+    /// Adds `change` to the number of held messages in this state, and to the number of all held messages.
     pub(super) fn count_kind(&self, receiving: ReceiverHeld<'_>, state: State, change: i32) {
         let roots = &self.segment().fixed().leases;
         let kind = match state {
@@ -60,7 +60,7 @@ impl Engine {
             State::Delayed => &roots.delayed,
             State::Free | State::Leased | State::Arrived | State::Redriving => return,
         };
-        // Relaxed: under the receiver lock; read elsewhere as a hint.
+        // Relaxed: exact under the receiver lock; other threads read it as a hint.
         let before = kind.load(Ordering::Relaxed);
         let now = before.wrapping_add_signed(change);
         kind.store(now, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Ends a lease or reservation. Its slot then belongs to the caller.
+    /// Ends the record of a lease or reservation. The slot then belongs to the caller.
     pub(super) fn release_record(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -94,8 +94,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees the slot of an ended lease or reservation, and serves waiters: a blocked sender gets the room, and a receiver may get the message of
-    /// that sender. The caller has announced the room to pollers before it ended the record.
+    /// Frees the slot of a lease or reservation that has ended, and serves waiters: a blocked sender gets the room, and a receiver may get the
+    /// message of that sender. The caller announced the room to pollers before it ended the record.
     pub(super) fn free_held(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -106,7 +106,7 @@ impl Engine {
         self.settle_freed(receiving, wakes);
     }
 
-    /// Serves waiters after slots were freed.
+    /// Serves waiters after slots have become free.
     fn settle_freed(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         // The records have ended even if the list of waiters is corrupt.
         if self.serve(receiving, wakes).is_err() {
@@ -116,8 +116,8 @@ impl Engine {
         self.publish_counts(receiving);
     }
 
-    /// Ends a lease. The message goes back to the head of its priority, at once or after the queue's retry delay. After too many returns, the
-    /// message is set aside.
+    /// Ends a lease by a return. The message goes back to the head of its priority, at once or after the queue's retry delay. After too many returns,
+    /// the message is set aside.
     pub(super) fn return_lease(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -145,7 +145,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Ends orphaned and expired records, and drops expired messages.
+    /// Ends records whose holder is dead or whose time is up, and drops expired messages.
     pub(super) fn reclaim_leases(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -170,14 +170,15 @@ impl Engine {
             Ok(())
         })?;
         if has_freed {
-            // This call follows the walk over the records, because a message that expires while waiters are served also gets a record.
+            // This call comes after the walk over the records. While waiters are served, a message may expire and get a record, and the walk must not
+            // see new records.
             self.settle_freed(receiving, wakes);
         }
         self.publish_counts(receiving);
         Ok(())
     }
 
-    /// Ends orphaned and expired records, drops expired messages, and serves waiters.
+    /// Ends records whose holder is dead or whose time is up, drops expired messages, and serves waiters.
     #[cold]
     pub(super) fn reclaim_and_serve(
         &self,
@@ -202,7 +203,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease as if its time were up, see [`Leases::expire`].
+    /// Ends a lease as if its time were up: see [`Leases::expire`].
     #[cfg(not(loom))]
     pub fn expire_lease(&self, handle: &LeaseHandle) {
         Leases::of(self.segment()).expire(handle);
@@ -215,7 +216,7 @@ impl Engine {
         self.segment().payload(cell, handle.len)
     }
 
-    /// Returns the holder's description of its message.
+    /// Returns the handle with which the holder refers to its message.
     pub(super) fn handle(
         &self,
         index: u32,

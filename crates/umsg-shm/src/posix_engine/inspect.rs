@@ -20,13 +20,13 @@ use std::time::Duration;
 /// The contents of a queue at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Queued messages, and their bytes.
+    /// The number of queued messages, and of their bytes.
     pub messages: u64,
     pub bytes: u64,
-    /// Reserved and leased messages.
+    /// The numbers of reserved and of leased messages.
     pub reserved: u64,
     pub leased: u64,
-    /// Messages that are delivered later.
+    /// The number of delayed messages.
     pub delayed: u64,
 }
 
@@ -40,10 +40,10 @@ pub struct PeekedMessages {
     pub histories: Vec<SeenHistory>,
 }
 
-/// The history of a message that was inspected.
+/// The history of an inspected message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeenHistory {
-    /// The position of the message among those that were inspected.
+    /// The position of the message among the inspected messages.
     pub position: usize,
     /// A number that no other message of the queue has.
     pub id: u64,
@@ -53,14 +53,15 @@ pub struct SeenHistory {
 /// A message that was inspected. Its bytes are in the [`PeekedMessages`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// The message's number, which no other message of the queue has; None if the message was never leased and is not in the store.
+    /// The message's number, which no other message of the queue has. None if the message was never leased and is not in the store.
     pub id: Option<u64>,
     pub len: usize,
     pub key: usize,
     pub pid: u32,
-    /// A reading of the machine's clock, in nanoseconds; in a snapshot, one of CLOCK_REALTIME.
+    /// The time of the send: a reading of the machine's clock, in nanoseconds; in a snapshot, of CLOCK_REALTIME.
     pub sent_at: u64,
-    /// The reading of the same clock at which the time to live began: at the send, or for a delayed message when it became due.
+    /// The time at which the message's time to live began, on the clock of `sent_at`: the send, or for a delayed message the time at which it became
+    /// due.
     pub lives_since: u64,
     /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
@@ -71,23 +72,23 @@ pub struct Seen {
     pub delay: u64,
 }
 
-/// The time that an inspection waits for a lock whose owner is stopped.
+/// The time for which an inspection waits for a lock whose owner is stopped.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The distance, in messages, at which cells are prefetched.
 const AHEAD: usize = 8;
 
-/// The maximum memory for messages, in bytes, that is faulted in before the lock is taken. Forged counts could request more.
+/// The maximum of the memory for messages, in bytes, that is faulted in before the lock is taken. Without it, forged counts could request any amount.
 const PREPARED: usize = 256 << 20;
 
-/// The number of readings of counts that change meanwhile.
+/// The number of attempts to read counts that change meanwhile.
 const ATTEMPTS: u32 = 64;
 
 impl Engine {
-    /// Repairs the receivers' side after a death, and ends the records of dead holders. After that, the counts are right.
+    /// Repairs the receivers' side after a death, and ends the records of dead holders. The counts are right after that.
     pub fn repair_receivers(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.may_reclaim() {
-            // If the lock is taken, its owner does this work.
+            // If another process has the lock, that process does this work.
             let _ = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 if self.may_reclaim() {
                     self.reclaim_and_serve(receiving, wakes)?;
@@ -98,12 +99,12 @@ impl Engine {
     }
 
     /// Returns the counts as [`counts`](Self::counts) does, at an instant at which no process is inside an operation on a polled queue or on held
-    /// messages. Such an operation changes one count after the other, and rings before its change. So in a queue that is polled, that has had held
-    /// messages, or that has offered a message, this call takes the lock. It waits for the lock for at most a second.
+    /// messages. Such an operation changes one count after the other, and rings before its change. So the function takes the lock in three cases: the
+    /// queue is polled, has ever had held messages, or has offered a message. It waits for the lock for at most a second.
     pub fn settled_counts(&self, me: &Thread) -> Counts {
         let has_had_held = || self.segment().fixed().leases.used.get() != 0;
         let has_offers = || Waiters::of(self.segment()).len(List::Offered) != 0;
-        // A model doesn't read the number of records without the lock.
+        // A model does not read the number of used records without the lock.
         if !(self.must_ring() || has_offers() || cfg!(loom) || has_had_held()) {
             return self.counts();
         }
@@ -118,7 +119,7 @@ impl Engine {
         settled.unwrap_or_else(|_| self.counts())
     }
 
-    /// Returns the number of messages that were offered to threads which are going to lease them.
+    /// Returns the number of messages that are offered to threads which lease their message.
     fn offered_leases(&self, _: ReceiverHeld<'_>) -> u64 {
         let is_one = |node: &Node| {
             List::of(node) == List::Offered
@@ -132,12 +133,12 @@ impl Engine {
         }
     }
 
-    /// Returns the numbers of queued messages and bytes. The result is exact, except if the queue changes during every attempt to read the numbers.
+    /// Returns the numbers of queued messages and bytes. The result is exact unless the queue changes during every attempt to read the numbers.
     pub fn counts(&self) -> Counts {
         let fixed = self.segment().fixed();
         let mut counts = Counts::default();
         for _ in 0..ATTEMPTS {
-            // Acquire: all reads lie between the two reads of the cursors.
+            // Acquire: all other reads lie between the two reads of the cursors.
             let (sent, is_batch) = self.ever_sent();
             let removed = fixed.published.removed();
             let held = fixed.receiver.held_so_far();
@@ -166,7 +167,7 @@ impl Engine {
     }
 
     /// Returns the number of messages that were ever sent through the ring, and whether the last of these messages belong to an unfinished batch. A
-    /// sender that died between stamp and cursor has sent its message, which counts here: the next sender moves the cursor.
+    /// sender that died between stamp and cursor has sent its message. This message counts here, and the next sender moves the cursor.
     pub(super) fn ever_sent(&self) -> (u64, bool) {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
@@ -245,7 +246,7 @@ impl Engine {
         let deadline = Deadline::after(PATIENCE);
         let (mut slots, mut peeked) = self.room_for(most);
         self.with_receiver_lock(me, deadline, |receiving, wakes| {
-            // Messages on an orphaned lease belong to the queue.
+            // Messages whose lease is orphaned belong to the queue.
             if self.holds_any() && self.may_reclaim() {
                 self.reclaim_and_serve(receiving, wakes)?;
             }
@@ -270,7 +271,7 @@ impl Engine {
         let bytes = messages.saturating_mul(layout.message_size);
         let bytes = bytes.min(counts.bytes as usize).min(PREPARED);
         let (mut slots, mut peeked) = (Vec::new(), PeekedMessages::default());
-        // If there is no memory, the copy of a message reports that.
+        // If there is no memory here, the copy of a message reports the error.
         let _ = slots.try_reserve_exact(messages);
         let _ = peeked.messages.try_reserve_exact(messages);
         if peeked.bytes.try_reserve(bytes).is_ok() {
@@ -293,7 +294,7 @@ impl Engine {
         let run = fixed.run.before_stamp();
         let drained = receiver.drained(receiving);
         if receiver.stored(receiving) == 0 && has_begun(run, drained) {
-            // One priority: the ring is in order of delivery.
+            // All messages in the ring have one priority: the ring is in order of delivery.
             self.find_in_ring(drained, skip, most, slots)?;
             if fixed.run.is_still(run) {
                 return Ok(());
@@ -346,7 +347,7 @@ impl Engine {
                 if passed == end {
                     return Ok(());
                 }
-                // Each slot is in one list, once.
+                // A longer walk shows corruption: each slot is in one list, once.
                 if passed == self.segment().layout().slots {
                     return Err(Fault::Damaged);
                 }
@@ -421,7 +422,7 @@ impl Engine {
     ) -> Result<(), Fault> {
         let found = self.in_hand(receiving, slot)?;
         let start = peeked.bytes.len();
-        // Each message has memory of its own: all together are shorter than the file.
+        // A larger sum shows corruption: each message has memory of its own, and all messages together are shorter than the file.
         if start + found.len > self.segment().layout().len {
             return Err(Fault::Damaged);
         }
@@ -472,7 +473,7 @@ impl PeekedMessages {
         self.histories.get(at.ok()?)
     }
 
-    /// Iterates over the messages with their bytes.
+    /// Iterates over the messages, each with its bytes.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Seen, &[u8])> {
         let mut rest = &self.bytes[..];
         self.messages.iter().map(move |seen| {

@@ -1,7 +1,7 @@
 //! Leases: receiving a message in place.
 //!
-//! A lease leaves the message in its slot and notes its holder in a record. An acknowledgement frees the slot. A
-//! return, the holder's death or the end of a time limit puts the message back to the head of its priority.
+//! A lease leaves the message in its slot and notes its holder in a record. An acknowledgement frees the slot. A return, the death of the holder, or
+//! the end of the time limit puts the message back to the head of its priority.
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;
@@ -63,13 +63,13 @@ impl Receipt for Lease {
 }
 
 impl Engine {
-    /// Leases the next message if there is one now.
+    /// Leases the next message, if there is one now.
     pub fn try_lease(&self, me: &Thread, deadline: Deadline) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         self.try_take(me, &mut Lease, deadline)
     }
 
-    /// Leases the next message; waits for it until `deadline`.
+    /// Leases the next message, and waits for one until `deadline`.
     pub fn lease(&self, me: &Thread, deadline: Deadline) -> Result<LeaseHandle, Refused> {
         match self.try_lease(me, deadline) {
             Err(Refused::NotNow) => self.receive_slow(me, &mut Lease, deadline),
@@ -77,7 +77,8 @@ impl Engine {
         }
     }
 
-    /// Leases a message to the caller. From the store of this function on, the message is leased, even if other words say that it is queued.
+    /// Leases a message to the caller. The store that this function makes to the record's state takes effect: from then on the message is leased,
+    /// even if other words say that it is queued.
     fn keep(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -101,7 +102,7 @@ impl Engine {
         self.note_receive();
     }
 
-    /// Ends a lease and removes its message. Returns false if the lease has already ended, because its time was up.
+    /// Ends a lease and removes its message. Returns false if the lease has ended already, because its time was up.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             let slot = record.slot.get();
@@ -109,7 +110,7 @@ impl Engine {
             engine.foretell_doorbell(receiving, 0, 1);
             engine.release_record(receiving, handle.index, record)?;
             crash_point!(LEASE_ENDED);
-            // A repair may have stored a count of returns there while the lease was being returned.
+            // The cell may have a count of returns, if a repair stored it while the lease was being returned.
             cell.forget();
             engine.free_held(receiving, slot, wakes);
             engine.wake_at_end(receiving, wakes);
@@ -117,14 +118,14 @@ impl Engine {
         })
     }
 
-    /// Ends a lease and makes its message the first of its priority. Returns false as [`acknowledge`](Self::acknowledge) does.
+    /// Ends a lease and makes its message the first of its priority. Returns false if the lease has ended already, because its time was up.
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
             engine.return_lease(receiving, handle.index, record, wakes)?;
             crash_point!(RETURN_ENDED);
             engine.serve(receiving, wakes)?;
             engine.update_wait_flags(receiving);
-            // The message may be set aside instead.
+            // The message may have been set aside instead, so that no message is left.
             engine.wake_at_end(receiving, wakes);
             Ok(())
         })

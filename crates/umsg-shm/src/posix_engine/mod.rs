@@ -1,4 +1,4 @@
-//! The engine: a queue with two sides that do not share cache lines.
+//! The engine of a POSIX queue, which has two sides that do not share cache lines.
 //!
 //! ```text
 //!   senders                                            receivers
@@ -11,8 +11,8 @@
 //!      +----------------------- nodes ----------------------+
 //! ```
 //!
-//! A send touches the sender side and the cell; a receive touches the receiver side and the cell. Only while a thread
-//! waits does a sender *serve*: it takes the receiver lock, too, and hands messages over.
+//! A send touches the senders' side and the cell; a receive touches the receivers' side and the cell. Only if a thread waits, a sender *serves* it:
+//! the sender also takes the receiver lock, and hands messages over.
 //!
 //! Lock order: a thread that holds the sender lock never waits for the receiver lock. A thread that needs both takes the
 //! receiver lock first and borrows the sender lock.
@@ -84,17 +84,17 @@ use crate::sys::thread::Thread;
 use crate::waiters;
 use crate::waiters::pacing::Pacing;
 
-/// A bit of the attention word in the wait flags: receivers are blocked.
+/// A bit of the attention word: receivers are blocked. The attention word is in the wait flags, and every sender reads it.
 pub const RECEIVERS: u32 = 1;
 /// A bit of the attention word: a process is registered for a notification, and the queue was empty.
 pub(crate) const NOTICE: u32 = 2;
-/// A bit of the attention word: a process polls the doorbell. Set under both locks.
+/// A bit of the attention word: a process polls the doorbell. The bit is set under both locks.
 pub(crate) const WATCHED: u32 = 4;
-/// A bit of the attention word: the queue is closed for sending. Set and cleared under both locks.
+/// A bit of the attention word: the queue is closed for sending. The bit changes under both locks.
 pub const SEND_CLOSED: u32 = 8;
-/// A bit of the attention word: processes count as producers, and the queue is closed when the last producer ends. Never cleared.
+/// A bit of the attention word: processes count as producers, and the queue is closed when the last producer ends. The bit is never cleared.
 pub(crate) const COUNTED: u32 = 16;
-/// A bit of the attention word: a message is delayed. Set and cleared under the receiver lock.
+/// A bit of the attention word: a message is delayed. The bit changes under the receiver lock.
 pub(crate) const DELAYED: u32 = 32;
 
 /// The reason why an attempt did not succeed.
@@ -104,25 +104,25 @@ pub type Refused = waiters::wait::Refused<NoSlot>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoSlot;
 
-/// A queue as the engine sees it. Only the meaning of a message's priority is specific to POSIX queues.
+/// A queue, as a handle of this process uses it. Only the meaning of a message's priority is specific to POSIX queues.
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,
     pub pacing: Pacing,
     expected: Expected,
-    /// Computed from the queue's policy, which does not change.
+    /// The rule that selects the next message. It follows from the queue's policy, which does not change.
     selection: Selection,
-    /// The additional work of this handle's calls, see [`Chore`].
+    /// The additional work that calls on this handle do: see [`Chore`].
     chore: Option<Chore>,
     /// Makes the descriptor of a ring's receiver readable.
     notifier: Option<wake_word::Notifier>,
     /// The doorbell of this handle, for pollers.
     doorbell: Doorbell,
-    /// When this handle may ask again whether a producer lives.
+    /// For receives: the time at which this handle may check again whether a producer lives.
     next_query: NextQuery,
-    /// When this handle may ask, before a send, whether a producer lives.
+    /// For sends: the time at which this handle may check again whether a producer lives.
     next_query_to_send: NextQuery,
-    /// Device and inode of the file, for a queue with which processes register.
+    /// The device and the inode number of the file; None for a queue with which no process can register for a notification.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
     /// Handles fired registrations of this process with the queue.
@@ -130,7 +130,7 @@ pub struct Engine {
     raise_own: Option<notification::RaiseOwn>,
 }
 
-/// The number of slices that a call waits for a sender lock that is lent.
+/// The number of slices for which a call waits for a sender lock that is lent.
 const LOANS: u32 = 5;
 
 impl Engine {
@@ -168,13 +168,13 @@ impl Engine {
         self.raise_own = Some(raise_own);
     }
 
-    /// Returns the device and inode of the file, which no process can forge.
+    /// Returns the device and the inode number of the file, which no process can forge.
     #[cfg(not(loom))]
     pub fn identity(&self) -> Option<(u64, u64)> {
         self.identity
     }
 
-    /// One queue.
+    /// Returns no identity: a model has one queue.
     #[cfg(loom)]
     pub(crate) fn identity(&self) -> Option<(u64, u64)> {
         Some((0, 0))
@@ -189,7 +189,7 @@ impl Engine {
         &self.segment
     }
 
-    /// Takes the sender lock, and repairs its side if the last owner died.
+    /// Takes the sender lock, and repairs the senders' side if its last owner died.
     #[inline(always)]
     fn lock_sender<'a>(&'a self, me: &'a Thread, deadline: Deadline) -> Result<Held<'a>, Fault> {
         let lock = &self.segment.fixed().sender.lock;
@@ -216,16 +216,17 @@ impl Engine {
                 }
                 Err(LockError::TimedOut) => return Err(Fault::Busy),
                 Err(LockError::OwnedByCaller) => return Err(Fault::OwnedByCaller),
-                // An intact borrower gives the lock back within fewer slices.
+                // An intact borrower gives the lock back within a few slices.
                 Err(LockError::NoThread) if loans == LOANS => return Err(Fault::Busy),
-                // The borrower holds the receiver lock, or died with it: the owner of the receiver lock repairs both.
+                // The borrower holds the receiver lock, or died with it. In the second case, the next owner of the receiver lock repairs both sides.
                 Err(LockError::NoThread) => {
                     loans += 1;
                     let mut wakes = DeferredWakes::default();
                     let held = self.lock_receiver(me, deadline, &mut wakes)?;
                     let receiving = held.receiver();
                     if lock.is_left_lent() {
-                        // This thread did not lend the lock, and no other thread may lend it now. So the word was overwritten.
+                        // This thread holds the receiver lock and has borrowed no lock, so no living thread has borrowed the sender lock. The word
+                        // was overwritten.
                         let both = receiving.with_loan();
                         recover::sender_side(both.sender(), &self.segment)?;
                         lock.give_back();
@@ -238,7 +239,7 @@ impl Engine {
         }
     }
 
-    /// Takes the receiver lock. If the last owner died, repairs its side and serves all waiters.
+    /// Takes the receiver lock. If its last owner died, repairs the receivers' side and serves all waiters.
     #[inline(always)]
     fn lock_receiver<'a>(
         &'a self,
@@ -281,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Tells senders whether a waiter wants to be served. To be called after each change of the waiters' lists.
+    /// Updates the attention word, which tells senders whether waiters want to be served. Callers call this after each change of the waiters' lists.
     fn update_wait_flags(&self, receiving: ReceiverHeld<'_>) {
         let waiting = waiters::Waiters::of(&self.segment).len(waiters::List::Receivers) != 0;
         let receivers = if waiting { RECEIVERS } else { 0 };
@@ -292,7 +293,7 @@ impl Engine {
         );
     }
 
-    /// Sets the bits `bits` of the attention word as in `flags`.
+    /// Sets the bits `bits` of the attention word to their values in `flags`.
     fn set_attention(&self, receiving: ReceiverHeld<'_>, bits: u32, flags: u32) {
         let wait_flags = &self.segment.fixed().wait_flags;
         wait_flags.set_attention(receiving, bits, flags);
@@ -316,7 +317,7 @@ impl Engine {
         if let Some(fired) = wakes.fired() {
             self.tell_registered(fired);
         }
-        // No send has rung for the message of a blocked sender that was admitted.
+        // A blocked sender's message may have been admitted, for which no send has rung.
         self.ring_anyway();
         #[cfg(not(loom))]
         if wakes.need_timekeeper() {

@@ -1,10 +1,9 @@
 //! Notification: the registered process is notified once, when a message comes to the empty queue. Source:
 //! mq_notify(3), and linux/ipc/mqueue.c, `__do_notify`.
 //!
-//! A registration is a record. At most one is armed. A fired record stays until its process has taken note, and another
-//! process may register meanwhile. The queue has eight records from the start. It gets memory for a thousand more when
-//! many notified processes are stopped or get no processor.
-//!
+//! A registration is a record. At most one record is armed. A fired record stays until the registered process has handled it, and another process may
+//! register meanwhile. A queue has eight records from the start. It gets memory for a thousand more if many notified processes are stopped or get no
+//! processor.
 //! | word | state | may change it | if the registered process dies |
 //! |---|---|---|---|
 //! | `turn << 3` | free | holder of the receiver lock: armed, another turn | - |
@@ -14,7 +13,8 @@
 //!
 //! Each change is one compare-and-swap, so if a withdrawal and a message come at once, exactly one of them takes effect. A bit of `registered` says
 //! that the queue was empty. Each holder of the receiver lock updates this bit before it unlocks, and before it takes a message. Therefore a message
-//! that came and was received in between counts, too. The attention word asks senders to update it only while the queue was empty.
+//! that came and was received in between also fires the registration. The attention word asks senders to update the bit only while the queue was
+//! empty.
 //!
 //! No process believes the action in a record. The registered process knows the action from its own memory. A sender in
 //! another process raises a signal only if the registered process consents to it ([`crate::consent`]). A process with write
@@ -45,21 +45,21 @@ use crate::sys::thread::{self, Thread};
 use crate::waiters::{List, Waiters};
 use std::time::Duration;
 
-/// Handles a fired registration of the calling process: the engine, the index of the record, the record, and its word.
-/// See [`Engine::set_identity`].
+/// The type of a function that handles a fired registration of the calling process. It gets the engine, the index of the record, the record, and the
+/// record's word. See [`Engine::set_identity`].
 #[cfg(not(loom))]
 pub(crate) type RaiseOwn = fn(&Engine, u32, &Notice, u32) -> bool;
 
-/// Bit of `registered`: a process is registered. The bits above [`EMPTY`] are the index of the record.
+/// A bit of `registered`: a process is registered. The bits above [`EMPTY`] are the index of the record.
 const REGISTERED: u32 = 1;
-/// Bit of `registered`: the queue was empty.
+/// A bit of `registered`: the queue was empty.
 const EMPTY: u32 = 2;
 const INDEX: u32 = 8;
 
-/// The time that a sender waits for a registered process before it checks whether that process can run, in nanoseconds.
+/// The time, in nanoseconds, for which a sender waits for a registered process. After it, the sender checks whether that process can run.
 const PROMPT: u64 = 2_000_000;
 
-/// The form of a process's notification.
+/// How a process wants to be notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum What {
@@ -67,9 +67,9 @@ pub enum What {
     Signal = 0,
     /// No notification.
     Nothing = 1,
-    /// By a function of the process, in a thread.
+    /// A function of the process runs in a thread.
     Call = 2,
-    /// By a thread of the process that waits for it.
+    /// A thread of the process waits for the notification.
     Wait = 3,
 }
 
@@ -107,12 +107,12 @@ impl Engine {
         self.update_wait_flags(receiving);
     }
 
-    /// Returns whether a process is registered: a hint.
+    /// Returns whether a process is registered. The result is a hint.
     pub(super) fn has_registration(&self) -> bool {
         self.registration() & REGISTERED != 0
     }
 
-    /// Returns the bit of the attention word that asks senders to decide.
+    /// Returns the bit of the attention word that asks senders to decide whether the registration fires; 0 if they need not.
     #[inline(always)]
     pub(super) fn notice_wanted(&self) -> u32 {
         match self.registration() & (REGISTERED | EMPTY) {
@@ -130,7 +130,7 @@ impl Engine {
         }
     }
 
-    /// Returns how many records beyond the fixed ones are real memory.
+    /// Returns the number of records, beyond the fixed ones, that have memory.
     fn more_notices(&self) -> usize {
         let more = self.segment().fixed().receiver.more_notices();
         (more as usize).min(MORE_NOTICES)
@@ -143,7 +143,7 @@ impl Engine {
         (0_u32..).zip(self.segment().fixed().notices.iter().chain(more))
     }
 
-    /// Decides whether the queue has become empty or filled since the last decision.
+    /// Decides whether the queue has become empty or has filled since the last decision, and fires the registration if it has filled.
     #[inline(always)]
     pub(super) fn note_change(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.registration() & REGISTERED != 0 && self.decide(receiving, wakes).is_err() {
@@ -159,8 +159,8 @@ impl Engine {
             (true, true) => self.fire(receiving, wakes),
             (false, false) => {
                 self.set_registration(receiving, registration | EMPTY);
-                // ATTENTION: the thread stores the flag and then reads the stamps, as in `enlist_receiver`. Either the next sender sees the flag,
-                // or this thread finds the message of that sender here.
+                // ATTENTION: the thread stores the flag and then reads the stamps, as in `enlist_receiver`. Either the next sender sees the flag, or
+                // this thread finds the message of that sender here.
                 fence(Ordering::SeqCst);
                 if self.stays_filled(receiving, wakes)? {
                     self.fire(receiving, wakes);
@@ -208,7 +208,7 @@ impl Engine {
         Ok(self.segment().cell(slot)?.pid())
     }
 
-    /// Notifies the registered process that the process `pid` has closed an empty queue for sending: no message will fire the registration.
+    /// Fires the registration because the process `pid` has closed an empty queue for sending: no message will fire it.
     pub(super) fn fire_at_close(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -221,19 +221,19 @@ impl Engine {
         }
     }
 
-    /// Ends the registration and notes the notification.
+    /// Fires the registration, and notes the notification in the deferred wake-ups.
     fn fire(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         let pid = self.first_sender(receiving).unwrap_or(0);
         self.fire_by(receiving, pid, wakes);
     }
 
-    /// Does the same as [`fire`](Self::fire); `pid` is the process that sent the message.
+    /// Fires the registration as [`fire`](Self::fire) does. `pid` is the process that sent the message.
     fn fire_by(&self, receiving: ReceiverHeld<'_>, pid: u32, wakes: &mut DeferredWakes) {
         let index = self.registration() / INDEX;
         if let Some(notice) = self.notice(index) {
             let armed = notice.word();
             let is_notified = wants_notification(notice);
-            // System calls are needed to find the user of another process, so `tell_registered` asks after the unlock.
+            // To find the user of another process takes system calls, so `tell_registered` asks after the unlock.
             let user = process::own_user(pid).unwrap_or(NOT_ASKED);
             notice.set_sender(receiving, pid, user);
             crash_point!(NOTICE_NOTED);
@@ -269,9 +269,9 @@ impl Engine {
     /// Raises the signal of a registration in another process, if that process consents to it. Returns true if the registered process has to raise
     /// the signal itself.
     ///
-    /// This thread holds the lock meanwhile. So when a thread of the registered process finds the message, the signal has been raised. If this
-    /// thread dies here, the next holder of the lock makes the registered process raise the signal. A thread that is stopped
-    /// here holds up the queue as at any other step under the lock.
+    /// This thread holds the lock meanwhile. So when a thread of the registered process finds the message, the signal has been raised. If this thread
+    /// dies here, the next holder of the lock makes the registered process raise the signal. If this thread is stopped here, it holds up the queue as
+    /// at any other step under the lock.
     fn raise(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -303,10 +303,10 @@ impl Engine {
         if self.raise_own(fired.index, notice, fired.word) {
             return;
         }
-        // Before the wake-up: the process may free the record.
+        // The record is read before the wake-up, because the woken process may free it.
         let asked = self.asked(notice);
         futex::wake(notice.futex(), i32::MAX);
-        // Both checks overlap with the wake-up of the process.
+        // `meet` and the wait below overlap with the wake-up of the process.
         if let Some(asked) = asked {
             consent::meet(&asked);
         }
@@ -315,8 +315,8 @@ impl Engine {
         }
     }
 
-    /// After a receive, waits until the signals of this process's fired registrations are raised. In the kernel, the
-    /// signal is pending before its message can be received. A later signal would interrupt the next call of the process.
+    /// After a receive, waits until the signals of this process's fired registrations are raised. In the kernel, the signal is pending before its
+    /// message can be received. A signal that is raised later would interrupt the next call of the process.
     #[cfg(not(loom))]
     #[cold]
     pub fn raise_fired(&self, me: &Thread) {
@@ -329,7 +329,7 @@ impl Engine {
                 continue;
             }
             if !self.raise_own(index, notice, word) {
-                // The helper thread of this process is about to raise it.
+                // The helper thread of this process is about to raise the signal.
                 wait_until_raised(self.segment(), notice, word);
             }
         }
@@ -342,12 +342,13 @@ impl Engine {
             .is_some_and(|raise_own| raise_own(self, index, notice, word))
     }
 
-    /// Fires the registration for a sender that died before it could do so. Called at the end of a slice, when blocked threads check the queue.
+    /// Fires the registration in place of a sender that died before it fired the registration. A blocked thread calls this at the end of its slice,
+    /// when it checks the queue.
     pub fn fire_if_due(&self, me: &Thread) {
         let is_orphaned = self.segment().fixed().receiver.lock.is_orphaned();
         if is_orphaned || (self.notice_wanted() != 0 && self.seems_filled()) {
             let patience = Deadline::after(Duration::from_nanos(SLICE));
-            // If an owner is stopped, this fails, and the next slice tries again.
+            // If the lock's owner is stopped, this fails, and the thread tries again at the end of its next slice.
             let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
                 Ok(self.serve(receiving, wakes)?)
             });
@@ -357,7 +358,7 @@ impl Engine {
     /// Finds the armed registration again after the death of a lock owner. Whether the queue was empty meanwhile is
     /// unknown: a superfluous notification is better than a missing one.
     pub(crate) fn find_registration(&self, receiving: ReceiverHeld<'_>) {
-        // It is also unknown whether a signal was raised. The registered process raises its signal itself, at the end of its slice.
+        // It is also unknown whether a signal was raised. The registered process raises the signal itself at the end of its slice.
         for (_, notice) in self.notices() {
             let word = notice.word();
             if word & STATE == RAISING {
@@ -381,7 +382,7 @@ fn wants_notification(notice: &Notice) -> bool {
     }
 }
 
-/// Returns the process and the real user of the sender. Asks the system for the user, if no process has done so.
+/// Returns the process and the real user of the sender that fired the record. Asks the system for the user, unless a process has done so before.
 fn ask_for_user(notice: &Notice) -> (u32, u32) {
     let (pid, user) = notice.sender();
     if user != NOT_ASKED {
@@ -392,7 +393,7 @@ fn ask_for_user(notice: &Notice) -> (u32, u32) {
     (pid, user)
 }
 
-/// Returns whether a process is this one.
+/// Returns whether `pid` is the calling process.
 fn is_own(pid: u32) -> bool {
     #[cfg(loom)]
     return crate::model::thread::with_current(|me| me.is_some_and(|me| me.pid() == pid));
@@ -405,7 +406,7 @@ fn is_owner_dead(lives: &dyn Liveness, notice: &Notice) -> bool {
     liveness::is_dead(lives, birth, |birth| process::is_dead(pid, birth))
 }
 
-/// Returns whether the registered process lives and is not stopped. True if unknown.
+/// Returns whether the registered process lives and is not stopped. Returns true if that is unknown.
 fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
     let (pid, _) = notice.owner();
     let is_stopped = || lives.is_plain() && process::is_stopped(pid);
@@ -416,7 +417,7 @@ fn can_owner_run(lives: &dyn Liveness, notice: &Notice) -> bool {
 /// both waits of one call share that limit.
 fn wait_until_raised(lives: &dyn Liveness, notice: &Notice, fired: u32) {
     let began = clock::monotonic();
-    // In a model, no thread waits for several processes in turn.
+    // In a model, no thread waits for several processes one after the other.
     #[cfg(loom)]
     let stall = thread::Stall::none();
     #[cfg(not(loom))]

@@ -7,7 +7,7 @@
 //! | 2, enabled | yes | the owner: to closed |
 //! | 3, closed | no | - |
 //!
-//! The state does not change if the owner dies. The owner's process id shows the death.
+//! The state does not change if the owner dies. Its process id in the segment shows the death.
 
 use super::Engine;
 use crate::lock::SLICE;
@@ -24,8 +24,8 @@ impl Engine {
         self.segment().fixed().ownership.state() == CLOSED
     }
 
-    /// Returns whether the queue is a ring that is closed or whose owner has died: no process makes room in it any more. Asks the system whether
-    /// the owner lives.
+    /// Returns whether the queue is a ring that is closed, or whose owner has died: no process makes room in such a ring any more. Makes system calls
+    /// to find out whether the owner lives.
     pub(super) fn is_deserted(&self) -> bool {
         match self.segment().fixed().ownership.state() {
             0 => false,
@@ -34,8 +34,8 @@ impl Engine {
         }
     }
 
-    /// Wakes senders that wait for room, so that they notice the close. If another thread holds the lock, this call has no effect, and the senders
-    /// notice the close at the end of their slice.
+    /// Wakes senders that wait for room, so that they notice that the ring is closed. If another thread holds the lock, this call has no effect, and
+    /// the senders notice it at the end of their slice.
     pub fn wake_senders(&self, me: &Thread) {
         let patience = Deadline::Never.or_slice(SLICE);
         let _ = self.with_receiver_lock(me, patience, |_, wakes| {
@@ -52,7 +52,7 @@ impl Engine {
         });
     }
 
-    /// Returns whether the owner of the ring has died. Asks the system.
+    /// Returns whether the owner of the ring has died. Makes system calls.
     pub fn has_lost_its_owner(&self) -> bool {
         let (pid, birth) = self.segment().fixed().ownership.owner();
         pid != 0 && liveness::is_dead(self.segment(), birth, |birth| process::is_dead(pid, birth))

@@ -26,8 +26,8 @@ use crate::sys::clock::{self, Deadline};
 use crate::sys::stack::roomy;
 use crate::sys::thread::Thread;
 
-/// Additional work of calls on a queue, which they do while they hold no lock. `umsg` provides it: that crate knows how to send to the dead-letter
-/// queue.
+/// Additional work of calls on a queue, which they do while they hold no lock: sending messages to the dead-letter queue. `umsg` provides this work,
+/// because only that crate knows how to open another queue.
 pub struct Chore(Box<dyn Fn(&Engine) + Send + Sync>);
 
 impl Chore {
@@ -43,14 +43,14 @@ impl std::fmt::Debug for Chore {
     }
 }
 
-/// The way in which the next message is selected.
+/// The rule by which the next message is selected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Selection {
     /// The oldest message of the highest priority.
     Strict,
-    /// As [`Strict`](Self::Strict), without expired messages.
+    /// The oldest message of the highest priority that has not expired.
     Expiring,
-    /// Lower priorities have turns, see [`fair`](super::fair). Messages may expire, too.
+    /// Lower priorities have turns: see [`fair`](super::fair). Messages may expire, too.
     Fair,
 }
 
@@ -76,13 +76,13 @@ impl Engine {
         self.policy().time_to_live != 0 && self.is_too_old(found)
     }
 
-    /// Does the same as [`is_expired`](Self::is_expired), for a queue with a time to live.
+    /// Returns whether a message has expired, as [`is_expired`](Self::is_expired) does, for a queue with a time to live.
     #[inline(always)]
     fn is_too_old(&self, found: &Found<'_>) -> bool {
         clock::age(found.cell.lives_since()) > self.policy().time_to_live
     }
 
-    /// Finds the message that is delivered next. Before that, removes expired messages.
+    /// Finds the message that is delivered next, and removes expired messages before it.
     #[inline(always)]
     pub(super) fn upcoming(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         match self.best(receiving)? {
@@ -91,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether a call may have to deliver another message than `found`, the next one in strict order: `found` has expired, or a lower
+    /// Returns whether a call may have to deliver another message than `found`, which is next in strict order: `found` has expired, or a lower
     /// priority may have its turn.
     #[inline(always)]
     pub(super) fn is_passed_over(&self, found: &Found<'_>) -> bool {
@@ -143,7 +143,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes a message that no receiver gets. The removal does not count in the turns of fair priorities.
+    /// Removes a message that no receiver gets. In the turns of fair priorities, the removal does not count.
     fn take_undelivered(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -155,7 +155,7 @@ impl Engine {
         }
     }
 
-    /// Takes a message out of the queue for the dead-letter queue.
+    /// Takes a message out of the queue, and holds it for the dead-letter queue.
     fn set_aside(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -178,9 +178,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether a message that is set aside takes no room.
+    /// Returns whether one more message may be set aside without using the queue's capacity.
     fn may_set_aside(&self) -> bool {
-        // Relaxed: under the receiver lock.
+        // Relaxed: the caller holds the receiver lock.
         let aside = self.segment().fixed().leases.aside.load(Ordering::Relaxed);
         leases::in_the_way(aside.saturating_add(1)) == 0
     }
@@ -195,7 +195,7 @@ impl Engine {
 
     /// Turns a lease into a message that is set aside.
     pub(super) fn set_lease_aside(&self, receiving: ReceiverHeld<'_>, record: &LeaseRecord) {
-        // Until the state changes, this is the time limit of a lease that ends now anyway.
+        // Until the state changes, this word is the time limit of a lease, which ends now anyway.
         record.until.set(Reason::Undelivered.number().into());
         leases::set(record, State::Aside);
         crash_point!(ASIDE_HELD);
@@ -224,7 +224,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes room for a message of priority `key`, if the queue drops old messages. Returns false if the new message itself is dropped.
+    /// Makes room for a message of priority `key` in a queue that drops old messages. Returns false if the new message is to be dropped instead.
     pub(super) fn make_room(
         &self,
         me: &Thread,
@@ -237,7 +237,7 @@ impl Engine {
                 return Ok(true);
             }
             self.drain(receiving)?;
-            // The queue is empty: held messages take all its room.
+            // The store is empty: held messages take all the room of the queue.
             let lowest = Priorities::of(self.segment())
                 .lowest()
                 .ok_or(Refused::NotNow)?;
@@ -250,7 +250,7 @@ impl Engine {
         })
     }
 
-    /// Serves waiters and drops expired messages, before a message is dropped for room.
+    /// Serves waiters and drops expired messages. This comes before a queued message is dropped to make room.
     fn begin_to_make_room(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -259,7 +259,7 @@ impl Engine {
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         if !self.no_sender_waits() {
-            // The present and any new room belongs to the waiting senders.
+            // Waiting senders get the present room and any new room.
             return Err(Refused::NotNow);
         }
         if self.policy().time_to_live != 0 {
@@ -268,7 +268,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Drops the oldest message of the lowest priority, for a message that is to be sent.
+    /// Drops the oldest message of the lowest priority, to make room for a message that is to be sent.
     fn drop_lowest(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let order = Priorities::of(self.segment());
         let lowest = order.lowest().ok_or(Fault::Damaged)?;
@@ -276,7 +276,7 @@ impl Engine {
         let found = self.stored_at(order.first(lowest)?, lowest)?;
         if self.policy().sets_aside() && self.may_set_aside() {
             match self.set_aside(receiving, &found, Reason::Dropped) {
-                // The record of a message that is set aside needs memory, a dropped message none.
+                // A message that is set aside needs a record, and there is no memory for it: the message is dropped without a record.
                 Err(Fault::NoMemory) => {}
                 other => return other,
             }
@@ -284,8 +284,8 @@ impl Engine {
         self.drop_message(receiving, &found)
     }
 
-    /// Makes all the room that a batch lacks, or none, like [`make_room`](Self::make_room). `key` is the highest priority
-    /// in the batch.
+    /// Makes all the room that a batch lacks, or none, as [`make_room`](Self::make_room) does for one message. `key` is the highest priority in the
+    /// batch.
     pub(super) fn make_room_for_batch(
         &self,
         me: &Thread,
@@ -303,7 +303,7 @@ impl Engine {
             }
             self.drain(receiving)?;
             if self.segment().fixed().receiver.stored(receiving) < missing {
-                // Held messages take the room.
+                // Held messages take the room of the queue.
                 return Err(Refused::NotNow);
             }
             if !self.has_no_better(key, missing)? {
@@ -319,7 +319,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether the store has that number of messages of priority `key` or lower.
+    /// Returns whether the store has that number of messages of priority `key` or of lower priorities.
     fn has_no_better(&self, key: usize, mut messages: u64) -> Result<bool, Fault> {
         let order = Priorities::of(self.segment());
         let mut priority = match order.has(key)? {
@@ -354,7 +354,7 @@ impl Engine {
 
     #[cold]
     fn do_chore_slow(&self, chore: &Chore) {
-        // Relaxed: a hint.
+        // Relaxed: the number is a hint.
         if self.segment().fixed().leases.aside.load(Ordering::Relaxed) != 0 {
             (chore.0)(self);
         }

@@ -8,23 +8,23 @@
 //!    9           8      8      5                              2
 //! ```
 //!
-//! All of this is a guess: other processes receive as well, and messages of higher priority arrive. A wrong guess costs one superfluous fetch of a
-//! line.
+//! The expected messages are only a guess: other processes receive as well, and messages of higher priority arrive. A wrong guess costs one
+//! superfluous fetch of a line.
 
 use crate::posix_engine::Priorities;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// The distance, in messages, at which a handle prefetches. A fetch from memory takes as long as two or three receives.
 const AHEAD: usize = 4;
-/// Stands for no message.
+/// In place of an expected message, if there is none.
 const NONE: u64 = u64::MAX;
 
-/// The messages that a handle expects. Private to the process; used under the receiver lock. The struct has its own cache lines, like
-/// [`Pacing`](crate::waiters::pacing::Pacing).
+/// The messages that a handle expects to receive next. The value is private to the process, and is used under the receiver lock. It has its own cache
+/// lines, like [`Pacing`](crate::waiters::pacing::Pacing).
 #[derive(Debug)]
 #[repr(align(128))]
 pub(super) struct Expected {
-    /// A circular buffer of priorities with slots.
+    /// A circular buffer of the expected messages: the priority and the slot of each.
     places: [AtomicU64; AHEAD],
     /// The index of the next expected message.
     next: AtomicU32,
@@ -39,9 +39,9 @@ impl Default for Expected {
     }
 }
 
-// Relaxed throughout: guesses of one process, under a lock.
+// All accesses are Relaxed: the values are guesses of one process, and are accessed under a lock.
 impl Expected {
-    /// Notes that the message in `slot` is received, and prefetches a later one. The message is still in the order.
+    /// Notes that the message in `slot` is being received, and prefetches a later message. The received message is still in the order.
     #[inline(always)]
     pub(super) fn received(
         &self,
@@ -58,7 +58,7 @@ impl Expected {
         }
     }
 
-    /// Replaces the expected message, which was received, by another one behind the last.
+    /// Replaces the expected message that was received by another one, the first behind the last expected message.
     #[inline(always)]
     fn walk_on(&self, order: &Priorities<'_>, next: usize, fetch: impl Fn(u32)) {
         let last = self.places[(next + AHEAD - 1) % AHEAD].load(Relaxed);
@@ -70,7 +70,7 @@ impl Expected {
         }
     }
 
-    /// Finds the place of an unexpected message: other handles have received the messages before it, or it has a higher priority.
+    /// Continues at a message that was not expected: other handles have received the messages before it, or it has a higher priority.
     fn find_again(
         &self,
         order: &Priorities<'_>,
@@ -87,7 +87,7 @@ impl Expected {
         }
     }
 
-    /// Expects the messages behind `place`.
+    /// Expects the messages behind `place`, and fetches them.
     #[cold]
     fn begin(&self, order: &Priorities<'_>, mut place: u64, fetch: impl Fn(u32)) {
         for expected in &self.places {
@@ -106,7 +106,7 @@ fn pack(key: usize, slot: u32) -> u64 {
     (key as u64) << 32 | u64::from(slot)
 }
 
-/// Returns the message behind another in the order of delivery, [`NONE`] behind the last one.
+/// Returns the message that comes after `place` in the order of delivery; [`NONE`] behind the last message.
 #[inline(always)]
 fn step(order: &Priorities<'_>, place: u64) -> u64 {
     if place == NONE {

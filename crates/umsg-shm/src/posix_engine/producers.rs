@@ -1,4 +1,4 @@
-//! The producers of a POSIX queue, see [`crate::producers`].
+//! The producers of a POSIX queue: see [`crate::producers`].
 
 use super::{COUNTED, DeferredWakes, Engine, Refused, SEND_CLOSED};
 use crate::doorbell::Watched;
@@ -17,13 +17,14 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process as a producer, once more if it already counts. Returns false if too many processes count.
+    /// Counts the calling process as a producer. If it already counts, gives it one more guard. Returns false if the process has no record and too
+    /// many other processes count.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             self.check_producers(receiving, me, wakes)?;
             if self.policy().close_with_producers {
-                // Before the record: a producer that dies in between leaves a record that senders check.
+                // The bit is set before the record is written: if the process dies in between, senders still check the record.
                 self.set_attention(receiving, COUNTED, COUNTED);
             }
             let producers = &self.segment().fixed().producers;
@@ -33,7 +34,7 @@ impl Engine {
         })
     }
 
-    /// Undoes one such count of the calling process. The last producer closes the queue. Returns false if the process did not count.
+    /// Removes one guard of the calling process. The end of the last producer closes the queue. Returns false if the process did not count.
     pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
         self.change_closing(me, |engine, both, wakes| {
             let (receiving, producers) = (both.receiver(), &engine.segment().fixed().producers);
@@ -57,7 +58,8 @@ impl Engine {
     pub(super) fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         let attention = self.segment().fixed().wait_flags.attention();
         if attention & (COUNTED | SEND_CLOSED) == COUNTED && self.next_query_to_send.seems_due() {
-            // If the lock's owner is stopped, the send finds that out itself, or does not need the lock: a stopped receiver must not block senders.
+            // If the lock's owner is stopped, this fails. The send itself then finds that out, or does not need the lock: a stopped receiver must not
+            // block senders.
             let patience = deadline.or_slice(STOPPED);
             let _ = self.with_receiver_lock(me, patience, |receiving, wakes| {
                 self.close_for_sender(receiving, me, wakes);
@@ -66,7 +68,8 @@ impl Engine {
         }
     }
 
-    /// Closes the queue if all its producers have died, and refuses a send to a closed queue. The caller does not hold the sender lock.
+    /// Closes the queue if all its producers have died. Returns a refusal if the queue is closed for sending. The caller does not hold the sender
+    /// lock.
     #[inline(always)]
     pub(super) fn check_producers(
         &self,
@@ -98,7 +101,7 @@ impl Engine {
         attention & (SEND_CLOSED | COUNTED) != 0
     }
 
-    /// Closes the queue if all its producers have died.
+    /// Closes the queue if all its producers have died. Checks this at most once in a pause.
     pub(super) fn close_if_left(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -110,8 +113,8 @@ impl Engine {
         }
     }
 
-    /// Does the same as [`close_if_left`](Self::close_if_left), before a send. Sends and receives of the handle have separate times of their next
-    /// query.
+    /// Closes the queue before a send as [`close_if_left`](Self::close_if_left) does after a receive. Sends and receives of a handle have separate
+    /// pauses between two checks.
     fn close_for_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -127,27 +130,27 @@ impl Engine {
         if !self.is_left(receiving) {
             return;
         }
-        // If a stopped sender holds its lock, this fails, and a later call closes the queue.
+        // If a stopped sender holds the sender lock, this fails, and a later call closes the queue.
         if let Ok(both) = self.borrow_sender_lock(receiving, me, Deadline::Passed) {
             self.set_send_closed(both, me, wakes);
             self.segment().fixed().sender.lock.give_back();
         }
     }
 
-    /// Returns whether the queue is open and had producers, whose end closes it.
+    /// Returns whether the queue is open and had producers, so that their end closes it.
     pub(super) fn may_be_left(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.policy().close_with_producers
             && !self.is_send_closed()
             && self.segment().fixed().producers.had_any(receiving)
     }
 
-    /// Returns whether the queue is open, had producers, and has none any more. Asks the system.
+    /// Returns whether the queue is open, and had producers that are all dead. Makes system calls.
     fn is_left(&self, receiving: ReceiverHeld<'_>) -> bool {
         let producers = &self.segment().fixed().producers;
         self.may_be_left(receiving) && producers.are_gone(receiving, self.segment())
     }
 
-    /// Begins another stream: only producers that live count.
+    /// Forgets the dead producers when a closed queue is reopened: from then on, only producers that live now count.
     pub(super) fn forget_dead_producers(&self, both: BothHeld<'_>) {
         let producers = &self.segment().fixed().producers;
         producers.forget_dead(both.receiver(), self.segment());

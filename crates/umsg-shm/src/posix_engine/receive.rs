@@ -37,29 +37,29 @@ pub struct Taken {
     pub pid: u32,
 }
 
-/// The data structure that holds a message.
+/// The place of a message in the queue.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Place {
     /// The message is next in the ring.
     Ring,
     /// The message is the first of its priority in the store.
     Store,
-    /// From the store, like [`Store`](Self::Store), of a queue with fair priorities, so the delivery counts for a turn.
+    /// The message is the next one of its priority in the store of a queue with fair priorities. Its delivery counts for a turn.
     StoreInTurn,
 }
 
-/// The place of the message that is delivered next.
+/// A message that was found, for its delivery.
 #[derive(Clone, Copy)]
 pub(crate) struct Found<'a> {
     pub(crate) slot: u32,
     pub(crate) cell: &'a Cell,
-    /// The length, at most the message size of the queue.
+    /// The length of the message in bytes, at most the message size of the queue.
     pub(crate) len: usize,
     /// The priority, below the number of priorities.
     pub(crate) key: usize,
     /// The mark that the sender of a ring set beside the message.
     pub(crate) mark: u64,
-    /// Process id of the sender. It is read when the message is found, because the slot may be reused later.
+    /// The process id of the sender. It is read when the message is found, because the slot may be reused later.
     pid: u32,
     place: Place,
 }
@@ -95,7 +95,7 @@ impl<'a> Found<'a> {
         self.place != Place::Ring
     }
 
-    /// Returns the same message with another note of its place.
+    /// Returns this message with `place` as its place.
     pub(super) fn at(self, place: Place) -> Self {
         Found { place, ..self }
     }
@@ -104,7 +104,7 @@ impl<'a> Found<'a> {
 /// The next message in the ring, as a receiver sees it without the lock.
 struct Sighted<'a> {
     position: u64,
-    /// The one-priority word, read before the stamp.
+    /// The value of the one-priority word, which was read before the stamp.
     run: u64,
     slot: u32,
     cell: &'a Cell,
@@ -139,8 +139,8 @@ impl Receipt for Copy<'_> {
 }
 
 impl Engine {
-    /// Receives a message if there is one now. In the plain case, the lock is free, the next message is in the ring, all messages from there on
-    /// have the same priority, and the receive has no other duty. In every other case, the function ends with a call of another function.
+    /// Receives a message if there is one now. This function does the plain case: the lock is free, the next message is in the ring, all messages
+    /// from there on have the same priority, and the receive has no other duty. In every other case, it calls another function as its last step.
     #[inline(always)]
     pub fn try_receive(
         &self,
@@ -163,7 +163,7 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Does the same as [`try_receive`](Self::try_receive) if a condition of the plain case does not hold under the lock.
+    /// Receives as [`try_receive`](Self::try_receive) does, if a condition of its plain case does not hold under the lock.
     #[inline(never)]
     fn try_receive_unlocked(
         &self,
@@ -176,7 +176,7 @@ impl Engine {
         self.try_take(me, &mut Copy { buffer }, deadline)
     }
 
-    /// As [`try_receive`](Self::try_receive), if a condition of the plain case does not hold.
+    /// Receives as [`try_receive`](Self::try_receive) does, if a condition of its plain case does not hold without the lock.
     #[inline(never)]
     fn try_receive_slow(
         &self,
@@ -187,7 +187,7 @@ impl Engine {
         self.try_take(me, &mut Copy { buffer }, deadline)
     }
 
-    /// Looks for the next message in the ring, without the lock.
+    /// Returns the next message in the ring, read without the lock. None if a condition of the plain case does not hold.
     #[inline(always)]
     fn sight(&self) -> Option<Sighted<'_>> {
         let fixed = self.segment().fixed();
@@ -208,9 +208,8 @@ impl Engine {
 
     /// Receives a message that was seen without the lock, if the plain case holds under the lock, too.
     ///
-    /// While `drained` equals its position, the message is still in the ring. The stamp, which is read again, proves that the message is in this
-    /// slot, even after a repair in between. RUN: the one-priority word was read before the stamp and is still the
-    /// same.
+    /// While `drained` equals the position of the message, the message is still in the ring. The stamp, which is read again, proves that the message
+    /// is in this slot, even after a repair in between. RUN: the one-priority word was read before the stamp, and has not changed since.
     #[inline(always)]
     fn take_sighted(
         &self,
@@ -257,19 +256,19 @@ impl Engine {
         })
     }
 
-    /// Returns whether the receiver must check under the lock although it sees no message. Reasons are a dead lock owner, an
-    /// offer to a dead or stopped receiver, and leases that may end.
+    /// Returns whether the receiver must check under the lock although it sees no message. The reasons: the lock's owner is dead, an offer was made
+    /// to a receiver that is dead or stopped, leases may end, or a process polls or is a producer.
     fn needs_a_look(&self) -> bool {
         Waiters::of(self.segment()).len(List::Offered) != 0
             || (self.holds_any() && self.may_reclaim())
             || self.segment().fixed().receiver.lock.is_orphaned()
-            // A sender may be about to send the message that its doorbell announces already.
+            // A sender may be about to send a message that its doorbell has already announced.
             || self.must_ring()
             // The last producer may have died.
             || self.policy().close_with_producers
     }
 
-    /// Returns whether there is a message, read without the lock. If not, the queue was empty at some instant during the call.
+    /// Returns whether there is a message, read without the lock. If it returns false, the queue was empty at some instant during the call.
     #[inline(always)]
     pub(super) fn seems_filled(&self) -> bool {
         let receiver = &self.segment().fixed().receiver;
@@ -321,7 +320,7 @@ impl Engine {
         Ok(taken)
     }
 
-    /// Returns the message that the caller gets. Receivers that have waited longer are served first. Messages of dead holders come back before the
+    /// Returns the message that the caller gets. Before that, serves receivers that have waited longer. Messages of dead holders come back before the
     /// queue counts as empty.
     #[inline(always)]
     pub(super) fn next(
@@ -334,7 +333,7 @@ impl Engine {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
         }
-        // The queue held the message that is taken now.
+        // Until now the queue held the message that the caller takes.
         self.note_change(receiving, wakes);
         let found = match self.holds_any() || self.selection != Selection::Strict {
             true => self.next_in_time(receiving, wakes)?,
@@ -346,8 +345,8 @@ impl Engine {
         Ok(found)
     }
 
-    /// Does the same as [`next`](Self::next) for a queue with held messages, a time to live or fair priorities. Messages of dead holders
-    /// come back first: they may have a higher priority.
+    /// Returns the message that the caller gets, as [`next`](Self::next) does, for a queue with held messages, a time to live or fair priorities.
+    /// Messages of dead holders come back first, because they may have a higher priority.
     #[cold]
     fn next_in_time(
         &self,
@@ -358,7 +357,7 @@ impl Engine {
             self.reclaim_and_serve(receiving, wakes)?;
         }
         match self.upcoming(receiving)? {
-            // Expired messages have made room.
+            // Expired messages were removed, which has made room for waiting senders.
             None if Waiters::of(self.segment()).len(List::Senders) != 0 => {
                 self.admit(receiving, wakes)?;
                 self.upcoming(receiving)
@@ -414,7 +413,7 @@ impl Engine {
         }
     }
 
-    /// Checks the header of a cell.
+    /// Returns the message in a cell, after a check of the cell's header.
     #[inline(always)]
     fn found<'a>(&self, slot: u32, cell: &'a Cell, place: Place) -> Result<Found<'a>, Fault> {
         let (len, label) = (cell.len(), cell.key());
@@ -433,7 +432,7 @@ impl Engine {
         })
     }
 
-    /// Drains the ring into the store, because there may be more than one priority.
+    /// Drains the ring into the store, because its messages may have several priorities. Returns the next message.
     #[inline(never)]
     fn best_slow(&self, receiving: ReceiverHeld<'_>) -> Result<Option<Found<'_>>, Fault> {
         let receiver = &self.segment().fixed().receiver;
@@ -456,7 +455,7 @@ impl Engine {
         self.stored_at(order.first(priority)?, priority).map(Some)
     }
 
-    /// Prefetches the cell of a message that comes after this one in a stream.
+    /// Prefetches the cell of a message that comes after `found` in a stream.
     #[inline(always)]
     fn prefetch_upcoming(&self, found: &Found<'_>, streak: u32) {
         if found.is_stored() {
@@ -466,8 +465,8 @@ impl Engine {
         }
     }
 
-    /// Prefetches a cell in the ring, if its message is sent. Prefetching a line that the sender still writes would cost both sides a transfer, and
-    /// so would a read of `sent` for each message.
+    /// Prefetches a later cell in the ring, if its message was sent. A prefetch of a line that the sender still writes would cost both sides a
+    /// transfer of the line. A read of `sent` for each message would cost as much.
     #[inline(always)]
     fn prefetch_in_ring(&self, streak: u32) {
         let fixed = self.segment().fixed();
@@ -481,13 +480,13 @@ impl Engine {
         }
     }
 
-    /// Prefetches a cell in the store, a few messages ahead.
+    /// Prefetches the cell of a message in the store that comes a few messages after `found`.
     #[inline]
     pub(super) fn prefetch_stored(&self, found: &Found<'_>) {
         let order = Priorities::of(self.segment());
         let fetch = |slot| {
             self.segment().prefetch(slot);
-            // The next prefetch continues from this slot.
+            // The next prefetch continues from this slot, and needs its link.
             self.segment().prefetch_link(slot);
         };
         self.expected.received(&order, found.key, found.slot, fetch);
@@ -514,7 +513,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a message to the store, behind the others of its priority.
+    /// Adds a message to the store, behind all others of its priority.
     #[inline(always)]
     pub(super) fn store(
         &self,
@@ -578,7 +577,7 @@ impl Engine {
         published.free_up_to(receiving, freed.wrapping_add(1));
     }
 
-    /// Tells senders how many messages have left the queue. The caller has served the waiters for room before.
+    /// Tells senders how many messages have left the queue. The caller has already served the waiters for room.
     #[inline(always)]
     pub(crate) fn publish_counts(&self, receiving: ReceiverHeld<'_>) {
         self.segment().fixed().publish_counts(receiving);
@@ -595,19 +594,19 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns the message in a slot that belongs to a node, a lease or the caller.
+    /// Returns the message in a slot that belongs to a node, to a record or to the caller.
     pub(crate) fn in_hand(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<Found<'_>, Fault> {
         self.found(slot, self.segment().cell(slot)?, Place::Ring)
     }
 
-    /// Notes when the last message was received.
+    /// Notes the time of the last receive.
     #[inline(always)]
     pub(super) fn note_receive(&self) {
         let receiver = &self.segment().fixed().receiver;
         receiver.note_receive(clock::monotonic_coarse());
     }
 
-    /// Gives an offered message its place in the order, in case it comes back.
+    /// Gives an offered message its place in the order, for the case that the offer is withdrawn.
     pub(super) fn sequence_offered(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) {
         if !found.is_stored() {
             let receiver = &self.segment().fixed().receiver;
@@ -615,7 +614,7 @@ impl Engine {
         }
     }
 
-    /// Receives a message; waits for it until `deadline`.
+    /// Receives a message, and waits for one until `deadline`.
     #[inline(never)]
     pub fn receive(
         &self,
@@ -643,7 +642,7 @@ impl Engine {
             if self.spin_for_message(calm, deadline) {
                 return Ok(None);
             }
-            // A call counts once, even if it waits again after its message was withdrawn.
+            // A call counts once, even if it waits again because its message was withdrawn.
             if !std::mem::replace(&mut is_counted, true) {
                 self.segment().fixed().counters.count(Event::ReceiveBlocked);
             }

@@ -19,7 +19,7 @@ use crate::sys::scratch::Scratch;
 use crate::waiters::{List, State, Waiters, state};
 use crate::waiters::{NO_SLOT, Node};
 
-/// Repairs the senders' side.
+/// Repairs the senders' side after its owner died.
 ///
 /// | the owner died | the repair finds | the repair does |
 /// |---|---|---|
@@ -36,8 +36,8 @@ pub(crate) fn sender_side(sending: SenderHeld<'_>, segment: &Segment) -> Result<
     let freed = fixed.published.freed_so_far();
     let sent = sender.next_position(sending);
     let published = sent != freed && Ring::of(segment).published(sent)?.is_some();
-    // GONE: a receiver may have taken the message already, and the entry may name another slot. The fence pairs with
-    // the release in `Ring::write`: if the entry names another slot, the cursor has passed the position.
+    // GONE: a receiver may have taken the message already, and the entry may then name another slot. The fence pairs with the release in
+    // `Ring::write`: if the entry names another slot, the cursor has passed the position.
     fence(Ordering::Acquire);
     let drained = fixed.receiver.drained_hint();
     let is_sent = published || drained.wrapping_sub(sent) as i64 > 0;
@@ -83,7 +83,7 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     crash_point!(REPAIR_STORED);
     free_the_rest(receiving, engine, &survey);
     crash_point!(REPAIR_FREED);
-    // The counts are published after waiters for room were served.
+    // The counts are published only after waiters for room were served.
     Waiters::of(segment).rebuild(receiving)?;
     Leases::of(segment).rebuild(receiving)?;
     engine.note_delayed(receiving);
@@ -92,7 +92,8 @@ pub(crate) fn receiver_side(receiving: ReceiverHeld<'_>, engine: &Engine) -> Res
     Ok(())
 }
 
-/// Completes or ends every lease and reservation, and notes their slots. A lease record takes precedence over all other places that name its slot.
+/// Completes or ends every lease and reservation, and notes their slots in the survey. A record takes precedence over all other words that name its
+/// slot.
 fn survey_holds(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -110,7 +111,7 @@ fn survey_holds(
     Ok(())
 }
 
-/// Completes the step of a lease or reservation at which its process died. Returns false if the record has ended.
+/// Completes the step of a lease or reservation at which the owner of the lock died. Returns false if the record has ended.
 fn complete_hold(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -135,7 +136,7 @@ fn complete_hold(
     }
 }
 
-/// ARRIVE_NOTED, ARRIVE_MARKED: the message is in the store, and its record no longer names it.
+/// Completes an arrival. ARRIVE_NOTED, ARRIVE_MARKED: the message is put into the store, and its record no longer names it.
 fn complete_arrival(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -153,7 +154,7 @@ fn complete_arrival(
     Ok(())
 }
 
-/// Takes a message out of the queue, if it is still there: a lease or a node owns it.
+/// Takes a message out of the queue, if it is still there, because a lease or a node owns it.
 fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Result<(), Fault> {
     let segment = engine.segment();
     let drained = segment.fixed().receiver.drained(receiving);
@@ -168,7 +169,7 @@ fn leave_queue(receiving: ReceiverHeld<'_>, engine: &Engine, slot: u32) -> Resul
     Ok(())
 }
 
-/// Completes the step of every node at which the owner died, and notes the slots of nodes.
+/// Completes the step of every node at which the owner of the lock died, and notes the slots of nodes in the survey.
 fn settle_nodes(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -192,35 +193,35 @@ fn settle_nodes(
             (List::Senders, State::Waiting) => {
                 survey.note(node.slot.get());
             }
-            // A batch has its turn: if the thread of the batch lives, this thread tries by itself.
+            // A batch has its turn. If its thread lives, the thread tries to send by itself.
             (List::Senders, State::Settled | State::DiedSettled) if node.slot.get() == NO_SLOT => {
                 node.list.set(List::None as u32)
             }
             (List::Senders, State::Settled | State::DiedSettled) => {
                 complete_admission(receiving, engine, node)?
             }
-            // No other word names the slot: it becomes free.
+            // The sender gave up or died: no other word names the slot, so it becomes free.
             (List::Senders, _) => node.list.set(List::None as u32),
         }
     }
     Ok(())
 }
 
-/// SERVE_OFFERED: the message belongs to the node, even if it is still in the queue.
+/// Completes an offer. SERVE_OFFERED: the message belongs to the node, even if it is still in the queue.
 fn complete_offer(receiving: ReceiverHeld<'_>, engine: &Engine, node: &Node) -> Result<(), Fault> {
     leave_queue(receiving, engine, node.slot.get())?;
     node.list.set(List::Offered as u32);
     Ok(())
 }
 
-/// Stores a message whose offer was being withdrawn when the owner died. The message keeps its old number.
+/// Puts a message back into the store whose offer was being withdrawn when the owner of the lock died. The message keeps its number.
 fn return_offer(engine: &Engine, node: &Node) -> Result<(), Fault> {
     engine.segment().cell(node.slot.get())?.set_stored(true);
     node.list.set(List::None as u32);
     Ok(())
 }
 
-/// ADMIT_ACCEPTED: the message is sent, and is stored now if it was not.
+/// Completes an admission. ADMIT_ACCEPTED: the message is sent, and is put into the store if it was not there.
 fn complete_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -234,7 +235,8 @@ fn complete_admission(
     Ok(())
 }
 
-/// Notes the slots in the ring. These slots are not in the store (DRAIN_LINKED: a message that the dead owner was moving stays in the ring).
+/// Notes the slots in the ring in the survey, and marks them as not stored. DRAIN_LINKED: a message that the dead owner was moving into the store
+/// stays in the ring.
 fn survey_ring(
     receiving: ReceiverHeld<'_>,
     segment: &Segment,
@@ -263,7 +265,7 @@ fn survey_ring(
     Ok(())
 }
 
-/// Rebuilds the store from the marked messages.
+/// Rebuilds the store from the messages that are marked as stored.
 fn rebuild_store(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -281,12 +283,12 @@ fn rebuild_store(
         (messages, bytes) = (messages + 1, bytes + found.len as u64);
         receiver.raise_sequence(receiving, sequence);
     }
-    // This is the last step: receivers read the count without the lock, and must not find the store empty during the repair.
+    // This step comes last: receivers read the count without the lock, and must not find the store empty during the repair.
     receiver.set_stored(receiving, messages, bytes);
     Ok(())
 }
 
-/// Frees the slots that no other step has found.
+/// Frees the slots that the survey has found at no place.
 fn free_the_rest(receiving: ReceiverHeld<'_>, engine: &Engine, survey: &Survey) {
     for slot in 0..survey.slots() as u32 {
         if !survey.has(slot as usize)

@@ -1,8 +1,8 @@
 //! Reservations: sending a message that is written in place.
 //!
-//! A reservation takes a slot from the free end, as a blocked sender does, and counts for the queue's capacity from
-//! then on. A commit moves the message into the store, behind all messages that were sent before. A slow holder blocks
-//! no thread, because the ring contains written messages only.
+//! A reservation takes a slot from the end of the free slots, as a blocked sender does, and counts for the queue's capacity from then on. A commit
+//! moves the message into the store, behind all messages that were sent before. A slow holder blocks no thread, because the ring contains only
+//! written messages.
 
 use super::batch::Turn;
 use super::held_messages::LeaseHandle;
@@ -22,7 +22,7 @@ use crate::sys::liveness;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
 
-/// Reserves a slot when the caller's turn comes.
+/// A reservation, which is made when the caller's turn comes.
 struct Reserve {
     len: usize,
 }
@@ -54,7 +54,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         liveness::register(self.segment());
         match self.try_reserve_room(me, len, deadline) {
-            // The priority of the message is not known yet: no dropped message outranks it.
+            // The priority of the message is not known yet, so it counts as higher than that of every message to drop.
             Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                 self.make_room(me, PRIORITIES, deadline)?;
                 self.try_reserve_room(me, len, deadline)
@@ -69,7 +69,7 @@ impl Engine {
         len: usize,
         deadline: Deadline,
     ) -> Result<LeaseHandle, Refused> {
-        // A dead receiver may have made room that it did not publish: the next owner of its lock repairs the queue and publishes the room.
+        // A dead receiver may have made room that it did not publish. The next owner of its lock repairs the queue and publishes the room.
         let was_left = self.segment().fixed().receiver.lock.is_orphaned();
         let may_be_closed = self.may_be_closed();
         if !(self.seems_to_hold_room(1) || self.may_reclaim() || was_left || may_be_closed) {
@@ -94,7 +94,7 @@ impl Engine {
         })
     }
 
-    /// Reserves room; waits for it until `deadline`.
+    /// Reserves room, and waits for room until `deadline`.
     pub fn reserve(
         &self,
         me: &Thread,
@@ -103,7 +103,7 @@ impl Engine {
     ) -> Result<LeaseHandle, Refused> {
         let attempt = || loop {
             match self.try_reserve(me, len, deadline) {
-                // A sender is stopped. This thread waits for it in `lock_sender`, where it blocks no receiver.
+                // A stopped sender has its lock. This thread waits for the sender in `lock_sender`, where it blocks no receiver.
                 Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {
                     self.lock_sender(me, deadline)?.unlock();
                 }
@@ -151,13 +151,13 @@ impl Engine {
         self.count_kind(receiving, State::Reserved, 1);
         self.count_held(receiving, 1);
         self.publish_counts(receiving);
-        // Senders saw the room before this reservation.
+        // Senders may have seen the room that this reservation takes.
         fixed.forget_room(both);
         let found = Found::in_place(slot, cell, len);
         Ok(self.handle(index, record, &found))
     }
 
-    /// Sends the message of `len` bytes in the reserved slot. False if the reservation has ended.
+    /// Sends the message of `len` bytes in the reserved slot. Returns false if the reservation has ended.
     pub fn commit(
         &self,
         me: &Thread,
@@ -178,14 +178,14 @@ impl Engine {
         })
     }
 
-    /// Makes the page of the priority's list head real memory.
+    /// Allocates the page with the list head of the message's priority.
     pub(super) fn prepare_commit(
         &self,
         me: &Thread,
         key: usize,
         deadline: Deadline,
     ) -> Result<(), Fault> {
-        // A sender may be stopped with its lock. This thread waits for it here, where it blocks no receiver.
+        // A sender may be stopped with the sender lock. This thread waits for the sender here, where it blocks no receiver.
         let held = self.lock_sender(me, deadline)?;
         let ready = self.provide_fifo(key);
         held.unlock();
@@ -205,7 +205,7 @@ impl Engine {
         let cell = self.segment().cell(slot)?;
         self.segment().shorten(cell, handle.len, len)?;
         self.describe(me, cell, len, key);
-        // The messages in the ring were sent before.
+        // The messages in the ring were sent before this message, so they go into the store first.
         self.drain(receiving)?;
         self.foretell_doorbell(receiving, 1, 0);
         self.mark_stored(receiving, cell);
@@ -219,7 +219,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives a reserved slot back. False as for [`commit`](Self::commit).
+    /// Gives a reserved slot back. Returns false if the reservation has ended.
     pub fn cancel(
         &self,
         me: &Thread,

@@ -15,19 +15,19 @@ use crate::sys::thread::{Calm, Thread};
 use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
 
-/// Priorities whose list heads share a page of the fifo region.
+/// The number of priorities whose list heads share a page of the fifo region.
 pub(super) const FIFOS_A_PAGE: usize = 4096 / 8;
 
-/// The distance, in messages, at which the sender prefetches the cells that it will write. The distance hides a cache miss, and
-/// the line stays in the cache until its turn.
+/// The distance, in messages, at which the sender prefetches the cells that it will write. At this distance the fetch is complete when the sender
+/// needs the cell, and the cell is still in the cache.
 const AHEAD: u64 = 6;
 
-/// The number of attempts of a send in a full queue after it made or found room.
+/// In a full queue: the number of attempts of a send after it has made or found room.
 pub(super) const ATTEMPTS: u32 = 16;
 
 impl Engine {
-    /// Sends a message if there is room now. In the plain case, the lock is free, no process polls and no message is delayed. In every other case,
-    /// the function ends with a call of another function.
+    /// Sends a message if there is room now. This function does the plain case: the lock is free, no process polls and no message is delayed. In
+    /// every other case, it calls another function as its last step.
     #[inline(always)]
     pub fn try_send(
         &self,
@@ -37,8 +37,8 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<(), Refused> {
         let fixed = self.segment().fixed();
-        // A hint, read without the lock; the decision is made under it. Without the hint, each send to a polled queue
-        // would take the sender lock only to release it for the receiver lock.
+        // The word is a hint, read without the lock; the decision is made under the lock. Without the hint, each send to a polled queue would take
+        // the sender lock only to release it for the receiver lock.
         if fixed.wait_flags.attention() & DETOUR != 0 {
             return self.try_send_slow(me, (message, key), deadline, None);
         }
@@ -86,7 +86,7 @@ impl Engine {
         loop {
             let result = match attempt.take() {
                 Some(refused) => Err(refused),
-                // A hint, as in `try_send`.
+                // The answer is a hint, as in `try_send`.
                 None if self.must_ring() => self.send_watched(me, (message, key), deadline),
                 None => {
                     self.store_due(me, deadline);
@@ -97,12 +97,12 @@ impl Engine {
             match result {
                 Ok(()) => break,
                 Err(Refused::Own(NoSlot)) => match self.grow(me, deadline, 1) {
-                    // Another sender holds its lock for a long time, or is stopped. This thread waits for it in `lock_sender`, where it
-                    // blocks no receiver.
+                    // Another sender holds the sender lock for a long time, or is stopped. This thread waits for that sender in `lock_sender`, where
+                    // it blocks no receiver.
                     Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
-                // Other senders may take the room each time.
+                // Other senders have taken the room each time.
                 Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                     attempts -= 1;
@@ -123,7 +123,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends a message under the sender lock alone. If a process polls, does the same as [`send_watched`](Self::send_watched).
+    /// Sends a message under the sender lock alone. If a process polls, sends it by [`send_watched`](Self::send_watched).
     fn send_unwatched(
         &self,
         me: &Thread,
@@ -142,8 +142,8 @@ impl Engine {
     }
 
     /// Returns whether a sender that found no room should try again. Room can come from a dead holder, from an expired lease, from a receiver that
-    /// died after it made room, or from the end of a batch for which room was kept. The owner of the receiver lock repairs the queue and
-    /// publishes the room.
+    /// died after it made room, or from the end of a batch for which room was kept. In the last two cases, the owner of the receiver lock repairs the
+    /// queue or serves the waiters, and publishes the room.
     #[cold]
     pub(super) fn finds_room_after_all(
         &self,
@@ -174,14 +174,14 @@ impl Engine {
         // ATTENTION: the unlock was a full barrier between the stamp and this load; pairs with the fences of
         // `enlist_receiver` and `look_around`.
         let wait_flags = &self.segment().fixed().wait_flags;
-        // A watched send has served pollers under its lock.
+        // A send to a polled queue has served the waiters under its lock.
         if wait_flags.attention() & !DETOUR != 0 {
             self.serve_after_send(me, deadline);
         }
         self.ring_if_asked();
     }
 
-    /// Fills the next free slot and publishes it.
+    /// Fills the next free slot and publishes its message.
     #[inline(always)]
     pub(super) fn send_locked(
         &self,
@@ -209,7 +209,7 @@ impl Engine {
         crash_point!(SEND_PUBLISHED);
         sender.move_cursor(sending, position.wrapping_add(1));
         crash_point!(SEND_COUNTED);
-        // Only free slots: past `freed`, the entries name cells that receivers may be reading.
+        // Only free slots are prefetched: from `freed` on, the entries name cells that receivers may be reading.
         if sender.known_free(position) > AHEAD
             && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
         {
@@ -218,7 +218,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether the queue holds fewer messages than it may.
+    /// Returns whether the queue has room for a message at this position.
     #[inline(always)]
     pub(super) fn has_room(&self, position: u64) -> bool {
         let seen = self.segment().fixed().sender.removed_seen();
@@ -226,7 +226,7 @@ impl Engine {
         queued < self.segment().layout().max_messages as i64 || self.room(position, 1) == 1
     }
 
-    /// Returns for how many messages there is room, at most `wanted`.
+    /// Returns the number of messages for which there is room, at most `wanted`.
     #[inline(always)]
     pub(super) fn room(&self, position: u64, wanted: u64) -> u64 {
         let fixed = self.segment().fixed();
@@ -239,10 +239,10 @@ impl Engine {
         if seen == wanted {
             return seen;
         }
-        // ROOM: the slots of the messages that count as removed are free, too.
+        // ROOM: the slots of all messages that count as removed are free.
         let removed = fixed.published.removed();
         if !self.no_sender_waits() {
-            // KEPT: waiters did not get this room; it is kept for a batch that needs more.
+            // KEPT: senders wait, so the room that was published since belongs to them or is kept for a batch.
             return seen;
         }
         fixed.sender.see_removed(removed);
@@ -255,7 +255,7 @@ impl Engine {
         Waiters::of(self.segment()).len(List::Senders) == 0
     }
 
-    /// Makes the queue look full to senders until no thread waits for room: KEPT. For a thread that is about to wait.
+    /// Makes the queue look full to senders until no thread waits for room: KEPT. The caller is about to wait.
     pub(super) fn keep_room(&self, both: BothHeld<'_>) {
         let max = self.segment().layout().max_messages;
         self.segment().fixed().sender.keep_room(both.sender(), max);
@@ -292,7 +292,7 @@ impl Engine {
         self.segment().copy_in(cell, message)
     }
 
-    /// Writes the header of a message into a slot that the caller owns. The bytes are written.
+    /// Writes the header of a message into a slot that the caller owns. The bytes of the message are already there.
     #[inline(always)]
     pub(super) fn describe(&self, me: &Thread, cell: &Cell, len: usize, key: usize) {
         let now = clock::monotonic_coarse_of(me);
@@ -300,7 +300,7 @@ impl Engine {
         self.segment().fixed().sender.note_send(now);
     }
 
-    /// Changes the one-priority word if the priority of this message differs from the last one.
+    /// Changes the one-priority word if the priority of this message differs from that of the last message.
     #[inline(always)]
     fn announce(&self, sending: SenderHeld<'_>, position: u64, key: usize) -> Result<(), Fault> {
         let key = priority_of(key as u64);
@@ -323,7 +323,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes sure that the list head of a priority has memory. The sender does this, because a send may fail for lack of memory, and a receive must
+    /// Makes sure that the list head of a priority has memory. The sender does this, because a send may fail for lack of memory, but a receive must
     /// not.
     pub(super) fn provide_fifo(&self, key: usize) -> Result<(), Fault> {
         let sender = &self.segment().fixed().sender;
@@ -339,7 +339,7 @@ impl Engine {
     /// Serves waiters after a message was published: the sender's part of a hand-off.
     #[cold]
     fn serve_after_send(&self, me: &Thread, deadline: Deadline) {
-        // The message is sent even if this fails: waiters check the queue at the end of each slice.
+        // The message is sent even if this fails. Waiters check the queue at the end of each slice.
         let _ = self.with_receiver_lock(me, deadline.or_slice(STOPPED), |receiving, wakes| {
             self.serve(receiving, wakes)?;
             self.update_wait_flags(receiving);
@@ -347,7 +347,7 @@ impl Engine {
         });
     }
 
-    /// Sends a message; waits for room until `deadline`.
+    /// Sends a message, and waits for room until `deadline`.
     #[inline(never)]
     pub fn send(
         &self,
@@ -365,8 +365,8 @@ impl Engine {
         }
     }
 
-    /// Waits for room for that number of messages after a failed attempt, and attempts again, until the deadline. If `block` returns None, the
-    /// function attempts again.
+    /// Alternates waits for room for `messages` messages and attempts, after an attempt has failed, until the deadline. If `block` returns None, the
+    /// function makes the next attempt.
     #[cold]
     pub(super) fn wait_for_room<T>(
         &self,
@@ -391,7 +391,7 @@ impl Engine {
             }
             let outcome = block(calm)?;
             if outcome.is_some() {
-                // `block` may have sent the message itself.
+                // `block` may have sent the message itself, so the receiver of a ring may have to be woken.
                 self.ring_if_asked();
             }
             Ok(outcome)
@@ -399,17 +399,17 @@ impl Engine {
         wait_and_attempt(&mut (), deadline, wait, |()| attempt())
     }
 
-    /// Returns whether there seems to be room for that number of messages, without the room that is kept for a waiter. A hint, read without
-    /// the locks.
+    /// Returns whether there seems to be room for that number of messages, in addition to the room that is kept for a waiter. The result is a hint,
+    /// read without the locks.
     pub(super) fn seems_roomy(&self, messages: u64) -> bool {
         self.no_sender_waits() && self.seems_to_hold_room(messages)
     }
 
-    /// Returns whether there seems to be room for that number of messages, including the room that is kept for a waiter. A hint, read
-    /// without the locks.
+    /// Returns whether there seems to be room for that number of messages. Room that is kept for a waiter counts. The result is a hint, read without
+    /// the locks.
     pub(super) fn seems_to_hold_room(&self, messages: u64) -> bool {
         let fixed = self.segment().fixed();
-        // `removed` is read first, so that all messages that it counts were sent before. An outdated `sent` only causes an unnecessary
+        // `removed` is read first, so all messages that it counts were sent before the read of `sent`. An outdated `sent` only causes an unnecessary
         // attempt.
         let removed = fixed.published.removed();
         let sent = fixed.sender.sent();
@@ -417,8 +417,8 @@ impl Engine {
         queued.saturating_add(messages as i64) <= self.segment().layout().max_messages as i64
     }
 
-    /// Takes a slot for the message of a sender that is about to block, and writes the message there. None if there is
-    /// room after all.
+    /// Takes a slot for the message of a sender that is about to block, and writes the message into the slot. Returns None if there is room after
+    /// all.
     pub(super) fn park(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -459,7 +459,7 @@ impl Engine {
         Ok(Some(slot))
     }
 
-    /// Takes a slot from the free end. No thread fills that slot, because both locks are held.
+    /// Takes a slot from the end of the free slots. No sender can be filling that slot, because the caller holds both locks.
     pub(super) fn take_free_slot(&self, both: BothHeld<'_>) -> Result<(u32, &Cell), Refused> {
         let fixed = self.segment().fixed();
         self.grow_until(both, 1)?;

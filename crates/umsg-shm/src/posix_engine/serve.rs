@@ -1,9 +1,7 @@
-//! Serving: the thread that changed the queue offers messages to waiting receivers and admits messages of waiting
-//! senders.
+//! Serving: a thread that has changed the queue offers messages to waiting receivers and admits messages of waiting senders.
 //!
-//! All of it runs under the receiver lock. A hand-off has three steps: note the slot in the node, settle the node's
-//! word, take the message from the queue. If the serving thread dies in between, the node's word decides about the
-//! message.
+//! All functions run under the receiver lock. A hand-off has three steps: note the slot in the node, settle the node's word, take the message from
+//! the queue. If the serving thread dies between two steps, the node's word decides which thread has the message.
 
 use super::{DeferredWakes, Engine};
 use crate::counters::Event;
@@ -15,7 +13,7 @@ use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
 use crate::waiters::{NO_SLOT, NODES, Node};
 
-/// The longest walk over a list. Each node leaves the list at the latest at its second visit.
+/// The bound of a walk over a list. Each node leaves the list at its second visit at the latest.
 const BOUND: usize = 2 * NODES;
 
 impl Engine {
@@ -30,8 +28,8 @@ impl Engine {
             self.reclaim_offers(receiving)?;
         }
         self.hand_over(receiving, wakes)?;
-        // Receivers and senders may both wait while messages are held or expire. Then each round admits a message and offers it to a receiver, and
-        // ends a wait.
+        // Receivers and senders may wait at the same time while messages are held or expire. Each pass then admits a message and offers it to a
+        // receiver, which ends a wait.
         while waiters.len(List::Senders) != 0 && self.admit(receiving, wakes)? != 0 {
             if waiters.len(List::Receivers) == 0 {
                 break;
@@ -81,7 +79,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Admits the messages of blocked senders in their order, while there is room. Returns how many.
+    /// Admits the messages of blocked senders in their order, as long as there is room. Returns the number of admitted messages.
     pub(crate) fn admit(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -90,7 +88,7 @@ impl Engine {
         let waiters = Waiters::of(self.segment());
         let (mut bound, mut admitted) = (BOUND, 0);
         if self.is_send_closed() {
-            // The queue is closed for sending. No message of a blocked sender may follow the end of the stream; these senders find the queue
+            // The queue is closed for sending: no message of a blocked sender may come behind the end of the stream. These senders find the queue
             // closed.
             return Ok(0);
         }
@@ -109,8 +107,8 @@ impl Engine {
             if !self.has_room_now(receiving, 1) {
                 return Ok(admitted);
             }
-            // The messages in the ring were sent earlier, so they go into the store first. The drain also comes before the node is settled, because
-            // a repair stores the message of a settled node at once.
+            // The messages in the ring were sent earlier, so they go into the store first. They also go there before the node is settled, because a
+            // repair stores the message of a settled node at once.
             self.drain(receiving)?;
             if !waiters::settle(node) {
                 continue;
@@ -127,7 +125,7 @@ impl Engine {
         Ok(admitted)
     }
 
-    /// Takes a sender's node off its list. If the node has a slot, frees it: the message was never sent.
+    /// Takes a sender's node off its list. Frees the slot of the node, if it has one: the message was never sent.
     pub(super) fn withdraw_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -165,7 +163,7 @@ impl Engine {
         self.room_now(receiving) >= i64::from(messages)
     }
 
-    /// Returns for how many messages there is room. Negative if returned offers exceed the capacity.
+    /// Returns the number of messages for which there is room. It is negative if offers that came back exceed the capacity.
     pub(super) fn room_now(&self, receiving: ReceiverHeld<'_>) -> i64 {
         let fixed = self.segment().fixed();
         let sent = fixed.sender.sent();
@@ -173,8 +171,7 @@ impl Engine {
         (self.segment().layout().max_messages as i64).saturating_sub(queued)
     }
 
-    /// Puts back offers to receivers that died, gave up, or have not reacted for a slice: a stopped receiver must not
-    /// keep a message.
+    /// Puts messages back whose receivers died, gave up, or have not reacted to the offer for a slice: a stopped receiver must not keep a message.
     fn reclaim_offers(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let waiters = Waiters::of(self.segment());
         let now = clock::monotonic();
@@ -199,11 +196,11 @@ impl Engine {
                 {
                     return false;
                 }
-                // A living thread checks the queue itself when it continues; the node of a dead thread becomes free.
+                // A living thread checks the queue itself when it continues. The node of a dead thread becomes free.
                 if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
-                // If the list is corrupt, this fails, and the walk of the caller reports it.
+                // If the list is corrupt, this fails, and the caller's walk reports the corruption.
                 let _ = Waiters::of(self.segment()).pass_over(receiving, node);
                 true
             }

@@ -3,10 +3,10 @@
 //! The engine orders messages by the priority and passes the mark on. POSIX queues have no marks, rings have no
 //! priorities.
 
-/// Bits of a key below the mark: the priority.
+/// The number of low bits of a key, below the mark: they hold the priority.
 pub(crate) const MARK: u32 = 16;
 
-/// Returns the priority in a key, unchecked.
+/// Returns the priority in a key, without a check.
 #[inline(always)]
 pub(super) fn priority_of(label: u64) -> usize {
     label as usize & ((1 << MARK) - 1)

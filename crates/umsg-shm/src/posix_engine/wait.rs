@@ -18,7 +18,7 @@ use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// See [`wait::Enlisted`]. A waiting thread has the index of its node, and the node.
+/// The result of an attempt to enlist: see [`wait::Enlisted`]. A waiting thread has the index of its node, and the node.
 pub(super) type Enlisted<'a, T> = wait::Enlisted<(u32, &'a Node), T>;
 
 /// A thread that takes messages under the receiver lock.
@@ -29,25 +29,24 @@ pub(super) struct Taker<'a> {
     pub(super) me: &'a Thread,
 }
 
-/// The mark in the node of a thread that waits for a message to lease it: an offered message counts as leased.
+/// The value of `wanted` in the node of a thread that leases the message for which it waits: a message that is offered to it counts as leased.
 pub(super) const LEASES: u32 = 1;
 
 /// The way in which a receive takes its message: it copies the message out, or leases it.
 pub(super) trait Receipt {
     type Outcome;
 
-    /// The mark of its node, in `wanted`: [`LEASES`] or 0.
+    /// The value of `wanted` in the node of the caller: [`LEASES`] or 0.
     const MARK: u32 = 0;
 
-    /// Takes the message that is next in the queue, if there is one.
+    /// Takes the next message in the queue, if there is one.
     fn take(
         &mut self,
         taker: Taker<'_>,
         wakes: &mut DeferredWakes,
     ) -> Result<Self::Outcome, Refused>;
 
-    /// Takes the message that was offered to the caller's node. Takes the node off its list at the step that transfers
-    /// the message.
+    /// Takes the message that was offered to the caller's node. Takes the node off its list at the step that transfers the message to the caller.
     fn accept(
         &mut self,
         taker: Taker<'_>,
@@ -58,7 +57,7 @@ pub(super) trait Receipt {
 
 /// The result of a wait in a list.
 pub(super) enum Waited<E, T> {
-    /// The caller was not enlisted, and took `E` at once or should try again.
+    /// The caller's node was not enlisted. The caller has the outcome `E`, or has to try again.
     Not(Option<E>),
     /// The wait has this outcome.
     Ended(T),
@@ -75,7 +74,8 @@ impl<E, T> Waited<E, T> {
 }
 
 impl Engine {
-    /// Waits in a list with a node. `enlist` enlists the caller; `end_sleep` ends each sleep, until it returns an outcome.
+    /// Waits in a list with a node. `enlist` adds the caller's node to the list. After each sleep, `end_sleep` runs; the wait ends when it returns an
+    /// outcome.
     pub(super) fn block<'a, S, E, T>(
         &'a self,
         me: &'a Thread,
@@ -127,7 +127,7 @@ impl Engine {
         }
     }
 
-    /// Takes the caller's node off its list after the offered message was copied out, and frees the slot.
+    /// Takes the caller's node off its list after the offered message was copied out, and frees the message's slot.
     pub(super) fn finish_offer(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -142,8 +142,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Releases the lock and wakes the waiters that were served. If the caller is enlisted, names its node to the
-    /// kernel first.
+    /// Releases the lock and wakes the waiters that were served. If the caller's node is enlisted, names the node to the kernel before the release.
     fn begin<'a, T>(
         &self,
         held: Held<'a>,
@@ -166,7 +165,7 @@ impl Engine {
         begun
     }
 
-    /// Waits for a message with a node. Returns None if the caller has to try again.
+    /// Waits for a message in the list of receivers. Returns None if the caller has to try again.
     pub(super) fn block_receiver<R: Receipt>(
         &self,
         me: &Thread,
@@ -191,7 +190,7 @@ impl Engine {
         })
     }
 
-    /// Serves earlier waiters, then takes a message or enlists the caller.
+    /// Serves waiters that came earlier. Then takes a message, or adds the caller's node to the list.
     fn enlist_receiver<R: Receipt>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -227,7 +226,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Takes the outcome of a wait. Needs the lock to free the slot or to leave the list.
+    /// Takes the outcome of a wait for a message. It needs the lock to free the slot or to take the node off its list.
     fn end_receiver<R: Receipt>(
         &self,
         me: &Thread,
@@ -244,14 +243,14 @@ impl Engine {
             result
         };
         self.end_wait(me, end, deadline, work, || {
-            // An offered message goes back to the queue.
+            // If a message is offered to the node, the next owner of the lock puts it back into the queue.
             waiters::give_up(node);
             None
         })
     }
 
-    /// Ends a wait under the receiver lock. If the lock is not available, `let_go` releases the node without it, and
-    /// returns the outcome if that is certain.
+    /// Ends a wait under the receiver lock. If the lock is not available, `let_go` releases the node without it. `let_go` returns the outcome of the
+    /// wait if that is certain.
     pub(super) fn end_wait<T>(
         &self,
         me: &Thread,
@@ -298,7 +297,7 @@ impl Engine {
             return receipt.take(taker, wakes);
         }
         self.segment().fixed().counters.count(Event::GivenUp);
-        // An expired or orphaned lease may give a message now.
+        // The end of a lease that has expired or is orphaned may give this receiver a message now.
         if end == End::TimedOut && self.may_reclaim() {
             return match receipt.take(taker, wakes) {
                 Err(Refused::NotNow) => Err(self.refusal(end)),
@@ -308,7 +307,7 @@ impl Engine {
         Err(self.refusal(end))
     }
 
-    /// Waits for room with a node, until the message is sent. Returns None if the caller has to try again.
+    /// Waits for room in the list of senders, until the message is sent. Returns None if the caller has to try again.
     pub(super) fn block_sender(
         &self,
         me: &Thread,
@@ -327,7 +326,7 @@ impl Engine {
         Ok(waited.ended())
     }
 
-    /// Writes the message into a slot and enlists the caller. Does neither if there is room after all.
+    /// Writes the message into a slot and adds the caller's node to the list. Does neither if there is room after all.
     fn enlist_sender(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -359,7 +358,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Takes the outcome of a wait for room. None if the caller keeps waiting.
+    /// Takes the outcome of a wait for room. Returns None if the caller keeps waiting.
     fn end_sender(
         &self,
         me: &Thread,
@@ -381,7 +380,7 @@ impl Engine {
                 );
             }
             let result = if waiters::state(node) == State::Settled {
-                // The thread that admitted the message has stored it, or a repair has.
+                // The message is in the store: the thread that admitted it has stored it, or a repair has.
                 Ok(Some(()))
             } else {
                 self.segment().fixed().counters.count(Event::GivenUp);

@@ -6,11 +6,11 @@
 //! | `turn << 2 \| ARMED` | the receiver sleeps on the word, or is about to | a sender that reaches the threshold: silent, and wakes. The receiver: silent | if a sender dies before the wake-up, the receiver checks the ring at the end of its slice |
 //! | `turn << 2 \| POLLED` | a process polls the ring's descriptor | a sender that reaches the threshold: makes the descriptor readable, then silent. The receiver: silent | if a sender dies before the descriptor is readable, the wake word is still armed, and the next sender rings |
 //!
-//! Each arming begins another turn: a sender that has read an old word can't ring the new turn too early.
+//! Each arming begins another turn, which has another number in the word. So a sender that has read an old word can't ring in the new turn too early.
 //!
-//! A sleeper looks for messages at the end of each slice; a poller does not. Therefore the order of the steps differs. For a sleeper, a sender
-//! silences the word before the wake-up, so only one of many senders wakes it. For a poller, a sender makes the descriptor readable before it
-//! silences the word, so two senders may do so at the same time.
+//! A sleeping receiver checks for messages at the end of each slice; a poller does not. Therefore the order of the steps differs. For a sleeping
+//! receiver, a sender silences the word before the wake-up, so only one of many senders wakes the receiver. For a poller, a sender makes the
+//! descriptor readable before it silences the word, so two senders may make it readable at the same time.
 
 use super::{Engine, Refused};
 use crate::counters::Event;
@@ -24,25 +24,24 @@ use crate::sys::thread::{Calm, Thread};
 use crate::waiters::pacing::{look_away, spin_timed};
 
 impl Engine {
-    /// Returns the number of messages that can be received now. It may count a message twice while another thread moves
-    /// messages to the store.
+    /// Returns the number of messages that can be received now. A message counts twice if another thread is just moving it into the store.
     pub fn available(&self) -> u64 {
         let (stored, ahead) = self.stored_and_ahead();
         stored.saturating_add(ahead)
     }
 
-    /// Returns the number of messages in the store, and in the ring.
+    /// Returns two numbers of messages: those in the store, and those in the ring.
     fn stored_and_ahead(&self) -> (u64, u64) {
         let fixed = self.segment().fixed();
-        // `drained` is read before `sent`, so that messages that count as received also count as sent.
+        // `drained` is read before `sent`, so all messages that count as received also count as sent.
         let stored = fixed.receiver.stored_so_far();
         let drained = fixed.receiver.drained_so_far();
         let sent = fixed.sender.sent();
-        // A receiver may be beyond the cursor of a sender that has stamped its message.
+        // A receiver may be ahead of the cursor of a sender that has stamped its message and not moved the cursor.
         (stored, (sent.wrapping_sub(drained) as i64).max(0) as u64)
     }
 
-    /// Returns the number of messages that the receiver of a ring saw at its last check and has not received yet. Reads no word that
+    /// Returns the number of messages that the receiver of a ring saw at its last check and has not received yet. Does not read the words that
     /// senders write.
     pub fn known(&self) -> u64 {
         let receiver = &self.segment().fixed().receiver;
@@ -51,7 +50,7 @@ impl Engine {
         stored.saturating_add(ahead.max(0) as u64)
     }
 
-    /// Waits until `count` messages are there. For the one receiver of a ring only.
+    /// Waits until `count` messages can be received. Only the one receiver of a ring may call this.
     pub fn wait_for_messages(
         &self,
         me: &Thread,
@@ -98,7 +97,7 @@ impl Engine {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
                 Slept::TimedOut => self.repair_sides(me),
-                // A hostile peer can ring for ever.
+                // The deadline counts after each wake-up, because a hostile peer can ring for ever.
                 Slept::Awake if deadline.has_passed() => {
                     return self.give_up_waiting(me, count, Refused::TimedOut);
                 }
@@ -107,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// Sleeps for a slice, and counts the time.
+    /// Sleeps on the wake word for a slice, and counts the time.
     fn sleep_on_wake_word(&self, armed: u32, calm: Calm<'_>, deadline: Deadline) -> Slept {
         let fixed = self.segment().fixed();
         let start = clock::monotonic();
@@ -122,14 +121,13 @@ impl Engine {
         slept
     }
 
-    /// Repairs both sides at the end of a slice: a sender may have died before it counted its message, or before it
-    /// rang.
+    /// Repairs both sides at the end of a slice: a sender may have died before it counted its message, or before it woke this thread.
     fn repair_sides(&self, me: &Thread) {
         self.repair_receivers(me);
         self.repair_sender_side(me);
     }
 
-    /// Counts the message of a sender that died. Without a next sender, no other process does.
+    /// Counts the message of a sender that died after the stamp. If no other process sends, only this thread does that.
     fn repair_sender_side(&self, me: &Thread) {
         if self.segment().fixed().sender.lock.is_orphaned()
             && let Ok(held) = self.lock_sender(me, Deadline::Passed)
@@ -138,7 +136,7 @@ impl Engine {
         }
     }
 
-    /// Ends a wait. A message that came meanwhile is better than an error.
+    /// Ends a wait. If a message came meanwhile, the call succeeds.
     fn give_up_waiting(&self, me: &Thread, count: u64, refused: Refused) -> Result<(), Refused> {
         self.silence();
         match self.has(me, count) {
@@ -158,8 +156,7 @@ impl Engine {
         let counters = &self.segment().fixed().counters;
         let mut paid = false;
         if budget != 0 {
-            // In a stream, the receiver first lets some messages arrive: see `pacing`. A handle that only spins wants the
-            // next message at once.
+            // In a stream, the receiver first lets some messages arrive: see `pacing`. A handle that only spins has to get the next message at once.
             let gathering = match count == 1 && budget != u32::MAX {
                 true => self.gathering_time(),
                 false => 0,
@@ -190,12 +187,12 @@ impl Engine {
     /// Returns whether `count` messages can be received. For one message, reads no word that every send writes.
     #[inline]
     fn has(&self, me: &Thread, count: u64) -> bool {
-        // The later messages of a batch have their stamps before the first one, whose stamp sends them all.
+        // The later messages of a batch have their stamps before the first one. The stamp of the first one sends them all.
         self.seems_to_have(count) && (count <= 1 || self.holds(me, count))
     }
 
-    /// Returns whether `count` messages are there, by the cursors. If the store has messages, checks under the lock: a sender that makes
-    /// room may move messages to the store, and a message would count twice.
+    /// Returns whether `count` messages can be received, by the cursors. If the store has messages, checks under the lock: a sender that makes room
+    /// may move messages into the store, and such a message would count twice.
     fn holds(&self, me: &Thread, count: u64) -> bool {
         let (stored, ahead) = self.stored_and_ahead();
         let seems_to = stored.saturating_add(ahead) >= count;
@@ -206,11 +203,12 @@ impl Engine {
             .unwrap_or(false)
     }
 
-    /// Returns whether the last of `count` messages is there. Reads only the cell of that message, which no process writes before that message.
+    /// Returns whether the last of `count` messages seems to have its stamp. Reads only the cell of that message, which no process writes before that
+    /// message is sent.
     #[inline(always)]
     fn seems_to_have(&self, count: u64) -> bool {
         let receiver = &self.segment().fixed().receiver;
-        // A hint: the receiver, or a sender that makes room, stores these words. The check after the fence of `arm` decides.
+        // These words are hints: the receiver stores them, and so does a sender that makes room. The check after the fence of `arm` decides.
         let stored = receiver.stored_hint();
         let Some(ahead) = count.checked_sub(stored.saturating_add(1)) else {
             return true;
@@ -219,11 +217,11 @@ impl Engine {
         !matches!(Ring::of(self.segment()).published(last), Ok(None))
     }
 
-    /// Arms the wake word. None if `count` messages are there already.
+    /// Arms the wake word. Returns None if `count` messages can be received already.
     fn arm(&self, me: &Thread, count: u64, how: u32) -> Option<u32> {
         let fixed = self.segment().fixed();
         let wait_flags = &fixed.wait_flags;
-        // A hint: the receiver, or a sender that makes room, stores these words. Such a sender rings without regard to the threshold.
+        // These words are hints: the receiver stores them, and so does a sender that makes room. Such a sender rings without regard to the threshold.
         let stored = fixed.receiver.stored_hint();
         let drained = fixed.receiver.drained_hint();
         let threshold = drained.wrapping_add(count.saturating_sub(stored));
@@ -238,19 +236,19 @@ impl Engine {
         Some(armed)
     }
 
-    /// Arms the wake word for the descriptor: the next message makes it readable. Returns false if there are messages already.
+    /// Arms the wake word for the descriptor, so that the next message makes the descriptor readable. Returns false if there are messages already.
     pub fn arm_for_polling(&self, me: &Thread) -> bool {
         let is_armed = self.arm(me, 1, POLLED).is_some();
         crash_point!(RING_ARMED);
         is_armed
     }
 
-    /// Ends the turn. For the receiver, which checks for messages itself.
+    /// Silences the wake word. The caller is the receiver, which checks for messages itself.
     fn silence(&self) {
         self.segment().fixed().wait_flags.silence();
     }
 
-    /// Rings if a thread waits for the wake word. For a sender that has counted its message and released the lock.
+    /// Rings if a thread waits for the wake word. The caller is a sender that has counted its message and released the lock.
     #[inline(always)]
     pub(super) fn ring_if_asked(&self) {
         if self.segment().fixed().wait_flags.seems_armed() {
@@ -258,7 +256,7 @@ impl Engine {
         }
     }
 
-    /// Rings if the threshold is reached.
+    /// Rings if the number of messages has reached the threshold.
     #[cold]
     fn ring_when_due(&self) {
         let fixed = self.segment().fixed();
@@ -271,12 +269,11 @@ impl Engine {
         }
     }
 
-    /// Rings without regard to the threshold, if a thread waits for the wake word. For a thread that added messages
-    /// without a send: it admitted a blocked sender's message, or repaired a side. The receiver counts the messages
-    /// itself.
+    /// Rings without regard to the threshold, if a thread waits for the wake word. The caller has added messages without a send: it has admitted a
+    /// blocked sender's message, or has repaired a side. The receiver then counts the messages itself.
     #[cold]
     pub(super) fn ring_anyway(&self) {
-        // The messages were added under the lock that the receiver takes for its check.
+        // The messages were added under the lock that the receiver takes when it counts.
         self.ring(self.segment().fixed().wait_flags.wake_word());
     }
 
@@ -307,8 +304,8 @@ impl Engine {
         self.segment().fixed().wait_flags.turns()
     }
 
-    /// Makes the receiver's descriptor readable. Returns false if this process has no notifier, for example when it only repairs the ring's file.
-    /// Then another sender makes the descriptor readable.
+    /// Makes the receiver's descriptor readable. Returns false if this process has no notifier, for example because it only repairs the file of the
+    /// ring. Another sender then makes the descriptor readable.
     fn notify(&self) -> bool {
         self.notifier.as_ref().is_some_and(Notifier::pull)
     }

@@ -1,12 +1,11 @@
 //! The engine's part of [`crate::doorbell`]: it tells pollers of messages and room.
 //!
-//! The calls on a polled queue change it under the receiver lock only. A sender finds the flag under the sender lock,
-//! before it publishes. The flag is set under both locks: so when the doorbell first shows the level, each send that did not see the flag has
-//! ended. The sender then releases its lock, takes the receiver lock, borrows the sender lock and shows
-//! the coming level on the doorbell.
+//! Calls on a polled queue change it only under the receiver lock. A sender finds the flag of a polled queue under the sender lock, before it
+//! publishes its message. It then releases the sender lock, takes the receiver lock, borrows the sender lock, and shows the coming level on the
+//! doorbell. The flag is set under both locks. So when the doorbell first shows the level, each send that did not see the flag has ended.
 //!
-//! A send to a blocked receiver changes nothing for a poller, and does not ring. The same holds for a receive that
-//! makes room for a blocked sender. (Linux does the same.)
+//! A send to a blocked receiver does not change the level for a poller, so it does not ring. The same holds for a receive that makes room for a
+//! blocked sender. Linux does the same.
 
 use super::{COUNTED, DELAYED, Engine, Refused, SEND_CLOSED, WATCHED};
 #[cfg(loom)]
@@ -23,8 +22,8 @@ use crate::waiters::{List, Waiters};
 /// The bits of the attention word of a queue that is polled or closed for sending: a send takes the receiver lock.
 pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
 
-/// The bits with which a send leaves the plain case. Besides those of `RINGING`, they mean that the death of a producer may close the queue, or
-/// that a message is delayed.
+/// The bits with which a send leaves the plain case. In addition to the bits of `RINGING`, they say that the death of a producer may close the queue,
+/// or that a message is delayed.
 pub(super) const DETOUR: u32 = RINGING | COUNTED | DELAYED;
 
 impl Watched for Engine {
@@ -35,14 +34,14 @@ impl Watched for Engine {
 
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
         let room = match self.policy().on_full {
-            // A poller of a closed queue tries to send, and finds it closed.
+            // A closed queue shows room: a poller tries to send, and finds the queue closed.
             _ if self.is_send_closed() => 1,
             OnFull::DropOldest => 1,
-            // Room that is kept for a batch is not free for a poller.
+            // Room that is kept for a batch is no room for a poller.
             _ if !self.no_sender_waits() => 0,
             _ => self.room_now(receiving).max(0) as u64,
         };
-        // A poller at the end of the stream tries to receive, and finds the end.
+        // At the end of the stream, the queue shows a message: a poller tries to receive, and finds the end.
         let messages = self.available().max(self.is_at_end(receiving).into());
         self.ringer().with_looks(messages, room)
     }
@@ -68,7 +67,7 @@ impl Watched for Engine {
 
     fn held(&self, _: ReceiverHeld<'_>) -> u32 {
         let fixed = self.segment().fixed();
-        // Relaxed: under the receiver lock.
+        // Relaxed: the caller holds the receiver lock.
         let reserved = fixed.leases.reserved.load(Ordering::Relaxed);
         let aside = leases::in_the_way(fixed.leases.aside.load(Ordering::Relaxed));
         let delayed = fixed.leases.delayed.load(Ordering::Relaxed);
@@ -90,7 +89,7 @@ impl Engine {
         self.segment().fixed().wait_flags.attention() & RINGING != 0
     }
 
-    /// Announces to pollers that the queue is about to be closed, because a send or a receive may then have another result.
+    /// Shows pollers an event before the queue is closed, because a send or a receive then has another result.
     pub(super) fn foretell_close(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
             let now = self.level(receiving);
@@ -98,16 +97,16 @@ impl Engine {
         }
     }
 
-    /// Lets the process that rang finish its operation first. A poller on the same processor may run between the
-    /// announcement and the change. This thread sleeps instead of yielding: after a yield, the scheduler would delay this thread also the next
-    /// time.
+    /// Sleeps for a moment if a process that rings was interrupted on this processor, so that it finishes its operation first: a poller on the same
+    /// processor may run between the announcement and the change. The thread sleeps and does not yield, because the scheduler would delay it also the
+    /// next time after a yield.
     pub(super) fn let_ringer_finish(&self, me: &Thread) {
         if self.must_ring() && self.ringer().is_rung_here() {
             self.segment().fixed().receiver.lock.sleep_while_held(me);
         }
     }
 
-    /// Shows that messages are about to be sent.
+    /// Shows pollers that messages are about to be sent.
     #[inline(always)]
     pub(super) fn foretell_arrival(&self, receiving: ReceiverHeld<'_>, messages: i64) {
         self.foretell_doorbell(receiving, messages, -messages);
@@ -146,21 +145,21 @@ impl Engine {
             let result = send(self, both.sender());
             sender.lock.give_back();
             if result.is_ok() {
-                // The messages are sent even if the list of waiters is corrupt.
+                // The messages are sent, even if the list of waiters is corrupt.
                 if self.serve(receiving, wakes).is_err() {
                     self.note_damage();
                 }
                 self.update_wait_flags(receiving);
             }
             if !self.is_watched() {
-                // A process that ended the watch died before it cleared the flag.
+                // A process that ended the watch may have died before it cleared the flag.
                 self.set_attention(receiving, WATCHED, 0);
             }
             result
         })
     }
 
-    /// Changes the watch under both locks, and sets the flag for senders.
+    /// Runs a change of the watch under both locks, and then sets the flag for senders.
     fn with_both_locks<T>(
         &self,
         me: &Thread,
@@ -176,7 +175,7 @@ impl Engine {
         })
     }
 
-    /// Does the same as [`pollable`](Self::pollable) in a model. Returns whether the process needs a helper that keeps the time.
+    /// Begins to poll in a model, as [`pollable`](Self::pollable) does. Returns whether the process needs a helper that keeps the time.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<bool, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -187,7 +186,7 @@ impl Engine {
         })
     }
 
-    /// Checks the queue as a helper that keeps the time, in a model. Returns whether it has to check once a slice.
+    /// In a model: checks the queue as a helper that keeps the time does. Returns whether the helper has to check it once a slice.
     #[cfg(loom)]
     pub(crate) fn look_for_holders(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {
@@ -195,7 +194,7 @@ impl Engine {
         })
     }
 
-    /// Does the same as [`watch`](Self::watch), with a new FIFO in place of a lost FIFO.
+    /// Begins to poll in a model, as [`watch`](Self::watch) does, with a new FIFO in place of a lost one.
     #[cfg(loom)]
     pub(crate) fn watch_anew(&self, me: &Thread, wanted: u32) -> Result<(), Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -204,7 +203,7 @@ impl Engine {
         })
     }
 
-    /// Shows the level in a helper's FIFO, in a model. Returns the number on which the helper sleeps.
+    /// In a model: shows the level in a helper's FIFO. Returns the number on which the helper sleeps.
     #[cfg(loom)]
     pub(crate) fn hear(&self, me: &Thread, feed: &Feed) -> Result<u32, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -214,7 +213,7 @@ impl Engine {
         })
     }
 
-    /// Returns the futex of the helpers.
+    /// Returns the futex on which the helpers sleep.
     #[cfg(loom)]
     pub(crate) fn helpers_word(&self) -> &crate::sync::AtomicU32 {
         &self.segment().fixed().receiver.doorbell().calls
@@ -225,12 +224,12 @@ impl Engine {
         &self.doorbell
     }
 
-    /// Returns the answer of a poll that does not wait.
+    /// Returns the readiness of the queue: the answer of a poll that does not wait.
     pub fn readiness(&self, me: &Thread) -> Readiness {
         let waiters = Waiters::of(self.segment());
         let mut readable = self.available() != 0;
         if readable && waiters.len(List::Receivers) != 0 {
-            // The message is about to be handed over, unless its receiver or the serving thread is gone.
+            // Another thread is about to hand the message over, unless its receiver or the serving thread is dead.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);
@@ -307,7 +306,7 @@ mod polled {
     }
 
     impl Engine {
-        /// Returns the descriptor that shows the queue's level. For `wanted` see [`crate::doorbell`].
+        /// Returns the descriptor that shows the queue's level. `wanted` contains flags of [`crate::doorbell`].
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)

@@ -11,7 +11,7 @@ use super::{Slot, Zeroed};
 /// The bits that are 0 in the address of a slot.
 const FLAGS: usize = 63;
 
-/// The value of a link: a slot and up to six flags.
+/// The value of a link: the address of a slot, and up to six flags.
 pub struct Word<T: 'static>(NonZeroUsize, PhantomData<&'static Slot<T>>);
 
 impl<T> Clone for Word<T> {

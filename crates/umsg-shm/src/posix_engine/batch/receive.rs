@@ -1,8 +1,7 @@
 //! Receiving several messages under one lock.
 //!
-//! As in single receives, each message is copied out and taken before the next one. A receiver that dies loses the
-//! messages that it had taken, and no message is delivered twice. The freed slots, the counts and the room for waiters
-//! are published once, at the end.
+//! Each message is copied out and taken before the next one, as in single receives. A receiver that dies loses the messages that it had taken, and no
+//! message is delivered twice. The freed slots, the counts and the room for waiters are published once, at the end of the batch.
 
 use super::super::receive::{Found, Taken};
 use super::super::wait::{Receipt, Taker};
@@ -23,26 +22,27 @@ const AHEAD: u64 = 8;
 /// The destination of received messages.
 pub trait Sink {
     /// Returns room for the next message, of at least `len` bytes. If it returns None, the message stays in the queue and the receive ends. The
-    /// caller holds the receiver lock.
+    /// caller of this method holds the receiver lock.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
 
-    /// Takes over a message, which is in the first `len` bytes of that room.
+    /// Takes over a message. Its bytes are at the beginning of the room that [`place`](Self::place) has returned.
     fn taken(&mut self, taken: Taken);
 }
 
-/// Receives the messages that are there and fit.
+/// Receives the queued messages that fit into the sink.
 struct Collect<'a, S: ?Sized> {
     sink: &'a mut S,
     most: usize,
-    /// True if the first message was an offer: the queue was not inspected for more.
+    /// True if the first message was offered to this thread's node. The queue was then not searched for more messages.
     offered: bool,
 }
 
-/// The reason why no more messages are taken.
+/// The reason why a run of messages ends.
 enum Stopped {
-    /// The next message has expired, or a lower priority may have its turn. A run can't drop an expired message, which would change the free slots.
+    /// The next message has expired, or a lower priority may have its turn. A run can't drop an expired message, because that would change the free
+    /// slots.
     ToSelect,
-    /// The queue is empty, there are enough messages, or the next one does not fit.
+    /// The queue is empty, enough messages are taken, or the next message does not fit into the sink.
     Over,
 }
 
@@ -63,7 +63,7 @@ impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
         found: Found<'_>,
     ) -> Result<usize, Refused> {
         let engine = taker.engine;
-        // The sink has room for any first message, or for none: then the message goes back.
+        // The sink has room for any first message, or for no message. In the second case, the message goes back to the queue.
         let room = self.sink.place(found.len).ok_or(Refused::NotNow)?;
         engine.segment().copy_out(found.cell, found.len, room)?;
         engine.finish_offer(taker.receiving, node, &found)?;
@@ -74,8 +74,8 @@ impl<S: Sink + ?Sized> Receipt for Collect<'_, S> {
 }
 
 impl Engine {
-    /// Waits until `deadline` for a first message, and receives up to `most` messages that are in the queue then. Returns 0 if the sink has no room
-    /// for the first message.
+    /// Waits until `deadline` for a first message. Then receives up to `most` messages that are in the queue. Returns 0 if the sink has no room for
+    /// the first message.
     pub fn receive_batch<S: Sink + ?Sized>(
         &self,
         me: &Thread,
@@ -95,13 +95,13 @@ impl Engine {
         if !collect.offered || most <= received {
             return Ok(received);
         }
-        // The first message is received, even if the rest fails.
+        // The call succeeds with the first message, even if it can't take more messages.
         collect.most = most - received;
         let more = self.try_take(me, &mut collect, deadline.or_slice(SLICE));
         Ok(received + more.unwrap_or(0))
     }
 
-    /// Takes the messages that are there, in order of delivery.
+    /// Takes the messages that are in the queue, in order of delivery.
     fn receive_batch_locked<S: Sink + ?Sized>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -120,7 +120,7 @@ impl Engine {
             return outcome.map(|()| 0).map_err(Refused::from);
         }
         self.note_receive();
-        // The messages taken so far are received, even if the next message or the list of waiters is corrupt.
+        // The call succeeds with the messages taken so far, even if the next message or the list of waiters is corrupt.
         let waits = Waiters::of(self.segment()).len(List::Senders) != 0;
         if outcome.is_err() || waits && self.admit(receiving, wakes).is_err() {
             self.note_damage();
@@ -154,7 +154,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Takes messages up to the first place at which another message than the next one may have to be selected. Frees their slots together. Returns
+    /// Takes messages from the ring in order, as long as the next message in the ring is the next one to deliver. Frees their slots together. Returns
     /// the number of messages, and the reason to stop.
     #[inline(always)]
     fn take_run<S: Sink + ?Sized>(
@@ -209,14 +209,14 @@ impl Engine {
         self.segment().copy_out(found.cell, found.len, room)?;
         crash_point!(RECEIVE_COPIED);
         self.take(receiving, found)?;
-        // Behind `freed`, the ring belongs to the owner of the receiver lock.
+        // From `freed` on, the entries of the ring belong to the owner of the receiver lock.
         Ring::of(self.segment()).write(freed, found.slot);
         crash_point!(RECEIVE_RETURNED);
         sink.taken(found.taken());
         Ok(true)
     }
 
-    /// Reads the senders' cursor once for a batch, unless it is known to be far enough.
+    /// Reads the senders' cursor once for a batch, unless the last value that was read is far enough ahead.
     #[inline(always)]
     fn refresh_sent_seen(&self) {
         let fixed = self.segment().fixed();
@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// Prefetches the cell of a later message, if that message is sent, as in single receives.
+    /// Prefetches the cell of a later message, if that message was sent.
     #[inline(always)]
     fn prefetch_in_batch(&self, found: &Found<'_>) {
         if found.is_stored() {

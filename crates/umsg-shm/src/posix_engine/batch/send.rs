@@ -1,4 +1,4 @@
-//! Sending several messages under one lock, or all of them as one.
+//! Sending several messages under one lock: all of them or none, or as many as there is room for.
 
 use super::super::send::ATTEMPTS;
 use super::super::tag::priority_of;
@@ -13,8 +13,8 @@ use crate::posix_engine::segment::{Cell, OnFull, Ring, Segment};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
 
-/// The distance, in messages, at which the sender prefetches cells. Within a batch, the sender needs the cells faster than in
-/// `posix_engine/send.rs`.
+/// The distance, in messages, at which the sender prefetches cells. A batch needs the next cell sooner than single sends do, so the distance is
+/// greater than in `posix_engine/send.rs`.
 const AHEAD: u64 = 8;
 
 /// Messages that one call sends.
@@ -26,11 +26,11 @@ pub trait Batch {
     /// Returns the number of messages.
     fn len(&self) -> usize;
 
-    /// Returns the bytes and the priority of a message, both checked. Called again at each attempt.
+    /// Returns the bytes and the priority of a message, both checked. Each attempt to send calls this function again.
     fn message(&self, index: usize) -> (&[u8], usize);
 }
 
-/// The messages of a batch without the first.
+/// The messages of a batch except the first one.
 struct Rest<'a, B: ?Sized>(&'a B);
 
 impl<B: Batch + ?Sized> Batch for Rest<'_, B> {
@@ -43,7 +43,7 @@ impl<B: Batch + ?Sized> Batch for Rest<'_, B> {
     }
 }
 
-/// A single message, and its priority.
+/// A single message and its priority are a batch of one message.
 impl Batch for (&[u8], usize) {
     fn len(&self) -> usize {
         1
@@ -54,37 +54,37 @@ impl Batch for (&[u8], usize) {
     }
 }
 
-/// The part of a batch that the call must send.
+/// How much of a batch the call must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
     /// All messages or none.
     All,
-    /// As many of the first messages as there is room for, at least one.
+    /// At least one message. The first messages are sent, as many as there is room for.
     Some,
 }
 
 /// The result of an attempt under the sender lock, if there is room.
 enum Attempt {
     Sent(usize),
-    /// The number of slots that must be free.
+    /// The queue has room, but too few free slots: this number must be free.
     NeedsSlots(u64),
 }
 
-/// The cells of a batch before its gate is stamped.
+/// The cells of a batch before its *gate*, the cell of the first message, is stamped.
 struct Filled<'a> {
-    /// The number of messages in the cells. After an error, it is smaller than the requested number.
+    /// The number of messages in the cells. After an error, it is smaller than the number of messages in the batch.
     count: u64,
     bytes: u64,
-    /// The cell of the first message.
+    /// The gate: the cell of the first message.
     gate: Option<&'a Cell>,
-    /// The priority of the last message.
+    /// The priority of the last message in the cells.
     key: usize,
-    /// The index of the message with which the last run of equal priorities begins.
+    /// The index of the first message of the last run of equal priorities.
     run: u64,
     fault: Option<Fault>,
 }
 
-/// Sends a whole batch when its turn comes.
+/// A whole batch, which is sent when its turn comes.
 pub(in crate::posix_engine) struct Whole<'a, B: ?Sized>(pub(in crate::posix_engine) &'a B);
 
 impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
@@ -105,7 +105,7 @@ impl<B: Batch + ?Sized> Turn for Whole<'_, B> {
 }
 
 impl Engine {
-    /// Sends all messages as one; waits for room until `deadline`.
+    /// Sends all messages as one, and waits for room until `deadline`.
     pub fn send_batch<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -142,13 +142,13 @@ impl Engine {
         if batch.len() == 1 {
             return Ok(1);
         }
-        // The first message is sent, even if the rest fails.
+        // The call succeeds with the first message, even if it can't send more messages.
         let soon = deadline.or_slice(SLICE);
         let more = self.try_send_batch(me, &Rest(batch), Amount::Some, soon);
         Ok(1 + more.unwrap_or(0))
     }
 
-    /// Sends if there is room now. Returns the number of messages.
+    /// Sends the batch, or a part of it, if there is room now. Returns the number of sent messages.
     fn try_send_batch<B: Batch + ?Sized>(
         &self,
         me: &Thread,
@@ -172,14 +172,14 @@ impl Engine {
             match attempt {
                 Ok(Attempt::Sent(count)) => break count,
                 Ok(Attempt::NeedsSlots(wanted)) => match self.grow(me, deadline, wanted) {
-                    // As for a single message.
+                    // A busy lock is tried again until the deadline, as for a single message.
                     Err(Refused::Fault(Fault::Busy)) if !deadline.has_passed() => {}
                     other => other?,
                 },
                 Err(Refused::NotNow) if attempts == 0 => return Err(Refused::NotNow),
                 Err(Refused::NotNow) if self.policy().on_full == OnFull::DropOldest => {
                     attempts -= 1;
-                    // `send_some` counts all messages that fit into the queue as sent.
+                    // If the new messages themselves are dropped, all of them that fit into the queue count as sent.
                     let count = batch.len().min(self.segment().layout().max_messages);
                     let keys = (0..count).map(|index| batch.message(index).1);
                     let best = keys.max().unwrap_or_default();
@@ -195,7 +195,7 @@ impl Engine {
         Ok(sent)
     }
 
-    /// Does the same as [`send_batch_locked`](Self::send_batch_locked) in a queue that a process polls, that is closed, or that has delayed
+    /// Sends a batch as [`send_batch_locked`](Self::send_batch_locked) does, in a queue that a process polls, that is closed, or that has delayed
     /// messages.
     #[cold]
     fn send_batch_with_duties<B: Batch + ?Sized>(
@@ -245,7 +245,7 @@ impl Engine {
         Ok(Attempt::Sent(sent))
     }
 
-    /// Fills the free slots from `first` on and sends their messages.
+    /// Fills the free slots from `first` on, and sends their messages.
     pub(super) fn publish_batch<B: Batch + ?Sized>(
         &self,
         sending: SenderHeld<'_>,
@@ -276,7 +276,7 @@ impl Engine {
         Ok(filled.count as usize)
     }
 
-    /// Writes the messages into their cells, and stamps all but the first.
+    /// Writes the messages into their cells, and stamps all cells except the first.
     #[inline(always)]
     fn fill_batch<B: Batch + ?Sized>(
         &self,
@@ -344,7 +344,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Stamps the first message: this one store sends all of them.
+    /// Stamps the cell of the first message: this store sends all messages.
     fn open_gate(
         &self,
         sending: SenderHeld<'_>,
@@ -356,7 +356,8 @@ impl Engine {
         let sender = &fixed.sender;
         let gate = filled.gate.ok_or(Fault::Damaged)?;
         if filled.run != 0 || fixed.run.last_priority(sending) != filled.key {
-            // RUN: the word is valid from the last run of messages of one priority on. The page for their list has memory, so the call can't fail.
+            // RUN: the word is valid from the last run of messages of one priority on. The page for the list of that priority has memory, so the call
+            // can't fail.
             self.announce_slow(sending, first.wrapping_add(filled.run), filled.key)?;
         }
         sender.prepare_batch_bytes(sending, first, filled.bytes);
@@ -369,7 +370,7 @@ impl Engine {
     }
 }
 
-/// Returns the end of a batch that was begun and is not counted as sent.
+/// Returns the end of a batch that a sender has begun and not counted as sent. None if there is no such batch.
 pub(in crate::posix_engine) fn unfinished(
     segment: &Segment,
     sent: u64,
@@ -383,7 +384,7 @@ pub(in crate::posix_engine) fn unfinished(
     }
 }
 
-/// Removes the stamps behind a gate that was never stamped.
+/// Removes the stamps of a batch whose first cell has no stamp: the batch was not sent.
 pub(in crate::posix_engine) fn take_back(
     sending: SenderHeld<'_>,
     segment: &Segment,

@@ -1,14 +1,14 @@
 //! Waiting for room for a whole batch, or for a reservation.
 //!
-//! The sender puts a node into the list of senders, and takes no slots. While it is blocked:
+//! A sender that waits for room for several messages puts a node into the list of senders, and takes no slots. While it is blocked:
 //!
-//! - Room that does not suffice for the first waiter is *kept*: later senders find the queue full (`Engine::room`) and
-//!   wait behind it. Otherwise single messages would take each free place at once, and the batch would wait for ever.
-//! - Once there is enough room for the batch of the first waiter, its node is settled: the batch has its *turn*. The node stays in the
-//!   list and blocks later waiters until its thread has sent under both locks. A thread that does not send within a slice loses its turn. It adds
-//!   its node to the list again when it continues.
+//! - Room that does not suffice for the first waiter is *kept*: later senders find the queue full (`Engine::room`) and wait behind the first waiter.
+//!   Otherwise single messages would take each free place at once, and the batch would wait for ever.
+//! - Once there is enough room for the batch of the first waiter, its node is settled: the batch has its *turn*. The node stays in the list and
+//!   blocks later waiters until its thread has sent under both locks. A thread that does not send within a slice loses its turn. It adds its node to
+//!   the list again when it continues.
 //!
-//! The node of a batch says nothing about messages: the gate alone decides whether they are sent.
+//! The node of a batch does not say whether its messages are sent. Only the stamp of the first message says that.
 
 use super::super::wait::Enlisted;
 use super::super::{DeferredWakes, Engine, Refused};
@@ -24,14 +24,14 @@ use crate::waiters::wait::End;
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
 
-/// The step of a sender at its turn, when there is room for all of it.
+/// A sender that waits for its turn, and the step that it takes when there is room for all its messages.
 pub(in crate::posix_engine) trait Turn {
     type Outcome;
 
-    /// Returns for how many messages there must be room.
+    /// Returns the number of messages for which there must be room.
     fn wanted(&self) -> u64;
 
-    /// Does the work of the turn. There is room, and enough slots are free.
+    /// Takes the step, under both locks. There is room, and enough slots are free.
     fn take(
         &mut self,
         both: BothHeld<'_>,
@@ -41,7 +41,7 @@ pub(in crate::posix_engine) trait Turn {
 }
 
 impl Engine {
-    /// Waits with a node until the caller has its turn, and takes the turn. Returns None if the caller has to try again.
+    /// Waits with a node until the caller has its turn, and takes its step. Returns None if the caller has to try again.
     pub(in crate::posix_engine) fn block_for_turn<T: Turn>(
         &self,
         me: &Thread,
@@ -62,7 +62,7 @@ impl Engine {
         Ok(waited.ended())
     }
 
-    /// Enlists the caller, unless there is room after all.
+    /// Adds the caller's node to the list of senders, unless there is room after all.
     fn enlist_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -103,7 +103,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Serves the first waiting sender, which has a batch. Returns true if later waiters must not be served.
+    /// Serves the first waiting sender, which waits for its turn. Returns true if later waiters must not be served.
     pub(in crate::posix_engine) fn keep_for_batch(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -122,7 +122,7 @@ impl Engine {
                 if is_notified {
                     wakes.add(index);
                 }
-                // If the waiter gave up or died meanwhile, the next walk removes its node.
+                // The waiter gave up or died meanwhile: the next walk over the list removes its node.
                 return Ok(is_notified);
             }
             State::Settled => {
@@ -132,7 +132,7 @@ impl Engine {
                 if !waiters::unsettle(node) {
                     return Ok(false);
                 }
-                // A living thread enlists again when it goes on; the node of a dead thread becomes free.
+                // A living thread enlists its node again when it continues. The node of a dead thread becomes free.
                 if waiters::is_orphan(self.segment(), node) {
                     waiters::give_up(node);
                 }
@@ -146,7 +146,7 @@ impl Engine {
         Ok(false)
     }
 
-    /// Ends a sleep: takes the turn if it is the caller's. None if the caller keeps waiting.
+    /// Ends a sleep. If the caller has its turn, takes its step. Returns None if the caller keeps waiting.
     fn end_batch<T: Turn>(
         &self,
         me: &Thread,
@@ -159,13 +159,13 @@ impl Engine {
             self.end_batch_locked(receiving, me, turn, (index, node), (end, deadline), wakes)
         };
         self.end_wait(me, end, deadline, work, || {
-            // Nothing was sent: no other thread sends this batch.
+            // The lock was not available. No message of the batch was sent, because no other thread sends this batch.
             waiters::give_up(node);
             None
         })
     }
 
-    /// Does the same as [`end_batch`](Self::end_batch), under the receiver lock.
+    /// Ends a sleep as [`end_batch`](Self::end_batch) does, for a caller that holds the receiver lock.
     pub(in crate::posix_engine) fn end_batch_locked<T: Turn>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -183,8 +183,8 @@ impl Engine {
         } else if List::of(node) == List::None {
             waiters.insert(receiving, List::Senders, index)?;
         }
-        // Receivers may wait for the new messages, and senders for the room that was kept. The outcome stands even if
-        // their lists are corrupt.
+        // Receivers may wait for the new messages, and senders for the room that was kept. The outcome of the turn stands even if the lists of these
+        // waiters are corrupt.
         if self.serve(receiving, wakes).is_err() {
             self.note_damage();
         }
@@ -203,7 +203,7 @@ impl Engine {
     ) -> Result<Option<T::Outcome>, Refused> {
         if waiters::state(node) == State::Settled {
             match self.take_turn(receiving, me, turn, deadline) {
-                // The queue is full of messages that came back from offers to other receivers. The turn ends, and comes again.
+                // Offers to other receivers were withdrawn, and their messages fill the queue. This turn ends, and the sender gets another one.
                 Err(Refused::NotNow) => {
                     let _ = waiters::unsettle(node);
                     if deadline.has_passed() {
@@ -225,7 +225,7 @@ impl Engine {
         }
     }
 
-    /// Borrows the sender lock and takes the turn.
+    /// Borrows the sender lock, and takes the caller's step.
     fn take_turn<T: Turn>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -255,11 +255,11 @@ impl Engine {
     }
 }
 
-/// The value of `offered_at` if no process has checked yet whether the thread lives.
+/// The value of `offered_at` in the node of a batch until a process has checked whether the thread lives.
 pub(in crate::posix_engine) const NEVER: u64 = 0;
 
-/// Returns whether the thread for which room is kept died without the kernel's mark: before the thread named its node, or while it checked the
-/// queue after a slice. The function asks the system at most once in a slice.
+/// Returns whether the thread for which room is kept is dead, although the kernel did not mark its node. Such a thread died before it named the node
+/// to the kernel, or while it checked the queue after a slice. The function asks the system at most once in a slice.
 fn is_gone(lives: &dyn Liveness, node: &Node) -> bool {
     let (now, asked) = (clock::monotonic(), node.offered_at.get());
     if asked != NEVER && !waiters::is_over(asked, SLICE, now) {

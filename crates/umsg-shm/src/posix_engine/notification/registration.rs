@@ -20,7 +20,7 @@ pub struct Claim {
     pub what: What,
     pub signal: u32,
     pub ticket: u64,
-    /// The place of the process's consent to the signal.
+    /// The place of the process's consent to the signal of the registration.
     pub shown: Shown,
 }
 
@@ -46,8 +46,7 @@ pub enum Outcome {
 }
 
 impl Engine {
-    /// Registers this process for the next message that comes to the empty queue. Returns the index of the record, and
-    /// its word.
+    /// Registers this process for the next message that comes to the empty queue. Returns the index of the record, and the record's word.
     pub fn register(&self, me: &Thread, claim: &Claim) -> Result<(u32, u32), RegisterError> {
         let mut outcome = Err(RegisterError::NoRecord);
         let patience = Deadline::after(Duration::from_nanos(STOPPED));
@@ -82,7 +81,7 @@ impl Engine {
         crash_point!(NOTICE_FILLED);
         let registration = REGISTERED | (index * INDEX);
         self.set_registration(receiving, registration | EMPTY);
-        // ATTENTION: as in `decide`. Messages that are in the queue now came before the registration, so they are drained first.
+        // ATTENTION: as in `decide`. Messages that are in the queue now came before the registration, so they do not fire it: they are drained first.
         fence(Ordering::SeqCst);
         match self.stays_filled(receiving, wakes) {
             Ok(false) => {}
@@ -93,7 +92,7 @@ impl Engine {
             }
         }
         crash_point!(NOTICE_DECIDED);
-        // This is the last step, because all processes see it: from now on, a message to the empty queue fires the registration.
+        // This step comes last, because all processes see it: from now on, a message to the empty queue fires the registration.
         let armed = notice.arm(receiving);
         crash_point!(NOTICE_ARMED);
         Ok((index, armed))
@@ -114,10 +113,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Finds a free record, or one of a dead process.
+    /// Finds a free record, or the record of a dead process.
     fn free_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let state = |notice: &Notice| notice.word() & STATE;
-        // Acquire by the lock: the process that freed a record does not touch it any more.
+        // Acquire, by the lock: the process that freed a record no longer accesses it.
         let is_free = |notice: &Notice| ![ARMED, FIRED].contains(&state(notice));
         if let Some(free) = self.notices().find(|(_, notice)| is_free(notice)) {
             return Ok(free);
@@ -132,7 +131,7 @@ impl Engine {
         self.provide_notice(receiving)
     }
 
-    /// Makes memory for more records real, and returns the first of them.
+    /// Allocates memory for more records, and returns the first of them.
     #[cold]
     fn provide_notice(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Notice), RegisterError> {
         let used = self.more_notices();
@@ -150,20 +149,20 @@ impl Engine {
         Ok((index, notice))
     }
 
-    /// Withdraws a registration without the lock: senders notice by themselves. Returns false if the registration has ended already.
+    /// Withdraws a registration without the lock; senders find out by themselves. Returns false if the registration has ended already.
     pub fn withdraw(&self, index: u32, armed: u32) -> bool {
         let withdrawn = self.notice(index).is_some_and(|notice| notice.free(armed));
         crash_point!(NOTICE_WITHDRAWN);
         withdrawn
     }
 
-    /// Returns the armed registration, even of a dead process.
+    /// Returns the armed registration, even that of a dead process.
     pub fn registered(&self) -> Option<Registered> {
         let mut all = self.registrations();
         all.find_map(|(registered, is_notified)| (!is_notified).then_some(registered))
     }
 
-    /// Iterates over all registrations; `true` marks a fired one.
+    /// Iterates over all registrations. The second value is true for a fired registration.
     pub fn registrations(&self) -> impl Iterator<Item = (Registered, bool)> {
         self.notices().filter_map(|(index, notice)| {
             let (word, (pid, birth)) = (notice.word(), notice.owner());
@@ -189,7 +188,7 @@ impl Engine {
             return Outcome::Gone;
         };
         match notice.word() {
-            // The thread that raises the signal is about to free the record.
+            // With the word of `raising`, another thread raises the signal and is about to free the record.
             word if [armed, raising(armed)].contains(&word) => Outcome::Armed,
             word if word == fired(armed) => {
                 let (pid, uid) = ask_for_user(notice);
@@ -199,12 +198,12 @@ impl Engine {
         }
     }
 
-    /// Frees the record after the process has handled it. The sender that fired it may wait for that.
+    /// Frees the record after the process has handled it. A sender that fired the record may wait for that.
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {
-            // A wake-up is made only if a sender waits: otherwise it could wake this process's own thread, which sleeps on the word until the
-            // record is fired.
+            // The process wakes threads only if a sender waits. A wake-up without a waiting sender could wake a thread of this process that sleeps on
+            // the word until the record is fired.
             if notice.free_fired(fired(armed)) {
                 futex::wake(notice.futex(), i32::MAX);
             }

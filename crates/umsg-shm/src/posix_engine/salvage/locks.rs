@@ -1,4 +1,4 @@
-//! Both locks of a queue that is rebuilt.
+//! The two locks of a queue that is being rebuilt.
 
 use super::super::Engine;
 use crate::fault::Fault;
@@ -49,19 +49,19 @@ impl<'a> Both<'a> {
     pub(super) fn leave_as_found(self) {
         match self.senders {
             Left::InOrder | Left::Counted => self.sender.give_back(),
-            // This holds for a loan, too: the dead borrower left the other lock in the same state.
+            // The sender lock may also be lent: a dead borrower left the receiver lock in the same state.
             Left::ByTheDead => self.sender.give_back_broken(),
         }
         leave(self.held, self.receivers);
     }
 
-    /// Releases both locks as a dead owner does: the queue is half rebuilt, and needs another salvage.
+    /// Releases both locks as orphaned locks: the queue is half rebuilt, and needs another salvage.
     pub(super) fn leave_broken(self) {
         self.sender.give_back_broken();
         drop(self.held);
     }
 
-    /// Releases both locks in order.
+    /// Releases both locks of a rebuilt queue.
     pub(super) fn unlock(self) {
         self.sender.give_back();
         self.held.unlock();

@@ -56,10 +56,10 @@ enum Owner {
     Queued,
 }
 
-/// The place of a message without an order.
+/// The place of a message that has no place in the order yet.
 const LAST: (bool, u64) = (true, u64::MAX);
 
-/// A message that is kept: its place in the order (messages of the ring behind those of the store), and its slot.
+/// A message that is kept: its place in the order, its slot and its owner. Messages of the ring come behind those of the store.
 type Kept = ((bool, u64), u32, Owner);
 
 impl salvage::Salvage for Engine {
@@ -82,7 +82,7 @@ impl salvage::Salvage for Engine {
             }
         };
         fixed.header.damage.begin_to_mend();
-        // From here on, the locks report the death of this thread.
+        // From here on, the words of the locks show the death of this thread.
         fixed.receiver.lock.take_over();
         fixed.sender.lock.take_over();
         crash_point!(SALVAGE_BEGUN);
@@ -106,7 +106,7 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(Waiters::of(self.segment()).usable());
         crash_point!(SALVAGE_DONE);
         fixed.header.damage.end_mending();
-        // A helper that has found the queue corrupt sleeps until a process calls it, and then checks the queue again.
+        // A helper that has found the queue corrupt sleeps until a process calls it. After this call, it checks the queue again.
         self.ringer().call_timekeepers(receiving);
         locks.unlock();
         self.wake(&wakes);
@@ -160,7 +160,7 @@ impl Engine {
         self.note_delayed(receiving);
         self.find_registration(receiving);
         self.publish_counts(receiving);
-        // There may be more messages than the queue's capacity.
+        // The rebuilt queue may have more messages than its capacity, so senders must not use the room that they have seen.
         self.segment().fixed().forget_room(both);
         Ok(salvage.outcome)
     }
@@ -169,7 +169,7 @@ impl Engine {
 struct Salvage<'a> {
     engine: &'a Engine,
     slots: usize,
-    /// The message of each slot, if it is kept.
+    /// For each slot, the message in it, if the message is kept.
     messages: Vec<Option<(bool, u64, Owner)>>,
     /// Slots with a corrupt message.
     corrupt: BTreeSet<u32>,
@@ -202,7 +202,7 @@ impl<'a> Salvage<'a> {
         len <= layout.message_size && (cell.key() & 0xffff) < PRIORITIES as u64 && is_placed
     }
 
-    /// Keeps a message if its cell is intact and no other word owns it. Returns whether the message is kept.
+    /// Keeps a message if its cell is intact and no other word claims the message. Returns whether the message is kept.
     fn keep(&mut self, slot: u32, order: (bool, u64), owner: Owner) -> bool {
         if !self.is_whole(slot) {
             self.corrupt.insert(slot);
@@ -210,7 +210,7 @@ impl<'a> Salvage<'a> {
         }
         match self.messages.get_mut(slot as usize) {
             Some(free @ None) => *free = Some((order.0, order.1, owner)),
-            // A holder outranks the queue.
+            // A holder of the message takes precedence over the queue.
             Some(Some(taken)) if owner != Owner::Queued && taken.2 == Owner::Queued => {
                 *taken = (order.0, order.1, owner);
             }

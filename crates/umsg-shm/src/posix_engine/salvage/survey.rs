@@ -9,7 +9,7 @@ use crate::waiters::{NO_SLOT, Node};
 use std::collections::BTreeSet;
 
 impl Salvage<'_> {
-    /// Finds the messages of the ring by their stamps, without its entries.
+    /// Finds the messages of the ring by the stamps of their cells, without the entries of the ring.
     pub(super) fn survey_ring(&mut self) {
         let (first, counted) = self.span();
         let stamps: BTreeSet<(u64, u32, bool)> = self
@@ -19,7 +19,7 @@ impl Salvage<'_> {
             .collect();
         let mut end = counted;
         for (ahead, slot, is_stored) in stamps {
-            // Behind a gap at the end, stamps belong to an unsent batch.
+            // At the end of the ring, stamps behind a gap belong to a batch that was not sent.
             if ahead > end {
                 break;
             }
@@ -31,8 +31,8 @@ impl Salvage<'_> {
         }
     }
 
-    /// Returns the ring position of the first message, and the number of messages that senders have counted from there on. The number is 0
-    /// if the cursors contradict each other.
+    /// Returns the ring position of the first message, and the number of messages from there on that senders have counted. The number is 0 if the
+    /// cursors contradict each other.
     fn span(&self) -> (u64, u64) {
         let (fixed, slots) = (self.engine.segment().fixed(), self.slots as u64);
         let receiver = &fixed.receiver;
@@ -41,7 +41,7 @@ impl Salvage<'_> {
         let can_be =
             |first: u64| sent.wrapping_sub(first) <= slots && freed.wrapping_sub(first) <= slots;
         let drained = receiver.drained_so_far();
-        // The position can also be computed: the published count of removed messages, plus the stored and the held messages.
+        // The position also follows from other words: the published count of removed messages, plus the stored and the held messages.
         let removed = fixed.published.removed();
         let stored = receiver.stored_so_far();
         let held = receiver.held_so_far();
@@ -107,7 +107,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Returns whether a node stays in its list. First completes its step.
+    /// Completes the step of a node. Returns whether the node stays in its list.
     fn goes_on_waiting(&mut self, node: &Node) -> bool {
         let slot = node.slot.get();
         match (List::of(node), waiters::state(node)) {
@@ -140,7 +140,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Stores a message that is not in the store, under `number`. Marks the message at once, because the list of its node is removed next.
+    /// Puts a message into the store under this number, if it is not there. Marks it as stored at once, because the list of its node is removed next.
     fn store(&mut self, slot: u32, number: u64) {
         if self.keep(slot, (false, number), Owner::Queued)
             && let Ok(cell) = self.engine.segment().cell(slot)
@@ -150,7 +150,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// Returns the greatest number of a kept message that was not in the ring.
+    /// Returns the greatest number of the kept messages that were not in the ring.
     pub(super) fn greatest(&self) -> u64 {
         let kept = self.messages.iter().flatten();
         let numbers = kept.filter(|(is_in_ring, ..)| !is_in_ring);
