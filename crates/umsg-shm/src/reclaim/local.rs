@@ -1,15 +1,15 @@
 //! Two words of each thread, which the fast paths read with two instructions.
 //!
-//! In a shared library, the compiler calls a function of the dynamic loader for each access to thread-local storage. These words lie at a
-//! distance from the thread pointer that the loader computes once (the initial-exec model of the ELF specification for thread-local storage).
-//! They take 16 bytes of the space that libc reserves for libraries which a program loads later. The words of a new thread are 0.
+//! In a shared library, the compiler calls a function of the dynamic loader for each access to thread-local storage. In contrast, these words lie at
+//! a distance from the thread pointer that the loader computes once (the initial-exec model of the ELF specification for thread-local storage). They
+//! take 16 bytes of the space that libc reserves for libraries which a program loads later. Both words of a new thread are 0.
 //!
 //! In Miri, which runs no assembly, and on other processors the words stay 0. They also stay 0 in shared libraries for musl: musl reserves no
 //! space, and refuses to load a library with such words into a running program.
 
-/// The word with the address of the calling thread's `Thread`.
+/// The offset of the word with the address of the calling thread's `Thread`.
 pub(crate) const THREAD: usize = 0;
-/// The word with the address of the calling thread's hazard pointer.
+/// The offset of the word with the address of the calling thread's hazard pointer.
 pub(super) const RECORD: usize = 8;
 
 #[cfg(all(
@@ -25,13 +25,13 @@ mod words;
     any(not(target_env = "musl"), target_feature = "crt-static"),
 )))]
 mod words {
-    /// Returns 0.
+    /// Returns 0, because there are no such words here.
     #[inline(always)]
     pub fn get<const WORD: usize>() -> usize {
         0
     }
 
-    /// Does nothing.
+    /// Does nothing, because there are no such words here.
     pub fn set<const WORD: usize>(_: usize) {}
 }
 

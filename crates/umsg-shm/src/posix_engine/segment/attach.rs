@@ -12,14 +12,14 @@ pub const MOST_MESSAGES: u32 = 1_048_576;
 /// The greatest message size that the format allows, in bytes.
 pub const LARGEST_MESSAGE: u32 = 16 << 20;
 
-/// Length of the part of the header that is read from the file, see [`super::Header`].
+/// The number of bytes of the header that are read from the file: see [`super::Header`].
 const HEADER_BYTES: usize = 32;
 
 /// Maps the segment in a file that is open for reading and writing.
 pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     let layout = check(file)?;
     let mut segment = Segment::map(file, layout)?;
-    // First, because the creator of a removed queue may be clearing the segment.
+    // This call comes first, because the creator of a removed queue may be clearing the segment.
     if !segment.fixed().header.presence.join() {
         return Err(removed(file));
     }
@@ -30,7 +30,7 @@ pub fn attach(file: BorrowedFd<'_>) -> Result<Segment, AttachError> {
     Ok(segment)
 }
 
-/// Returns the error for a segment whose word says that there is no queue. This state is valid only in a file to which only its owner may write.
+/// Returns the error for a segment that holds no queue. This state is valid only if the owner alone may write the file.
 #[cold]
 fn removed(file: BorrowedFd<'_>) -> AttachError {
     match rustix::fs::fstat(file) {

@@ -12,20 +12,21 @@ pub struct Cell {
     /// The ring position, plus one, of the message that was last published in this cell. It is the only word of the cell that a process reads
     /// without a lock. Its release store sends the message.
     pub(super) stamp: AtomicU64,
-    /// The lower bits are the priority. The upper bits are, in a ring, the tag of the message; in a queue, the delay of the send ([`DELAY`]), and
-    /// whether the message has a history ([`HISTORY`]).
+    /// The lower bits are the priority. The upper bits differ: in a ring, they are the tag of the message; in a queue, they are the delay of the send
+    /// ([`DELAY`]), and whether the message has a history ([`HISTORY`]).
     pub(super) key: Guarded64,
     /// The length of the message in bytes.
     pub(super) len: Guarded32,
     /// The number of the first granule of the slot's block in the arena; 0 for no block. A free slot keeps its block.
     pub(super) block: Guarded32,
-    /// Bit 0: the message is in the store. The bits above count how often it was leased and came back.
+    /// Bit 0: the message is in the store. The bits above it count how often the message was leased and came back.
     stored: Guarded32,
-    /// Process id of the sender.
+    /// The process id of the sender.
     pid: Guarded32,
     /// The number of a message in the store, which orders the messages of a priority.
     pub(super) sequence: Guarded64,
-    /// The reading of the machine's clock at the send, in nanoseconds. If the message was sent for a later time and is due, it is that time.
+    /// A reading of the machine's clock in nanoseconds: the time of the send. For a message that was sent for a later time and is due, it is that
+    /// later time.
     sent_at: Guarded64,
     #[cfg(loom)]
     pub(crate) payload: crate::model::segment::Inline,
@@ -35,7 +36,7 @@ impl Cell {
     /// Writes the header of a message that `pid` sends `now`.
     #[inline(always)]
     pub(crate) fn describe(&self, pid: u32, len: usize, key: usize, now: u64) {
-        // The slot held another message before, with other returns.
+        // The slot held another message before, which had other returns.
         self.forget();
         self.key.set(key as u64);
         self.len.set(len as u32);
@@ -43,14 +44,14 @@ impl Cell {
         self.sent_at.set(now);
     }
 
-    /// Returns the length of the message, in bytes. Unchecked.
+    /// Returns the length of the message in bytes, without a check.
     #[allow(clippy::len_without_is_empty, reason = "a message may be empty")]
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len.get() as usize
     }
 
-    /// Returns the priority, and the mark beside it. Unchecked.
+    /// Returns the priority and the mark beside it, without a check.
     #[inline(always)]
     pub fn key(&self) -> u64 {
         self.key.get()
@@ -90,7 +91,8 @@ impl Cell {
         (self.key.get() & DELAY) >> DELAY_SHIFT << DELAY_UNIT
     }
 
-    /// Notes that a message that was sent for the time `due` has become due. If the process dies in between, a second call completes the change.
+    /// Notes that a message that was sent for the time `due` has become due. If the process dies between the two stores, a second call completes the
+    /// change.
     pub(crate) fn become_due(&self, due: u64) {
         let delay = due.wrapping_sub(self.sent_at.get()) as i64;
         if delay > 0 {
@@ -100,12 +102,12 @@ impl Cell {
         }
     }
 
-    /// Sets the time of the send to `now`, for a message that is admitted.
+    /// Sets the time of the send to `now`. The message was parked by a blocked sender, and is admitted now.
     pub(crate) fn renew(&self, now: u64) {
         self.sent_at.set(now);
     }
 
-    /// Gives a message of a snapshot its first sender, time and returns.
+    /// Sets the first sender, the time of the first send and the returns of a message from a snapshot.
     pub(crate) fn restore(&self, pid: u32, sent_at: u64, returns: u32) {
         self.pid.set(pid);
         self.sent_at.set(sent_at);
@@ -131,11 +133,11 @@ impl Cell {
     /// Returns the ring position of the message that was published here last.
     #[cfg(not(loom))]
     pub(crate) fn position(&self) -> u64 {
-        // Relaxed: under both locks.
+        // Relaxed: the caller holds both locks.
         self.stamp.load(Ordering::Relaxed).wrapping_sub(1)
     }
 
-    /// Removes the stamp: no message was published here.
+    /// Removes the stamp: the cell then looks as if no message was published in it.
     pub(crate) fn clear_stamp(&self) {
         // Release: in a repair, this store precedes that of `batch_end`. Receivers read the stamps of a batch only after the stamp of its first
         // message.
@@ -151,12 +153,12 @@ impl Cell {
     /// Returns whether the slot never held a message.
     #[cfg(not(loom))]
     pub(crate) fn is_unused(&self) -> bool {
-        // Relaxed: for a salvage, under both locks.
+        // Relaxed: a salvage calls this under both locks.
         let stamp = self.stamp.load(Ordering::Relaxed);
         stamp == 0 && self.pid.get() == 0 && self.stored.get() == 0
     }
 
-    /// Marks the message as stored or not, for a repair, by a single write.
+    /// Marks the message as stored or not, for a repair. This is a single store.
     pub(crate) fn set_stored(&self, stored: bool) {
         self.stored.set(self.stored.get() & !1 | u32::from(stored));
     }
@@ -172,7 +174,7 @@ impl Cell {
         self.stored.get() >> 1
     }
 
-    /// Sets how often the message came back, and whether it is in the store: one store.
+    /// Sets how often the message came back, and whether it is in the store, by a single store.
     pub(crate) fn set_returns(&self, returns: u32, stored: bool) {
         self.stored
             .set(returns.min(u32::MAX >> 1) << 1 | u32::from(stored));
@@ -184,9 +186,9 @@ const HISTORY: u64 = 1 << 63;
 /// The bits of a key that hold the delay with which the message was sent, in units of 2^16 ns. Rings, which use these bits for the mark, have no
 /// delayed messages.
 const DELAY: u64 = !HISTORY >> DELAY_SHIFT << DELAY_SHIFT;
-/// The lowest of these bits, above the priority.
+/// The lowest of the bits of [`DELAY`], above the priority.
 const DELAY_SHIFT: u32 = 16;
-/// The unit, as a power of 2 in nanoseconds: the bits then hold every time of the clock.
+/// The unit of [`DELAY`], as a power of 2 in nanoseconds: in this unit, the bits hold every time of the clock.
 const DELAY_UNIT: u32 = 16;
 
 /// The length of a short cell in bytes, with the header.

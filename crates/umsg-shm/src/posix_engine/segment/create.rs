@@ -9,7 +9,7 @@ use crate::sync::Ordering;
 use crate::sys::map::PAGE;
 use rustix::fd::BorrowedFd;
 
-/// Makes a segment of an empty file. It becomes a queue when it gets its name.
+/// Makes a segment in an empty file. The file becomes a queue when it gets its name.
 pub fn create(
     file: BorrowedFd<'_>,
     layout: Layout,
@@ -20,7 +20,7 @@ pub fn create(
     let mut segment = Segment::map(file, layout)?;
     let mut pages = first_pages(&layout).into_iter().peekable();
     while let Some((offset, mut len)) = pages.next() {
-        // Neighbours are populated by one call.
+        // One call populates pages that follow one another.
         while let Some((_, more)) = pages.next_if(|&(next, _)| next == offset + len) {
             len += more;
         }
@@ -33,7 +33,7 @@ pub fn create(
     Ok(segment)
 }
 
-/// Returns the pages that are real in a new segment: offsets and lengths in bytes.
+/// Returns the parts of a new segment that have memory: offsets and lengths in bytes.
 pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
     [
         (0, size_of::<Fixed>().next_multiple_of(PAGE)),
@@ -48,7 +48,7 @@ pub(super) fn first_pages(layout: &Layout) -> [(usize, usize); 8] {
     ]
 }
 
-/// Fills in a segment. Its first pages have memory, the header names the creator, and all bytes behind the header are zero.
+/// Fills in a segment. Before the call, its first pages have memory, the header names the creator, and all bytes behind the header are zero.
 pub(super) fn fill_in(segment: &Segment, mode: u32) {
     let fixed = segment.fixed();
     let layout = segment.layout();

@@ -1,4 +1,4 @@
-//! Steps that concern both sides of the ring.
+//! The steps that concern both sides of the ring.
 
 use super::Fixed;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
@@ -24,7 +24,7 @@ impl Fixed {
         self.published.freed(both.receiver()).wrapping_sub(sent)
     }
 
-    /// Moves the end of the free slots: entries were added before the end, or the last slot was taken away.
+    /// Moves the end of the free slots. The caller has added entries before the new end, or has taken the last slot away.
     pub(crate) fn move_free_end(&self, both: BothHeld<'_>, freed: u64) {
         self.published.free_up_to(both.receiver(), freed);
         self.sender.see_freed(both.sender(), freed);
@@ -37,7 +37,7 @@ impl Fixed {
         self.published.publish(receiving, removed, bytes);
     }
 
-    /// Makes senders forget room that no longer exists. Room that is kept for a batch stays kept.
+    /// Makes senders forget the room that they have seen, because it no longer exists. Room that is kept for a batch stays kept.
     pub(crate) fn forget_room(&self, _: BothHeld<'_>) {
         let removed = self.published.removed();
         if self.sender.removed_seen().wrapping_sub(removed) as i64 > 0 {
@@ -47,7 +47,7 @@ impl Fixed {
 
     /// Begins an empty ring at ring position `first` with `free` slots, for a queue of `max` messages.
     ///
-    /// All words are stored with release, as in other calls, for processes that read them without a lock.
+    /// All words are stored with release, as in all other calls, because processes read them without a lock.
     pub(crate) fn restart_ring(&self, both: BothHeld<'_>, first: u64, free: u64, max: usize) {
         let sending = both.sender();
         self.run.begin(sending, first, 0);
@@ -69,7 +69,7 @@ impl Fixed {
         self.log_repair(1);
     }
 
-    /// Returns the numbers of repairs since creation: first of the sender side, then of the receiver side.
+    /// Returns two numbers of repairs since the creation: of the sender side, and of the receiver side.
     pub fn repairs(&self) -> [u32; 2] {
         // Relaxed: the numbers are only displayed.
         [0, 1].map(|side: usize| self.repairs[side].load(Ordering::Relaxed))

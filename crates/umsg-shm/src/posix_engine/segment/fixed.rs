@@ -34,16 +34,16 @@ use crate::producers::Producers;
 use crate::repair::log::{MENDED, RepairLog};
 use crate::sync::AtomicU32;
 
-/// First eight bytes of every segment: "umsg-mq" and a zero.
+/// The first eight bytes of every segment: "umsg-mq" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
-/// Version of the format. A process refuses other versions.
+/// The version of the format. A process refuses segments of other versions.
 pub const VERSION: u32 = 3;
 /// A hash of all sizes and offsets below. Two builds with different hashes refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
 
-/// The fixed part of a segment, from the first byte of the file. Its parts keep their words private and change them by
-/// named steps; a diagnosis reads them by [`Fixed::words`].
+/// The fixed part of a segment, at the first byte of the file. Its parts keep their words private and change them by named steps. A diagnosis reads
+/// the words by [`Fixed::words`].
 #[repr(C)]
 #[derive(Default)]
 pub struct Fixed {
@@ -79,14 +79,14 @@ const _: () = {
     assert!(offset_of!(Fixed, receiver) == 768);
     assert!(offset_of!(Fixed, leases) == 1024);
     assert!(offset_of!(Fixed, arena) == 1152);
-    // The receive path stays within the receiver side's first pair of lines.
+    // A receive touches only the first pair of lines of the receiver side.
     assert!(offset_of!(ReceiverSide, nodes) <= 128);
     assert!(size_of::<Notice>() == 64 && size_of::<Fixed>() <= 8192);
     assert!(offset_of!(ReceiverSide, level2) == 64);
 };
 
-/// Returns a hash of sizes and offsets. Most changes of fields change one of them. A change that keeps them all, such as swapping two fields
-/// or using spare bytes, needs another [`VERSION`].
+/// Returns a hash of sizes and offsets. Most changes of fields change a size or an offset. A change that leaves all of them as they are, such as
+/// swapping two fields or using spare bytes, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, Deliveries, Fifo, HistoryRecord, LeaseRecord, Node, Notice};

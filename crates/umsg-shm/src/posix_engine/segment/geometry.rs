@@ -1,23 +1,23 @@
-//! The part of the growing regions that is in use.
+//! The geometry: how much of the growing regions is in use.
 
 use crate::lock::tokens::BothHeld;
 use crate::sync::{AtomicU32, Ordering};
 
-/// The part of the growing regions that is in use.
+/// How much of the growing regions is in use.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Geometry {
-    /// Entries of the ring in use, a power of two, minus one.
+    /// The number of entries of the ring in use, minus one. The number is a power of two.
     pub(super) ring_mask: AtomicU32,
-    /// Slots in circulation.
+    /// The number of slots in circulation.
     pub(super) slots: AtomicU32,
 }
 
 impl Geometry {
-    /// Returns the number of slots in circulation. Exact under either lock, otherwise a hint.
+    /// Returns the number of slots in circulation. The result is exact under either lock, otherwise a hint.
     #[inline(always)]
     pub fn slots(&self) -> u32 {
-        // Relaxed: changes under both locks only.
+        // Relaxed: the number changes only under both locks.
         self.slots.load(Ordering::Relaxed)
     }
 
@@ -27,14 +27,14 @@ impl Geometry {
         self.slots.store(slots, Ordering::Relaxed);
     }
 
-    /// Returns the number of entries of the ring in use, minus one. Exact under either lock, otherwise a hint.
+    /// Returns the number of entries of the ring in use, minus one. The result is exact under either lock, otherwise a hint.
     #[inline(always)]
     pub(crate) fn ring_mask(&self) -> u32 {
-        // Relaxed: changes under both locks only.
+        // Relaxed: the mask changes only under both locks.
         self.ring_mask.load(Ordering::Relaxed)
     }
 
-    /// Returns the same mask, for a thread that then reads an entry: the thread sees the entries that the mask covers.
+    /// Returns the result of [`ring_mask`](Self::ring_mask) to a thread that then reads an entry. The thread sees the entries that the mask covers.
     #[inline(always)]
     pub(crate) fn ring_mask_with_entries(&self) -> u32 {
         // Acquire: WIDER. The mask changes only under both locks, but `seems_filled` reads it without a lock. This pairs
@@ -42,9 +42,9 @@ impl Geometry {
         self.ring_mask.load(Ordering::Acquire)
     }
 
-    /// Makes the ring `entries` long. All entries are filled in.
+    /// Makes the ring `entries` long. The caller has filled in all entries.
     pub(crate) fn widen_ring(&self, _: BothHeld<'_>, entries: usize) {
-        // Release: WIDER. A spinner without a lock may use the new mask at once.
+        // Release: WIDER. A thread that spins without a lock may use the new mask at once.
         self.ring_mask
             .store((entries - 1) as u32, Ordering::Release);
     }

@@ -13,35 +13,35 @@ pub struct Header {
     version: AtomicU32,
     layout_hash: AtomicU32,
     max_messages: AtomicU32,
-    /// Bytes.
+    /// The longest message, in bytes.
     message_size: AtomicU32,
-    /// Length of the file, in bytes.
+    /// The length of the file, in bytes.
     len: AtomicU64,
-    /// Permission bits as the queue's creator or fchmod set them.
+    /// The permission bits as the queue's creator or fchmod has set them.
     pub(super) mode: AtomicU32,
-    /// Process id of the creator.
+    /// The process id of the creator.
     creator: AtomicU32,
-    /// CLOCK_REALTIME, in nanoseconds since 1970.
+    /// The time of the creation: CLOCK_REALTIME, in nanoseconds since 1970.
     created_at: AtomicU64,
-    /// The mark that a call has found corruption.
+    /// The record of corruption, and of a rebuild.
     pub damage: Damage,
     /// The inode numbers of the creator's PID namespace (low 32 bits) and time namespace (high 32 bits). 0 for unknown.
     pub(super) home: AtomicU64,
-    /// Whether there is a queue.
+    /// Says whether the segment holds a queue.
     pub presence: Presence,
 }
 
 impl Header {
     /// Offset of the permission bits in the header.
     pub const MODE: usize = offset_of!(Header, mode);
-    /// Offsets for the layout hash.
+    /// The offsets that go into the layout hash.
     #[cfg(not(loom))]
     pub(super) const OFFSETS: [usize; 3] = [
         offset_of!(Header, damage),
         offset_of!(Header, home),
         Header::PRESENCE,
     ];
-    /// Offsets of words that are read without a mapping.
+    /// The offsets of words that a process reads without a mapping.
     #[cfg(not(loom))]
     pub(super) const PRESENCE: usize = offset_of!(Header, presence);
     #[cfg(not(loom))]
@@ -53,7 +53,7 @@ impl Header {
     #[cfg(not(loom))]
     pub(super) const HOME: usize = offset_of!(Header, home);
 
-    /// Notes the process that creates the segment.
+    /// Notes that this process creates the segment.
     #[cfg(not(loom))]
     pub(super) fn note_creator(&self) {
         // Relaxed: as in `begin`.
@@ -80,7 +80,7 @@ impl Header {
 
     /// Returns the permission bits of the queue. A process with write access may have set other bits, too.
     pub fn mode(&self) -> u32 {
-        // Relaxed: a single word.
+        // Relaxed: the word stands alone.
         self.mode.load(Ordering::Relaxed)
     }
 
@@ -91,7 +91,7 @@ impl Header {
 
     /// Returns the process id of the creator.
     pub fn creator(&self) -> u32 {
-        // Relaxed: written once, before any process could attach.
+        // Relaxed: the creator wrote the word before any process could attach.
         self.creator.load(Ordering::Relaxed)
     }
 

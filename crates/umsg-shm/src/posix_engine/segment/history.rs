@@ -13,16 +13,16 @@
 
 use crate::sync::{Guarded32, Guarded64};
 
-/// The longest name of a source, with its slash, in bytes.
+/// The longest name of a source in bytes, with its slash.
 pub const LONGEST_SOURCE: usize = 256;
-/// Words of a name. The queues of a model have no names.
+/// The number of words for a name. The queues of a model have no names.
 const WORDS: usize = if cfg!(loom) { 1 } else { LONGEST_SOURCE / 8 };
 
 /// The reason why a message went to a dead-letter queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The number in the segment has no meaning.
+    /// The segment has another number, which stands for no reason.
     #[default]
     Unknown,
     /// The message was older than the queue's time to live.
@@ -55,8 +55,8 @@ impl Reason {
     }
 }
 
-/// The times of the first and the last lease of a slot's message: readings of the machine's clock, 0 for never. Valid while the message is leased,
-/// and after it has come back.
+/// The times of the first and the last lease of a slot's message: readings of the machine's clock, 0 for never. They are valid while the message is
+/// leased, and after it has come back.
 #[repr(C)]
 #[derive(Default)]
 pub struct Deliveries {
@@ -65,7 +65,7 @@ pub struct Deliveries {
 }
 
 impl Deliveries {
-    /// Notes a delivery.
+    /// Notes a delivery at `now`.
     pub(crate) fn note(&self, is_first: bool, now: u64) {
         if is_first {
             self.first.set(now);
@@ -102,24 +102,24 @@ pub struct HistoryRecord {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<HistoryRecord>() == 320 && size_of::<Deliveries>() == 16);
 
-/// A history in the memory of a process. Times are readings of the machine's clock in nanoseconds; in a snapshot, of CLOCK_REALTIME.
+/// A history in the memory of a process. Its times are readings of the machine's clock, in nanoseconds; in a snapshot, they are of CLOCK_REALTIME.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct History {
     pub reason: Reason,
-    /// The process that sent the message first, and its user, if known.
+    /// The process that sent the message first, and its user; None if the user is unknown.
     pub pid: u32,
     pub uid: Option<u32>,
     /// How often the message was sent back to its source.
     pub redrives: u32,
     /// How often the message was leased, in all queues.
     pub deliveries: u32,
-    /// The first send.
+    /// The time of the first send.
     pub sent_at: u64,
     /// The time of the first lease; 0 for never or unknown.
     pub first_delivery: u64,
     /// The time of the last lease; 0 for never or unknown.
     pub last_delivery: u64,
-    /// When the message went to the dead-letter queue.
+    /// The time at which the message went to the dead-letter queue.
     pub dead_at: u64,
     source_len: usize,
     source: [u8; LONGEST_SOURCE],
@@ -161,7 +161,7 @@ impl std::fmt::Debug for History {
 }
 
 impl History {
-    /// Returns the history of a message that a process sent then.
+    /// Returns the history of a message that the process `pid` sent at `sent_at`.
     pub fn of_sender(pid: u32, sent_at: u64) -> History {
         History {
             pid,
@@ -170,12 +170,12 @@ impl History {
         }
     }
 
-    /// Returns the name, with its slash, of the queue from which the message comes. Empty if unknown.
+    /// Returns the name of the queue from which the message comes, with its slash. The name is empty if it is unknown.
     pub fn source(&self) -> &[u8] {
         &self.source[..self.source_len]
     }
 
-    /// Returns the history with its times on another clock. Unknown times stay unknown.
+    /// Returns the history with its times converted to another clock. Unknown times stay unknown.
     #[must_use]
     pub fn with_times(mut self, convert: impl Fn(u64) -> u64) -> History {
         let times = [
@@ -222,7 +222,7 @@ impl HistoryRecord {
         }
     }
 
-    /// Reads a history. Any words are a history.
+    /// Reads a history. Whatever the words are, they are a history.
     pub(crate) fn read(&self) -> History {
         let mut history = History {
             reason: Reason::of_number(self.reason.get()),

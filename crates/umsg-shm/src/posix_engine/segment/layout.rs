@@ -1,28 +1,28 @@
-//! The layout of a segment: the offsets of its regions, computed from two numbers.
+//! The layout of a segment: the offsets of its regions, computed from two numbers: the capacity of the queue in messages, and the message size.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
 use super::{Cell, Deliveries, Fifo, Fixed, HistoryRecord, LeaseRecord, NODES, Node, Notice};
 use crate::arena::{ALIGN, ARENA_GAP, region_len};
 
-/// Priorities of POSIX: 0 to 32,767.
+/// The number of priorities of POSIX, which are 0 to 32,767.
 #[cfg(not(loom))]
 pub const PRIORITIES: usize = 32_768;
 #[cfg(loom)]
 pub const PRIORITIES: usize = 4;
 
-/// Registrations for a notification beyond those in the fixed part, for processes that have not run since they were notified.
+/// The number of records for registrations beyond those in the fixed part. Processes that have not run since they were notified keep their records.
 #[cfg(not(loom))]
 pub const MORE_NOTICES: usize = 1024;
 #[cfg(loom)]
 pub const MORE_NOTICES: usize = 1;
 
-/// Slots beyond the number of messages and of nodes: a reserve for senders.
+/// The number of slots beyond those for messages and for nodes: a reserve for senders.
 #[cfg(not(loom))]
 const SPARE: usize = 64;
 #[cfg(loom)]
 const SPARE: usize = 2;
 
-/// Offsets in bytes from the start of the file, and the numbers of items of the regions.
+/// The offsets of the regions, in bytes from the start of the file, and their numbers of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub max_messages: usize,
@@ -34,10 +34,10 @@ pub struct Layout {
     pub links: usize,
     pub lease_records: usize,
     pub cells: usize,
-    /// Length of a cell, in bytes: a power of two.
+    /// The length of a cell, in bytes: a power of two.
     pub cell_len: usize,
     pub arena: usize,
-    /// Length of the arena, in bytes.
+    /// The length of the arena, in bytes.
     pub arena_len: usize,
     pub notices: usize,
     /// The times of leases, one for each slot.
@@ -48,7 +48,7 @@ pub struct Layout {
     pub slots: usize,
     /// The greatest number of entries of the ring: a power of two, at least `slots`.
     pub ring_len: usize,
-    /// Length of the file, in bytes.
+    /// The length of the file, in bytes.
     pub len: usize,
 }
 
@@ -94,7 +94,7 @@ impl Layout {
         }
     }
 
-    /// Returns the length of the longest message in a cell, in bytes. A longer message is in a block of the arena.
+    /// Returns the length of the longest message that a cell itself can hold, in bytes. A longer message is in a block of the arena.
     #[inline(always)]
     pub fn inline(&self) -> usize {
         inline(self.cell_len)
@@ -105,8 +105,8 @@ const fn inline(cell_len: usize) -> usize {
     cell_len - size_of::<Cell>()
 }
 
-/// Returns the length of a cell. Short messages have short cells: half the memory, and half the pages to make real at
-/// the first filling.
+/// Returns the length of a cell. Short messages have short cells, which need half the memory, and half the pages to allocate when the queue is filled
+/// for the first time.
 fn cell_len(message_size: usize) -> usize {
     if message_size <= inline(SHORT_CELL) {
         SHORT_CELL
@@ -115,7 +115,7 @@ fn cell_len(message_size: usize) -> usize {
     }
 }
 
-/// Returns the length of the arena: for each slot the longest message with its block header.
+/// Returns the length of the arena. It has room for the longest message of each slot, with the header of its block.
 fn arena_len(slots: usize, message_size: usize) -> usize {
     if message_size <= inline(LONG_CELL) {
         return 0;

@@ -58,7 +58,7 @@ impl Regions for Layout {
 }
 
 impl Segment {
-    /// Makes the last process that unmaps the segment remove it. Call it before the segment is shared.
+    /// Makes the last process that unmaps the segment remove its file. Called before the segment is shared.
     pub fn set_last_close(&mut self, last_close: LastUse) {
         self.set_last_use(last_close);
         self.fixed().rules.note_use();
@@ -68,7 +68,7 @@ impl Segment {
         *self.settings_mut() = policy;
     }
 
-    /// Sets the name of the dead-letter queue, to which the queue's label leads.
+    /// Sets the name of the dead-letter queue, which the process has read from the queue's label.
     pub fn set_dead_letter(&mut self, name: Option<Vec<u8>>) {
         self.settings_mut().dead_letter = name;
     }
@@ -98,14 +98,14 @@ impl Segment {
         unsafe { self.item(cells, cell_len, slot as usize, slots) }
     }
 
-    /// Returns the ring's entry for a position.
+    /// Returns the entry of the ring for a position.
     #[inline(always)]
     pub fn ring(&self, position: u64) -> &AtomicU32 {
         let mask = self.fixed().geometry.ring_mask_with_entries();
         self.ring_at(position as usize & mask as usize)
     }
 
-    /// Returns the ring's entry at an index.
+    /// Returns the entry of the ring at an index.
     #[inline(always)]
     pub(crate) fn ring_at(&self, index: usize) -> &AtomicU32 {
         let index = index & (self.layout().ring_len - 1);
@@ -114,8 +114,8 @@ impl Segment {
         unsafe { &*self.base().add(ring).cast::<AtomicU32>().add(index) }
     }
 
-    /// Returns the slot that follows a stored one in the list of its priority. The links are apart from the cells: to
-    /// link a message does not fetch the cell of its neighbour.
+    /// Returns the word that names the slot after a stored message in the list of its priority. The links lie apart from the cells, so that linking a
+    /// message does not fetch the cell of its neighbour.
     #[inline(always)]
     pub fn link(&self, slot: u32) -> Result<&Guarded32, Fault> {
         self.entry(self.layout().links, slot as usize, self.layout().slots)
@@ -134,7 +134,7 @@ impl Segment {
         )
     }
 
-    /// Makes more lease records real memory than `usable`. Returns how many are.
+    /// Allocates memory for more than `usable` lease records. Returns the number of records that have memory after the call.
     pub(crate) fn populate_lease_records(&self, usable: u32) -> Result<u32, Fault> {
         let layout = self.layout();
         self.populate_page_of(
@@ -143,12 +143,12 @@ impl Segment {
         )
     }
 
-    /// Returns a registration beyond those in the fixed part.
+    /// Returns a record for a registration, beyond those in the fixed part.
     pub(crate) fn more_notice(&self, index: usize) -> Result<&Notice, Fault> {
         self.entry(self.layout().notices, index, MORE_NOTICES)
     }
 
-    /// Makes more registrations real memory than `usable`. Returns how many are.
+    /// Allocates memory for more than `usable` of these records. Returns the number of records that have memory after the call.
     pub(crate) fn populate_notices(&self, usable: u32) -> Result<u32, Fault> {
         if usable as usize >= MORE_NOTICES {
             return Err(Fault::NoMemory);
@@ -163,20 +163,20 @@ impl Segment {
         self.entry(layout.deliveries, slot as usize, layout.slots)
     }
 
-    /// Makes more times of leases real memory than `usable`. Returns how many are.
+    /// Allocates memory for the delivery times of more than `usable` slots. Returns the number of slots whose times have memory after the call.
     pub(crate) fn populate_deliveries(&self, usable: u32) -> Result<u32, Fault> {
         let layout = self.layout();
         let region = (layout.deliveries, size_of::<Deliveries>(), layout.slots);
         self.populate_page_of(region, usable)
     }
 
-    /// Returns the history of the message in a slot. Valid if its cell says that it has one.
+    /// Returns the history of the message in a slot. It is valid if the message's cell says that it has a history.
     pub(crate) fn history(&self, slot: u32) -> Result<&HistoryRecord, Fault> {
         let layout = self.layout();
         self.entry(layout.histories, slot as usize, layout.slots)
     }
 
-    /// Makes more histories real memory than `usable`. Returns how many are.
+    /// Allocates memory for the histories of more than `usable` slots. Returns the number of slots whose histories have memory after the call.
     pub(crate) fn populate_histories(&self, usable: u32) -> Result<u32, Fault> {
         let layout = self.layout();
         let region = (layout.histories, size_of::<HistoryRecord>(), layout.slots);
@@ -194,7 +194,7 @@ impl Segment {
         self.entry(self.layout().levels, word, PRIORITIES / 64)
     }
 
-    /// Returns the four words of the granule that heads a block of the arena.
+    /// Returns the four words of the block header that begins at this granule.
     #[inline(always)]
     pub(crate) fn granule(&self, granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         self.entry(
@@ -213,8 +213,8 @@ impl Segment {
         self.copy_prefix(cell, len, buffer).map(drop)
     }
 
-    /// Shortens a message that was written in place, from `room` bytes to `len`. A short message moves from its block
-    /// to the cell.
+    /// Shortens a message that was written in place, from `room` bytes to `len`. If the shortened message fits into the cell, it moves there from its
+    /// block.
     pub(crate) fn shorten(&self, cell: &Cell, room: usize, len: usize) -> Result<(), Fault> {
         let (from, to) = (self.payload(cell, room)?, self.payload(cell, len)?);
         if from != to {
@@ -224,7 +224,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Returns the bytes in use without the arena, with `slots` in circulation.
+    /// Returns the number of bytes in use, without the arena, for `slots` slots in circulation.
     pub fn memory(&self, slots: usize) -> u64 {
         let ring = self.fixed().geometry.ring_mask() as usize + 1;
         let lease_records = (self.fixed().leases.usable.get() as usize).min(self.layout().slots);
@@ -251,7 +251,7 @@ impl Segment {
         }
     }
 
-    /// Prefetches the bytes of a message that do not fit in the first line of its cell.
+    /// Prefetches those bytes of a message that are not in the first line of its cell.
     #[inline(always)]
     pub(crate) fn prefetch_rest(&self, cell: &Cell) {
         if self.layout().cell_len > LINE {
@@ -283,7 +283,7 @@ impl Segment {
 /// Bytes in a cache line.
 const LINE: usize = 64;
 
-/// Prefetches a cache line. A hint: the address may be invalid.
+/// Prefetches a cache line. The address is a hint: it may be invalid.
 #[inline(always)]
 fn prefetch_line(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -298,7 +298,7 @@ fn prefetch_line(address: *const u8) {
     }
 }
 
-/// Prefetches a cache line for writing: the other core loses the line now, not at the later store.
+/// Prefetches a cache line for writing, so that the other core loses the line now, and not at the later store.
 #[inline(always)]
 fn prefetch_line_to_write(address: *const u8) {
     if cfg!(miri) {

@@ -92,7 +92,7 @@ use crate::leases::{LeaseRecord, LeaseRoots};
 use crate::sync::Guarded32;
 use crate::waiters::{Links, NODES, Node};
 
-/// Head and tail of the list of one priority. Valid only while the bit of the priority is set.
+/// The head and the tail of the list of one priority. Both are valid only while the bit of the priority is set.
 #[repr(C)]
 #[derive(Default)]
 pub struct Fifo {
@@ -123,7 +123,7 @@ pub mod testing {
     use super::{Layout, Policy, Segment, create};
     use std::os::fd::AsFd;
 
-    /// Creates an empty segment with as many slots in circulation and real memory as messages.
+    /// Creates an empty segment. The number of its slots in circulation, which all have memory, is the number of messages.
     pub fn segment(max_messages: usize, message_size: usize) -> Segment {
         let file = crate::sys::file::nameless("umsg-test").unwrap();
         let layout = Layout::new(max_messages, message_size);

@@ -4,24 +4,24 @@ use crate::consent::Shown;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// State: a process is registered.
+/// A state: a process is registered.
 pub(crate) const ARMED: u32 = 1;
-/// State: the registration was fired, and its process has not taken note yet.
+/// A state: the registration was fired, and its process has not handled it yet.
 pub(crate) const FIRED: u32 = 2;
-/// State: the holder of the receiver lock raises the registered process's signal.
+/// A state: the holder of the receiver lock raises the signal of the registered process.
 pub(crate) const RAISING: u32 = 3;
 /// The bits of a word that hold the state.
 pub(crate) const STATE: u32 = 3;
-/// A bit of a fired record: a thread sleeps until the process has taken note.
+/// A bit of a fired record: a thread sleeps until the process has handled the record.
 const WAITED: u32 = 4;
-/// Added to the word at each registration.
+/// The number that each registration adds to the word.
 const TURN: u32 = 8;
 
-/// Stands for the sender's user as long as no process has asked the system for it. No user has this number.
+/// In place of the sender's user, until a process has asked the system for it. No user has this number.
 pub(crate) const NOT_ASKED: u32 = u32::MAX;
 
-/// The number of records for registrations that a queue has from the start: for the armed registration, and for fired registrations that their
-/// processes have not handled yet. Further records lie in a region of their own.
+/// The number of records for registrations that a queue has from the start. One is for the armed registration, the others are for fired registrations
+/// that their processes have not handled yet. Further records lie in a region of their own.
 #[cfg(not(loom))]
 pub(crate) const NOTICES: usize = 8;
 #[cfg(loom)]
@@ -34,16 +34,17 @@ pub struct Notice {
     /// The state. The registered process sleeps on this word until the record is fired. The sender that fired the record sleeps on it until the
     /// process has handled the record.
     word: AtomicU32,
-    /// The form of the process's notification, and its signal. They are for display, and for a process that fires the registration. The registered
-    /// process takes them from its own memory.
+    /// How the process wants to be notified, and by which signal. The words are for display, and for another process that fires the registration. The
+    /// registered process knows both from its own memory.
     what: AtomicU32,
     signal: AtomicU32,
-    /// The process, and its birth, which distinguishes it from other processes of that id.
+    /// The process, and its birth, which distinguishes it from other processes with the same id.
     pid: AtomicU32,
     birth: AtomicU64,
-    /// The number of the registration among those of that process.
+    /// The number of the registration among those of its process.
     ticket: AtomicU64,
-    /// The process whose message fired the record. Above 32 bits, its real user, or [`NOT_ASKED`] until a process has asked the system.
+    /// The lower half is the process whose message fired the record. The upper half is the real user of that process, or [`NOT_ASKED`] until a
+    /// process has asked the system.
     sender: AtomicU64,
     /// The place of the process's consent to its signal: [`Shown`].
     descriptor: AtomicU32,
@@ -55,7 +56,7 @@ impl Notice {
     #[cfg(not(loom))]
     pub(super) const CONSENT: usize = std::mem::offset_of!(Notice, descriptor);
 
-    /// Returns the state with its turn. The words written before it are visible to the caller.
+    /// Returns the state and the turn. The caller sees the words that were written before them.
     pub(crate) fn word(&self) -> u32 {
         self.word.load(Ordering::Acquire) & !WAITED
     }
@@ -63,8 +64,8 @@ impl Notice {
     /// Asks the process that frees a fired record to wake the caller. Returns the value of the futex on which the caller sleeps, or None if
     /// the word is no longer `fired`.
     pub(crate) fn ask_for_wake(&self, fired: u32) -> Option<u32> {
-        // Acquire on failure: the caller sees what the process wrote before it freed the record. Relaxed on success: the caller reads nothing that
-        // the process wrote.
+        // Acquire on failure: the caller sees what the process wrote before it freed the record. Relaxed on success: the process has not freed the
+        // record, so the caller reads nothing of it.
         let found =
             self.word
                 .compare_exchange(fired, fired | WAITED, Ordering::Relaxed, Ordering::Acquire);
@@ -74,7 +75,7 @@ impl Notice {
         }
     }
 
-    /// Returns the futex of the registered process, and of a sender that fired.
+    /// Returns the futex on which the registered process sleeps, and a sender that has fired the record.
     pub(crate) fn futex(&self) -> &AtomicU32 {
         &self.word
     }
@@ -88,7 +89,7 @@ impl Notice {
         ticket: u64,
         shown: Shown,
     ) {
-        // Relaxed: the word publishes them.
+        // Relaxed: the store of the record's word in `arm` publishes these words.
         self.what.store(what, Ordering::Relaxed);
         self.signal.store(signal, Ordering::Relaxed);
         self.pid.store(pid, Ordering::Relaxed);
@@ -103,7 +104,7 @@ impl Notice {
         // Relaxed: under the receiver lock no other process changes a free record.
         let free = self.word.load(Ordering::Relaxed) & !(STATE | WAITED);
         let armed = free.wrapping_add(TURN) | ARMED;
-        // Release: a process that sees the word sees the rest.
+        // Release: a process that sees this word sees the other words of the record.
         self.word.store(armed, Ordering::Release);
         armed
     }
@@ -116,7 +117,7 @@ impl Notice {
             true => fired(armed),
             false => armed & !STATE,
         };
-        // Release: a thread that sees the word sees the sender.
+        // Release: a thread that sees this word sees the sender.
         armed & STATE == ARMED && self.change(armed, after)
     }
 
@@ -133,11 +134,11 @@ impl Notice {
             true => armed & !STATE,
             false => fired(armed),
         };
-        // The exchange fails if a process that does not hold the lock has overwritten the word.
+        // The compare-and-swap fails if a process that does not hold the lock has overwritten the word.
         self.change(raising(armed), after);
     }
 
-    /// Frees the record, if its word still is `word`. False if the word has changed.
+    /// Frees the record, if its word still is `word`. Returns false if the word has changed.
     pub(crate) fn free(&self, word: u32) -> bool {
         self.change(word, word & !STATE)
     }
@@ -154,7 +155,7 @@ impl Notice {
             .is_ok()
     }
 
-    /// Returns how the process is notified, and by which signal.
+    /// Returns how the process wants to be notified, and by which signal.
     pub(crate) fn means(&self) -> (u32, u32) {
         // Relaxed: the values are displayed, and decide only the length of a wait.
         let signal = self.signal.load(Ordering::Relaxed);
@@ -163,40 +164,40 @@ impl Notice {
 
     /// Returns the registered process, and its birth.
     pub fn owner(&self) -> (u32, u64) {
-        // Relaxed: a hint, which the process itself confirms.
+        // Relaxed: the values are hints, which the process itself confirms.
         let birth = self.birth.load(Ordering::Relaxed);
         (self.pid.load(Ordering::Relaxed), birth)
     }
 
     /// Returns the number of this registration among those of its process.
     pub fn ticket(&self) -> u64 {
-        // Relaxed: a hint, which the process itself confirms.
+        // Relaxed: the value is a hint, which the process itself confirms.
         self.ticket.load(Ordering::Relaxed)
     }
 
     /// Returns the place of the process's consent to its signal.
     pub(crate) fn shown(&self) -> Shown {
-        // Relaxed: a hint, which the consent confirms.
+        // Relaxed: the values are hints, which the consent confirms.
         Shown {
             descriptor: self.descriptor.load(Ordering::Relaxed),
             place: self.place.load(Ordering::Relaxed),
         }
     }
 
-    /// Notes the sender of the message that is about to fire, and its real user or [`NOT_ASKED`].
+    /// Notes the sender of the message that is about to fire the record. `user` is its real user or [`NOT_ASKED`].
     pub(crate) fn set_sender(&self, _: ReceiverHeld<'_>, pid: u32, user: u32) {
-        // Relaxed: the word publishes it.
+        // Relaxed: the store of the record's word publishes this store.
         self.sender.store(pack(pid, user), Ordering::Relaxed);
     }
 
-    /// Returns the sender of the message that fired, and its real user or [`NOT_ASKED`].
+    /// Returns the sender of the message that fired the record, and its real user or [`NOT_ASKED`].
     pub(crate) fn sender(&self) -> (u32, u32) {
-        // Relaxed: the word has published it.
+        // Relaxed: the record's word has published the sender.
         let found = self.sender.load(Ordering::Relaxed);
         (found as u32, (found >> 32) as u32)
     }
 
-    /// Notes the real user of the sender `pid`, unless another process has taken the record meanwhile.
+    /// Notes the real user of the sender `pid`, unless the record has another sender by now.
     pub(crate) fn set_user(&self, pid: u32, user: u32) {
         let _ = self.sender.compare_exchange(
             pack(pid, NOT_ASKED),
@@ -206,7 +207,7 @@ impl Notice {
         );
     }
 
-    /// Forgets the registration, in a copy that no other process uses.
+    /// Removes the registration from a copy of the segment that no other process uses.
     pub(super) fn forget(&self) {
         self.word.store(0, Ordering::Relaxed);
     }

@@ -9,24 +9,24 @@ pub const ENABLED: u32 = 2;
 /// The ring takes no messages any more.
 pub const CLOSED: u32 = 3;
 
-/// The part that makes a queue a ring. The states stand in [`crate::posix_engine::owner`].
+/// The words that make a queue a ring. [`crate::posix_engine::owner`] lists the states.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Ownership {
-    /// 0: no ring. Else [`DISABLED`], [`ENABLED`], [`CLOSED`].
+    /// 0 for a queue that is no ring. Otherwise [`DISABLED`], [`ENABLED`] or [`CLOSED`].
     state: AtomicU32,
     /// The number of messages that the ring holds without overflow.
     entries: AtomicU32,
     /// The process that receives, and its birth, which distinguishes it from other processes with the same id. 0 until the ring has a receiver.
     pid: AtomicU32,
     birth: AtomicU64,
-    /// Messages that senders chose to drop because there was no room.
+    /// The number of messages that senders dropped by their own choice, because there was no room.
     dropped: AtomicU64,
-    /// The number of senders that have a number.
+    /// The number of senders that have got a number.
     senders: AtomicU32,
-    /// The number of descriptors that have a number.
+    /// The number of descriptors that have got a number.
     descriptors: AtomicU32,
-    /// The random part of the name of the poll FIFO.
+    /// The random part of the name of the ring's poll FIFO.
     doorbell: AtomicU64,
 }
 
@@ -34,7 +34,7 @@ impl Ownership {
     /// Makes the queue a ring of `entries` entries, before another process sees it.
     pub fn begin(&self, entries: u32, state: u32) {
         self.entries.store(entries, Ordering::Relaxed);
-        // Release: a process that finds a ring sees the earlier stores.
+        // Release: a process that finds the queue to be a ring sees the earlier stores.
         self.state.store(state, Ordering::Release);
     }
 
@@ -45,15 +45,15 @@ impl Ownership {
         self.birth.store(birth, Ordering::Relaxed);
     }
 
-    /// Returns the process that receives, and its birth. 0 for a queue that is no ring.
+    /// Returns the process that receives, and its birth. Both are 0 for a queue that is no ring.
     pub fn owner(&self) -> (u32, u64) {
-        // Relaxed: stored before the ring can be found.
+        // Relaxed: both words were stored before a process could find the ring.
         let birth = self.birth.load(Ordering::Relaxed);
         (self.pid.load(Ordering::Relaxed), birth)
     }
 
-    /// Returns the state: 0 for a queue, else [`DISABLED`], [`ENABLED`] or [`CLOSED`]. The owner's work before the
-    /// change of state is visible to the caller.
+    /// Returns the state: 0 for a queue that is no ring, otherwise [`DISABLED`], [`ENABLED`] or [`CLOSED`]. The caller sees the stores that the owner
+    /// made before it changed the state.
     #[inline(always)]
     pub fn state(&self) -> u32 {
         self.state.load(Ordering::Acquire)
@@ -74,48 +74,48 @@ impl Ownership {
 
     /// Returns the number of messages that the ring holds without overflow.
     pub fn entries(&self) -> u32 {
-        // Relaxed: stored before the ring can be found.
+        // Relaxed: the word was stored before a process could find the ring.
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Gives out the number of another sender.
+    /// Gives a number to another sender.
     pub fn add_sender(&self) -> u32 {
-        // Relaxed, here and below: a counter.
+        // Relaxed, here and below: the word only counts.
         self.senders.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns how many senders have a number.
+    /// Returns the number of senders that have got a number.
     pub fn senders(&self) -> u32 {
         self.senders.load(Ordering::Relaxed)
     }
 
-    /// Gives out the number of another descriptor.
+    /// Gives a number to another descriptor.
     pub fn add_descriptor(&self) -> u32 {
         self.descriptors.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Returns how many descriptors have a number.
+    /// Returns the number of descriptors that have got a number.
     pub fn descriptors(&self) -> u32 {
         self.descriptors.load(Ordering::Relaxed)
     }
 
-    /// Counts a message that a sender chose to drop.
+    /// Counts a message that a sender dropped by its own choice.
     pub fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns how many messages senders chose to drop because there was no room.
+    /// Returns the number of messages that senders dropped by their own choice, because there was no room.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Returns the random part of the name of the poll FIFO.
+    /// Returns the random part of the name of the ring's poll FIFO.
     pub fn fifo_number(&self) -> u64 {
-        // Relaxed: stored before the ring can be found.
+        // Relaxed: the word was stored before a process could find the ring.
         self.doorbell.load(Ordering::Relaxed)
     }
 
-    /// Sets the random part of the name of the poll FIFO, before another process sees the segment.
+    /// Sets the random part of the name of the ring's poll FIFO, before another process sees the segment.
     pub fn set_fifo_number(&self, number: u64) {
         self.doorbell.store(number, Ordering::Relaxed);
     }

@@ -9,10 +9,9 @@ pub enum OnFull {
     /// The send waits for room, as in the kernel. A send that must not block fails.
     #[default]
     Block,
-    /// The send fails, as a send that must not block.
+    /// The send fails at once, like a send that must not block.
     Fail,
-    /// Drops the oldest message of the lowest priority. If all queued messages have a higher priority, drops the new
-    /// one.
+    /// The send drops the oldest message of the lowest priority. If all queued messages have a higher priority, the new message is dropped instead.
     DropOldest,
 }
 
@@ -26,7 +25,7 @@ impl OnFull {
         }
     }
 
-    /// Returns the policy with a number.
+    /// Returns the policy that has this number. None if no policy has it.
     pub fn of_number(number: u32) -> Option<OnFull> {
         match number {
             0 => Some(OnFull::Block),
@@ -37,48 +36,48 @@ impl OnFull {
     }
 }
 
-/// The policy as it lies in a segment. Written at creation, read once on attaching.
+/// The policy as it lies in a segment. It is written at the creation, and each process reads it once, on attaching.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Rules {
-    /// [`OnFull::number`].
+    /// The number of the policy for a full queue: [`OnFull::number`].
     on_full: AtomicU32,
     max_deliveries: AtomicU32,
-    /// Nanoseconds; 0 for no limit.
+    /// The time to live, in nanoseconds; 0 for no limit.
     time_to_live: AtomicU64,
     /// The number of the label that names the dead-letter queue; 0 for none. The segment holds no name, because every
     /// process that may send or receive could write it: see `namespace/dead_letters.rs`.
     label: AtomicU64,
-    /// The state of removal after the last close: 0, the queue stays; 1, it is removed, but no process has opened it yet;
-    /// [`Rules::DUE`].
+    /// Says whether the queue is removed after its last close. 0: the queue stays. 1: it is removed, but no process has opened it yet.
+    /// [`Rules::DUE`]: it is removed.
     pub(super) removal: AtomicU32,
-    /// 1: the end of the last producer closes the queue for sending.
+    /// 1 if the end of the last producer closes the queue for sending, otherwise 0.
     close_with_producers: AtomicU32,
-    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, and the longest delay. 0 for
-    /// none.
+    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, and the longest delay. Both
+    /// are 0 for no delay.
     retry_delay: [AtomicU64; 2],
     /// The number of deliveries after which a lower priority has a turn; 0 for strict order.
     fair_priorities: AtomicU32,
 }
 
-/// [`Rules::removal`]: the queue is removed after its last close; no process has opened it yet.
+/// A value of [`Rules::removal`]: the queue is removed after its last close, and no process has opened it yet.
 const WAITS: u32 = 1;
 
 impl Rules {
-    /// [`Rules::removal`]: the queue is removed after its last close; a process has opened it.
+    /// A value of [`Rules::removal`]: the queue is removed after its last close, and a process has opened it.
     pub const DUE: u32 = 2;
 
-    /// Offset of the number of the label.
+    /// The offset of the number of the label.
     pub const LABEL: usize = std::mem::offset_of!(Rules, label);
 
-    /// Offset of the number of deliveries between turns, for the layout hash.
+    /// The offset of the number of deliveries between turns, for the layout hash.
     #[cfg(not(loom))]
     pub(super) const FAIR_PRIORITIES: usize = std::mem::offset_of!(Rules, fair_priorities);
 
-    /// Offset of the word about removal.
+    /// The offset of the word `removal`.
     pub const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
 
-    /// Returns whether the word about removal may have this value.
+    /// Returns whether the word `removal` may have this value.
     pub fn is_removal(word: u32) -> bool {
         word <= Rules::DUE
     }
@@ -97,7 +96,7 @@ impl Rules {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
     pub on_full: OnFull,
-    /// Age at which a message is dropped, in nanoseconds; 0 for never.
+    /// The age at which a message is dropped, in nanoseconds; 0 for never.
     pub time_to_live: u64,
     /// The number of returned leases after which a message is set aside; 0 for never.
     pub max_deliveries: u32,
@@ -109,10 +108,10 @@ pub struct Policy {
     pub remove_on_last_close: bool,
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_producers: bool,
-    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, which doubles with each further
-    /// return, and the longest delay. 0 for none.
+    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, which doubles with each
+    /// further return, and the longest delay. Both are 0 for no delay.
     pub retry_delay: [u64; 2],
-    /// The number of deliveries that pass lower priorities before one of these has a turn, at most [`MOST_PASSED`]; 0 for strict order.
+    /// The number of deliveries that pass lower priorities before a lower priority has a turn, at most [`MOST_PASSED`]; 0 for strict order.
     pub fair_priorities: u32,
 }
 
@@ -126,7 +125,8 @@ impl Policy {
         self.label != 0
     }
 
-    /// Returns the policy for another queue, with a label of its own. A limit of deliveries needs a dead-letter queue.
+    /// Returns this policy for another queue, which gets a label of its own. A limit of deliveries needs a dead-letter queue: without one, the limit
+    /// is removed.
     pub fn without_label(mut self) -> Policy {
         self.label = 0;
         if self.dead_letter.is_none() {
@@ -155,9 +155,9 @@ impl Policy {
         rules.fair_priorities.store(self.fair_priorities, store);
     }
 
-    /// Reads the policy of a segment without the name of the dead-letter queue. None if it is invalid.
+    /// Reads the policy of a segment, without the name of the dead-letter queue. Returns None if the policy is invalid.
     pub fn read(rules: &Rules) -> Option<Policy> {
-        // Relaxed: written once, before any process could attach.
+        // Relaxed: the words were written once, before any process could attach.
         let load = Ordering::Relaxed;
         Some(Policy {
             on_full: OnFull::of_number(rules.on_full.load(load))?,

@@ -1,4 +1,5 @@
-//! Whether a segment holds a queue: the word by which a process uses the segment of a queue that it has removed again.
+//! The presence word says whether a segment holds a queue. By this word, a process can use the segment of a queue that it has removed for its next
+//! queue.
 //!
 //! | state | meaning | leaves it |
 //! |---|---|---|
@@ -7,12 +8,12 @@
 //! | removed | no queue; only the creator changes the segment | the creator changes it to sole; a process that wants the name changes it to gone |
 //! | gone | no queue, for ever; the process that locks the file removes its name | nothing |
 //!
-//! If the creator dies, a sole queue becomes an ordinary queue at the next opening. The file of a removed queue is removed by a process that wants
-//! the name, or by a sweep. If the process that has to remove the name dies, the next process that wants the name removes it.
+//! If the creator dies, a sole queue becomes an ordinary queue when another process opens it. The file of a removed queue is removed by a process
+//! that wants the name, or by a sweep. If the process that has to remove the name dies, the next process that wants the name removes it.
 //!
-//! The lowest 2 bits of the word hold the state. The other bits hold the number of queues that the segment has held, so that a reader without a
-//! mapping notices another queue. A file keeps the same name for all its queues. So if a slow opener joins a later queue of the file, it joins the
-//! queue that has the name.
+//! The lowest 2 bits of the word hold the state. The other bits count the queues that the segment has held, so that a reader without a mapping
+//! notices that there is another queue. A file keeps the same name for all its queues. So if a slow opener joins a later queue of the file, it joins
+//! the queue that has the name.
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -21,15 +22,15 @@ const ORDINARY: u64 = 0;
 const SOLE: u64 = 1;
 const REMOVED: u64 = 2;
 const GONE: u64 = 3;
-/// One more queue.
+/// The number that each further queue adds to the word.
 const NEXT: u64 = 4;
 
-/// See the module.
+/// The presence word of a segment.
 #[repr(transparent)]
 #[derive(Debug, Default)]
 pub struct Presence(AtomicU64);
 
-/// A value of the word.
+/// A value of the presence word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seen(u64);
 
@@ -39,19 +40,19 @@ impl Seen {
         Seen(word)
     }
 
-    /// Returns whether there is a queue.
+    /// Returns whether the segment holds a queue.
     #[must_use]
     pub fn is_queue(self) -> bool {
         matches!(self.0 & STATE, ORDINARY | SOLE)
     }
 
-    /// Returns which of the segment's queues it is.
+    /// Returns the number of the queue among those of the segment.
     #[must_use]
     pub fn number(self) -> u64 {
         self.0 / NEXT
     }
 
-    /// Returns whether only the file's name decides.
+    /// Returns whether the state is ordinary: only the file's name says whether the queue exists.
     #[must_use]
     pub fn is_ordinary(self) -> bool {
         self.0 & STATE == ORDINARY
@@ -64,29 +65,29 @@ impl Seen {
 pub enum Taken {
     /// The creator can't use the segment again: its file may lose the name.
     Gone,
-    /// There is a queue.
+    /// The segment holds a queue.
     Queue,
 }
 
 impl Presence {
-    /// Marks a new segment, which has no name yet, as its creator's alone.
+    /// Marks a new segment, which has no name yet, as one that only its creator has opened.
     pub fn begin_sole(&self) {
         // Relaxed: no other process sees the segment before its file is linked.
         self.0.store(SOLE, Ordering::Relaxed);
     }
 
-    /// Returns the present state. A hint, apart from states that no process leaves.
+    /// Returns the present value. It is a hint, except for states that no process leaves.
     pub fn look(&self) -> Seen {
         Seen(self.0.load(Ordering::Relaxed))
     }
 
-    /// Returns whether the queue is its creator's alone. A hint.
+    /// Returns whether only the creator has opened the queue. The result is a hint.
     #[must_use]
     pub fn is_sole(&self) -> bool {
         self.look().0 & STATE == SOLE
     }
 
-    /// Opens the queue: from now on it is an ordinary one. Returns false if there is no queue.
+    /// Opens the queue, which is ordinary from now on. Returns false if the segment holds no queue.
     #[must_use]
     pub fn join(&self) -> bool {
         // Acquire: pairs with the release in `revive`, so that the opener sees the new queue filled in.
@@ -97,7 +98,7 @@ impl Presence {
                 SOLE => {}
                 _ => return false,
             }
-            // AcqRel: as above; and the creator's next attempt to remove the queue fails before the opener uses it.
+            // AcqRel: the acquire is as above. By the release, the creator's next attempt to remove the queue fails before the opener uses the queue.
             let to = now & !STATE | ORDINARY;
             match self
                 .0
@@ -109,13 +110,13 @@ impl Presence {
         }
     }
 
-    /// Removes the queue, for its creator. Returns false if another process may have the queue open.
+    /// Removes the queue. The caller is its creator. Returns false if another process may have opened the queue.
     #[must_use]
     pub fn remove(&self) -> bool {
         self.change(SOLE, |sole| sole & !STATE | REMOVED)
     }
 
-    /// Makes the next queue in the segment, which the creator has filled in. Returns false if another process has taken the name.
+    /// Makes the next queue in the segment, which the creator has filled in. Returns false if another process has taken the name of the file.
     #[must_use]
     pub fn revive(&self) -> bool {
         self.change(REMOVED, |removed| {
@@ -123,7 +124,7 @@ impl Presence {
         })
     }
 
-    /// Keeps the creator of a removed queue from using the segment again.
+    /// Takes the segment from the creator of a removed queue, which then can't use the segment again.
     pub fn take(&self) -> Taken {
         match self.change(REMOVED, |removed| removed | GONE) || self.look().0 & STATE == GONE {
             true => Taken::Gone,
@@ -133,8 +134,9 @@ impl Presence {
 
     fn change(&self, from: u64, to: impl Fn(u64) -> u64) -> bool {
         let now = self.0.load(Ordering::Relaxed);
-        // AcqRel: the creator's stores before `revive` come before an opener's `join`, and its stores after `remove` behind it. Relaxed on failure:
-        // then the caller does not use the segment. One attempt is enough: it fails only if the state has ended.
+        // AcqRel: the creator's stores before `revive` come before an opener's `join`. The creator's stores after `remove` come after the `remove`.
+        // Relaxed on failure: the caller then does not use the segment. One attempt is enough: it fails only if another process has changed the
+        // state.
         now & STATE == from
             && self
                 .0

@@ -10,7 +10,7 @@
 //! fifos    head, tail     of each priority's list, linked through the links
 //! ```
 //!
-//! All calls need the receiver lock.
+//! The caller of each function holds the receiver lock.
 
 use super::{Fifo, LEVEL1, PRIORITIES, Segment};
 use crate::fault::Fault;
@@ -40,7 +40,7 @@ impl<'a> Priorities<'a> {
         self.outermost(first_set)
     }
 
-    /// Finds the priority at one end: `find` finds the bit at that end of a word.
+    /// Returns the priority at one end of the order: `find` finds the bit at that end of a word.
     #[inline(always)]
     fn outermost(&self, find: impl Fn(u64) -> Option<usize>) -> Option<usize> {
         let receiver = &self.segment.fixed().receiver;
@@ -102,8 +102,8 @@ impl<'a> Priorities<'a> {
         self.begin(receiving, fifo, priority, slot)
     }
 
-    /// Adds a slot that comes back, at the place of its sequence number. Mostly this is the first place, or the place behind the slot that
-    /// came back last.
+    /// Adds a slot that comes back, at the place that its sequence number gives. Mostly this place is the first, or it is behind the slot that came
+    /// back last.
     pub(crate) fn push_in_order(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -255,7 +255,7 @@ impl<'a> Priorities<'a> {
     }
 }
 
-/// Returns which bit of which word of each level stands for a priority.
+/// Returns the place of a priority's bit: the words of the levels and the bits in them.
 #[inline(always)]
 fn split(priority: usize) -> (usize, usize, usize) {
     (
@@ -270,7 +270,7 @@ fn bit(index: usize) -> u64 {
     1 << index
 }
 
-/// Returns a mask of all bits below a bit.
+/// Returns a mask of all bits below the bit `index`.
 #[inline(always)]
 fn below(index: usize) -> u64 {
     bit(index) - 1

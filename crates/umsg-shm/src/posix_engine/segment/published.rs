@@ -7,11 +7,11 @@ use crate::sync::{AtomicU64, Ordering};
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Published {
-    /// Ring position up to which slots may be filled.
+    /// The ring position up to which senders may fill slots.
     pub(super) freed: AtomicU64,
-    /// `sent - removed` messages are queued.
+    /// The number of messages that have left the queue: `sent - removed` messages are queued.
     pub(super) removed: AtomicU64,
-    /// `bytes sent - removed_bytes` bytes are queued.
+    /// The number of bytes that have left the queue: `bytes sent - removed_bytes` bytes are queued.
     pub(super) removed_bytes: AtomicU64,
 }
 
@@ -19,11 +19,12 @@ impl Published {
     /// Returns the ring position behind the last free slot.
     #[inline(always)]
     pub(crate) fn freed(&self, _: ReceiverHeld<'_>) -> u64 {
-        // Relaxed: only holders of the receiver lock store it.
+        // Relaxed: only holders of the receiver lock store the word.
         self.freed.load(Ordering::Relaxed)
     }
 
-    /// Returns the same position to a sender. The sender also sees the ring entries and the free cells before this position.
+    /// Returns the ring position behind the last free slot, to a sender. The sender also sees the ring entries and the free cells before this
+    /// position.
     #[inline(always)]
     pub(crate) fn freed_so_far(&self) -> u64 {
         // Acquire: FREED. Pairs with the release in `free_up_to`.
@@ -33,18 +34,18 @@ impl Published {
     /// Gives the slots before ring position `freed` to senders. Their entries are written.
     #[inline(always)]
     pub(crate) fn free_up_to(&self, _: ReceiverHeld<'_>, freed: u64) {
-        // Release: FREED. Pairs with the acquire in `freed_so_far`: the entry is there, and the receiver is done with the cell.
+        // Release: FREED. Pairs with the acquire in `freed_so_far`: the entry is written, and the receiver no longer uses the cell.
         self.freed.store(freed, Ordering::Release);
     }
 
-    /// Returns how many messages have left the queue. Their slots are free for the caller.
+    /// Returns the number of messages that have left the queue. The caller can find all their slots free.
     #[inline(always)]
     pub(crate) fn removed(&self) -> u64 {
         // Acquire: ROOM. `freed` is stored before `removed`.
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Returns how many bytes have left the queue.
+    /// Returns the number of bytes that have left the queue.
     pub(crate) fn removed_bytes(&self) -> u64 {
         self.removed_bytes.load(Ordering::Acquire)
     }
@@ -52,13 +53,13 @@ impl Published {
     /// Tells senders how many messages and bytes have left the queue.
     #[inline(always)]
     pub(super) fn publish(&self, _: ReceiverHeld<'_>, removed: u64, bytes: u64) {
-        // Relaxed: the store to `removed` publishes them.
+        // Relaxed: the store to `removed` publishes this store.
         self.removed_bytes.store(bytes, Ordering::Relaxed);
         // Release: ROOM. Pairs with the acquire in `removed`.
         self.removed.store(removed, Ordering::Release);
     }
 
-    /// Begins with `slots` free slots, in a segment that no other process sees.
+    /// Begins with `slots` free slots. No other process sees the segment.
     pub(crate) fn begin(&self, slots: usize) {
         // Relaxed: no other process sees the segment before its file is linked.
         self.freed.store(slots as u64, Ordering::Relaxed);

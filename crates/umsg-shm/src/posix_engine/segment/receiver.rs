@@ -6,34 +6,34 @@ use crate::lock::Lock;
 use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
 
-/// Words of the second level of the priority bitmap.
+/// The number of words of the second level of the priority bitmap.
 #[cfg(not(loom))]
 pub const LEVEL1: usize = super::PRIORITIES / 64 / 64;
 #[cfg(loom)]
 pub const LEVEL1: usize = 1;
 
-/// The receivers' side.
+/// The words of the receivers' side.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct ReceiverSide {
     // -- first line: the words that each receive writes
     // The receiver lock.
     pub lock: Lock,
-    /// The machine's clock at the last receive, in nanoseconds.
+    /// The reading of the machine's clock at the last receive, in nanoseconds.
     last_receive: AtomicU64,
-    /// Ring position of the next message to be taken from the ring.
+    /// The ring position of the next message to be taken from the ring.
     pub(super) drained: AtomicU64,
-    /// Bytes ever taken from the ring; the element `drained & 1` counts.
+    /// The number of bytes ever taken from the ring. The element `drained & 1` is the valid one.
     pub(super) bytes: [AtomicU64; 2],
-    /// Messages in the store.
+    /// The number of messages in the store.
     pub(super) stored: AtomicU64,
-    /// The last read value of [`SenderSide::sent`](super::sender::SenderSide): prefetches reach up to this position.
+    /// The value of [`SenderSide::sent`](super::sender::SenderSide) that the receiver read last: prefetches reach up to this position.
     sent_seen: Guarded64,
     // -- second line: the words that each receive reads, and that a sender reads if it finds no room. They are written when a thread blocks or
     // holds a message.
     // Third level of the priority bitmap.
     pub(super) level2: Guarded64,
-    /// Messages that are held beyond a call: they count for the queue's capacity, and are not queued.
+    /// The number of messages that are held beyond a call: they count for the queue's capacity, and are not queued.
     pub(super) held: AtomicU64,
     /// The list of blocked receivers.
     pub(super) receivers: Links,
@@ -41,34 +41,34 @@ pub struct ReceiverSide {
     pub(super) senders: Links,
     /// The list of receivers with an offer.
     pub(super) offered: Links,
-    /// The levels that pollers watch, see [`crate::doorbell`]; 0 for none.
+    /// The flags of pollers: see [`crate::doorbell`]; 0 if no process polls.
     pub(super) watched: Guarded32,
-    /// The mark that a process is registered for a notification, see [`crate::posix_engine::notification`]. Threads that spin read it as a hint.
+    /// Says whether a process is registered for a notification: see [`crate::posix_engine::notification`]. Threads that spin read the word as a hint.
     pub(super) registered: AtomicU32,
     // -- blocking and the store
     // The number of nodes that have memory.
     pub(super) nodes: Guarded32,
-    /// Next ticket of a waiter.
+    /// The last ticket of a waiter.
     pub(super) ticket: Guarded64,
-    /// Sequence number of the message that came to the store last.
+    /// The sequence number of the message that came to the store last.
     pub(super) sequence: Guarded64,
     /// The bytes of the messages in the store.
     pub(super) stored_bytes: AtomicU64,
-    /// Second level of the priority bitmap.
+    /// The second level of the priority bitmap.
     pub(super) level1: [Guarded64; LEVEL1],
-    /// The level that the doorbell shows, and its FIFO.
+    /// The words of the doorbell: the level that it shows, and the number of its FIFO.
     pub(super) doorbell: Words,
-    /// Registrations for a notification beyond the fixed ones that are real memory.
+    /// The number of records for registrations, beyond the fixed ones, that have memory.
     pub(super) notices: AtomicU32,
-    /// The state of the turns of lower priorities, see [`crate::posix_engine::fair`]. Every value is valid.
+    /// The state of the turns of lower priorities: see [`crate::posix_engine::fair`]. Every value is valid.
     turn: Guarded32,
 }
 
-/// Offset of the state of the turns, for the layout hash.
+/// The offset of the state of the turns, for the layout hash.
 #[cfg(not(loom))]
 pub(super) const TURN: usize = std::mem::offset_of!(ReceiverSide, turn);
 
-/// Offset of the doorbell's words.
+/// The offset of the doorbell's words.
 #[cfg(not(loom))]
 pub(super) const DOORBELL: usize = std::mem::offset_of!(ReceiverSide, doorbell);
 
@@ -76,17 +76,17 @@ impl ReceiverSide {
     /// Returns the ring position of the next message to be taken from the ring.
     #[inline(always)]
     pub(crate) fn drained(&self, _: ReceiverHeld<'_>) -> u64 {
-        // Relaxed: only holders of the receiver lock store it.
+        // Relaxed: only holders of the receiver lock store the word.
         self.drained.load(Ordering::Relaxed)
     }
 
-    /// Returns the same position without the lock. The caller's later reads are not moved before this one.
+    /// Returns the result of [`drained`](Self::drained) without the lock. The caller's later reads are not moved before this one.
     #[inline(always)]
     pub(crate) fn drained_so_far(&self) -> u64 {
         self.drained.load(Ordering::Acquire)
     }
 
-    /// Returns the same position as a hint, or for a caller with its own fence.
+    /// Returns the result of [`drained`](Self::drained) as a hint, or for a caller with its own fence.
     #[inline(always)]
     pub(crate) fn drained_hint(&self) -> u64 {
         self.drained.load(Ordering::Relaxed)
@@ -95,17 +95,17 @@ impl ReceiverSide {
     /// Returns the number of messages in the store.
     #[inline(always)]
     pub(crate) fn stored(&self, _: ReceiverHeld<'_>) -> u64 {
-        // Relaxed: only holders of the receiver lock store it.
+        // Relaxed: only holders of the receiver lock store the word.
         self.stored.load(Ordering::Relaxed)
     }
 
-    /// Returns the same number without the lock. The caller's later reads are not moved before this one.
+    /// Returns the number of messages in the store, without the lock. The caller's later reads are not moved before this one.
     #[inline(always)]
     pub(crate) fn stored_so_far(&self) -> u64 {
         self.stored.load(Ordering::Acquire)
     }
 
-    /// Returns the same number as a hint.
+    /// Returns the number of messages in the store, as a hint.
     #[inline(always)]
     pub(crate) fn stored_hint(&self) -> u64 {
         self.stored.load(Ordering::Relaxed)
@@ -114,11 +114,11 @@ impl ReceiverSide {
     /// Moves the cursor past the message of `len` bytes at ring position `drained`.
     #[inline(always)]
     pub(crate) fn advance(&self, _: ReceiverHeld<'_>, drained: u64, len: usize) {
-        // Relaxed: the store to `drained` publishes them.
+        // Relaxed: the store to `drained` publishes the bytes.
         let bytes = self.bytes[drained as usize & 1].load(Ordering::Relaxed);
         let next = drained.wrapping_add(1);
         self.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
-        // Release: `seems_filled` reads it without the lock, and the store also publishes the bytes.
+        // Release: this store publishes the bytes, and `seems_filled` reads it without the lock.
         self.drained.store(next, Ordering::Release);
     }
 
@@ -134,22 +134,22 @@ impl ReceiverSide {
         self.set_stored(receiving, messages, bytes);
     }
 
-    /// Sets the counts of the store. Receivers read them without the lock: a repair sets them once, at its end.
+    /// Sets the counts of the store. Receivers read them without the lock, so a repair sets them only once, at its end.
     #[inline(always)]
     pub(crate) fn set_stored(&self, _: ReceiverHeld<'_>, messages: u64, bytes: u64) {
-        // Relaxed: read under the lock.
+        // Relaxed: other threads read the word only under the lock.
         self.stored_bytes.store(bytes, Ordering::Relaxed);
-        // Release: `seems_filled` reads it without the lock.
+        // Release: `seems_filled` reads the word without the lock.
         self.stored.store(messages, Ordering::Release);
     }
 
-    /// Gives out the number of the next message that comes to the store.
+    /// Returns the number for the next message that comes to the store.
     pub(crate) fn next_sequence(&self, _: ReceiverHeld<'_>) -> u64 {
         self.sequence.set(self.sequence.get().wrapping_add(1));
         self.sequence.get()
     }
 
-    /// Makes later numbers greater than `sequence`.
+    /// Makes the numbers of later messages greater than `sequence`.
     pub(crate) fn raise_sequence(&self, _: ReceiverHeld<'_>, sequence: u64) {
         if sequence.wrapping_sub(self.sequence.get()) as i64 > 0 {
             self.sequence.set(sequence);
@@ -161,38 +161,38 @@ impl ReceiverSide {
         self.sequence.set(sequence);
     }
 
-    /// Returns how far the senders are beyond ring position `position`, by the value that the receiver read last.
+    /// Returns how far the senders are beyond ring position `position`, by the value of `sent` that the receiver read last.
     #[inline(always)]
     pub(crate) fn known_sent(&self, position: u64) -> i64 {
         self.sent_seen.get().wrapping_sub(position) as i64
     }
 
-    /// Remembers how far senders are.
+    /// Notes the value of `sent` that the receiver has read.
     #[inline(always)]
     pub(crate) fn see_sent(&self, sent: u64) {
         self.sent_seen.set(sent);
     }
 
-    /// Returns how many messages are held beyond a call. Exact under the receiver lock, otherwise a hint.
+    /// Returns the number of messages that are held beyond a call. The result is exact under the receiver lock, otherwise a hint.
     #[inline(always)]
     pub(crate) fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Returns the same number without the lock. The caller's later reads are not moved before this one.
+    /// Returns the number of messages that are held beyond a call, without the lock. The caller's later reads are not moved before this one.
     pub(crate) fn held_so_far(&self) -> u64 {
         self.held.load(Ordering::Acquire)
     }
 
     /// Adds `change` to the number of messages that are held beyond a call.
     pub(crate) fn count_held(&self, _: ReceiverHeld<'_>, change: i64) {
-        // Relaxed: under the receiver lock; read elsewhere as a hint.
+        // Relaxed: exact under the receiver lock; other threads read it as a hint.
         let held = self.held.load(Ordering::Relaxed);
         self.held
             .store(held.wrapping_add_signed(change), Ordering::Relaxed);
     }
 
-    /// Returns how many messages have left the queue: the messages that were taken from the ring, less the stored and the held messages.
+    /// Returns the number of messages that have left the queue: those that were taken from the ring, minus the stored and the held messages.
     #[inline(always)]
     pub(crate) fn removed(&self, receiving: ReceiverHeld<'_>) -> u64 {
         let drained = self.drained(receiving);
@@ -201,10 +201,10 @@ impl ReceiverSide {
             .wrapping_sub(self.held())
     }
 
-    /// Returns how many messages and how many bytes have left the queue.
+    /// Returns the numbers of messages and of bytes that have left the queue.
     #[inline(always)]
     pub(super) fn removed_with_bytes(&self, receiving: ReceiverHeld<'_>) -> (u64, u64) {
-        // Relaxed: only holders of the receiver lock store these.
+        // Relaxed: only holders of the receiver lock store these words.
         let drained = self.drained(receiving);
         let bytes = self.bytes[drained as usize & 1].load(Ordering::Relaxed);
         let removed_bytes = bytes.wrapping_sub(self.stored_bytes.load(Ordering::Relaxed));
@@ -214,26 +214,25 @@ impl ReceiverSide {
         (removed, removed_bytes)
     }
 
-    /// Returns the word that shows whether a process is registered for a notification. Exact under the receiver lock,
-    /// otherwise a hint.
+    /// Returns the word that says whether a process is registered for a notification. The result is exact under the receiver lock, otherwise a hint.
     #[inline(always)]
     pub(crate) fn registration(&self) -> u32 {
         self.registered.load(Ordering::Relaxed)
     }
 
-    /// Sets the word that says whether a process is registered.
+    /// Sets the word that says whether a process is registered for a notification.
     pub(crate) fn set_registration(&self, _: ReceiverHeld<'_>, registration: u32) {
-        // Release: only orders this store for a repair after the death of this thread, as for a guarded word.
+        // Release: as for a guarded word, this only orders the store for a repair after the death of this thread.
         self.registered.store(registration, Ordering::Release);
     }
 
-    /// Returns how many records for registrations, beyond the fixed ones, have memory. The result is valid without the lock, too.
+    /// Returns the number of records for registrations, beyond the fixed ones, that have memory. The result is also valid without the lock.
     pub(crate) fn more_notices(&self) -> u32 {
         // Acquire: pairs with the release in `set_more_notices`.
         self.notices.load(Ordering::Acquire)
     }
 
-    /// Records the number of registrations beyond the fixed ones that have memory.
+    /// Sets the number of records for registrations, beyond the fixed ones, that have memory.
     pub(crate) fn set_more_notices(&self, _: ReceiverHeld<'_>, count: u32) {
         // Release: pairs with the acquire in `more_notices`.
         self.notices.store(count, Ordering::Release);
@@ -249,23 +248,23 @@ impl ReceiverSide {
         self.turn.set(turn);
     }
 
-    /// Returns whether a receive has to do more than receive: a thread waits, a message is held, a process polls, or a process
-    /// is registered for a notification. All of these words lie on one line.
+    /// Returns whether a receive has other duties, too: a thread waits, a message is held, a process polls, or a process is registered for a
+    /// notification. All these words lie on one line.
     #[inline(always)]
     pub(crate) fn has_duties(&self, _: ReceiverHeld<'_>) -> bool {
-        // Relaxed: under the receiver lock, which all of their writers hold.
+        // Relaxed: this thread holds the receiver lock, and so does each thread that writes these words.
         let waiting = [&self.receivers, &self.senders, &self.offered]
             .map(|links| links.len.load(Ordering::Relaxed));
         let lists = waiting[0] | waiting[1] | waiting[2];
         lists | self.watched.get() | self.registration() != 0 || self.held() != 0
     }
 
-    /// Sets how many nodes are real memory.
+    /// Sets the number of nodes that have memory.
     pub(crate) fn set_nodes(&self, count: usize) {
         self.nodes.set(count as u32);
     }
 
-    /// Returns access to the doorbell for one operation of this process.
+    /// Returns the doorbell for the steps of one operation of this process.
     #[inline(always)]
     pub(crate) fn ringer<'a>(&'a self, doorbell: &'a Doorbell) -> Ringer<'a> {
         Ringer {
@@ -275,7 +274,7 @@ impl ReceiverSide {
         }
     }
 
-    /// Returns the doorbell's words: the level that it shows, and its identity.
+    /// Returns the doorbell's words: the level that it shows, and the number of its FIFO.
     #[cfg(loom)]
     pub(crate) fn doorbell(&self) -> &Words {
         &self.doorbell
@@ -294,16 +293,16 @@ impl ReceiverSide {
     /// Notes the time of a receive.
     #[inline(always)]
     pub(crate) fn note_receive(&self, now: u64) {
-        // Relaxed: a time for people.
+        // Relaxed: the time is only displayed.
         self.last_receive.store(now, Ordering::Relaxed);
     }
 
-    /// Returns the machine's clock at the last receive, in nanoseconds.
+    /// Returns the reading of the machine's clock at the last receive, in nanoseconds.
     pub fn last_receive(&self) -> u64 {
         self.last_receive.load(Ordering::Relaxed)
     }
 
-    /// Begins again at ring position `first`, with no bytes taken.
+    /// Begins again at ring position `first`, as if no bytes were taken.
     pub(super) fn restart(&self, first: u64) {
         for bytes in &self.bytes {
             bytes.store(0, Ordering::Release);

@@ -1,4 +1,4 @@
-//! One ring for both directions.
+//! The ring, which transports slots in both directions.
 //!
 //! Receivers write the numbers of free slots into the ring; senders fill the slots *in that order*. The message at ring
 //! position `p` is therefore in slot `ring[p]`: the receiver knows the slot before the message arrives. The stamp of the
@@ -36,13 +36,13 @@ impl<'a> Ring<'a> {
     /// Returns the slot at a position, and its cell.
     #[inline(always)]
     pub fn slot(&self, position: u64) -> Result<(u32, &'a Cell), Fault> {
-        // Relaxed: entries are written before `freed` is stored with release, and read after it was loaded with
-        // acquire, or under the receiver lock.
+        // Relaxed: a receiver writes an entry before it stores `freed` with release. This thread has loaded `freed` with acquire, or holds the
+        // receiver lock.
         let slot = self.segment.ring(position).load(Ordering::Relaxed);
         Ok((slot, self.segment.cell(slot)?))
     }
 
-    /// Returns the message at a position, if it was published.
+    /// Returns the slot and the cell of the message at a position, if the message was published.
     #[inline(always)]
     pub(crate) fn published(&self, position: u64) -> Result<Option<(u32, &'a Cell)>, Fault> {
         let (slot, cell) = self.slot(position)?;
@@ -52,7 +52,7 @@ impl<'a> Ring<'a> {
     /// Returns whether a cell holds the message at a position.
     #[inline(always)]
     pub(crate) fn holds(cell: &Cell, position: u64) -> bool {
-        // Acquire: SEND. Pairs with the release store in `publish`: the message is seen with its stamp.
+        // Acquire: SEND. Pairs with the release store in `publish`, so a thread that sees the stamp sees the message.
         cell.stamp.load(Ordering::Acquire) == stamp(position)
     }
 
@@ -63,7 +63,7 @@ impl<'a> Ring<'a> {
         cell.stamp.store(stamp(position), Ordering::Release);
     }
 
-    /// Writes an unused slot behind the free ones. The slot is free once `freed` has passed it.
+    /// Writes an unused slot behind the free slots. The slot is free once `freed` has passed it.
     #[inline(always)]
     pub(crate) fn write(&self, position: u64, slot: u32) {
         // Release: GONE. Pairs with the fences in `recover::sender_side` and `seems_filled`. Other readers need only
@@ -72,7 +72,7 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Returns the stamp of a cell after the message at `position` was published: it is never 0, and never the same for two messages.
+/// Returns the stamp that a cell gets when the message at `position` is published. It is never 0, and no two messages have the same stamp.
 #[inline(always)]
 fn stamp(position: u64) -> u64 {
     position.wrapping_add(1)

@@ -1,4 +1,4 @@
-//! The one-priority word: the priority of all recent messages.
+//! The one-priority word: the last priority, and the position from which on all messages have this priority.
 
 use crate::lock::tokens::SenderHeld;
 use crate::sync::{AtomicU64, Ordering};
@@ -7,8 +7,8 @@ use crate::sync::{AtomicU64, Ordering};
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Run {
-    /// `position << 16 | priority`: every message from this ring position on has this priority. The word changes only when
-    /// the priority does.
+    /// `position << 16 | priority`: every message from this ring position on has this priority. A sender changes the word only when it sends a
+    /// message of another priority.
     pub(super) word: AtomicU64,
 }
 
@@ -20,10 +20,11 @@ impl Run {
         self.word.load(Ordering::Acquire)
     }
 
-    /// Returns whether the word still is `run`, after the stamps were read.
+    /// Returns whether the word still is `run`. The caller has read the stamps.
     #[inline(always)]
     pub(crate) fn is_still(&self, run: u64) -> bool {
-        // Relaxed: RUN. A stamp may be the gate of a batch with another priority: the acquire of that stamp shows another word.
+        // Relaxed: RUN. A stamp that the caller has read may be the gate of a batch with another priority. By the acquire of that stamp, the caller
+        // sees another word here.
         self.word.load(Ordering::Relaxed) == run
     }
 
@@ -36,7 +37,7 @@ impl Run {
 
     /// Notes that every message from `position` on has this priority. The caller stamps the message at `position` after this call.
     pub(crate) fn begin(&self, _: SenderHeld<'_>, position: u64, priority: usize) {
-        // Release: RUN. A receiver that sees a stamp of another priority sees another word.
+        // Release: RUN. A receiver that sees the stamp of a message with another priority sees another word.
         self.word
             .store(position << 16 | priority as u64, Ordering::Release);
     }

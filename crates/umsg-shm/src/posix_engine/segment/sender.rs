@@ -5,32 +5,32 @@ use crate::lock::Lock;
 use crate::lock::tokens::{BothHeld, SenderHeld};
 use crate::sync::{AtomicU64, Guarded32, Guarded64, Ordering};
 
-/// The senders' side.
+/// The words of the senders' side.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct SenderSide {
     /// The sender lock.
     pub lock: Lock,
-    /// The machine's clock at the last send, in nanoseconds.
+    /// The reading of the machine's clock at the last send, in nanoseconds.
     last_send: AtomicU64,
-    /// Ring position of the next message: how many were ever sent through the ring.
+    /// The ring position of the next message, which is the number of messages ever sent through the ring.
     pub(super) sent: AtomicU64,
     /// The bytes that were ever sent through the ring. The element `sent & 1` is the valid one, so the one store to `sent` changes both counts.
     pub(super) bytes: [AtomicU64; 2],
-    /// The last read of [`Published::freed`](super::published::Published).
+    /// The value of [`Published::freed`](super::published::Published) that a sender read last.
     pub(super) freed_seen: Guarded64,
-    /// The last read of [`Published::removed`](super::published::Published).
+    /// The value of [`Published::removed`](super::published::Published) that senders use: what a sender read last, or less if room is kept.
     pub(super) removed_seen: Guarded64,
-    /// Bytes of the arena in use, in granules.
+    /// The part of the arena in use, in granules.
     pub(super) arena_len: Guarded32,
     /// 1 while the lists of the arena change.
     pub(super) arena_dirty: Guarded32,
-    /// The ring position behind the current batch, or behind the last one. While it is beyond `sent`, a batch is not finished. Atomic, because
-    /// [`crate::posix_engine::Engine::counts`] reads it without the lock.
+    /// The ring position behind the current batch, or behind the last one. While it is beyond `sent`, a batch is not finished. The word is atomic,
+    /// because [`crate::posix_engine::Engine::counts`] reads it without the lock.
     pub(super) batch_end: AtomicU64,
-    /// The value of `bytes` that counts once that batch is sent.
+    /// The value of `bytes` that becomes valid when the batch is sent.
     batch_bytes: AtomicU64,
-    /// The pages of the fifo region that are real memory, one bit each.
+    /// A bit for each page of the fifo region, set if the page has memory.
     fifo_pages: Guarded64,
 }
 
@@ -38,17 +38,17 @@ impl SenderSide {
     /// Returns the ring position of the next message.
     #[inline(always)]
     pub(crate) fn next_position(&self, _: SenderHeld<'_>) -> u64 {
-        // Relaxed: only holders of the sender lock store it.
+        // Relaxed: only holders of the sender lock store the word.
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Returns the ring position up to which messages are sent. Those messages are visible to the caller.
+    /// Returns the ring position up to which messages are sent. The caller sees these messages.
     #[inline(always)]
     pub(crate) fn sent(&self) -> u64 {
         self.sent.load(Ordering::Acquire)
     }
 
-    /// Returns the same as [`sent`](Self::sent) as a hint: the messages may not be visible.
+    /// Returns the result of [`sent`](Self::sent) as a hint: the caller may not see the messages yet.
     #[inline(always)]
     pub fn sent_hint(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
@@ -57,7 +57,7 @@ impl SenderSide {
     /// Prepares the count of bytes for the message at `position`. The caller publishes the message after this call.
     #[inline(always)]
     pub(crate) fn prepare_bytes(&self, _: SenderHeld<'_>, position: u64, len: usize) {
-        // Relaxed: the store to `sent` publishes them.
+        // Relaxed: the store to `sent` publishes the bytes.
         let bytes = self.bytes[position as usize & 1].load(Ordering::Relaxed);
         let next = position.wrapping_add(1);
         self.bytes[next as usize & 1].store(bytes.wrapping_add(len as u64), Ordering::Relaxed);
@@ -66,20 +66,20 @@ impl SenderSide {
     /// Counts the messages before ring position `next` as sent.
     #[inline(always)]
     pub(crate) fn move_cursor(&self, _: SenderHeld<'_>, next: u64) {
-        // Release: a process that reads `sent` with acquire sees the message too.
+        // Release: a process that reads `sent` with acquire sees the messages, too.
         self.sent.store(next, Ordering::Release);
     }
 
-    /// Returns the bytes that were ever sent up to `sent`. With `is_batch`, `sent` is the end of an unfinished batch.
+    /// Returns the number of bytes that were ever sent up to position `sent`. With `is_batch`, `sent` is the end of an unfinished batch.
     pub(crate) fn bytes_sent(&self, sent: u64, is_batch: bool) -> u64 {
-        // Acquire: the next read of a cursor is not earlier.
+        // Acquire: the caller's next read of a cursor is not moved before this load.
         match is_batch {
             true => self.batch_bytes.load(Ordering::Acquire),
             false => self.bytes[sent as usize & 1].load(Ordering::Acquire),
         }
     }
 
-    /// Notes that a batch ends at ring position `end`. A repair reads this: the note precedes the stamps of the batch.
+    /// Notes that a batch ends at ring position `end`. A repair reads this note, which is stored before the stamps of the batch.
     pub(crate) fn set_batch_end(&self, _: SenderHeld<'_>, end: u64) {
         // Release: this store comes before the stamps of the batch, and after the removal of earlier stamps.
         self.batch_end.store(end, Ordering::Release);
@@ -87,21 +87,21 @@ impl SenderSide {
 
     /// Returns the ring position behind the current batch or the last one.
     pub(crate) fn batch_end(&self) -> u64 {
-        // Acquire: nothing that belongs to the batch is read earlier.
+        // Acquire: the caller reads nothing of the batch earlier.
         self.batch_end.load(Ordering::Acquire)
     }
 
     /// Prepares the count of bytes for the batch from ring position `first` on. The caller stamps the gate after this call.
     pub(crate) fn prepare_batch_bytes(&self, _: SenderHeld<'_>, first: u64, bytes: u64) {
         let before = self.bytes[first as usize & 1].load(Ordering::Relaxed);
-        // Release: before the stamp, for a repair.
+        // Release: for a repair, this store comes before the stamp of the gate.
         self.batch_bytes
             .store(before.wrapping_add(bytes), Ordering::Release);
     }
 
     /// Counts a batch as sent. The parity of the cursor selects the valid element of `bytes`, so the cursor moves only by odd numbers.
     pub(crate) fn count_batch(&self, sending: SenderHeld<'_>, end: u64) {
-        // Relaxed: under the sender lock.
+        // Relaxed: the caller holds the sender lock.
         let bytes = self.batch_bytes.load(Ordering::Relaxed);
         let step = |to: u64| {
             self.bytes[to as usize & 1].store(bytes, Ordering::Relaxed);
@@ -114,13 +114,13 @@ impl SenderSide {
         step(end);
     }
 
-    /// Returns how many slots are known to be free from ring position `position` on.
+    /// Returns the number of slots from ring position `position` on that are known to be free.
     #[inline(always)]
     pub(crate) fn known_free(&self, position: u64) -> u64 {
         self.freed_seen.get().wrapping_sub(position)
     }
 
-    /// Remembers that slots are free up to ring position `freed`.
+    /// Notes that slots are free up to ring position `freed`.
     pub(crate) fn see_freed(&self, _: SenderHeld<'_>, freed: u64) {
         self.freed_seen.set(freed);
     }
@@ -131,7 +131,7 @@ impl SenderSide {
         self.removed_seen.get()
     }
 
-    /// Remembers how many messages have left the queue.
+    /// Notes the number of messages that have left the queue.
     #[inline(always)]
     pub(crate) fn see_removed(&self, removed: u64) {
         self.removed_seen.set(removed);
@@ -143,22 +143,22 @@ impl SenderSide {
         self.removed_seen.set(sent.wrapping_sub(max as u64));
     }
 
-    /// Returns whether a page of the fifo region is real memory.
+    /// Returns whether a page of the fifo region has memory.
     pub(crate) fn has_fifo_page(&self, page: usize) -> bool {
         self.fifo_pages.get() & 1 << page != 0
     }
 
-    /// Notes that a page of the fifo region is real memory.
+    /// Notes that a page of the fifo region has memory.
     pub(crate) fn add_fifo_page(&self, page: usize) {
         self.fifo_pages.set(self.fifo_pages.get() | 1 << page);
     }
 
-    /// Sets which pages of the fifo region are real memory, one bit each.
+    /// Sets which pages of the fifo region have memory, one bit for each page.
     pub(crate) fn set_fifo_pages(&self, _: BothHeld<'_>, pages: u64) {
         self.fifo_pages.set(pages);
     }
 
-    /// Returns whether the last owner died while it changed the lists of the arena.
+    /// Returns whether the last owner of the lock died while it changed the lists of the arena.
     pub(crate) fn is_arena_broken(&self, _: SenderHeld<'_>) -> bool {
         self.arena_dirty.get() != 0
     }
@@ -166,22 +166,22 @@ impl SenderSide {
     /// Notes the time of a send.
     #[inline(always)]
     pub(crate) fn note_send(&self, now: u64) {
-        // Relaxed: a time for people.
+        // Relaxed: the time is only displayed.
         self.last_send.store(now, Ordering::Relaxed);
     }
 
-    /// Returns the machine's clock at the last send, in nanoseconds.
+    /// Returns the reading of the machine's clock at the last send, in nanoseconds.
     pub fn last_send(&self) -> u64 {
         self.last_send.load(Ordering::Relaxed)
     }
 
-    /// Begins with `slots` free slots, in a segment that no other process sees.
+    /// Begins with `slots` free slots. No other process sees the segment.
     pub(crate) fn begin(&self, slots: usize) {
         self.freed_seen.set(slots as u64);
         self.add_fifo_page(0);
     }
 
-    /// Begins again at ring position `first`, with no bytes sent.
+    /// Begins again at ring position `first`, as if no bytes were sent.
     pub(super) fn restart(&self, sending: SenderHeld<'_>, first: u64) {
         self.set_batch_end(sending, first);
         for bytes in &self.bytes {

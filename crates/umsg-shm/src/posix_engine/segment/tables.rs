@@ -1,5 +1,4 @@
-//! The places of nodes, lease records and arena in a segment, for the modules that use them in segments of both
-//! engines.
+//! The places of nodes, lease records and the arena in the segment of a POSIX queue, for the modules that serve both engines.
 
 use super::Ring;
 use super::{ArenaRoots, GRANULE, LeaseRecord, LeaseRoots, Links, Node, Segment};
@@ -119,7 +118,7 @@ impl ArenaStore for Segment {
         let fixed = self.fixed();
         let ring = Ring::of(self);
         let mut first = fixed.sender.sent_hint();
-        // The slots of a batch that is being written are not free any more.
+        // The slots of a batch that a sender is writing are no longer free.
         let batch_end = fixed.sender.batch_end();
         if batch_end.wrapping_sub(first) as i64 > 0 {
             first = batch_end;

@@ -13,10 +13,10 @@ use rustix::fd::BorrowedFd;
 use std::mem::offset_of;
 
 impl Segment {
-    /// Removes the queue and clears the segment, if no other process can have the queue open. Returns false without a change otherwise.
+    /// Removes the queue and clears the segment, if no other process can have the queue open. Otherwise returns false, and changes nothing.
     ///
-    /// The segment then has as much memory as a new segment. The caller is the process that has created the queue. It has the only handle of the
-    /// mapping, and no other thread uses that handle.
+    /// After the call, the segment has as much memory as a new segment. The caller is the process that has created the queue. It has the only handle
+    /// of the mapping, and no other thread uses that handle.
     ///
     /// # If the process dies
     /// The queue exists, or it is removed.
@@ -26,7 +26,7 @@ impl Segment {
             return false;
         }
         crash_point!(VACATE_REMOVED);
-        // The header stays: an opener reads it before it learns that there is no queue.
+        // The header stays, because an opener reads it before it learns that there is no queue.
         let header = size_of::<Header>();
         for (offset, len) in first_pages(self.layout()) {
             let kept = if offset == 0 { header } else { 0 };
@@ -48,12 +48,12 @@ impl Segment {
         self.fixed().header.presence.revive()
     }
 
-    /// Returns whether the process may [`revive`](Self::revive) the segment. A hint.
+    /// Returns whether the process may [`revive`](Self::revive) the segment. The result is a hint.
     pub fn is_vacant(&self) -> bool {
         !self.fixed().header.presence.look().is_queue()
     }
 
-    /// Returns the length of the memory of a new segment of this layout, in bytes.
+    /// Returns the number of bytes that have memory in a new segment of this layout.
     pub fn first_len(&self) -> usize {
         first_pages(self.layout()).iter().map(|(_, len)| len).sum()
     }

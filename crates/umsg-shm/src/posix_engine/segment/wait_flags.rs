@@ -1,22 +1,22 @@
-//! The line that a sender reads after it published a message: which waiters to serve, and the wake word of a ring.
+//! The line that a sender reads after it has published a message: which waiters to serve, and the wake word of a ring.
 //!
 //! [`crate::posix_engine::wake_word`] describes the states of the wake word, and the steps of each thread.
 
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The receiver of the ring sleeps on the wake word, or is about to.
+/// A bit of the wake word: the receiver of the ring sleeps on the wake word, or is about to sleep.
 pub(crate) const ARMED: u32 = 1;
-/// A process polls the descriptor of the ring.
+/// A bit of the wake word: a process polls the descriptor of the ring.
 pub(crate) const POLLED: u32 = 2;
-/// Added to the wake word at each arming: a sender that holds an old value fails.
+/// The number that each arming adds to the wake word: the compare-and-swap of a sender that holds an old value fails.
 pub(crate) const TURN: u32 = 4;
 
-/// The words that senders read after they published a message.
+/// The words that senders read after they have published a message.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct WaitFlags {
-    /// The waiters that want to be served, see [`crate::posix_engine`]; 0 for none.
+    /// The attention word: which waiters want to be served. See [`crate::posix_engine`]; 0 for none.
     pub(super) attention: AtomicU32,
     /// The wake word of a ring's receiver.
     pub(super) wake_word: AtomicU32,
@@ -25,46 +25,46 @@ pub struct WaitFlags {
 }
 
 impl WaitFlags {
-    /// Returns which waiters want to be served.
+    /// Returns the attention word.
     #[inline(always)]
     pub fn attention(&self) -> u32 {
         // Relaxed: ATTENTION. The caller places the barrier, or holds the lock under which the flag is set.
         self.attention.load(Ordering::Relaxed)
     }
 
-    /// Sets the bits `bits` of the attention word as in `flags`.
+    /// Sets the bits `bits` of the attention word to their values in `flags`.
     pub(crate) fn set_attention(&self, _: ReceiverHeld<'_>, bits: u32, flags: u32) {
         // Relaxed: ATTENTION. A thread that begins to wait adds the fence. Clearing a flag needs no fence.
         let others = self.attention.load(Ordering::Relaxed) & !bits;
         self.attention.store(others | flags, Ordering::Relaxed);
     }
 
-    /// Begins another turn: senders ring from the ring position `threshold` on. Returns the new wake word.
+    /// Begins another turn of the wake word: senders ring from the ring position `threshold` on. Returns the new wake word.
     pub(crate) fn arm(&self, threshold: u64, how: u32) -> u32 {
         // Acquire: pairs with the release in `take_ring`. The old turn ends for all senders before the new turn begins.
         let turn = self.wake_word.fetch_and(!(TURN - 1), Ordering::Acquire) & !(TURN - 1);
         // Relaxed: the wake word publishes the threshold.
         self.threshold.store(threshold, Ordering::Relaxed);
         let armed = turn.wrapping_add(TURN) | how;
-        // Release: a sender that sees the turn sees its threshold.
+        // Release: a sender that sees the wake word of this turn sees its threshold.
         self.wake_word.store(armed, Ordering::Release);
         armed
     }
 
-    /// Ends the turn. For the receiver, which checks for messages itself.
+    /// Ends the turn. The caller is the receiver, which checks for messages itself.
     pub(crate) fn silence(&self) {
         // Relaxed: a sender that sees the silent word does nothing. If a sender has seen the armed word before, it rings without effect.
         self.wake_word.fetch_and(!(TURN - 1), Ordering::Relaxed);
     }
 
-    /// Returns whether a thread waits for the wake word: a hint for senders.
+    /// Returns whether a thread waits for the wake word. The result is a hint for senders.
     #[inline(always)]
     pub(crate) fn seems_armed(&self) -> bool {
         // Relaxed: ATTENTION. The unlock was a full barrier between the cursor and this load; pairs with the fence after `arm`.
         self.wake_word.load(Ordering::Relaxed) & (ARMED | POLLED) != 0
     }
 
-    /// Returns the wake word. The threshold of its turn is visible to the caller.
+    /// Returns the wake word. The caller sees the threshold of its turn.
     pub(crate) fn wake_word(&self) -> u32 {
         self.wake_word.load(Ordering::Acquire)
     }
@@ -75,7 +75,7 @@ impl WaitFlags {
         self.threshold.load(Ordering::Relaxed)
     }
 
-    /// Ends the turn of `wake_word`. True for one of the senders that reach the threshold.
+    /// Ends the turn of `wake_word`. Returns true to only one of the senders that reach the threshold.
     #[must_use]
     pub(crate) fn take_ring(&self, wake_word: u32) -> bool {
         let silent = wake_word & !(ARMED | POLLED);
@@ -91,7 +91,7 @@ impl WaitFlags {
         &self.wake_word
     }
 
-    /// Counts the turns of the wake word.
+    /// Returns the number of turns of the wake word so far.
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn turns(&self) -> u32 {
         // Relaxed: only the receiver begins turns.
