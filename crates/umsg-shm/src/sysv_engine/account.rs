@@ -8,8 +8,7 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::sysv_engine::order::TypeIndexStore;
 
 impl Engine {
-    /// Finds the place of each slot that was ever used, under the lock. A count or a mark that contradicts the places is
-    /// [`Fault::Damaged`].
+    /// Finds the place of each slot that was ever used, under the lock. Returns [`Fault::Damaged`] if a count or a mark contradicts the places.
     pub fn account(&self, call: &Call<'_>) -> Result<Account, Refused> {
         self.with_lock(call.me, call.deadline, |receiving, _| {
             Ok(self.account_locked(receiving)?)

@@ -1,4 +1,4 @@
-//! Admission of blocked senders, in order. All under the lock.
+//! Admission of blocked senders, in order. The caller of each function holds the lock.
 
 use super::Engine;
 use super::segment::Reply;
@@ -13,8 +13,8 @@ use crate::waiters::{self, List, State};
 use std::ops::ControlFlow;
 
 impl Engine {
-    /// Sends the parked messages that fit, in the order of their senders. A shorter message may overtake a message that does
-    /// not fit. Source: ss_wakeup in linux/ipc/msg.c.
+    /// Sends the messages of blocked senders for which there is room, in the order of their senders. A shorter message may overtake a message for
+    /// which there is no room. Source: ss_wakeup in linux/ipc/msg.c.
     #[inline(never)]
     pub(super) fn admit(
         &self,
@@ -81,7 +81,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Sends the message that a blocked sender has parked in a slot.
+    /// Sends the message that a blocked sender has *parked*: written into a slot before the wait.
     fn send_parked(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -89,7 +89,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         let found = self.found(slot)?;
-        // The message counts as sent at its admission, which also gives it its number.
+        // A parked message counts as sent at its admission, so it gets the time and the number of the admission.
         found.cell.set_sent_at(clock::realtime_coarse());
         let sequence = self.commit(receiving, slot)?;
         self.route(receiving, slot, found.mtype(), sequence, found.len, wakes)

@@ -28,16 +28,16 @@ pub trait Batch {
     }
 }
 
-/// The caller's room for the messages of a received batch.
+/// The caller's room for the messages that one call receives.
 pub trait Sink {
     /// Returns room for the next message, of `len` bytes. If it returns None, the batch ends and the message stays in the queue.
     fn place(&mut self, len: usize) -> Option<&mut [u8]>;
-    /// Notes the message that was written into the room.
+    /// Notes that a message was written into the room that [`place`](Self::place) has returned.
     fn taken(&mut self, taken: Taken);
 }
 
 impl Engine {
-    /// Sends all messages of a batch or none. Waits until all have room, or until the call's deadline.
+    /// Sends all messages of a batch or none. Waits until there is room for all, or until the call's deadline.
     pub fn send_batch(&self, call: &Call<'_>, batch: &impl Batch) -> Result<(), Refused> {
         let (messages, bytes) = (batch.count() as u64, batch.bytes());
         if messages == 0 {
@@ -96,7 +96,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Fills a slot for each message, and gives the messages numbers beyond that of the last sent message. An error contains the number of filled
+    /// Fills a slot for each message, and gives the messages numbers beyond that of the last sent message. An error comes with the number of filled
     /// slots.
     fn fill_batch(
         &self,
@@ -146,7 +146,7 @@ impl Engine {
         let more = self.with_lock(call.me, Deadline::Passed, |receiving, wakes| {
             self.receive_batch_locked(receiving, call, want, most - 1, sink, wakes)
         });
-        // The first message is the caller's, even if the second step fails.
+        // The call succeeds with the first message, even if it can't take more messages.
         Ok(1 + more.unwrap_or(0))
     }
 
@@ -190,7 +190,7 @@ impl Engine {
         Ok(count)
     }
 
-    /// Returns whether an empty queue has room for the batch.
+    /// Returns whether the queue, if it were empty, would have room for the batch.
     pub fn can_hold(&self, messages: u64, bytes: u64) -> bool {
         let qbytes = self.fixed().control.capacity();
         messages <= qbytes && bytes <= qbytes

@@ -37,7 +37,7 @@ impl Engine {
         })
     }
 
-    /// Makes all receivers check their permission again, and the senders for which the queue now has room. Source: msgctl_down in
+    /// Makes all receivers check their permission again, and also those senders for whose messages the queue now has room. Source: msgctl_down in
     /// linux/ipc/msg.c.
     fn rejudge(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) -> Result<(), Fault> {
         self.each_waiter(List::Receivers, |waiter| {
@@ -58,9 +58,8 @@ impl Engine {
 
     /// Removes the queue and ends all waits. `may` runs under the lock, and may refuse the removal.
     ///
-    /// Fails with [`Why::Removed`] if the queue was already removed, and with [`Fault::Busy`] after a slice if the lock's owner does not
-    /// release it. The call waits only a slice, not the second of other calls that must not block, because waiters learn of the removal only after
-    /// it.
+    /// Fails with [`Why::Removed`] if the queue was already removed, and with [`Fault::Busy`] after a slice if the lock's owner does not release it.
+    /// Other calls that must not block wait for a second. This call waits only a slice, because waiters learn of the removal only after it.
     pub fn remove<E>(
         &self,
         me: &Thread,
@@ -79,15 +78,14 @@ impl Engine {
         })
     }
 
-    /// Removes the queue as [`remove`](Self::remove) does, but without the lock: for a lock that its owner does not release,
-    /// and for a corrupted queue.
+    /// Removes the queue as [`remove`](Self::remove) does, but without the lock. It is for a lock that its owner does not release, and for a
+    /// corrupted queue.
     ///
-    /// The removal is one store. Every later call finds the queue removed. Then the lock is taken from its owner, so that threads
-    /// that wait for the lock learn of the removal, too. At last all sleeping waiters are woken, and find the queue removed.
+    /// The removal is one store, and every later call finds the queue removed. The function then takes the lock from its owner, so that threads that
+    /// wait for the lock learn of the removal, too. At last it wakes all sleeping waiters, which find the queue removed.
     ///
-    /// The owner may live and be in the middle of a call. That call ends as if it came before the removal. No other process changes the same data,
-    /// because each new owner of the lock only finds the queue removed
-    /// ([`lock_slow`](Self::lock_slow), [`enter`](Self::enter)).
+    /// The owner may live and be in the middle of a call. That call ends as if it came before the removal. No other process changes the same data
+    /// meanwhile, because each new owner of the lock finds the queue removed ([`lock_slow`](Self::lock_slow), [`enter`](Self::enter)).
     #[cfg(not(loom))]
     pub fn remove_unlocked<E>(
         &self,
@@ -114,7 +112,7 @@ impl Engine {
         Ok(result)
     }
 
-    /// Ends all waits, because the queue was removed. A waiter that gets no reply notices the removal after its slice.
+    /// Ends all waits, because the queue was removed. A waiter that gets no reply notices the removal at the end of its slice.
     pub(super) fn dismiss(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         for list in [List::Receivers, List::Senders] {
             let told = self.each_waiter(list, |waiter| {

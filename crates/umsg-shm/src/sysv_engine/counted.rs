@@ -1,4 +1,4 @@
-//! Counts that a process keeps: the sums over all queues of a namespace (MSG_INFO).
+//! Sums of counts that a process keeps: over all queues of a namespace (MSG_INFO).
 //!
 //! A process that adds up the counts of all queues marks the lock of each queue as *counted* ([`crate::lock`]). A namespace has a number, which grows
 //! before the counts of a marked queue change, and a log of the last queues for which it grew ([`crate::announcements`]). So a process knows without a look
@@ -44,8 +44,8 @@ impl Engine {
     }
 }
 
-/// Reads the counts of a queue, and marks its lock as counted. Returns false with the counts if the lock can't be marked, because it is held,
-/// orphaned or in shared form. Returns None, and marks nothing, if `is_live` returns false under the lock.
+/// Reads the counts of a queue, and marks its lock as counted. Returns the counts, and whether the lock was marked: a lock that is held, orphaned or
+/// in shared form can't be marked. Returns None, and marks nothing, if `is_live` returns false under the lock.
 pub(crate) fn read_counts<T>(
     lock: &Lock,
     me: &Thread,
@@ -66,6 +66,6 @@ pub(crate) fn read_counts<T>(
                 return None;
             }
         };
-    // This thread does not hold the lock. If the counts change meanwhile, the number has grown.
+    // This thread no longer holds the lock. If the counts change meanwhile, the number of the namespace has grown before.
     Some((read(), is_marked))
 }

@@ -1,8 +1,8 @@
 //! Delayed messages: leases that are returned for a later delivery, and messages that are sent for a later time.
 //!
-//! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). When it is due, a
-//! thread that checks the leases puts it into the order. Such a thread is in a receive or a send while messages are held. Or it is a blocked
-//! receiver, which sleeps at most until the first message is due.
+//! A delayed message keeps its slot and its room in the queue, and its record is in the state `Delayed` ([`crate::leases`]). When the message is due,
+//! a thread that checks the records puts it into the order. Such a thread sends or receives while messages are held. Or it is a blocked receiver,
+//! which sleeps at most until the first message is due.
 //!
 //! If one check finds several due messages, they are delivered in the order of their times, and messages of one time in the order of their sends
 //! (`leases/due.rs`). A returned message goes back to its place by its number. A message that was sent for a later time gets its number when it is
@@ -62,7 +62,7 @@ impl Engine {
         let now = clock::realtime_coarse();
         self.order().provide(mtype)?;
         let (slot, cell) = self.fill(receiving, call.me, mtype, message, now)?;
-        // No process holds the message.
+        // No process holds a delayed message, so the record names no process.
         let claim = Claim {
             slot,
             pid: 0,
@@ -81,7 +81,7 @@ impl Engine {
         record.until.set(due);
         leases::set(record, State::Delayed);
         crash_point!(MSG_DELAY_NOTED);
-        // The message is sent by this store. A repair frees the record of a cell without a message.
+        // This store sends the message. A repair frees a record whose cell has no message.
         cell.begin();
         crash_point!(MSG_DELAYED);
         let control = &self.fixed().control;
@@ -100,10 +100,10 @@ impl Engine {
         until: u64,
         wakes: &mut DeferredWakes,
     ) {
-        // In a record, 0 stands for no limit.
+        // In a record, 0 stands for no time limit.
         let until = until.max(1);
         self.foretell_delay(receiving);
-        // Until the state changes, this is the time limit of the lease.
+        // Until the state changes, this word is the time limit of the lease.
         record.until.set(until);
         leases::set(record, State::Delayed);
         crash_point!(MSG_DELAYED);
@@ -113,8 +113,8 @@ impl Engine {
         self.limit_sleep(receiving, record, until, wakes);
     }
 
-    /// Ends a lease, and delivers its message again when the monotonic clock reads `until` nanoseconds, or later. Returns false as
-    /// [`acknowledge`](Self::acknowledge) does.
+    /// Ends a lease, and delivers its message again when the monotonic clock reads `until` nanoseconds, or later. Returns false if the lease has
+    /// ended already.
     pub fn return_at(
         &self,
         me: &Thread,
@@ -127,7 +127,7 @@ impl Engine {
         })
     }
 
-    /// Delivers the messages that are due, before a send.
+    /// Delivers the messages that are due. A send calls this before it numbers its own message.
     pub(super) fn deliver_due(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -135,14 +135,14 @@ impl Engine {
     ) -> Result<(), Fault> {
         let roots = &self.fixed().leases;
         let now = clock::monotonic_coarse();
-        // Relaxed: under the lock.
+        // Relaxed: the caller holds the lock.
         if roots.delayed.load(Ordering::Relaxed) != 0 && roots.is_due(now) {
             self.reclaim(receiving, now, wakes)?;
         }
         Ok(())
     }
 
-    /// Delivers a message that is due: to a waiting receiver, or into the order.
+    /// Delivers a message that has become due: to a waiting receiver, or into the order.
     pub(super) fn deliver_delayed(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -187,7 +187,7 @@ impl Engine {
 
     fn count_delayed(&self, _: ReceiverHeld<'_>, change: i32) {
         let delayed = &self.fixed().leases.delayed;
-        // Relaxed: under the lock; a hint elsewhere.
+        // Relaxed: exact under the lock, otherwise a hint.
         let now = delayed.load(Ordering::Relaxed).wrapping_add_signed(change);
         delayed.store(now, Ordering::Relaxed);
     }

@@ -7,7 +7,7 @@
 //!
 //! The mark is a bit of the version of the rights, so an open queue pays nothing for it. Each call checks its permission under a version, and
 //! compares the version again under the lock. If the queue was closed meanwhile, the version differs, and the call checks again. The kernel's calls
-//! have no error for a closed queue. So msgsnd and msgrcv ignore the mark.
+//! have no error for a closed queue, so msgsnd and msgrcv ignore the mark.
 //!
 //! A stream is at its end for a receiver if no message that it wants is left, and no message can come back: none is leased, delayed or offered. A
 //! process that dies after the store to the version has closed the queue. The waiters that it did not wake check the queue at the end of their
@@ -28,7 +28,7 @@ use crate::waiters::{self, List, State};
 use std::ops::ControlFlow;
 
 impl Engine {
-    /// Returns whether the queue is closed for sending. Exact under the lock, otherwise a hint.
+    /// Returns whether the queue is closed for sending. The result is exact under the lock, otherwise a hint.
     pub fn is_send_closed(&self) -> bool {
         self.fixed().rights.is_send_closed()
     }
@@ -49,7 +49,7 @@ impl Engine {
         }
     }
 
-    /// Returns whether no message can come or come back.
+    /// Returns whether the queue is closed, and no message can come back.
     fn is_over(&self, _: ReceiverHeld<'_>) -> bool {
         self.seems_over()
     }
@@ -77,7 +77,7 @@ impl Engine {
         }
     }
 
-    /// Wakes the receivers of a closed queue after the end of a lease, because no other message can come back.
+    /// Wakes the receivers of a closed queue after the end of a lease, if no other message can come back.
     pub(super) fn wake_at_end(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -89,7 +89,7 @@ impl Engine {
         }
     }
 
-    /// Makes a waiter check its permission again, if the process that changed the rights or closed the queue died before it made the waiter check. A
+    /// Makes a waiter check its permission again, in place of a process that changed the rights or closed the queue and died before it could do so. A
     /// change of the rights wakes a sender only if there is room for its message, as in the kernel.
     pub(super) fn send_back_if_unjudged(
         &self,
@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// Makes all waiters of a list check their permission again, and with it whether the queue is closed.
+    /// Makes all waiters of a list check their permission again. This check also shows them whether the queue is closed.
     fn send_back(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -158,7 +158,7 @@ impl Engine {
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
         if self.is_watched() {
-            // A call in either direction may have another answer then.
+            // A send and a receive may then have another result, so pollers get an event for both.
             let now = self.level(receiving);
             self.ringer().foretell(receiving, now, now.after(1, 1));
         }
@@ -190,7 +190,8 @@ impl Engine {
         })
     }
 
-    /// Counts the calling process as a producer, once more if it already counts. Returns false if too many processes count.
+    /// Counts the calling process as a producer. If it already counts, gives it one more guard. Returns false if the process has no record and too
+    /// many other processes count.
     pub fn begin_to_produce(&self, me: &Thread) -> Result<bool, Refused> {
         liveness::register(self.segment());
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
@@ -205,7 +206,7 @@ impl Engine {
         })
     }
 
-    /// Undoes one such count of the calling process. The last producer closes the queue. Returns false if the process did not count.
+    /// Removes one guard of the calling process. The end of the last producer closes the queue. Returns false if the process did not count.
     pub fn end_producing(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_lock(me, Deadline::Never, |receiving, wakes| {
             let producers = &self.fixed().delivery.producers;
@@ -218,14 +219,14 @@ impl Engine {
         })
     }
 
-    /// Returns whether the queue is open and had producers, whose end closes it.
+    /// Returns whether the queue is open and had producers, so that their end closes it.
     pub(super) fn may_be_left(&self, receiving: ReceiverHeld<'_>) -> bool {
         self.policy.close_with_producers
             && !self.is_send_closed()
             && self.fixed().delivery.producers.had_any(receiving)
     }
 
-    /// Returns whether all producers of an open queue have died: the next call that checks this closes the queue.
+    /// Returns whether all producers of an open queue have died. The next call that checks this closes the queue.
     pub fn has_lost_producers(&self, me: &Thread) -> bool {
         let is_left = self.with_lock(me, Deadline::Passed, |receiving, _| {
             Ok(self.may_be_left(receiving) && {
@@ -239,14 +240,14 @@ impl Engine {
     /// Closes the queue before a send, if all its producers have died.
     pub fn look_for_producers(&self, me: &Thread, deadline: Deadline) {
         if !self.is_send_closed() && self.next_query_to_send.seems_due() {
-            // If this fails, the send finds out why.
+            // If this fails, the send itself finds out why.
             let _ = self.with_lock(me, deadline, |receiving, wakes| {
                 Ok(self.close_for_sender(receiving, wakes)?)
             });
         }
     }
 
-    /// Closes the queue if all its producers have died.
+    /// Closes the queue if all its producers have died. Checks this at most once in a pause.
     pub(super) fn close_if_left(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -258,8 +259,8 @@ impl Engine {
         }
     }
 
-    /// Does the same as [`close_if_left`](Self::close_if_left), before a send. Sends and receives of the handle have separate times of their next
-    /// query.
+    /// Closes the queue before a send as [`close_if_left`](Self::close_if_left) does after a receive. Sends and receives of a handle have separate
+    /// pauses between two checks.
     fn close_for_sender(
         &self,
         receiving: ReceiverHeld<'_>,

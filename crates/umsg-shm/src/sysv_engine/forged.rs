@@ -43,7 +43,7 @@ fn messages_that_follow_one_another_in_a_circle_are_damage() {
         engine.send(&now(), 1, b"message").unwrap();
     }
     assert_eq!(engine.messages(&now(), 0, 9, 99).unwrap().len(), 3);
-    // The list is circular: the last message leads to the first.
+    // The list is now circular: the last message leads to the first.
     engine.segment().place(2).unwrap().words().next.set(1);
     let damaged = Refused::Fault(Fault::Damaged);
     let found = engine.messages(&now(), 0, usize::MAX, 0);
@@ -87,7 +87,7 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
             let ever = call(Deadline::Never);
             engine.receive(&ever, Want::Any, &mut [0; 8], false)
         });
-        // The receiver must have released the lock, or its release would reset the forged word.
+        // The loop waits until the receiver has released the lock, because the release would reset the forged word.
         while engine.waiters().len(List::Receivers) == 0 || lock.word() != 0 {
             std::thread::yield_now();
         }
@@ -113,7 +113,7 @@ fn a_removal_without_the_lock_ends_all_waiting_also_for_the_lock() {
     assert_eq!(again, Err(Refused::Own(Why::Removed)));
 }
 
-/// The sleeper waits for its word without slices, so that only the remover wakes it.
+/// In this test, the sleeper waits for its word without slices, so only the remover wakes it.
 #[test]
 fn a_removal_without_the_lock_wakes_the_waiters_that_sleep() {
     let engine = engine(1000);
@@ -153,7 +153,7 @@ fn an_owner_that_goes_on_after_a_removal_without_its_lock_harms_no_process() {
     let engine = engine(1000);
     let me = thread::current();
     let removed = engine.with_lock(me, Deadline::Passed, |_, _| {
-        // Another process may remove the queue while this process is stopped here.
+        // In this test, another process may remove the queue while this process is stopped here.
         Ok(engine.remove_unlocked(|_| Ok::<(), ()>(())))
     });
     assert_eq!(removed, Ok(Ok(Ok(()))));
@@ -196,7 +196,7 @@ fn a_thread_that_waits_for_a_stuck_lock_learns_of_a_removal_from_the_file() {
 fn a_salvage_that_gets_the_lock_of_a_removed_queue_changes_nothing_beside_its_owner() {
     let engine = engine(1000);
     engine.send(&now(), 1, b"message").unwrap();
-    // A salvage would end this message.
+    // A salvage would end a message of this type.
     let cell = engine.segment().cell(0).unwrap();
     cell.words().mtype.set(0);
     let lock = &engine.segment().fixed().control.lock;

@@ -1,4 +1,4 @@
-//! Inspection of a queue: messages, types and counts, without a change.
+//! Inspection of a queue: messages, types and counts. No function changes the queue's messages.
 
 use super::lease::Lease;
 use super::receive::Taken;
@@ -23,7 +23,7 @@ pub struct Seen {
     pub pid: u32,
     /// The time of the send, in nanoseconds since 1970.
     pub sent_at: u64,
-    /// The number of leases after which the message came back.
+    /// The number of leases of the message that ended without an acknowledgement.
     pub returns: u32,
     /// For a delayed message, the reading of the monotonic clock, in nanoseconds, at which it is due; otherwise 0.
     pub due: u64,
@@ -31,7 +31,7 @@ pub struct Seen {
     pub bytes: Vec<u8>,
 }
 
-/// The contents of a queue, its waiters, and its last uses.
+/// The counts of a queue, its waiters, and its last uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     pub messages: u64,
@@ -39,7 +39,7 @@ pub struct Counts {
     pub qbytes: u64,
     pub leased: u64,
     pub leased_bytes: u64,
-    /// Delayed messages, which count as leased, too.
+    /// The number of delayed messages, which count as leased, too.
     pub delayed: u64,
     pub receivers: u32,
     pub senders: u32,
@@ -55,7 +55,7 @@ pub struct Counts {
 const ATTEMPTS: u32 = 64;
 
 /// Returns the room for a copy of `needed` messages or bytes: at least twice as much, and at most `most`. A hostile process can overwrite the count
-/// in the segment, so the room doubles with each attempt, and the attempts end.
+/// in the segment, so the room doubles with each attempt, and the number of attempts is limited.
 fn room(needed: u64, attempt: u32, most: usize) -> Result<usize, Fault> {
     let factor = match attempt {
         0..ATTEMPTS => 1_usize.checked_shl(attempt).unwrap_or(usize::MAX),
@@ -96,7 +96,7 @@ impl Engine {
         bytes: usize,
     ) -> Result<Vec<Seen>, Refused> {
         let mut seen = Vec::new();
-        // The lock is taken for each message, because memory is allocated without the lock.
+        // The lock is taken again for each message, because memory is allocated without the lock.
         while seen.len() < most {
             if seen.len() > self.segment().layout().slots {
                 return Err(Fault::Damaged.into());
@@ -167,7 +167,7 @@ impl Engine {
         let (mut places, mut seen) = (Vec::<((u64, u64), u32, u32)>::new(), Vec::<Seen>::new());
         let mut bytes = Vec::<u8>::new();
         for attempt in 1.. {
-            // Memory is allocated without the lock, as in `all_messages`.
+            // Memory is allocated before the lock is taken, as in `all_messages`.
             let counts = self.counts(call.me)?;
             let messages = room(counts.delayed, attempt, slots + 1)?;
             let expected = room(counts.leased_bytes, attempt, slots.saturating_mul(msgmax))?;
@@ -210,7 +210,7 @@ impl Engine {
         Err(Fault::Damaged.into())
     }
 
-    /// Copies a message: its header to `seen`, its bytes to the end of `bytes`. Returns false if there is no room.
+    /// Copies a message: its header to the end of `seen`, its bytes to the end of `bytes`. Returns false if there is no room.
     fn copy_beside(
         &self,
         slot: u32,
@@ -258,10 +258,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns up to `most` types of queued messages in ascending order, with the number of messages of each.
+    /// Returns up to `most` types of queued messages in ascending order, each with the number of its messages.
     pub fn types(&self, me: &Thread, most: usize) -> Result<Vec<(i64, u32)>, Refused> {
         let mut types = Vec::new();
-        // An estimate: the memory is allocated here, before the lock is taken.
+        // The number is an estimate for the memory that is allocated here, before the lock is taken.
         let messages = self.fixed().control.messages() as usize;
         let expected = messages.min(self.segment().layout().slots).min(most);
         types.try_reserve(expected).map_err(|_| Fault::NoMemory)?;
@@ -274,18 +274,19 @@ impl Engine {
         Ok(types)
     }
 
-    /// As [`types`](Self::types), without the lock: a hint. The search of a type ends, whatever another process writes meanwhile.
+    /// Returns the types as [`types`](Self::types) does, but without the lock: the result is a hint. The walk ends, whatever another process writes
+    /// meanwhile.
     pub fn types_hint(&self, most: usize) -> Vec<(i64, u32)> {
         let kinds = self.order().kinds().take(most);
         kinds.map_while(Result::ok).collect()
     }
 
-    /// Returns the contents in numbers without the lock: each number is correct; the numbers belong to one instant only if the queue is idle.
+    /// Returns the counts without the lock. Each number is correct; the numbers belong to one instant only if the queue is idle.
     pub fn glance(&self) -> Contents {
         self.fixed().control.contents()
     }
 
-    /// Returns the counts of one instant.
+    /// Returns the counts of one instant, and the waiters and last uses.
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.reclaim_if_due(receiving, wakes)?;
@@ -299,7 +300,8 @@ impl Engine {
         })
     }
 
-    /// Returns the counts without the lock: each number is correct; the numbers belong to one instant only if the queue is idle.
+    /// Returns the values of [`counts`](Self::counts) without the lock. Each number is correct; the numbers belong to one instant only if the queue
+    /// is idle.
     pub fn counts_hint(&self) -> Counts {
         let control = &self.fixed().control;
         let (contents, uses) = (control.contents(), control.last_uses());
@@ -309,7 +311,7 @@ impl Engine {
             qbytes: contents.capacity,
             leased: contents.leased.messages,
             leased_bytes: contents.leased.bytes,
-            // Relaxed: exact under the lock, a hint elsewhere.
+            // Relaxed: exact under the lock, otherwise a hint.
             delayed: self.fixed().leases.delayed.load(Ordering::Relaxed).into(),
             receivers: self.waiters().living(List::Receivers) as u32,
             senders: self.waiters().living(List::Senders) as u32,
@@ -328,16 +330,16 @@ impl Engine {
 
     /// Returns the time at which the oldest queued message was sent, in nanoseconds since 1970, without the lock. None if the queue is empty.
     ///
-    /// A hint: a receiver may take the message meanwhile, and another message may come into its slot. Then the result is the time of the
-    /// later message.
+    /// The result is a hint: a receiver may take the message meanwhile, and another message may come into its slot. The result is then the time of
+    /// the other message.
     pub fn oldest_hint(&self) -> Option<u64> {
         let slot = self.order().first(Want::Any).ok()??;
         let at = self.segment().cell(slot).ok()?.sent_at();
-        // A slot without a message has no time.
+        // The time of a slot without a message is 0.
         (at != 0).then_some(at)
     }
 
-    /// Returns the number of messages that are offered to threads that will lease them, and the number of their bytes.
+    /// Returns two numbers about the messages that are offered to threads which lease their message: of messages, and of their bytes.
     fn offered_leases(&self) -> Result<(u64, u64), Fault> {
         let (mut messages, mut bytes) = (0, 0);
         self.each_waiter(List::Offered, |waiter| {

@@ -1,8 +1,8 @@
 //! Leases: receiving a message in place. [`crate::leases`] has the table of states.
 //!
-//! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees
-//! the slot. A return, the holder's death, or the end of the time limit puts the message back by its number, at once or after the queue's retry
-//! delay ([`delay`](super::delay)).
+//! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees the slot. A return, the
+//! death of the holder, or the end of the time limit puts the message back to the place of its number, at once or after the queue's retry delay
+//! ([`delay`](super::delay)).
 
 use super::receive::{FoundMessage, Receipt, Step};
 use super::wait::{Call, Waiter};
@@ -23,14 +23,14 @@ use crate::sysv_engine::order::TypeIndexStore;
 use crate::sysv_engine::order::Want;
 use crate::waiters;
 
-/// A leased message of this process. The key is the message's type.
+/// The handle of a leased message of this process. Its key is the type of the message.
 pub type LeaseHandle = leases::LeaseHandle<i64>;
 
-/// Leases the message in place.
+/// A receive that leases its message in place.
 pub(super) struct Lease;
 
 impl Lease {
-    /// The size of its buffer in its waiter record. No other receiver has such a buffer.
+    /// The size of the buffer in the waiter record of a thread that leases its message. No other receiver has a buffer of this size.
     pub(super) const SIZE: u64 = u64::MAX;
 }
 
@@ -57,7 +57,7 @@ impl Receipt for Lease {
         Ok(handle)
     }
 
-    /// Takes the lock again, because the lock guards the lease records.
+    /// Accepts the offer under the lock, in contrast to a receive that copies: the lock guards the lease records.
     fn accept(&mut self, me: Waiter<'_>, step: Step<'_>) -> Result<Option<LeaseHandle>, Refused> {
         let Step {
             engine,
@@ -65,7 +65,7 @@ impl Receipt for Lease {
             found,
         } = step;
         call.unname();
-        // If the lock's owner is stopped, this fails, and the offer goes back.
+        // If the lock's owner is stopped, this fails, and the message goes back to the queue.
         engine.with_lock(call.me, call.deadline, |receiving, _| {
             if waiters::state(me.node()) != waiters::State::Settled {
                 return Ok(None);
@@ -85,7 +85,8 @@ impl Engine {
         self.take_or_wait(call, want, &mut Lease)
     }
 
-    /// Leases a message to the caller by a lease record. From then on it is leased, even while other words still say that it is queued.
+    /// Leases a message to the caller. From the store of the record's state on, the message is leased, even if other words still say that it is
+    /// queued.
     fn keep(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -112,7 +113,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease and its message. Returns false if the lease has already ended: its time was up, or the record has another holder.
+    /// Ends a lease and its message. Returns false if the lease has ended already: its time was up, or the record has another holder.
     pub fn acknowledge(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |receiving, record, wakes| {
             let slot = record.slot.get();
@@ -131,7 +132,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease and puts the message back. Returns false as [`acknowledge`](Self::acknowledge) does.
+    /// Ends a lease and puts the message back. Returns false if the lease has ended already.
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |receiving, record, wakes| {
             self.return_lease(receiving, handle.index, record, wakes)
@@ -149,8 +150,7 @@ impl Engine {
         Ok(number)
     }
 
-    /// Limits a lease in time: it ends when the monotonic clock reaches `until`, in nanoseconds; 0 for no limit. Returns false
-    /// if the lease has ended.
+    /// Limits a lease in time: it ends when the monotonic clock reads `until` nanoseconds; 0 for no limit. Returns false if the lease has ended.
     pub fn limit(&self, me: &Thread, handle: &LeaseHandle, until: u64) -> Result<bool, Refused> {
         self.end_lease(me, handle, |_, record, _| {
             self.fixed().leases.limit(record, until);
@@ -158,7 +158,7 @@ impl Engine {
         })
     }
 
-    /// Ends a lease as if its time were up, see [`Leases::expire`].
+    /// Ends a lease as if its time were up: see [`Leases::expire`].
     #[cfg(not(loom))]
     pub fn expire(&self, handle: &LeaseHandle) {
         Leases::of(self.segment()).expire(handle);
@@ -210,7 +210,8 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// If a check is due, ends the leases that are overdue or whose holders have died. Returns whether it checked.
+    /// Checks the records if a check is due: ends overdue leases and the leases of dead holders, and delivers due messages. Returns whether it
+    /// checked.
     #[cold]
     pub(super) fn reclaim_if_due(
         &self,

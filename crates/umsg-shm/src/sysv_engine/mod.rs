@@ -9,9 +9,9 @@
 //!     parked: a blocked sender's message      offered: a blocked receiver's message
 //! ```
 //!
-//! The two sides of a POSIX queue share no cache line, because senders and receivers are mostly different threads. Threads that use one
-//! System V queue both send and receive, and select their messages by type. Each thread would write the lines of both sides. Therefore a
-//! System V queue has one lock.
+//! The two sides of a POSIX queue share no cache line, because senders and receivers are mostly different threads. Threads that use one System V
+//! queue both send and receive, and select their messages by type. With two sides, each thread would write the lines of both. Therefore a System V
+//! queue has one lock.
 //!
 //! A message for a waiting receiver goes straight to the receiver's node. Three cache lines move between the cores: the
 //! lock's, the node's and the cell's. The waiting thread takes the message without the lock.
@@ -81,7 +81,7 @@ use segment::{Fixed, Generation, Policy, Segment};
 /// The reason why an attempt did not succeed.
 pub type Refused = crate::waiters::wait::Refused<Why>;
 
-/// The reasons that only System V queues have.
+/// The reasons of a failed attempt that only System V queues have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Why {
     /// The message of `len` bytes is longer than the buffer, and stays in the queue.
@@ -92,22 +92,22 @@ pub enum Why {
     Removed,
 }
 
-/// A mapped System V queue, and this process's state of it.
+/// A handle of a System V queue in this process.
 #[derive(Debug)]
 pub struct Engine {
     segment: Segment,
-    /// The queue's place among those that the segment holds, one after the other.
+    /// The generation of the queue: its place in the sequence of queues that the segment holds.
     generation: Generation,
     pub pacing: Pacing,
-    /// Shows pollers the queue's level.
+    /// The doorbell of this handle, which shows pollers the queue's level.
     doorbell: Doorbell,
-    /// The delivery policy, read once.
+    /// The delivery policy, which is read once.
     policy: Policy,
-    /// When this handle may ask again whether a producer lives.
+    /// For receives: the time at which this handle may check again whether a producer lives.
     next_query: NextQuery,
-    /// When this handle may ask, before a send, whether a producer lives.
+    /// For sends: the time at which this handle may check again whether a producer lives.
     next_query_to_send: NextQuery,
-    /// Wakes waiters before the lock is released; for a measurement.
+    /// True if calls wake waiters before they release the lock. Only a measurement sets this.
     wakes_inside: std::sync::atomic::AtomicBool,
 }
 
@@ -125,9 +125,9 @@ impl Engine {
         }
     }
 
-    /// Makes calls wake waiters before they release the lock, or after; for a measurement.
+    /// Sets whether calls wake waiters before they release the lock. Only a measurement calls this.
     pub fn set_wakes_inside(&self, inside: bool) {
-        // Relaxed: a setting.
+        // Relaxed: the word is a setting, and publishes no other data.
         self.wakes_inside
             .store(inside, std::sync::atomic::Ordering::Relaxed);
     }
@@ -169,7 +169,7 @@ impl Engine {
         self.fixed().rights.is_removed(self.generation)
     }
 
-    /// Takes the lock. If its last owner died, repairs the queue first.
+    /// Takes the lock. If its last owner died, the function repairs the queue first.
     ///
     /// The owner of the lock of a removed queue may never release it. So a thread that waits for the lock gives up at the
     /// end of a slice if the queue was removed.
@@ -206,8 +206,8 @@ impl Engine {
                 self.announce_counts(held.receiver());
                 Ok(held)
             }
-            // A removed queue is not repaired: no call uses it, and the previous owner of the lock may be alive (`remove_unlocked`). But a later
-            // queue of the segment is repaired, even through a handle of an earlier queue.
+            // A removed queue is not repaired: no call uses it, and the previous owner of the lock may be alive (`remove_unlocked`). A later queue of
+            // the segment is repaired, even through a handle of an earlier queue.
             Ok((held, Left::ByTheDead)) if self.fixed().rights.state().is_removed() => {
                 let receiving = held.receiver();
                 self.announce_counts(receiving);
@@ -266,7 +266,7 @@ impl Engine {
         if wakes.is_empty() {
             return unlock(held);
         }
-        // Relaxed: a setting.
+        // Relaxed: the word is a setting, and publishes no other data.
         if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
             self.wake(wakes);
             return unlock(held);
@@ -276,7 +276,7 @@ impl Engine {
         left
     }
 
-    /// Begins an operation: checks that the queue still exists, and removes offers that have an outcome.
+    /// Begins an operation under the lock: checks that the queue still exists, and removes offers that have an outcome.
     #[inline(always)]
     fn enter(
         &self,
@@ -334,7 +334,7 @@ impl Engine {
         }
     }
 
-    /// Notes in the header that the segment is corrupted.
+    /// Records in the header that the segment is corrupted.
     #[cold]
     pub fn note_damage(&self) {
         self.fixed().header.damage.note();

@@ -1,4 +1,4 @@
-//! Hand-off of messages to waiting receivers, and the fate of an offer that its receiver does not take. All functions run under the lock.
+//! Hand-off of messages to waiting receivers, and the end of offers. The caller of each function holds the lock.
 //!
 //! A hand-off notes the message in the receiver's waiter record, and then settles the word of the record's node. From then on
 //! the message belongs to the node, even while other words still say that the message is queued. The waiting thread copies the
@@ -25,8 +25,8 @@ const BOUND: usize = NODES;
 
 /// The time, in nanoseconds of the coarse clock, after which an unanswered offer is withdrawn.
 ///
-/// It is a clock tick (10 ms) shorter than a slice, because the coarse clock may be a tick behind. A thread that falls
-/// asleep right after an offer was made finds the offer overdue after one slice.
+/// This is a clock tick (10 ms) shorter than a slice, because the coarse clock may be a tick behind. So a thread that falls asleep right after an
+/// offer was made finds the offer overdue after one slice.
 const TIME: u64 = SLICE - 10_000_000;
 
 impl Engine {
@@ -124,8 +124,8 @@ impl Engine {
     /// - The message of a dead thread or of a thread that gave up goes back to the queue.
     /// - An offer that is unanswered for [`TIME`] goes back, too: a stopped receiver must not withhold a message.
     ///
-    /// The function first removes the offer that the caller itself has accepted, so the caller mostly uses the same waiter record each time. Then
-    /// it removes the other offers in the order in which they were made, up to the first offer that still has time. So a call does not visit all
+    /// The function first removes the offer that the caller itself has accepted, so the caller mostly uses the same waiter record each time. Then it
+    /// removes the other offers in the order in which they were made, up to the first offer whose time is not over. So a call does not visit all
     /// receivers that are about to wake.
     #[inline(never)]
     pub(super) fn reap(
@@ -148,10 +148,10 @@ impl Engine {
                 State::Settled if !waiters::is_over(node.offered_at.get(), TIME, now) => {
                     return Ok(ControlFlow::Break(()));
                 }
-                // The receiver accepts or gives up at this moment: the next call removes the offer.
+                // The receiver accepts the offer, or gives up, at this moment: the next call removes the offer.
                 State::Settled if !waiters::unsettle(node) => {}
                 State::Settled => {
-                    // A living thread checks the queue again when it continues. A dead thread's node becomes free.
+                    // A living thread checks the queue again when it continues. The node of a dead thread becomes free.
                     if waiters::is_orphan(self.segment(), node) {
                         waiters::give_up(node);
                     }
@@ -171,7 +171,7 @@ impl Engine {
     /// Frees the slot of an accepted offer.
     fn clear_away(&self, receiving: ReceiverHeld<'_>, node: &Node) -> Result<(), Fault> {
         let slot = node.slot.get();
-        // The cell comes first: a node in this list owns its slot.
+        // The cell is changed first: a node in this list owns its slot.
         self.segment().cell(slot)?.end();
         self.waiters().remove(receiving, node)?;
         crash_point!(MSG_REAPED);
@@ -192,13 +192,13 @@ impl Engine {
         self.return_to_queue(receiving, slot, wakes)
     }
 
-    /// Provides the memory that a message needs in the order, before the message comes back.
+    /// Allocates the memory that a message needs in the order, before the message comes back.
     pub(super) fn provide_for(&self, _: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let mtype = self.segment().cell(slot)?.mtype();
         self.order().provide(mtype)
     }
 
-    /// Puts a message back: to the next waiter that wants it, or into the order by its number. The caller has called
+    /// Puts a message back: it goes to the next waiter that wants it, or into the order at the place of its number. The caller has called
     /// [`provide_for`](Self::provide_for).
     pub(super) fn return_to_queue(
         &self,
@@ -217,7 +217,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Serves every waiter that can be served. Such waiters exist only after a death, because each message is offered when it is sent.
+    /// Serves every waiter that can be served. Without a death, there is no such waiter, because each message is offered when it is sent.
     pub(super) fn serve(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -230,8 +230,7 @@ impl Engine {
         self.admit(receiving, wakes)
     }
 
-    /// Serves the calling waiter of a list. If each waiter served all other waiters after each slice, the cost would grow with the
-    /// square of their number.
+    /// Serves one waiter, the caller. If each waiter served all other waiters after each slice, the cost would grow with the square of their number.
     pub(super) fn serve_one(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -239,7 +238,7 @@ impl Engine {
         list: List,
         wakes: &mut DeferredWakes,
     ) -> Result<(), Fault> {
-        // The waiter was offered a message meanwhile, and is in another list.
+        // The waiter was offered a message meanwhile, so it is in another list.
         if List::of(waiter.node()) != list {
             return Ok(());
         }

@@ -21,14 +21,14 @@ pub struct Taken {
     pub mtype: i64,
 }
 
-/// The way in which a receive takes its message: by copying it out, or by leasing it in place.
+/// The way in which a receive takes its message: it copies the message out, or leases it in place.
 pub(super) trait Receipt {
     type Outcome;
 
     /// Returns the longest message that the receive accepts, in bytes.
     fn longest(&self) -> u64;
 
-    /// Takes a message from the queue.
+    /// Takes a message from the queue, under the lock.
     fn take(
         &mut self,
         receiving: ReceiverHeld<'_>,
@@ -39,7 +39,7 @@ pub(super) trait Receipt {
     fn accept(&mut self, me: Waiter<'_>, step: Step<'_>) -> Result<Option<Self::Outcome>, Refused>;
 }
 
-/// The step of a call that takes a message.
+/// What a receipt needs to take a message: the engine, the call and the message.
 #[derive(Clone, Copy)]
 pub(super) struct Step<'a> {
     pub(super) engine: &'a Engine,
@@ -61,10 +61,10 @@ impl FoundMessage<'_> {
     }
 }
 
-/// Copies the message into the caller's buffer.
+/// A receive that copies its message into the caller's buffer.
 pub(super) struct Copy<'a> {
     pub(super) buffer: &'a mut [u8],
-    /// Cuts a longer message off at the end of the buffer (MSG_NOERROR).
+    /// True if a longer message is cut off at the end of the buffer (MSG_NOERROR).
     pub(super) truncate: bool,
 }
 
@@ -137,8 +137,8 @@ impl Engine {
         self.take_or_wait(call, want, &mut Copy { buffer, truncate })
     }
 
-    /// Takes a message, or takes a waiter record under the same lock. A send first makes an attempt without the record; in a receive, that would
-    /// only take the lock twice.
+    /// Takes a message. If there is none, takes a waiter record under the same lock, and waits. A send, in contrast, first makes an attempt without
+    /// the record. For a receive, such an attempt would only take the lock twice.
     pub(super) fn take_or_wait<R: Receipt>(
         &self,
         call: &Call<'_>,
@@ -229,7 +229,7 @@ impl Engine {
         }
     }
 
-    /// Returns the first wanted message, or [`Refused::NotNow`]. First ends overdue leases and the leases of dead holders.
+    /// Returns the first wanted message, or [`Refused::NotNow`]. Before that, ends overdue leases and the leases of dead holders.
     #[inline(always)]
     pub(super) fn find(
         &self,
@@ -280,8 +280,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Admits blocked senders. If that fails, the caller still keeps its message. Corruption is noted. If there is no memory, the senders stay
-    /// blocked.
+    /// Admits blocked senders, if there are any. If that fails, the caller still keeps its message: corruption is noted, and for lack of memory the
+    /// senders stay blocked.
     #[inline(always)]
     pub(super) fn admit_if_any(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.waiters().len(List::Senders) != 0

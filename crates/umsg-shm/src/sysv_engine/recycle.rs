@@ -1,7 +1,7 @@
-//! Removing a queue but keeping its segment, and making the next queue in this segment, whose pages already have memory. Both happen under the lock,
-//! which belongs to the segment and outlives its queues. [`segment::Rights`](super::segment::Rights) has the states.
+//! Removal of a queue whose segment is kept, and creation of the next queue in this segment, whose pages already have memory. Both happen under the
+//! lock, which belongs to the segment and outlives its queues. [`segment::Rights`](super::segment::Rights) has the states.
 //!
-//! Other handles of the removed queue may exist, in this process and in others. Each handle finds that its queue is removed, because the generation
+//! Other handles of the removed queue may exist, in this process and in others. Each of these handles finds its queue removed, because the generation
 //! has ended, and changes nothing. A segment is kept only if nothing refers to the removed queue without the lock:
 //!
 //! | if this refers to the queue | then |
@@ -24,18 +24,18 @@ use crate::sys::clock::{self, Deadline, SECOND};
 use crate::sys::thread::Thread;
 use crate::waiters::{self, List, State};
 
-/// The most slots with memory of a segment that is kept.
+/// A segment with more slots that have memory is not kept.
 const SLOTS: u32 = 256;
-/// The most granules of its arena in use: 128 KiB.
+/// A segment whose arena uses more granules (128 KiB) is not kept.
 const GRANULES: u32 = 8192;
 
-/// The next queue of a segment.
+/// The properties of the next queue in a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Successor {
     pub id: i32,
-    /// The turn of the identifier.
+    /// The turn of the identifier: it tells the queues apart that have the same index in the namespace.
     pub turn: u64,
-    /// The bytes that may be queued at first.
+    /// The bytes that may be queued in the new queue.
     pub qbytes: u64,
 }
 
@@ -43,7 +43,7 @@ impl Engine {
     /// Removes the queue as [`remove`](Self::remove) does, and keeps the segment, without messages, for [`revive`](Self::revive). `may` runs under
     /// the lock, and may refuse the removal. Returns false without a change if the segment can't be kept.
     ///
-    /// Fails with [`Fault::Busy`] if the lock is not free within a spin.
+    /// Fails with [`Fault::Busy`] if the lock does not become free while the caller spins.
     ///
     /// # If the process dies
     /// The queue exists, or it is removed.
@@ -68,8 +68,8 @@ impl Engine {
         })
     }
 
-    /// Makes the next queue of a segment that this handle has vacated. Returns its generation, or None if there is no next queue: another process
-    /// has taken the segment away, or has made a queue in it. `successor` runs under the lock, and may decline.
+    /// Makes the next queue of a segment that this handle has vacated, and returns its generation. Returns None if another process has taken the
+    /// segment away or has made a queue in it, or if `successor` declines. `successor` runs under the lock.
     ///
     /// # If the process dies
     /// There is no queue, or a complete one.
@@ -106,11 +106,11 @@ impl Engine {
         next
     }
 
-    /// Returns whether nothing refers to the queue without the lock, and whether it is small.
+    /// Returns whether nothing refers to the queue without the lock, and whether the segment is small enough to be kept.
     fn is_unattached(&self, receiving: ReceiverHeld<'_>) -> bool {
         let fixed = self.fixed();
         let (control, rights) = (&fixed.control, &fixed.rights);
-        // The version of a new queue: each generation adds one, and so does each change.
+        // This is the version of a queue whose rights were never changed: each generation adds one, and so does each change.
         let is_unchanged = rights.version() == 1 + self.generation.number();
         is_unchanged
             && control.repairs() == 0
@@ -127,7 +127,7 @@ impl Engine {
     }
 
     fn has_no_waiter(&self, _: ReceiverHeld<'_>) -> bool {
-        // A ticket is issued to each thread that waits.
+        // No thread has ever waited if no ticket was issued.
         self.fixed().control.ticket().get() == 0
             || [List::Receivers, List::Offered, List::Senders]
                 .into_iter()
@@ -138,7 +138,7 @@ impl Engine {
                     .all(|(_, node)| waiters::state(node) == State::Free)
     }
 
-    /// Makes the contents those of a new queue.
+    /// Makes the contents of the segment those of a new queue.
     fn empty(&self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let (fixed, control) = (self.fixed(), &self.fixed().control);
         let is_used = control.used() != 0;

@@ -60,8 +60,8 @@ pub(super) fn rebuild(receiving: ReceiverHeld<'_>, engine: &Engine) -> Result<()
     Ok(())
 }
 
-/// After this number of slots in a row that never held a message, no later slot was ever filled: slots are taken in order, and each is filled at
-/// once.
+/// After this number of slots in a row that never held a message, no later slot was ever filled: slots come into use in order, and a sender fills
+/// each slot at once.
 const NEVER_FILLED: usize = 4096;
 
 /// Returns the number of slots that were ever used. A peer may forge the word: a walk over unused slots would allocate their memory.
@@ -69,7 +69,7 @@ fn used_slots(receiving: ReceiverHeld<'_>, segment: &Segment) -> Result<usize, F
     let control = &segment.fixed().control;
     let used = control.used().min(control.usable()) as usize;
     let used = used.min(segment.layout().slots);
-    // The threads of a model forge no word.
+    // In a model, no thread forges the word.
     if used <= NEVER_FILLED || cfg!(loom) {
         return Ok(used);
     }
@@ -92,7 +92,7 @@ impl Sum {
     }
 }
 
-/// Notes the leased slots. MSG_ACKNOWLEDGED: frees the lease records of messages that have ended.
+/// Notes the slots of leases in the survey. MSG_ACKNOWLEDGED: frees the lease records of messages that have ended.
 fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     let mut held = Sum::default();
     for (_, record) in Leases::of(segment).all() {
@@ -113,7 +113,7 @@ fn survey_leases(segment: &Segment, survey: &mut Survey) -> Result<Sum, Fault> {
     Ok(held)
 }
 
-/// Completes interrupted admissions, and notes the slots of parked messages.
+/// Completes interrupted admissions, and notes the slots of parked messages in the survey.
 fn settle_senders(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -139,7 +139,7 @@ fn settle_senders(
     Ok(())
 }
 
-/// MSG_ADMITTED: numbers a message whose sender has the reply that the message is sent.
+/// Completes an admission. MSG_ADMITTED: a message whose sender has the reply that the message is sent gets a number.
 fn finish_admission(
     receiving: ReceiverHeld<'_>,
     engine: &Engine,
@@ -152,9 +152,9 @@ fn finish_admission(
     Ok(())
 }
 
-/// Completes interrupted offers, and notes the offered slots.
+/// Completes interrupted offers, and notes the offered slots in the survey.
 ///
-/// It runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Here such a message ends.
+/// This runs after [`settle_senders`]: a receiver may accept a message before the node of its sender is off its list. Such a message ends here.
 fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault> {
     for (index, node) in Waiters::of(segment).all() {
         let record = segment.waiter_record(index)?;
@@ -166,7 +166,7 @@ fn settle_receivers(segment: &Segment, survey: &mut Survey) -> Result<(), Fault>
             {
                 node.list.set(List::Offered as u32);
             }
-            // An accepted message ends. If the receiver gave the offer up, the message stays queued, as its cell says.
+            // An accepted message ends. If the receiver gave up, the message stays queued, as its cell says.
             (List::Receivers | List::Offered, State::Accepted) => {
                 segment.cell(node.slot.get())?.end();
                 node.list.set(List::None as u32);

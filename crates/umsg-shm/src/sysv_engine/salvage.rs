@@ -1,8 +1,8 @@
 //! Salvage: rebuilds a corrupted queue from its intact messages. Only `umsg doctor --repair` calls it.
 //!
-//! [`repair`](super::repair) trusts cells, numbers, nodes and lease records, and rebuilds all other data. A salvage first
-//! makes these trustworthy. It frees the cells, nodes and records that name no possible message, and cuts lengths that
-//! reach beyond the memory. A blocked sender whose parked message is corrupted sends the message again.
+//! A repair ([`repair`](super::repair)) trusts cells, numbers, nodes and lease records, and rebuilds all other data. A salvage first makes these four
+//! trustworthy. It frees the cells, nodes and records that name no possible message, and limits lengths to the memory of the file. A blocked sender
+//! whose parked message is corrupted sends the message again.
 //!
 //! If a process dies during a salvage, a mark in the queue shows that ([`crate::repair::log::Damage`]). Calls fail with EBADMSG
 //! until another salvage, which must find each message. So messages are renumbered from the smallest number on, and numbers
@@ -30,7 +30,8 @@ use crate::waiters::{self, List, State};
 use crate::waiters::{NO_SLOT, NODES};
 use std::collections::BTreeSet;
 
-/// The largest credible distance between the last message's number and the greatest number of a message in the queue.
+/// The largest credible distance between two numbers: that of the last sent message in the control block, and the greatest number of a message in the
+/// queue.
 const NEAR: u64 = 1 << 32;
 
 impl salvage::Salvage for Engine {
@@ -42,13 +43,13 @@ impl salvage::Salvage for Engine {
         give_back: impl Fn(usize),
     ) -> Result<Salvaged, Fault> {
         let lock = &self.fixed().control.lock;
-        // It does not matter whether the lock is orphaned: this salvage, or the next one if this process dies, rebuilds all data of the queue.
+        // The state of the lock does not matter: a salvage rebuilds all data of the queue. If this process dies, the next salvage does.
         let (held, _) = lock
             .lock_anyway(me, self.segment(), deadline)
             .map_err(|_| Fault::Busy)?;
         let receiving = held.receiver();
         self.announce_counts(receiving);
-        // The previous owner of the lock may live and go on at the same time: see `remove_unlocked`.
+        // The previous owner of the lock may live and continue at the same time: see `remove_unlocked`.
         if self.is_removed() {
             held.unlock();
             return Err(Fault::Busy);
@@ -60,9 +61,9 @@ impl salvage::Salvage for Engine {
         let mut wakes = DeferredWakes::default();
         let real = real();
         give_back(real.slots);
-        // An error leaves the lock orphaned, so that a later salvage starts over.
+        // After an error, the lock stays orphaned, and a later salvage starts over.
         let salvaged = self.rebuild_from_intact(receiving, real)?;
-        // Without memory, waiters are not served here, as after any repair.
+        // Without memory, waiters are not served here. This also happens after a repair.
         if let Err(Fault::Damaged) = self.serve(receiving, &mut wakes) {
             return Err(Fault::Damaged);
         }
@@ -70,7 +71,7 @@ impl salvage::Salvage for Engine {
         wakes.add_everybody(self.waiters().usable());
         crash_point!(SALVAGE_DONE);
         damage.end_mending();
-        // A helper that has found the queue corrupt sleeps until a process calls it, and then checks the queue again.
+        // A helper that has found the queue corrupt sleeps until a process calls it. After this call, it checks the queue again.
         self.ringer().call_timekeepers(receiving);
         self.leave(held, &mut wakes, Held::unlock);
         self.segment().check()?;
@@ -83,7 +84,7 @@ impl salvage::Salvage for Engine {
             if knows_threads {
                 self.give_up_for_the_dead();
             }
-            // Takes the waiters that have given up off their lists.
+            // This also takes the waiters that have given up off their lists.
             Ok(self.serve(receiving, wakes)?)
         });
         taken.map_err(Refused::fault)
@@ -103,7 +104,7 @@ impl salvage::Salvage for Engine {
 }
 
 impl Engine {
-    /// Gives up the waits of dead threads that the kernel did not mark, or that died after they left their lists.
+    /// Gives up the waits of dead threads that the kernel did not mark, or that died after their nodes had left the lists.
     fn give_up_for_the_dead(&self) {
         for (_, node) in self.waiters().all() {
             if List::of(node) != List::Offered && waiters::state(node) == State::Waiting {
@@ -134,7 +135,7 @@ impl Engine {
         })
     }
 
-    /// Cuts the lengths of all regions to the memory that the file has.
+    /// Limits the lengths of all regions to the memory that the file has.
     fn cut_to(&self, receiving: ReceiverHeld<'_>, real: Real) {
         let (fixed, layout) = (self.fixed(), self.segment().layout());
         let slots = real.slots.min(layout.slots) as u32;
@@ -177,8 +178,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Frees each record that is not a valid lease: its state is not that of a lease, it names no possible message, or it names the message of
-    /// another record.
+    /// Frees each record that is not a valid lease. Such a record has a state other than that of a lease, names no possible message, or names the
+    /// message of another record.
     fn free_corrupt_leases(&self) {
         let mut seen = BTreeSet::new();
         for (_, record) in Leases::of(self.segment()).all() {
@@ -194,7 +195,7 @@ impl Engine {
         }
     }
 
-    /// Takes nodes whose slots hold no message off their lists. Their receivers check the queue again, and their senders send again.
+    /// Takes nodes whose slots hold no possible message off their lists. Their receivers check the queue again, and their senders send again.
     fn dismiss_corrupt_nodes(&self, receiving: ReceiverHeld<'_>) {
         let mut seen = BTreeSet::new();
         for (index, node) in self.waiters().all() {
@@ -218,7 +219,7 @@ impl Engine {
         }
     }
 
-    /// Rebuilds the arena from the blocks of the kept messages. A message whose block overlaps another is lost.
+    /// Rebuilds the arena from the blocks of the messages that are kept. If two blocks overlap, one of the messages is lost.
     fn lay_arena(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -246,7 +247,7 @@ impl Engine {
             segment.cell(slot)?.end();
         }
         crash_point!(SALVAGE_BLOCKS_LAID);
-        // This step runs again, for the messages whose blocks were lost.
+        // These steps run again, for the messages that have lost their blocks.
         self.free_corrupt_leases();
         self.dismiss_corrupt_nodes(receiving);
         Ok(())
@@ -254,8 +255,8 @@ impl Engine {
 
     /// Renumbers the sent messages from 1 on in their old order.
     ///
-    /// The number in the control block tells which messages are sent. That number is not credible if it is far from the numbers of the messages, or
-    /// if fewer messages were sent by it than the queue has counted. Then the greatest number of a message replaces it.
+    /// The number in the control block says which messages are sent. In two cases this number is not credible: it is far from the numbers of the
+    /// messages, or it makes fewer messages sent than the queue has counted. The greatest number of a message then replaces it.
     fn renumber(&self, receiving: ReceiverHeld<'_>, corrupt: u64) -> Result<(), Fault> {
         let (segment, control) = (self.segment(), &self.fixed().control);
         let mut queued = Vec::new();
@@ -274,7 +275,7 @@ impl Engine {
         }
         let mut number = 0;
         for (was, slot) in queued {
-            // The message is not sent: it belongs to a batch whose sender died, or a blocked sender has parked it.
+            // The message was not sent: it belongs to a batch whose sender died, or a blocked sender has parked it.
             if was > last {
                 segment.cell(slot)?.end();
                 continue;
@@ -288,7 +289,7 @@ impl Engine {
     }
 }
 
-/// Makes a blocked sender send its message again, in its old place among the waiters.
+/// Makes a blocked sender send its message again. The sender keeps its place among the waiters.
 fn have_sent_again(receiving: ReceiverHeld<'_>, record: &WaiterRecord) {
     if waiters::state(record.node()) == State::Waiting {
         let _ = record.answer(receiving, Reply::Rejudge);

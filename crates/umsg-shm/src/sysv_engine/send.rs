@@ -13,7 +13,7 @@ use crate::sysv_engine::order::TypeIndexStore;
 use crate::waiters::List;
 
 impl Engine {
-    /// Sends a message if there is room at once.
+    /// Sends a message if there is room now.
     #[inline(always)]
     pub fn try_send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
         let sent = self.with_lock(call.me, call.deadline, |receiving, wakes| {
@@ -24,8 +24,8 @@ impl Engine {
 
     /// Sends a message. Waits for room until the call's deadline.
     ///
-    /// The preparation of a wait costs a quarter of a send. So the call first tries to send without this preparation. A sender that finds
-    /// no room takes the lock a second time before it sleeps.
+    /// To prepare a wait costs a quarter of a send. So the call first tries to send without this preparation. A sender that finds no room takes the
+    /// lock a second time before it sleeps.
     pub fn send(&self, call: &Call<'_>, mtype: i64, message: &[u8]) -> Result<(), Refused> {
         self.attempt_or_wait_for_room(
             call,
@@ -56,14 +56,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns whether `messages` more messages of `bytes` bytes together fit.
+    /// Returns whether there is room for `messages` more messages of `bytes` bytes together.
     #[inline(always)]
     pub(super) fn has_room(&self, messages: u64, bytes: u64) -> bool {
         self.fixed().control.has_room(messages, bytes)
     }
 
-    /// Refuses messages of this total length if there is no room for them. First, it delivers the messages that are due, so that the new messages
-    /// come behind them. If leased messages take the room, it also ends overdue leases.
+    /// Returns a refusal if there is no room for these numbers of messages and bytes. While messages are leased or delayed, first delivers those that
+    /// are due, so that the new messages come behind them. If leased messages take the room, it also ends overdue leases.
     #[inline(always)]
     pub(super) fn check_room(
         &self,
@@ -81,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Does the same as [`check_room`](Self::check_room), while messages are leased or delayed.
+    /// Checks the room as [`check_room`](Self::check_room) does, while messages are leased or delayed.
     #[cold]
     fn check_room_slow(
         &self,
@@ -107,7 +107,7 @@ impl Engine {
         Ok(sequence)
     }
 
-    /// Gives a message the `ahead`th number after the last one. The message is sent once the control block's number reaches it.
+    /// Gives a message a number: the last number plus `ahead`. The message is sent once the control block's number reaches it.
     #[inline(always)]
     pub(super) fn number(
         &self,
@@ -144,7 +144,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Parks the message of a sender that is going to block: writes it into a slot, and takes a waiter record for the sender.
+    /// Parks the message of a sender that is about to block: writes the message into a slot, and takes a waiter record for the sender.
     fn park(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -1,4 +1,4 @@
-//! Slots: takes a free slot, fills it, frees it. All under the lock.
+//! Slots: takes, fills and frees them. The caller of each function holds the lock.
 
 use super::Engine;
 use super::segment::{Cell, Layout, Segment};
@@ -16,7 +16,7 @@ pub(super) fn each_free(
 ) -> Result<(), Fault> {
     let control = &segment.fixed().control;
     let mut free = control.first_free();
-    // A longer list is corrupted: it leads back to itself.
+    // A longer list is corrupted, and leads back to itself.
     let mut bound = control.used() as usize;
     while let Some(slot) = free {
         bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
@@ -48,7 +48,7 @@ impl Engine {
         Ok((slot, self.segment().cell(slot)?))
     }
 
-    /// Takes a slot that was never used. Before it asks for memory, takes a slot of a dead sender.
+    /// Takes a slot that was never used. If that needs more memory, first tries to take a slot of a dead sender.
     #[inline(never)]
     fn take_new_slot(&self, receiving: ReceiverHeld<'_>) -> Result<(u32, &Cell), Fault> {
         let control = &self.fixed().control;
@@ -62,7 +62,7 @@ impl Engine {
             control.set_usable(receiving, usable);
         }
         let cell = self.segment().cell(slot)?;
-        // A repair after a death must find no queued message in the cell.
+        // The cell must have no queued message: a repair after a death would find it.
         cell.end();
         control.use_slot(receiving, slot);
         Ok((slot, cell))
@@ -85,7 +85,7 @@ impl Engine {
         self.push_free(receiving, slot)
     }
 
-    /// Takes a slot and writes a message that is sent `now` into it. The message is neither queued nor named by a node yet.
+    /// Takes a slot, and writes a message into it that is sent `now`. The message is not queued yet, and no node names it.
     #[inline(always)]
     pub(super) fn fill(
         &self,
@@ -120,7 +120,7 @@ impl Engine {
         self.segment().copy_in(cell, message)
     }
 
-    /// Returns the length of a message in bytes. A length above the queue's maximum is [`Fault::Damaged`].
+    /// Returns the length of a message in bytes. Returns [`Fault::Damaged`] for a length above the queue's maximum.
     #[inline(always)]
     pub(super) fn len_of(&self, cell: &Cell) -> Result<usize, Fault> {
         let len = cell.message_len();

@@ -9,7 +9,7 @@
 //! | `Rejudge` | both | checks its permission again, and waits again in its old place among the waiters |
 //! | `Removed` | both | fails, because the queue was removed |
 //!
-//! A reply is stored before the node's word says that there is one ([`crate::waiters::settle`]).
+//! A reply is stored before the node's word says that the wait has an outcome ([`crate::waiters::settle`]).
 
 use super::segment::{Choice, Reply, WaiterRecord};
 use super::{Engine, Refused, Why};
@@ -28,14 +28,14 @@ use crate::waiters::{self, List, State};
 use crate::waiters::{NO_SLOT, Node};
 use std::cell::Cell;
 
-/// One call of one thread.
+/// One call of a thread: its thread, its deadline and the state of its wait.
 pub struct Call<'a> {
     pub(crate) me: &'a Thread,
     pub(crate) calm: Calm<'a>,
     pub(crate) deadline: Deadline,
     /// The version of the queue's rights under which the caller's permission was checked.
     pub(super) rights: u32,
-    /// Whether the call learns of the end of a stream, unlike msgrcv(2).
+    /// True if the call fails at the end of a stream, unlike msgrcv(2).
     heeds_end: bool,
     /// The ticket of an earlier wait of this call; 0 for none. With this ticket, the call keeps its place among the waiters.
     ticket: Cell<u64>,
@@ -44,7 +44,7 @@ pub struct Call<'a> {
 }
 
 impl<'a> Call<'a> {
-    /// Returns whether the call has waited, and attempts again.
+    /// Returns whether the call has waited before, and is attempting again.
     pub(super) fn has_waited(&self) -> bool {
         self.ticket.get() != 0
     }
@@ -78,7 +78,7 @@ impl<'a> Call<'a> {
         self.heeds_end
     }
 
-    /// Withdraws the node's name from the kernel's list, before the thread gives the node up.
+    /// Removes the node's name from the kernel's record of this thread, before the thread gives the node up.
     ///
     /// FOREIGN_MARK: a node that was given up may belong to a thread of another PID namespace with the same thread id.
     pub(super) fn unname(&self) {
@@ -88,7 +88,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// The outcome of an attempt; see [`wait::Enlisted`].
+/// The outcome of an attempt: see [`wait::Enlisted`].
 pub(super) type Enlisted<'a, T> = wait::Enlisted<Waiter<'a>, T>;
 
 /// A waiter record, and its index.
@@ -104,7 +104,7 @@ impl<'a> Waiter<'a> {
     }
 }
 
-/// An attempt under the lock, which takes a waiter record if it fails.
+/// An attempt under the lock. If it fails, it takes a waiter record.
 type Enlist<'e, 'a, T> =
     dyn FnMut(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<Enlisted<'a, T>, Refused> + 'e;
 
@@ -177,7 +177,7 @@ impl Engine {
         Ok(Some(Waiter { index, record }))
     }
 
-    /// Takes a waiter record as the outcome of a failed attempt.
+    /// Takes a waiter record for the caller after a failed attempt.
     pub(super) fn enlist<T>(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -188,7 +188,7 @@ impl Engine {
         Ok(waiter.map_or(Enlisted::NoNode, Enlisted::Waiting))
     }
 
-    /// Waits in a list. `enlist` attempts once more under the lock, and takes a waiter record if the attempt fails.
+    /// Waits in a list. `enlist` makes one more attempt under the lock, and takes a waiter record if the attempt fails.
     ///
     /// `accept` takes the message that was offered to the waiter record, without the lock. It returns None if the offer was withdrawn.
     pub(super) fn wait_for<'a, T>(
@@ -203,7 +203,7 @@ impl Engine {
             let waited = self.wait_once(call, list, enlist, accept);
             match waited {
                 Ok(Some(outcome)) => return Ok(outcome),
-                // One more attempt after the deadline: the message or the room may be there.
+                // The deadline has passed: the call makes one more attempt, because the message or the room may be there.
                 Ok(None) if !is_over => is_over = call.deadline.has_passed(),
                 Ok(None) => return Err(Refused::TimedOut.by(call.deadline)),
                 Err(Refused::Fault(Fault::Busy)) if !call.deadline.has_passed() => {}
@@ -250,7 +250,8 @@ impl Engine {
         result
     }
 
-    /// Spins, then sleeps, until the node's word changes. The thread sleeps in slices, because a wake-up is lost if its waker dies.
+    /// Spins, then sleeps in slices, until the node's word changes. The thread sleeps in slices because a wake-up is lost if the thread that should
+    /// send it dies.
     fn sleep(&self, call: &Call<'_>, me: Waiter<'_>, list: List) -> End {
         let node = me.node();
         let settled = || waiters::state(node) != State::Waiting;
@@ -272,7 +273,7 @@ impl Engine {
                 fence(Ordering::SeqCst);
                 self.is_removed()
             },
-            // `is_removed` does not need the lock, which may never be released.
+            // `is_removed` comes first, because it does not need the lock, which its owner may never release.
             || {
                 self.is_removed()
                     || self.look_around(call, me, list) == Err(Refused::Own(Why::Removed))
@@ -295,13 +296,13 @@ impl Engine {
         paid
     }
 
-    /// Checks the queue after a slice: does the work of a waker that died, and ends overdue leases.
+    /// Checks the queue at the end of a slice: does the work that a dead waker left undone, and ends overdue leases.
     fn look_around(&self, call: &Call<'_>, me: Waiter<'_>, list: List) -> Result<(), Refused> {
         self.with_lock(
             call.me,
             call.deadline.or_slice(STOPPED),
             |receiving, wakes| {
-                // The offer to this waiter record was withdrawn, so the record goes into its list again.
+                // An offer to this waiter was withdrawn, so its record goes into the list again.
                 if waiters::state(me.node()) == State::Waiting && List::of(me.node()) == List::None
                 {
                     self.waiters().insert(receiving, list, me.index)?;
@@ -320,7 +321,7 @@ impl Engine {
         )
     }
 
-    /// Takes the outcome of a wait, or gives the wait up. Returns None if the caller has to try again.
+    /// Takes the outcome of a wait, or gives up the wait. Returns None if the caller has to try again.
     fn end_wait<T>(
         &self,
         call: &Call<'_>,
@@ -333,15 +334,15 @@ impl Engine {
         }
         let reply = match waiters::state(me.node()) {
             State::Settled => me.record.reply(),
-            // The offer was withdrawn.
+            // The offer was withdrawn, so the caller tries again.
             _ => Some(Reply::Retry),
         };
         if reply == Some(Reply::Message) {
             return self.end_offer(call, me, accept(me));
         }
         if reply == Some(Reply::Sent) {
-            // MSG_ADMITTED: the thread that admitted this sender may die before the message has its number. Until a holder of the lock takes the
-            // node off its list, the node says that the message is sent.
+            // MSG_ADMITTED: the thread that admitted this sender may die before the message has its number. So the node keeps saying that the message
+            // is sent, until a holder of the lock takes the node off its list.
             call.unname();
             let _ = waiters::accept(me.node());
             return accept(me);
@@ -366,7 +367,7 @@ impl Engine {
         }
     }
 
-    /// Ends an offer. If the caller has not taken the message, this gives the node up.
+    /// Ends an offer. If the caller has not taken the message, the function gives up the node.
     fn end_offer<T>(
         &self,
         call: &Call<'_>,
@@ -377,8 +378,8 @@ impl Engine {
             call.me.taken_up.remember(self.address(), me.index);
             return taken;
         }
-        // The offer may be withdrawn while this thread reads the message. Then the slot may hold half of another message,
-        // which looks like corruption.
+        // Another thread may withdraw the offer while this thread reads the message. The slot may then hold half of another message, which looks like
+        // corruption.
         let is_withdrawn = waiters::state(me.node()) != State::Settled;
         call.unname();
         waiters::give_up(me.node());
@@ -391,7 +392,7 @@ impl Engine {
     /// Gives up a wait. Returns false if a reply came first.
     fn gives_up(&self, call: &Call<'_>, me: Waiter<'_>) -> Result<bool, Refused> {
         let patience = Deadline::after(GRACE);
-        // Taking the lock would name the node again.
+        // The name is removed first, because taking the lock would name the node to the kernel again.
         call.unname();
         let given_up = self.with_lock(call.me, patience, |receiving, _| {
             if waiters::state(me.node()) == State::Settled {
@@ -402,7 +403,7 @@ impl Engine {
             waiters::give_up(me.node());
             Ok(true)
         });
-        // The lock's owner is stopped, or the queue is removed or corrupted: a later call frees the node.
+        // The lock's owner is stopped, or the queue is removed or corrupted. The node is given up here without the lock, and a later call frees it.
         given_up.or_else(
             |refused| match (waiters::give_up_waiting(me.node()), refused) {
                 (given_up, Refused::Fault(Fault::Busy) | Refused::Own(Why::Removed)) => {
@@ -429,5 +430,5 @@ impl Engine {
     }
 }
 
-/// The rank of every waiter: System V queues serve in order of arrival, and ignore the threads' priorities.
+/// The rank of every waiter: System V queues serve waiters in order of arrival, whatever the priorities of their threads are.
 const FIFO: u32 = 0;

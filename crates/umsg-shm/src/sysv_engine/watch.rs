@@ -1,8 +1,8 @@
-//! Notification of pollers: the engine's part of [`crate::doorbell`]. The queue's one lock also guards the word that says
-//! whether a process polls.
+//! Notification of pollers: the engine's part of [`crate::doorbell`]. The one lock of the queue also guards the word that says whether a process
+//! polls.
 //!
-//! A queue is readable while it has a message of any type, and writable while there is room for a byte. A poller that needs a certain type
-//! or more room waits for the next edge.
+//! A queue is readable while it has a message of any type, and writable while there is room for a byte. A poller that needs a certain type, or more
+//! room, waits for its next event.
 
 use super::{Engine, Refused};
 use crate::doorbell::{Level, MESSAGES_LATER, Readiness, Ringer, Watched};
@@ -23,7 +23,7 @@ impl Watched for Engine {
         self.level_now()
     }
 
-    /// Returns whether a waiter may take the message or the room. In that case, the level is shown after the operation.
+    /// Returns whether a waiter may take the message or the room. If so, pollers see the level only after the operation.
     fn is_taken(&self, messages: i64, room: i64) -> bool {
         let waits = |list| self.waiters().len(list) != 0;
         messages > 0 && waits(List::Receivers) || room > 0 && waits(List::Senders)
@@ -42,7 +42,7 @@ impl Watched for Engine {
     }
 
     fn held(&self, _: ReceiverHeld<'_>) -> u32 {
-        // Relaxed: under the lock.
+        // Relaxed: the caller holds the lock.
         let delayed = u64::from(self.fixed().leases.delayed.load(Ordering::Relaxed));
         let held = self.fixed().control.contents().leased.messages;
         match held > delayed {
@@ -51,13 +51,13 @@ impl Watched for Engine {
         }
     }
 
-    /// Does nothing: every operation reads the word that says which levels are watched.
+    /// Does nothing: every operation reads the word with the flags of pollers.
     fn end_watch(&self, _: ReceiverHeld<'_>) {}
 }
 
 impl Engine {
-    /// Returns the level for a call that would receive or send now. A removed queue shows a message and room, so a poller tries an operation and
-    /// learns of the removal.
+    /// Returns the level of the queue, for a call that would receive or send now. A removed queue shows a message and room: a poller then tries a
+    /// call, and learns of the removal.
     fn level_now(&self) -> Level {
         if !self.fixed().rights.is_live(self.generation) {
             return Level::new(1, 1);
@@ -65,7 +65,8 @@ impl Engine {
         let contents = self.fixed().control.contents();
         let messages = contents.queued.messages;
         match self.is_send_closed() {
-            // A poller of a closed queue tries to send, and finds it closed; at the end of the stream it tries to receive.
+            // A closed queue shows room: a poller tries to send, and finds the queue closed. At the end of the stream it also shows a message: a
+            // poller tries to receive, and finds the end.
             true => {
                 let at_end = self.seems_over().into();
                 self.ringer().with_looks(messages.max(at_end), 1)
@@ -74,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// Shows pollers that the queue is going to be removed.
+    /// Shows pollers an event because the queue is about to be removed.
     pub(super) fn foretell_removal(&self, receiving: ReceiverHeld<'_>) {
         if self.is_watched() {
             let now = self.level(receiving);
@@ -82,13 +83,13 @@ impl Engine {
         }
     }
 
-    /// Shows the removal to pollers without the lock. [`foretell_removal`](Self::foretell_removal) does the same under the lock.
+    /// Shows the removal to pollers, without the lock. [`foretell_removal`](Self::foretell_removal) shows it under the lock.
     #[cfg(not(loom))]
     pub(super) fn show_removal(&self) {
         self.ringer().show_unlocked(Level::new(1, 1));
     }
 
-    /// Begins to watch levels: [`pollable`](Self::pollable) for a model. Returns whether the process needs a helper that keeps the time.
+    /// Begins to poll in a model, as [`pollable`](Self::pollable) does. Returns whether the process needs a helper that keeps the time.
     #[cfg(loom)]
     pub(crate) fn watch(
         &self,
@@ -108,7 +109,7 @@ impl Engine {
         &self.doorbell
     }
 
-    /// Returns the readiness that a poll without waiting reports.
+    /// Returns the readiness of the queue: the answer of a poll that does not wait.
     pub fn readiness(&self) -> Readiness {
         self.level_now().readiness()
     }
@@ -178,13 +179,13 @@ mod polled {
     }
 
     impl Engine {
-        /// Returns the descriptor that shows the queue's readiness for the `wanted` levels; see [`crate::doorbell`].
+        /// Returns the descriptor that shows the queue's level. `wanted` contains flags of [`crate::doorbell`].
         #[inline]
         pub fn pollable(&self, me: &Thread, wanted: u32) -> std::io::Result<BorrowedFd<'_>> {
             self.poll(me, wanted)
         }
 
-        /// Ends polling by this process, also on a removed queue. After the last poller, no process rings any more.
+        /// Ends the polling of this process, even on a removed queue. After the last poller, no process rings any more.
         fn stop_polling(&self, me: &Thread) -> Result<(), Refused> {
             if self.doorbell.close_polled() {
                 let mut wakes = DeferredWakes::default();
@@ -198,7 +199,7 @@ mod polled {
 
     impl Drop for Engine {
         fn drop(&mut self) {
-            // This fails while the lock's owner is stopped. Then the next process that rings finds out that no process polls.
+            // This fails while the lock's owner is stopped. The next process that rings then finds out that no process polls.
             let _ = self.stop_polling(thread::current());
         }
     }

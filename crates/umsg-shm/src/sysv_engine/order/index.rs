@@ -9,7 +9,8 @@ use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-/// A number of types that no bucket of an intact table reaches: among 30,000 types, it is rare that 10 are in one bucket.
+/// A bound for a walk along a bucket: no bucket of an intact table has this number of types. Among 30,000 types, it is rare that 10 are in one
+/// bucket.
 const BUCKET: usize = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
@@ -72,7 +73,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Adds the bucket of a record that comes into use, and moves its types there.
+    /// Adds the bucket that begins in a record which comes into use. Moves the types of the new bucket there.
     pub(super) fn add_bucket(&self, new: u32) -> Result<(), Fault> {
         let bucket = &self.store.kind(new)?.bucket;
         bucket.set(0);
@@ -96,14 +97,14 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Returns the word with which a type's bucket begins.
+    /// Returns the word that names the first type of a type's bucket.
     #[inline(always)]
     fn bucket(&self, mtype: i64, buckets: u32) -> Result<&'a Guarded32, Fault> {
         let bucket = bucket_of(self.hash(mtype), buckets);
         Ok(&self.store.kind(bucket)?.bucket)
     }
 
-    /// Returns the cache word for a type: names the record that was used last for a type with the same lowest bits.
+    /// Returns the cache word for a type. The word names the record that was used last for a type with the same lowest bits.
     #[inline(always)]
     fn recent(&self, mtype: i64) -> &'a Guarded32 {
         &self.store.kinds().recent[mtype as usize % RECENT]
@@ -119,7 +120,8 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 }
 
-/// Returns the bucket of a hash among `buckets`: the lowest bits of the hash, or one bit fewer if that bucket does not exist yet.
+/// Returns the bucket of a hash among `buckets`. The lowest bits of the hash give the bucket. If that bucket does not exist yet, one bit fewer gives
+/// it.
 #[inline(always)]
 fn bucket_of(hash: u64, buckets: u32) -> u32 {
     let mask = buckets

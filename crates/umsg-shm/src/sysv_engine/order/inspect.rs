@@ -5,7 +5,7 @@ use super::{Order, Place, TypeIndexStore};
 use crate::fault::Fault;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
-    /// Returns the n-th message in order of arrival, counted from 0.
+    /// Returns the n-th message in order of arrival. Message 0 is the oldest.
     ///
     /// A cursor remembers the last message that was found, and its position. Insertions and removals correct the position. So if a process asks for
     /// one message after the other, each call walks one step.
@@ -52,7 +52,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         walk.take(self.store.places() as usize)
     }
 
-    /// Adapts the cursor before a message is removed: if it points to that message, it moves to the next one.
+    /// Adapts the cursor before a message is removed: if the cursor points to that message, it moves to the next one.
     #[inline(always)]
     pub(super) fn note_removal(&self, slot: u32, place: &Place) -> Result<(), Fault> {
         match target(&self.store.kinds().cursor) {

@@ -1,4 +1,4 @@
-//! The order of a System V queue's messages: by arrival, and by type. Each is first in, first out.
+//! The order of a System V queue's messages: by arrival, and within each type. The oldest message comes first in both.
 //!
 //! Every message is in two lists: the arrival list of all messages, and the list of its type. The types in use are nodes of
 //! a search tree. Each node knows the oldest message of its subtree, so that a search can skip whole subtrees:
@@ -22,9 +22,9 @@
 //! A type without messages stays in the tree for its next message: see [`types`]. Sequence numbers ascend with arrival. A
 //! message that comes back goes to the place of its number.
 //!
-//! All functions run under the queue's lock, and all data of the order can be computed from the messages. After the death of the lock's owner, the
-//! words may have any value. [`Order::clear`] and one [`Order::push_back`] for each message, in order of their numbers, rebuild them. A hostile peer
-//! may write any word at any time: all walks are bounded, and an impossible value is [`Fault::Damaged`].
+//! The caller of each function holds the queue's lock. All data of the order can be computed from the messages. After the death of the lock's owner,
+//! the words may have any value. [`Order::clear`] and one [`Order::push_back`] for each message, in order of their numbers, rebuild them. A hostile
+//! peer may write any word at any time: all walks are bounded, and an impossible value is [`Fault::Damaged`].
 
 mod index;
 mod inspect;
@@ -82,7 +82,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// Adds a message behind all other messages. After a call of [`Order::provide`] for its type, there is always enough memory.
+    /// Adds a message behind all other messages. The caller has called [`Order::provide`] for its type, so there is always enough memory.
     #[inline(always)]
     pub(crate) fn push_back(
         &self,
@@ -143,7 +143,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         self.refresh(kind, first)
     }
 
-    /// Takes a message out of the arrival list. Its own links keep naming its old neighbours.
+    /// Takes a message out of the arrival list. The links of the message itself still name its old neighbours.
     #[inline(always)]
     fn unlink(&self, _: ReceiverHeld<'_>, place: &Place) -> Result<(), Fault> {
         let roots = self.store.kinds();
@@ -160,7 +160,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// Empties the order: the first step of rebuilding it.
+    /// Empties the order. This is the first step of a rebuild.
     pub(crate) fn clear(&self, _: ReceiverHeld<'_>) -> Result<(), Fault> {
         for slot in 0..self.store.places() {
             self.store.place(slot)?.kind.set(0);

@@ -1,7 +1,7 @@
 //! Insertion of a message that comes back, at the place of its sequence number.
 //!
-//! The place may be anywhere. Mostly it is near the head, beside messages that came back earlier, or between the old
-//! neighbours. The walk begins at the nearest of these, and continues in both directions in turns.
+//! The place may be anywhere. Mostly it is near the head, beside messages that came back earlier, or between the old neighbours of the message. The
+//! walk to the place begins at the nearest of these, and goes step by step in both directions.
 
 use super::store::{NONE, link};
 use super::{Kind, Order, Place, TypeIndexStore};
@@ -34,7 +34,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         self.insert_in_kind(slot, place, kind, before)
     }
 
-    /// Adds a slot to its type's list behind another.
+    /// Adds a message to the list of its type, behind another message.
     fn insert_in_kind(
         &self,
         slot: u32,
@@ -58,7 +58,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// Returns links to the two neighbours of a number in the arrival list.
+    /// Returns links to the two messages of the arrival list between which a number belongs.
     fn gap(&self, place: &Place, kind: &Kind, sequence: u64) -> Result<(u32, u32), Fault> {
         let (mut below, mut above) = self.nearest(place, kind, sequence)?;
         for _ in 0..=self.store.places() {
@@ -96,7 +96,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok((below.1, above.1))
     }
 
-    /// Returns the message of a type after which a number belongs, if any. `previous` is the neighbour in order of arrival.
+    /// Returns the message of a type behind which a number belongs, if there is one. `previous` is the neighbour in order of arrival.
     fn before_in_kind(
         &self,
         (index, kind): (u32, &Kind),
@@ -124,7 +124,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Returns the sequence number of the message that a link names, if the message is in the order.
+    /// Returns the sequence number of the message that a link names. None if that message is not in the order.
     fn listed(&self, known: u32) -> Result<Option<u64>, Fault> {
         let Some(slot) = known.checked_sub(1) else {
             return Ok(None);
@@ -145,7 +145,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(place.sequence.get() < sequence)
     }
 
-    /// Returns the word that names the successor of a message; the head for 0.
+    /// Returns the word that names the successor of a message. For 0, returns the word of the head.
     fn next_after(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
             Some(slot) => Ok(&self.store.place(slot)?.next),
@@ -153,7 +153,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// Returns the word that names the predecessor of a message; the tail for 0.
+    /// Returns the word that names the predecessor of a message. For 0, returns the word of the tail.
     fn previous_before(&self, message: u32) -> Result<&'a Guarded32, Fault> {
         match message.checked_sub(1) {
             Some(slot) => Ok(&self.store.place(slot)?.previous),

@@ -14,35 +14,35 @@ pub trait TypeIndexStore {
     fn kind(&self, index: u32) -> Result<&Kind, Fault>;
     /// Returns the roots of the lists and of the tree.
     fn kinds(&self) -> &TypeRoots;
-    /// Allocates memory for more records than the `usable` ones. Returns the new number.
+    /// Allocates memory for more records than the `usable` ones. Returns the number of records that have memory after the call.
     ///
-    /// If the segment has a record for each of its slots already, returns the same number. Then a message that needs a record finds an idle record.
+    /// If the segment already has a record for each of its slots, returns `usable`. A message that needs a record then finds an idle record.
     fn provide_kinds(&self, usable: u32) -> Result<u32, Fault>;
 }
 
-/// The place of a slot's message in the order. A link is an index plus 1; 0 is none.
+/// The place of a slot's message in the order. A link is an index plus 1; 0 leads nowhere.
 #[repr(C)]
 #[derive(Default)]
 pub struct Place {
     /// The number of the message, which ascends with arrival.
     pub(super) sequence: Guarded64,
-    /// The next message of the same type.
+    /// The link to the next message of the same type.
     pub(super) next_of_kind: Guarded32,
-    /// The neighbours in order of arrival. These links keep their values when the message is removed, so that a message that comes back finds
+    /// The links to the neighbours in order of arrival. They keep their values when the message is removed, so that a message that comes back finds
     /// its place quickly.
     pub(super) next: Guarded32,
     pub(super) previous: Guarded32,
-    /// The record of the message's type; 0 if the slot is not in the order.
+    /// The link to the record of the message's type; 0 if the slot is not in the order.
     pub(super) kind: Guarded32,
 }
 
-/// The record of a type. A link is an index plus 1; 0 is none.
+/// The record of a type. A link is an index plus 1; 0 leads nowhere.
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Kind {
-    /// The bits of the type, an i64.
+    /// The type, as the bits of an i64.
     pub(super) mtype: Guarded64,
-    /// The sequence number of this type's first message; [`NONE`] without a message.
+    /// The sequence number of this type's first message; [`NONE`] if the type has no message.
     pub(super) first: Guarded64,
     /// The smallest `first` in this subtree.
     pub(super) least: Guarded64,
@@ -50,26 +50,26 @@ pub struct Kind {
     pub(super) head: Guarded32,
     pub(super) tail: Guarded32,
     pub(super) count: Guarded32,
-    /// The neighbours in the tree.
+    /// The links to the neighbours in the tree.
     pub(super) left: Guarded32,
     pub(super) right: Guarded32,
     pub(super) parent: Guarded32,
-    /// The next record of the idle list while `listed` is 1; the next unused record if this record is unused.
+    /// A link: to the next record of the idle list while `listed` is 1; to the next unused record if this record is unused.
     pub(super) newer: Guarded32,
     pub(super) listed: Guarded32,
-    /// The first type of the bucket that begins in this record.
+    /// The link to the first type of the bucket that begins in this record.
     pub(super) bucket: Guarded32,
-    /// The next type of the bucket that has this type.
+    /// The link to the next type of the bucket to which this type belongs.
     pub(super) chain: Guarded32,
 }
 
-/// The value of a sequence number that stands for no message.
+/// In place of a sequence number, if there is no message.
 pub(super) const NONE: u64 = u64::MAX;
 
-/// The number of cached records. Recent types with different lowest bits are found without a search.
+/// The number of cache words for records. Types that were used recently and differ in their lowest bits are found without a search.
 pub(super) const RECENT: usize = 8;
 
-/// The roots of the lists and of the tree. A link is an index plus 1; 0 is none.
+/// The roots of the lists and of the tree. A link is an index plus 1; 0 leads nowhere.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct TypeRoots {
@@ -78,11 +78,11 @@ pub struct TypeRoots {
     pub(super) head: Guarded32,
     pub(super) tail: Guarded32,
     pub(super) root: Guarded32,
-    /// The message that was inspected last; see [`super::inspect`].
+    /// The link to the message that was inspected last: see [`super::inspect`].
     pub(super) cursor: Guarded32,
     /// The position of that message.
     pub(super) position: Guarded32,
-    /// The message that came back last.
+    /// The link to the message that came back last.
     pub(super) returned: Guarded32,
     /// The records of recent types, by the lowest bits of the types.
     pub(super) recent: [Guarded32; RECENT],
@@ -92,11 +92,11 @@ pub struct TypeRoots {
     pub(super) free: Guarded32,
     pub(super) used: Guarded32,
     pub(super) usable: Guarded32,
-    /// The idle list of types that ran empty, oldest first, and its length.
+    /// The idle list: its oldest type without messages, its newest one, and its length.
     pub(super) oldest: Guarded32,
     pub(super) newest: Guarded32,
     pub(super) listed: Guarded32,
-    /// Shapes the tree and the hash table. The creator of the queue chooses the seed at random, so that no choice of types
+    /// The seed of the hash, which shapes the tree and the hash table. The creator of the queue chooses it at random, so that no choice of types
     /// makes the tree deep or the table slow.
     pub(super) seed: Guarded64,
 }
@@ -114,7 +114,7 @@ impl Place {
         self.sequence.set(sequence);
     }
 
-    /// Returns the link of a free slot to the next free slot: the slot plus 1, 0 for none.
+    /// Returns the link of a free slot to the next free slot: that slot plus 1, or 0 for none.
     #[inline(always)]
     pub(crate) fn next_free(&self) -> u32 {
         self.next.get()
@@ -148,7 +148,7 @@ impl TypeRoots {
         self.usable.get()
     }
 
-    /// Cuts a corrupted number of records to those that have memory.
+    /// Limits a corrupted number of records to the records that have memory.
     #[cfg(not(loom))]
     pub(crate) fn cut_to(&self, _: ReceiverHeld<'_>, usable: u32) {
         self.usable.set(usable);

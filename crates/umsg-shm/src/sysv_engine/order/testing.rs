@@ -1,4 +1,4 @@
-//! A [`TypeIndexStore`] in plain memory.
+//! A [`TypeIndexStore`] in plain memory, for tests.
 
 use super::{Kind, Place, TypeIndexStore, TypeRoots};
 use crate::fault::Fault;
@@ -8,7 +8,7 @@ pub(crate) struct Records {
     pub(crate) places: Vec<Place>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) roots: TypeRoots,
-    /// The number of type records that this machine has memory for.
+    /// The number of type records for which there is memory.
     pub(crate) memory: Cell<u32>,
     /// The number of calls that asked for more records.
     pub(crate) provided: Cell<u32>,

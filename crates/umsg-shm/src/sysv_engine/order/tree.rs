@@ -1,15 +1,15 @@
 //! The search tree of types: a treap, balanced by random ranks.
 //!
-//! The rank of a type is a hash of the type and of the queue's seed. No node has a higher rank than its parent. So the tree always has the shape
-//! that insertions in a random order would give, whatever the real order is. A path to the root has 1.4 log2(n) steps on average, and
-//! at most 40 for 30,000 types. Adding or removing a type takes two rotations on average.
+//! The rank of a type is a hash of the type and of the queue's seed. No node has a higher rank than its parent. So the tree always has the shape that
+//! insertions in a random order would give, whatever the real order is. A path to the root has 1.4 log2(n) steps on average, and at most 40 for
+//! 30,000 types. To add or remove a type takes two rotations on average.
 
 use super::store::{NONE, link, target};
 use super::{Kind, Order, TypeIndexStore};
 use crate::fault::Fault;
 use crate::sync::Guarded32;
 
-/// A number of steps that no path of an intact tree reaches: among a million types, the longest path has about 60.
+/// A bound for a walk along a path: no path of an intact tree has this number of steps. Among a million types, the longest path has about 60.
 const DEPTH: usize = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
@@ -33,7 +33,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Returns the lowest type that has messages and is not below `from`.
+    /// Returns the lowest type that has messages and is at least `from`.
     pub(super) fn lowest_from(&self, from: i64) -> Result<Option<&'a Kind>, Fault> {
         let mut at = &self.store.kinds().root;
         // The last node on the path whose type is at least `from`. The result is this node, or the lowest node to its right.
@@ -63,7 +63,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         kind.first.get() != NONE
     }
 
-    /// Returns the first message of any other type.
+    /// Returns the first message of a type other than `mtype`.
     pub(super) fn first_except(&self, mtype: i64) -> Result<Option<u32>, Fault> {
         let roots = self.store.kinds();
         let Some(slot) = target(&roots.head) else {
@@ -76,7 +76,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         self.first_beside(mtype)
     }
 
-    /// Returns the oldest message of all types but one: the oldest in the nodes and subtrees beside the path to this type.
+    /// Returns the oldest message of all types except `mtype`: the oldest in the nodes and subtrees beside the path to this type.
     fn first_beside(&self, mtype: i64) -> Result<Option<u32>, Fault> {
         let mut at = &self.store.kinds().root;
         let (mut least, mut holder) = (NONE, None);
@@ -105,7 +105,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Returns the message of a subtree whose number is `sequence`, the subtree's least.
+    /// Returns the message of a subtree whose number is `sequence`, which is the least number of the subtree.
     fn holder_of(&self, sequence: u64, subtree: &'a Guarded32) -> Result<Option<u32>, Fault> {
         let mut at = subtree;
         for _ in 0..DEPTH {
@@ -119,7 +119,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Lowers `least` up the tree, after an older first message was added to a type.
+    /// Lowers `least` in the nodes up to the root, after a type got an older first message.
     #[inline(always)]
     pub(super) fn lower(&self, kind: &'a Kind, sequence: u64) -> Result<(), Fault> {
         let mut kind = kind;
@@ -136,7 +136,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Updates `least` up the tree, after a type's first message `old` was removed.
+    /// Updates `least` in the nodes up to the root, after a type's first message, with the number `old`, was removed.
     #[inline(always)]
     pub(super) fn refresh(&self, kind: &'a Kind, old: u64) -> Result<(), Fault> {
         let mut kind = kind;
@@ -153,7 +153,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Adds the node of a type without messages.
+    /// Adds the node of a type that has no messages.
     pub(super) fn attach(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         let mut at = &self.store.kinds().root;
         let mut parent = 0;
@@ -169,7 +169,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Err(Fault::Damaged)
     }
 
-    /// Removes the node of a type without messages.
+    /// Removes the node of a type that has no messages.
     pub(super) fn detach(&self, index: u32, kind: &'a Kind) -> Result<(), Fault> {
         for _ in 0..DEPTH {
             let (below, child) = match (target(&kind.left), target(&kind.right)) {
@@ -237,7 +237,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// Returns the word that names a node: a child link of its parent, or the root.
+    /// Returns the word that names a node: the link of its parent to it, or the root.
     fn naming(&self, index: u32, kind: &'a Kind) -> Result<&'a Guarded32, Fault> {
         let candidates = match target(&kind.parent) {
             Some(parent) => {

@@ -6,13 +6,13 @@
 //!    '----- evict -----'     list, `listed` = 1)            '-- last removed ---'
 //! ```
 //!
-//! A type that runs empty is likely to be used again, so its record stays. So a type that comes and goes repeatedly costs nothing.
+//! A type whose last message is removed is likely to be used again, so its record stays. So a type that comes and goes repeatedly costs nothing.
 //!
-//! Records are removed only when a record for another type is created. The condition is that the idle list has at least [`IDLE`] entries and half
-//! of all records. Then up to two types are removed, the ones that ran empty first. So the number of idle types falls while new types come.
+//! Records are removed only when a record for another type is created, and only if the idle list has at least [`IDLE`] entries and half of all
+//! records. Up to two types are then removed, the oldest of the list first. So the number of idle types falls while new types come.
 //!
-//! A type that has messages again stays in the idle list, until eviction reaches it and drops it from the list. So each empty type is in the list,
-//! and a type with messages may still be in it.
+//! A type that gets messages again stays in the idle list until it is the oldest entry, and is then dropped from the list. So each type without
+//! messages is in the list, and a type with messages may still be in it.
 
 use super::store::{NONE, link, target};
 use super::{Kind, Order, TypeIndexStore};
@@ -22,8 +22,8 @@ use crate::fault::Fault;
 pub(super) const IDLE: u32 = 256;
 
 impl<'a, S: TypeIndexStore> Order<'a, S> {
-    /// Provides the memory for a message of this type. Until the next call of this function or the next removal, one
-    /// [`Order::push_back`] can't fail with [`Fault::NoMemory`].
+    /// Allocates the memory for a message of this type. Until the next call of this function or the next removal, one [`Order::push_back`] can't fail
+    /// with [`Fault::NoMemory`].
     #[inline]
     pub(crate) fn provide(&self, mtype: i64) -> Result<(), Fault> {
         match self.find(mtype)? {
@@ -32,7 +32,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// Provides the memory for messages of all these types at once, as [`Order::provide`] does for one.
+    /// Allocates the memory for messages of all these types at once, as [`Order::provide`] does for one message.
     pub(crate) fn provide_all(
         &self,
         types: impl Iterator<Item = i64> + Clone,
@@ -48,13 +48,13 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// Returns the types that have messages in ascending order, with the number of messages of each.
+    /// Returns the types that have messages in ascending order, each with the number of its messages.
     pub(crate) fn kinds(&self) -> impl Iterator<Item = Result<(i64, u32), Fault>> + use<'a, S> {
         let order = Order { store: self.store };
         let mut from = Some(1);
         std::iter::from_fn(move || {
             let found = order.lowest_from(from?).transpose()?;
-            // Types ascend, and an error ends the list. So the iteration ends even in a corrupted tree.
+            // The next search begins above the last type, and an error ends the list. So the iteration ends even in a corrupted tree.
             from = found
                 .as_ref()
                 .ok()
@@ -73,7 +73,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         }
     }
 
-    /// Creates the record of a type, in the tree and without messages. With `may_evict`, idle types may be removed.
+    /// Creates the record of a type, in the tree and without messages. With `may_evict`, the function may remove idle types.
     #[cold]
     fn create(&self, mtype: i64, may_evict: bool) -> Result<(u32, &'a Kind), Fault> {
         if mtype < 1 {
@@ -130,7 +130,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         self.take_from_idle()?.ok_or(Fault::Damaged)
     }
 
-    /// Removes the type that ran empty first, and takes its record.
+    /// Removes idle types, the oldest first, until a record is free, and takes that record.
     fn take_from_idle(&self) -> Result<Option<u32>, Fault> {
         let roots = self.store.kinds();
         for _ in 0..self.store.places().saturating_add(IDLE) {
@@ -146,7 +146,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(None)
     }
 
-    /// Puts a type that ran empty into the idle list, unless it is still there.
+    /// Puts a type without messages into the idle list, unless it is in the list.
     #[inline(always)]
     pub(super) fn rest(&self, index: u32, kind: &Kind) -> Result<(), Fault> {
         if kind.listed.get() != 0 {

@@ -6,7 +6,7 @@ use crate::memory::{View, set_length};
 use rustix::fd::BorrowedFd;
 use std::mem::offset_of;
 
-/// Offset of the state in the file, in bytes.
+/// The offset of the state in the file, in bytes.
 const STATE_AT: usize = offset_of!(Fixed, rights) + offset_of!(Rights, state);
 
 /// Maps the segment in a file that is open for reading and writing. The handle belongs to the queue that the file holds at this time.
@@ -50,9 +50,9 @@ pub fn take(file: BorrowedFd<'_>) -> Result<bool, AttachError> {
     Ok(summary.is_removed && view.with_word(STATE_AT, Rights::take_word))
 }
 
-/// Removes the queue that a summary of the file describes, as [`write_removed`] does. Returns false if that queue is already removed: the segment
-/// may hold another queue by now. The function needs the address space of a page. If there is none, it removes any queue that the segment holds,
-/// for ever.
+/// Removes the queue that a summary of the file describes, as [`write_removed`] does. Returns false if that queue is already removed: the segment may
+/// hold another queue by now. The function maps a page. If there is no address space for it, the function instead removes any queue that the segment
+/// holds, for ever.
 pub fn remove_unmapped(file: BorrowedFd<'_>, summary: &Summary) -> Result<bool, AttachError> {
     let generation = summary.tenure().generation;
     match View::map(file) {

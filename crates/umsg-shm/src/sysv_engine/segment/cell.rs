@@ -2,27 +2,27 @@
 
 use crate::sync::{Guarded32, Guarded64, Loose32, Loose64};
 
-/// [`Cell::state`] of a slot that holds no message of the queue.
+/// The value of [`Cell::state`] for a slot that holds no message of the queue.
 const FREE: u32 = 0;
-/// [`Cell::state`], bit 0: the message is queued, if its sequence number is not beyond the number in the control block.
+/// Bit 0 of [`Cell::state`]: the message is queued, if its sequence number is not beyond the number in the control block.
 const QUEUED: u32 = 1;
 
-/// The header of a message. It belongs to the lock's owner, or to the waiter or the lease holder of the slot.
+/// The header of a message. Only the owner of the lock uses it, or the waiter or lease holder to which the slot belongs.
 #[repr(C, align(16))]
 #[derive(Default)]
 pub struct Cell {
-    /// Bit 0: queued. Above: the number of leases after which the message came back.
+    /// Bit 0: the message is queued. The bits above it: the number of leases after which the message came back.
     state: Guarded32,
     /// The message's length in bytes. It is loose, as are the type and the message itself: a receiver reads an offered message
     /// without the lock, and may lose the offer meanwhile.
     pub(super) len: Loose32,
-    /// The message's type, the bits of an i64.
+    /// The message's type, as the bits of an i64.
     pub(super) mtype: Loose64,
     /// The number of the first granule of the slot's block in the arena; 0 for no block. A free slot keeps its block.
     pub(super) block: Guarded32,
-    /// Process id of the sender.
+    /// The process id of the sender.
     pid: Guarded32,
-    /// CLOCK_REALTIME_COARSE of the send, in nanoseconds since 1970.
+    /// The time of the send: CLOCK_REALTIME_COARSE, in nanoseconds since 1970.
     sent_at: Guarded64,
     #[cfg(loom)]
     pub(crate) payload: crate::model::sysv::Inline,
@@ -44,28 +44,28 @@ impl Cell {
         self.mtype.get() as i64
     }
 
-    /// Returns the message's length in bytes, unchecked.
+    /// Returns the message's length in bytes, without a check.
     #[inline(always)]
     pub fn message_len(&self) -> usize {
         self.len.get() as usize
     }
 
-    /// Process id of the sender.
+    /// Returns the process id of the sender.
     pub(crate) fn pid(&self) -> u32 {
         self.pid.get()
     }
 
-    /// CLOCK_REALTIME_COARSE of the send, in nanoseconds since 1970.
+    /// Returns the time of the send: CLOCK_REALTIME_COARSE, in nanoseconds since 1970.
     pub(crate) fn sent_at(&self) -> u64 {
         self.sent_at.get()
     }
 
-    /// Notes the time at which a parked message is sent.
+    /// Sets the time of the send for a parked message that is being admitted.
     pub(crate) fn set_sent_at(&self, now: u64) {
         self.sent_at.set(now);
     }
 
-    /// Returns the word that the arena keeps: the block of the slot.
+    /// Returns the word that names the block of the slot, for the arena.
     #[inline(always)]
     pub(crate) fn block(&self) -> &Guarded32 {
         &self.block
@@ -77,7 +77,7 @@ impl Cell {
         self.state.get() & QUEUED != 0
     }
 
-    /// Begins a new message, which never came back.
+    /// Begins a new message, which is queued and never came back.
     #[inline(always)]
     pub(crate) fn begin(&self) {
         self.state.set(QUEUED);
@@ -94,7 +94,7 @@ impl Cell {
         self.state.get() >> 1
     }
 
-    /// Notes the number of returns, and whether the message is queued again or still leased.
+    /// Notes the number of returns, and whether the message is queued again or still leased, by a single store.
     pub(crate) fn set_returns(&self, returns: u32, queued: bool) {
         self.state
             .set(returns.min(u32::MAX >> 1) << 1 | u32::from(queued));

@@ -14,16 +14,16 @@ pub struct ControlBlock {
     pub lock: Lock,
     /// The first free slot plus 1; 0 for none.
     pub(super) free: Guarded32,
-    /// The number of queued messages: msg_qnum.
+    /// The number of queued messages: msg_qnum of msgctl(2).
     pub(super) messages: AtomicU32,
     /// The sequence number of the last sent message. The store of this word sends a message.
     pub(super) sequence: Guarded64,
-    /// The bytes of the queued messages: msg_cbytes.
+    /// The bytes of the queued messages: msg_cbytes of msgctl(2).
     pub(super) bytes: AtomicU64,
-    /// CLOCK_REALTIME of the last send and receive, in seconds since 1970.
+    /// The times of the last send and of the last receive: CLOCK_REALTIME, in seconds since 1970.
     pub(super) sent_at: AtomicU64,
     pub(super) received_at: AtomicU64,
-    /// Process ids of the last sender and receiver.
+    /// The process ids of the last sender and of the last receiver.
     pub(super) sender: AtomicU32,
     pub(super) receiver: AtomicU32,
     // -- second line: each operation reads it; a wait or a lease writes it
@@ -38,7 +38,7 @@ pub struct ControlBlock {
     pub(super) senders: Links,
     /// The number of nodes that have memory.
     pub(super) nodes: Guarded32,
-    /// The last ticket.
+    /// The last ticket that a waiter has got.
     pub(super) ticket: Guarded64,
     // -- third line: each operation reads it; IPC_SET and new memory write it
     // The bytes that may be queued: msg_qbytes.
@@ -51,9 +51,9 @@ pub struct ControlBlock {
     pub(super) arena_len: Guarded32,
     /// 1 while the arena's lists are being changed.
     pub(super) arena_dirty: Guarded32,
-    /// Repairs since creation.
+    /// The number of repairs since the creation.
     pub(super) repairs: AtomicU32,
-    /// The level that the doorbell shows, and the number of its FIFO.
+    /// The words of the doorbell: the level that it shows, and the number of its FIFO.
     pub doorbell: crate::doorbell::Words,
 }
 
@@ -74,7 +74,7 @@ pub struct Contents {
 }
 
 impl Contents {
-    /// Returns whether `messages` more messages of `bytes` bytes together fit. Source: msg_fits_inqueue in linux/ipc/msg.c.
+    /// Returns whether there is room for `messages` more messages of `bytes` bytes together. Source: msg_fits_inqueue in linux/ipc/msg.c.
     #[inline(always)]
     fn has_room(&self, messages: u64, bytes: u64) -> bool {
         let Contents { queued, leased, .. } = self;
@@ -83,7 +83,7 @@ impl Contents {
             && all(queued.messages, messages, leased.messages) <= self.capacity
     }
 
-    /// Returns the most bytes that one more message can have.
+    /// Returns the length in bytes of the longest message for which there is room.
     #[inline(always)]
     pub(crate) fn room(&self) -> u64 {
         let Contents { queued, leased, .. } = self;
@@ -94,7 +94,7 @@ impl Contents {
         }
     }
 
-    /// Returns the number of messages that take room, queued or leased.
+    /// Returns the number of messages that take room: the queued and the leased messages.
     #[cfg(not(loom))]
     pub(crate) fn messages(&self) -> u64 {
         self.queued.messages.saturating_add(self.leased.messages)
@@ -117,7 +117,7 @@ impl ControlBlock {
     /// Returns the counts of the queue.
     #[inline(always)]
     pub(crate) fn contents(&self) -> Contents {
-        // Relaxed: see above.
+        // Relaxed: exact under the lock, otherwise a hint.
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Contents {
             queued: Sum {
@@ -134,7 +134,7 @@ impl ControlBlock {
 
     /// Replaces the counts, after a repair has counted the messages.
     pub(crate) fn recount(&self, _: ReceiverHeld<'_>, queued: Sum, leased: Sum) {
-        // Relaxed: under the lock.
+        // Relaxed: the caller holds the lock.
         let store = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed);
         self.messages
             .store(queued.messages as u32, Ordering::Relaxed);
@@ -146,17 +146,17 @@ impl ControlBlock {
     /// Returns the number of queued messages.
     #[inline(always)]
     pub fn messages(&self) -> u32 {
-        // Relaxed: see above.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.messages.load(Ordering::Relaxed)
     }
 
-    /// Returns whether `messages` more messages of `bytes` bytes together fit.
+    /// Returns whether there is room for `messages` more messages of `bytes` bytes together.
     #[inline(always)]
     pub(crate) fn has_room(&self, messages: u64, bytes: u64) -> bool {
         self.contents().has_room(messages, bytes)
     }
 
-    /// Returns the same as [`has_room`](Self::has_room), for a queue without leased messages.
+    /// Returns the result of [`has_room`](Self::has_room) for a queue without leased messages.
     #[inline(always)]
     pub(crate) fn has_room_beside_queued(&self, messages: u64, bytes: u64) -> bool {
         let leased = Sum::default();
@@ -167,15 +167,15 @@ impl ControlBlock {
         contents.has_room(messages, bytes)
     }
 
-    /// Returns the bytes that may be queued: msg_qbytes.
+    /// Returns the number of bytes that may be queued: msg_qbytes of msgctl(2).
     pub(crate) fn capacity(&self) -> u64 {
-        // Relaxed: see above.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.capacity.load(Ordering::Relaxed)
     }
 
-    /// Changes the bytes that may be queued.
+    /// Sets the number of bytes that may be queued.
     pub fn set_capacity(&self, _: ReceiverHeld<'_>, bytes: u64) {
-        // Relaxed: under the lock; a hint elsewhere.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.capacity.store(bytes, Ordering::Relaxed);
     }
 
@@ -184,7 +184,7 @@ impl ControlBlock {
     pub(crate) fn count_queued(&self, _: ReceiverHeld<'_>, messages: i64, bytes: i64) {
         add(&self.bytes, bytes);
         let count = self.messages().wrapping_add_signed(messages as i32);
-        // Relaxed: written under the lock; a hint elsewhere.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.messages.store(count, Ordering::Relaxed);
     }
 
@@ -198,14 +198,14 @@ impl ControlBlock {
     /// Returns whether any message is leased.
     #[inline(always)]
     pub(crate) fn has_leased(&self) -> bool {
-        // Relaxed: under the lock.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.held.load(Ordering::Relaxed) != 0
     }
 
     /// Notes the last sender and the time of its send, CLOCK_REALTIME in nanoseconds since 1970.
     #[inline(always)]
     pub(crate) fn note_send(&self, pid: u32, now: u64) {
-        // Relaxed: shown to users only.
+        // Relaxed: the values are only displayed.
         self.sent_at.store(now / SECOND, Ordering::Relaxed);
         self.sender.store(pid, Ordering::Relaxed);
     }
@@ -214,14 +214,14 @@ impl ControlBlock {
     #[inline(always)]
     pub(crate) fn note_receive(&self, pid: u32) {
         let now = clock::realtime_coarse() / SECOND;
-        // Relaxed: shown to users only.
+        // Relaxed: the values are only displayed.
         self.received_at.store(now, Ordering::Relaxed);
         self.receiver.store(pid, Ordering::Relaxed);
     }
 
     /// Returns the last send and the last receive.
     pub(crate) fn last_uses(&self) -> LastUses {
-        // Relaxed: shown to users only.
+        // Relaxed: the values are only displayed.
         LastUses {
             sent_at: self.sent_at.load(Ordering::Relaxed),
             received_at: self.received_at.load(Ordering::Relaxed),
@@ -230,16 +230,16 @@ impl ControlBlock {
         }
     }
 
-    /// Repairs since creation.
+    /// Returns the number of repairs since the creation.
     pub fn repairs(&self) -> u32 {
-        // Relaxed: shown to users only.
+        // Relaxed: the number is only displayed.
         self.repairs.load(Ordering::Relaxed)
     }
 }
 
 #[inline(always)]
 fn add(word: &AtomicU64, more: i64) {
-    // Relaxed: written under the lock; a hint elsewhere.
+    // Relaxed: exact under the lock, otherwise a hint.
     let sum = word.load(Ordering::Relaxed).wrapping_add_signed(more);
     word.store(sum, Ordering::Relaxed);
 }
@@ -249,7 +249,7 @@ impl ControlBlock {
     /// Sets the words to the values of an empty queue. The lock, the waiter records, the numbers of items with memory, and the doorbell stay as
     /// they are.
     pub(crate) fn empty(&self, _: ReceiverHeld<'_>) {
-        // Relaxed: under the lock; hints elsewhere.
+        // Relaxed: the caller holds the lock; other threads read the words as hints.
         let counts = [
             &self.bytes,
             &self.sent_at,
@@ -299,7 +299,7 @@ impl ControlBlock {
         self.free.get()
     }
 
-    /// Begins the free list with another slot, as a link.
+    /// Makes `link`, a link to a slot, the beginning of the free list.
     #[inline(always)]
     pub(crate) fn set_free_link(&self, _: ReceiverHeld<'_>, link: u32) {
         self.free.set(link);
@@ -317,7 +317,7 @@ impl ControlBlock {
         self.usable.get()
     }
 
-    /// Notes that one more slot is used.
+    /// Notes that this slot is used, too: it follows the slots that were used before.
     pub(crate) fn use_slot(&self, _: ReceiverHeld<'_>, slot: u32) {
         self.used.set(slot + 1);
     }
@@ -327,17 +327,17 @@ impl ControlBlock {
         self.usable.set(usable);
     }
 
-    /// Cuts corrupted numbers of slots, used and with memory, to `slots`.
+    /// Limits two corrupted numbers to `slots`: of used slots, and of slots with memory.
     pub(crate) fn cut_slots(&self, _: ReceiverHeld<'_>, slots: u32) {
         self.used.set(slots);
         self.usable.set(slots);
     }
 
-    /// Limits a corrupted capacity to that of the segment's layout, and the number of nodes to those with memory.
+    /// Limits a corrupted capacity to that of the segment's layout, and the number of nodes to the nodes with memory.
     #[cfg(not(loom))]
     pub(crate) fn cut_to(&self, _: ReceiverHeld<'_>, capacity: u64, nodes: u32) {
         self.nodes.set(nodes);
-        // Relaxed: under the lock.
+        // Relaxed: the caller holds the lock.
         self.capacity.fetch_min(capacity, Ordering::Relaxed);
     }
 }

@@ -20,11 +20,11 @@ pub struct Identity {
     pub id: i32,
     /// The key; 0 for IPC_PRIVATE.
     pub key: i32,
-    /// Permission bits, and the owner.
+    /// The permission bits, the user and the group of the owner.
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    /// The bytes that may be queued at first.
+    /// The number of bytes that may be queued in the new queue.
     pub qbytes: u64,
     pub policy: Policy,
 }
@@ -39,7 +39,7 @@ pub fn create(
     let segment = Segment::map(file, layout)?;
     segment.populate(0, size_of::<Fixed>())?;
     segment.populate(layout.waiters, PAGE)?;
-    // The first leases need no further memory, so a receiver can use leases to empty a queue whose namespace has no memory left.
+    // The first leases then need no further memory: a receiver can use leases to empty a queue whose namespace has no memory left.
     segment.populate(layout.lease_records, PAGE)?;
     fill_in(&segment, identity);
     Ok(segment)
@@ -50,7 +50,7 @@ fn fill_in(segment: &Segment, identity: &Identity) {
     let layout = segment.layout();
     // Relaxed throughout: no other process sees the segment before its file is linked.
     let header = &fixed.header;
-    // The same clock as of later changes, so that the time of the last change never goes back.
+    // Later changes read the same clock, so the time of the last change never goes back.
     let now = clock::realtime_coarse();
     let permissions = Permissions {
         uid: identity.uid,

@@ -3,25 +3,25 @@
 use crate::producers::Producers;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// The policy, as it lies in a segment, and the producers. The creator writes the policy, and each process reads it once, on attaching.
+/// The policy as it lies in a segment, and the producers. The creator writes the policy, and each process reads it once, on attaching.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Delivery {
-    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, and the longest delay. 0 for
-    /// none.
+    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, and the longest delay. Both
+    /// are 0 for no delay.
     retry_delay: [AtomicU64; 2],
-    /// 1: the end of the last producer closes the queue for sending.
+    /// 1 if the end of the last producer closes the queue for sending, otherwise 0.
     close_with_producers: AtomicU32,
     reserved: AtomicU32,
-    /// The lock protects them.
+    /// The producers. The lock protects their records.
     pub producers: Producers,
 }
 
 /// The delivery policy in the memory of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Policy {
-    /// The delays before a returned message is delivered again, in nanoseconds: the delay after the first return, which doubles with each further
-    /// return, and the longest delay. 0 for none.
+    /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, which doubles with each
+    /// further return, and the longest delay. Both are 0 for no delay.
     pub retry_delay: [u64; 2],
     /// True if the end of the last producer closes the queue for sending.
     pub close_with_producers: bool,
@@ -41,9 +41,9 @@ impl Policy {
             .store(closes, Ordering::Relaxed);
     }
 
-    /// Reads the policy of a segment. Any other number than 0 closes the queue.
+    /// Reads the policy of a segment. In the word `close_with_producers`, every number except 0 means true.
     pub fn read(delivery: &Delivery) -> Policy {
-        // Relaxed: written once, before any process could attach.
+        // Relaxed: the words were written once, before any process could attach.
         let load = Ordering::Relaxed;
         Policy {
             retry_delay: delivery.retry_delay.each_ref().map(|word| word.load(load)),

@@ -24,7 +24,7 @@ use crate::sysv_engine::order::TypeRoots;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-sv\0");
 /// The version of the format. Segments of other versions are refused.
 pub const VERSION: u32 = 2;
-/// A hash of the sizes and offsets below: two builds that differ in one of them refuse each other's segments.
+/// A hash of the sizes and offsets below. Two builds with different hashes refuse each other's segments.
 #[cfg(not(loom))]
 pub const LAYOUT_HASH: u32 = layout_hash();
 
@@ -35,30 +35,31 @@ pub struct Header {
     pub(super) magic: AtomicU64,
     pub(super) version: AtomicU32,
     pub(super) layout_hash: AtomicU32,
-    /// The greatest possible `qbytes`, in bytes.
+    /// The greatest possible value of `qbytes`.
     pub(super) capacity: AtomicU64,
-    /// Length of the file, in bytes.
+    /// The length of the file, in bytes.
     pub(super) len: AtomicU64,
     /// The longest message, in bytes: the namespace's msgmax at the creation of the queue.
     pub(super) msgmax: AtomicU32,
-    /// The queue's identifier and its key (0: IPC_PRIVATE), both the bits of an i32.
+    /// The identifier of the queue and its key (0: IPC_PRIVATE), each as the bits of an i32.
     pub(super) id: AtomicU32,
     pub(super) key: AtomicU32,
-    /// Process id of the creator, and CLOCK_REALTIME in nanoseconds since 1970.
+    /// The process id of the creator, and the time of the creation: CLOCK_REALTIME in nanoseconds since 1970.
     pub(super) creator: AtomicU32,
     pub(super) created_at: AtomicU64,
-    /// The note of corruption, and of a salvage.
+    /// The record of corruption, and of a salvage.
     pub damage: Damage,
     /// The inode numbers of the creator's PID namespace and, above 32 bits, its time namespace; 0 for unknown.
     pub(super) home: AtomicU64,
-    /// The turn of the identifier.
+    /// The turn of the identifier, which tells the queues apart that have the same index in the namespace.
     pub(super) turn: AtomicU64,
     /// The last turn that the namespace has noted for the file's index: see `next.rs` of the namespace.
     pub(super) turns: AtomicU64,
 }
 
-// All accesses are relaxed: the words never change once the segment's file has its names. Only the next queue of a segment ([`Rights`]) changes
-// the identifier, the creator, the time and the turn, under the lock; a reader without the lock compares the state before and after its reads.
+// All accesses are relaxed: the words never change once the segment's file has its names. There is one exception: the next queue of a segment
+// ([`Rights`]) changes the identifier, the creator, the time and the turn, under the lock. A reader without the lock therefore compares the state
+// before and after its reads.
 impl Header {
     /// Offsets of the identifier and of the key in the file, in bytes.
     #[cfg(not(loom))]
@@ -71,12 +72,12 @@ impl Header {
         self.id.load(Ordering::Relaxed) as i32
     }
 
-    /// Writes its identifier into a queue whose file has no names yet.
+    /// Sets the identifier of a queue whose file has no names yet.
     pub fn set_id(&self, id: i32) {
         self.id.store(id as u32, Ordering::Relaxed);
     }
 
-    /// Notes the turn of its identifier in a queue whose file has no names yet.
+    /// Sets the turn of the identifier, for a queue whose file has no names yet.
     pub fn set_turn(&self, turn: u64) {
         self.turn.store(turn, Ordering::Relaxed);
         self.turns.store(turn, Ordering::Relaxed);
@@ -87,18 +88,18 @@ impl Header {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Returns the next turn, if it is noted.
+    /// Returns the turn after that of this queue, if the namespace has noted it already.
     pub fn next_turn(&self) -> Option<u64> {
         let next = self.turn().checked_add(1)?;
         (next <= self.turns.load(Ordering::Relaxed)).then_some(next)
     }
 
-    /// Records that all turns up to this one are noted for the file's index.
+    /// Notes that the namespace has noted all turns up to this one for the file's index.
     pub fn note_turns(&self, turns: u64) {
         self.turns.fetch_max(turns, Ordering::Relaxed);
     }
 
-    /// Makes the header that of the next queue, under the lock.
+    /// Makes the header that of the next queue of the segment. The caller holds the lock.
     pub(crate) fn begin_next(&self, id: i32, turn: u64, creator: u32, now: u64) {
         self.set_id(id);
         self.turn.store(turn, Ordering::Relaxed);
@@ -111,12 +112,12 @@ impl Header {
         self.key.load(Ordering::Relaxed) as i32
     }
 
-    /// Process id of the creator, in the creator's PID namespace.
+    /// Returns the process id of the creator, in the creator's PID namespace.
     pub fn creator(&self) -> u32 {
         self.creator.load(Ordering::Relaxed)
     }
 
-    /// Returns CLOCK_REALTIME of the creation, in nanoseconds since 1970.
+    /// Returns the time of the creation: CLOCK_REALTIME, in nanoseconds since 1970.
     pub fn created_at(&self) -> u64 {
         self.created_at.load(Ordering::Relaxed)
     }
@@ -158,7 +159,7 @@ const _: () = {
     assert!(offset_of!(ControlBlock, held) == 64 && offset_of!(ControlBlock, capacity) == 128);
 };
 
-/// Hashes this layout as [`crate::posix_engine::segment::LAYOUT_HASH`] hashes its own.
+/// Returns a hash of this layout, computed as [`crate::posix_engine::segment::LAYOUT_HASH`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
     use super::{Cell, WaiterRecord};

@@ -1,4 +1,4 @@
-//! The layout of a System V queue's segment: a function of its capacity and of its longest message.
+//! The layout of a System V queue's segment: it follows from the queue's capacity and from its longest message.
 
 use super::{Cell, Fixed, WaiterRecord};
 use crate::arena::{ALIGN, ARENA_GAP, GRANULE, region_len};
@@ -6,10 +6,10 @@ use crate::leases::LeaseRecord;
 use crate::sysv_engine::order::{Kind, Place};
 use crate::waiters::NODES;
 
-/// Length of a cell, in bytes: a cache line.
+/// The length of a cell, in bytes: a cache line.
 pub const CELL: usize = 64;
 
-/// The most slots of a queue of any capacity.
+/// The greatest number of slots of a queue, whatever its capacity is.
 pub(crate) const MOST_SLOTS: usize = 1 << 22;
 
 /// The largest possible capacity of a queue, in bytes: the range of qbytes.
@@ -19,10 +19,10 @@ pub const MOST_BYTES: u64 = u32::MAX as u64;
 #[cfg(not(loom))]
 pub const LONGEST: u32 = 16 << 20;
 
-/// Slots beyond those of queued messages and of blocked threads.
+/// The number of slots beyond those for queued messages and for blocked threads.
 const SPARE: usize = 64;
 
-/// Offsets in bytes from the start of the file, and the numbers of items of the regions.
+/// The offsets of the regions, in bytes from the start of the file, and their numbers of items.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The greatest possible number of queued bytes.
@@ -35,11 +35,11 @@ pub struct Layout {
     pub kinds: usize,
     pub cells: usize,
     pub arena: usize,
-    /// Length of the arena, in bytes.
+    /// The length of the arena, in bytes.
     pub arena_len: usize,
-    /// The number of slots; also the number of types' records.
+    /// The number of slots, which is also the number of type records.
     pub slots: usize,
-    /// Length of the file, in bytes.
+    /// The length of the file, in bytes.
     pub len: usize,
 }
 

@@ -15,7 +15,7 @@ use crate::waiters::{Links, NODES, Node};
 use crate::{leases, waiters};
 use std::ops::Range;
 
-/// The queue that a handle of the segment is one of.
+/// Says to which queue of the segment a handle belongs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tenure {
     pub generation: Generation,
@@ -79,23 +79,23 @@ impl Regions for Layout {
 }
 
 impl Segment {
-    /// Returns the queue of which this is a handle.
+    /// Returns the queue to which this handle belongs.
     pub fn tenure(&self) -> Tenure {
         *self.settings()
     }
 
-    /// Makes this a handle of another queue of the segment.
+    /// Makes this handle belong to another queue of the segment.
     pub(crate) fn set_tenure(&mut self, tenure: Tenure) {
         *self.settings_mut() = tenure;
     }
 
-    /// Writes its identifier into a queue whose file has no names yet.
+    /// Sets the identifier of a queue whose file has no names yet.
     pub fn set_id(&mut self, id: i32) {
         self.fixed().header.set_id(id);
         self.settings_mut().id = id;
     }
 
-    /// Returns a handle of the next queue of the segment.
+    /// Returns a handle that belongs to another queue of the segment.
     pub fn share_as(&self, tenure: Tenure) -> Segment {
         let mut segment = self.share();
         segment.set_tenure(tenure);
@@ -128,14 +128,14 @@ impl Segment {
         }
     }
 
-    /// Allocates memory for the cells and places of more slots than `usable`. Returns the new number.
+    /// Allocates memory for the cells and places of more slots than `usable`. Returns the number of slots that have memory after the call.
     #[cold]
     pub(crate) fn provide_slots(&self, usable: u32) -> Result<u32, Fault> {
         let usable = usable as usize;
         if usable >= self.layout().slots {
             return Err(Fault::UsedUp);
         }
-        // Twice as many each time, up to 64 pages.
+        // Each call doubles the number of slots, but adds at most 64 pages of cells.
         let more = usable.clamp(PAGE / CELL, 64 * PAGE / CELL);
         let next = (usable + more).min(self.layout().slots);
         self.populate(self.layout().cells + usable * CELL, (next - usable) * CELL)?;
@@ -147,7 +147,7 @@ impl Segment {
         Ok(next as u32)
     }
 
-    /// Overwrites all cells, places, types and blocks that were ever used with zeroes, so that no part of a message remains.
+    /// Overwrites all cells, places, types and blocks that were ever used with zeroes: no part of a message remains.
     pub(crate) fn wipe(&self, _: ReceiverHeld<'_>) {
         let (layout, control) = (self.layout(), &self.fixed().control);
         let slots = (control.used() as usize).min(layout.slots);
@@ -159,7 +159,7 @@ impl Segment {
         self.zero(layout.arena, blocks);
     }
 
-    /// Returns the bytes of memory in use, apart from the arena.
+    /// Returns the number of bytes of memory in use, without the arena.
     pub fn memory(&self) -> u64 {
         let control = &self.fixed().control;
         let slots = (control.usable.get() as usize).min(self.layout().slots);

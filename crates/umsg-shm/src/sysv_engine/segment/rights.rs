@@ -1,6 +1,6 @@
 //! The rights of a queue: whether it exists, its owner and mode, and the version under which permissions are checked.
 //!
-//! A process that removes a queue may keep its segment for another queue. Each queue of a segment has its [`Generation`]:
+//! A process that removes a queue may keep its segment for another queue. Each queue of a segment has its own [`Generation`]:
 //!
 //! | state | low byte | generation above | meaning | leaves it by |
 //! |---|---|---|---|---|
@@ -8,21 +8,21 @@
 //! | vacant | 4 | that of the removed queue | no queue; the process that removed it keeps the segment | that process changes it to live, of the next generation; a process that wants a name of the file changes it to removed |
 //! | removed | 2 | 0 | no queue, for ever | nothing |
 //!
-//! Every handle of a queue knows its generation, and each call compares it under the lock. So a handle of an earlier queue finds its queue
-//! removed, and never uses a later one.
+//! Every handle of a queue knows its generation, and each call compares it with the state under the lock. So a handle of an earlier queue finds its
+//! queue removed, and never uses a later one.
 
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Ordering, fence};
 
-/// [`Rights::state`] of a queue that exists, of the first generation.
+/// The value of [`Rights::state`] for a queue that exists, of the first generation.
 pub const LIVE: u32 = 1;
-/// [`Rights::state`] of a queue that was removed. It never changes again.
+/// The value of [`Rights::state`] for a queue that was removed. This value never changes again.
 pub const REMOVED: u32 = 2;
-/// [`Rights::state`] of a segment without a queue, whose last queue was of the first generation.
+/// The value of [`Rights::state`] for a segment without a queue, whose last queue was of the first generation.
 const VACANT: u32 = 4;
-/// The bits of the state below the generation.
+/// The bits of the state below the generation: live, vacant or removed.
 const KIND: u32 = 0xff;
-/// One more generation.
+/// The number that each further generation adds to the state.
 const NEXT: u32 = 0x100;
 
 /// The position of a queue in the sequence of queues that a segment holds. It is also the value of the state while the queue exists.
@@ -36,11 +36,11 @@ impl Default for Generation {
 }
 
 impl Generation {
-    /// The largest generation: a segment holds at most 1,008 queues. A process that uses 64 indices in turn then repeats an identifier as late as
-    /// possible: after 63 times 65,535 queues.
+    /// The largest generation: a segment holds at most 1,008 queues. With this number, a process that uses 64 indices in turn repeats an identifier
+    /// as late as possible: after 63 times 65,535 queues.
     pub const LAST: Generation = Generation(LIVE + 1007 * NEXT);
 
-    /// Returns the number, from 0 on.
+    /// Returns the number of the generation; the first one has number 0.
     #[must_use]
     pub fn number(self) -> u32 {
         self.0 / NEXT
@@ -70,19 +70,19 @@ impl State {
         State(word)
     }
 
-    /// Returns the generation of the queue that exists.
+    /// Returns the generation of the queue, if one exists.
     #[must_use]
     pub fn live(self) -> Option<Generation> {
         self.of_kind(LIVE)
     }
 
-    /// Returns the generation of the removed queue whose segment is kept.
+    /// Returns the generation of the removed queue, if the segment is vacant.
     #[must_use]
     pub fn vacant(self) -> Option<Generation> {
         self.of_kind(VACANT)
     }
 
-    /// Returns whether there is no queue. A state that is not in the table is corrupted; then the queue counts as existing.
+    /// Returns whether there is no queue. A state that is not in the module's table is corrupted, and counts as that of an existing queue.
     #[must_use]
     pub fn is_removed(self) -> bool {
         self.0 == REMOVED || self.vacant().is_some()
@@ -102,7 +102,7 @@ pub const CLOSED: u32 = 1 << 31;
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Rights {
-    /// See the module.
+    /// The state: see the table of the module.
     pub(super) state: AtomicU32,
     /// The version grows with each change of the fields below, and with each change of its bit [`CLOSED`]. A permission that was checked under an
     /// older version is checked again.
@@ -111,11 +111,11 @@ pub struct Rights {
     pub(super) gid: AtomicU32,
     pub(super) cuid: AtomicU32,
     pub(super) cgid: AtomicU32,
-    /// Permission bits.
+    /// The permission bits.
     pub(super) mode: AtomicU32,
-    /// The levels that pollers watch, see [`crate::doorbell`]; 0 for none. It is here because every operation reads this line.
+    /// The flags of pollers: see [`crate::doorbell`]; 0 if no process polls. The word is here because every operation reads this line.
     pub(super) watched: Guarded32,
-    /// CLOCK_REALTIME of the last change, in seconds since 1970.
+    /// The time of the last change: CLOCK_REALTIME, in seconds since 1970.
     pub(super) changed_at: AtomicU64,
 }
 
@@ -126,12 +126,12 @@ pub struct Permissions {
     pub gid: u32,
     pub cuid: u32,
     pub cgid: u32,
-    /// Permission bits.
+    /// The permission bits.
     pub mode: u32,
 }
 
 impl Rights {
-    /// Makes the rights of a new queue, changed last at `now` in seconds since 1970.
+    /// Fills in the rights of a new queue. `now` is the time of its last change, in seconds since 1970.
     pub fn begin(&self, permissions: &Permissions, now: u64) {
         // Relaxed throughout: no other process sees the segment before its file is linked.
         self.state.store(LIVE, Ordering::Relaxed);
@@ -150,32 +150,32 @@ impl Rights {
     /// Returns whether the queue of this generation exists.
     #[inline(always)]
     pub(crate) fn is_live(&self, generation: Generation) -> bool {
-        // Relaxed: exact under the lock; a hint elsewhere.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.state.load(Ordering::Relaxed) == generation.live()
     }
 
-    /// Returns whether the queue of this generation was removed. A state that is not in the module's table is corrupted.
+    /// Returns whether the queue of this generation was removed. Returns false for a state that is not in the module's table, because such a state is
+    /// corrupted.
     #[inline(always)]
     pub(crate) fn is_removed(&self, generation: Generation) -> bool {
-        // Relaxed: exact under the lock; a hint elsewhere.
+        // Relaxed: exact under the lock, otherwise a hint.
         let state = self.state.load(Ordering::Relaxed);
         state != generation.live() && is_known(State(state))
     }
 
-    /// Removes the queue, under the lock: this store ends it.
+    /// Removes the queue by this store. The caller holds the lock.
     pub(crate) fn remove(&self) {
         // Relaxed: the store publishes no other data. A reader without the lock sees it a moment later.
         self.state.store(REMOVED, Ordering::Relaxed);
     }
 
-    /// Removes the queue of this generation, without the lock. Returns false if it was removed before. Removes a queue with a corrupted
-    /// state, too.
+    /// Removes the queue of this generation, without the lock, even if the state is corrupted. Returns false if the queue was removed before.
     #[cfg(not(loom))]
     pub(crate) fn remove_unlocked(&self, generation: Generation) -> bool {
         Rights::remove_word(&self.state, generation)
     }
 
-    /// Does the same as [`remove_unlocked`](Self::remove_unlocked) if the caller has only the word of the state.
+    /// Removes the queue of this generation as [`remove_unlocked`](Self::remove_unlocked) does, for a caller that has only the word of the state.
     #[cfg(not(loom))]
     pub(super) fn remove_word(word: &AtomicU32, generation: Generation) -> bool {
         // Relaxed: as in `remove`.
@@ -200,14 +200,14 @@ impl Rights {
                     Ordering::Relaxed,
                 )
                 .is_ok();
-        // Release: GENERATION. A reader that finds a word of the next queue finds this state, or a later one, when it reads the state again.
+        // Release: GENERATION. A reader that finds a word of the next queue and then reads the state again finds this state or a later one.
         fence(Ordering::Release);
         is_vacated
     }
 
-    /// Returns whether the segment is kept since the removal of the queue of this generation.
+    /// Returns whether the queue of this generation was removed, and its segment is kept and vacant.
     pub(crate) fn is_vacant(&self, generation: Generation) -> bool {
-        // Relaxed: under the lock, the answer is exact, except that another process may take the segment; `revive` decides.
+        // Relaxed: under the lock, the answer is exact with one exception: another process may take the segment. `revive` decides.
         self.state.load(Ordering::Relaxed) == generation.vacant()
     }
 
@@ -232,7 +232,7 @@ impl Rights {
         Rights::take_word(&self.state)
     }
 
-    /// Does the same as [`take`](Self::take) if the caller has only the word of the state.
+    /// Takes a vacant segment as [`take`](Self::take) does, for a caller that has only the word of the state.
     pub(crate) fn take_word(word: &AtomicU32) -> bool {
         // Relaxed: the caller uses nothing of the segment.
         let (state, relaxed) = (word.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -241,10 +241,10 @@ impl Rights {
         state == REMOVED || is_vacant && take().is_ok()
     }
 
-    /// Replaces a corrupted state by that of an existing queue. Returns false if the state is in the module's table.
+    /// Replaces a corrupted state by the state of an existing queue. Returns false, and changes nothing, if the state is in the module's table.
     #[cfg(not(loom))]
     pub fn restore_state(&self) -> bool {
-        // Relaxed: the store publishes no other data. A queue that is removed meanwhile stays so.
+        // Relaxed: the store publishes no other data. A queue that another process removes meanwhile stays removed.
         let (state, relaxed) = (self.state.load(Ordering::Relaxed), Ordering::Relaxed);
         let is_corrupt = !is_known(State(state));
         let restore = || {
@@ -255,10 +255,10 @@ impl Rights {
         is_corrupt && restore()
     }
 
-    /// Returns the present version: exact under the lock, a hint elsewhere.
+    /// Returns the present version. The result is exact under the lock, otherwise a hint.
     #[inline(always)]
     pub fn version(&self) -> u32 {
-        // Relaxed: see above.
+        // Relaxed: exact under the lock, otherwise a hint.
         self.version.load(Ordering::Relaxed)
     }
 
@@ -274,7 +274,7 @@ impl Rights {
     /// Returns the permissions. The words belong to one instant if the caller holds the lock, or if it finds the same version before and after this
     /// call.
     pub fn permissions(&self) -> Permissions {
-        // Relaxed: see above.
+        // Relaxed: the caller makes sure that the words belong to one instant.
         let word = |word: &AtomicU32| word.load(Ordering::Relaxed);
         Permissions {
             uid: word(&self.uid),
@@ -285,19 +285,19 @@ impl Rights {
         }
     }
 
-    /// Changes the permissions. [`publish`](Self::publish) comes after.
+    /// Changes the permissions. The caller calls [`publish`](Self::publish) after it.
     pub fn set(&self, _: ReceiverHeld<'_>, permissions: &Permissions) {
         self.store(permissions);
     }
 
-    /// Changes the permission bits alone. [`publish`](Self::publish) comes after.
+    /// Changes only the permission bits. The caller calls [`publish`](Self::publish) after it.
     pub fn set_mode(&self, _: ReceiverHeld<'_>, mode: u32) {
         // Relaxed: as in `store`.
         self.mode.store(mode, Ordering::Relaxed);
     }
 
     fn store(&self, permissions: &Permissions) {
-        // Relaxed: the version that is stored after them publishes them.
+        // Relaxed: the release of the version that is stored later publishes these words.
         for (word, value) in [
             (&self.uid, permissions.uid),
             (&self.gid, permissions.gid),
@@ -332,31 +332,31 @@ impl Rights {
         self.version.store(next | closed, Ordering::Release);
     }
 
-    /// Returns whether the queue is closed for sending. Exact under the lock, a hint elsewhere.
+    /// Returns whether the queue is closed for sending. The result is exact under the lock, otherwise a hint.
     pub fn is_send_closed(&self) -> bool {
         self.version() & CLOSED != 0
     }
 
-    /// Returns permission bits.
+    /// Returns the permission bits.
     pub fn mode(&self) -> u32 {
-        // Relaxed: a single word.
+        // Relaxed: the word stands alone.
         self.mode.load(Ordering::Relaxed)
     }
 
-    /// Returns CLOCK_REALTIME of the last change, in seconds since 1970.
+    /// Returns the time of the last change: CLOCK_REALTIME, in seconds since 1970.
     pub fn changed_at(&self) -> u64 {
-        // Relaxed: a single word.
+        // Relaxed: the word stands alone.
         self.changed_at.load(Ordering::Relaxed)
     }
 
-    /// Returns the word that the doorbell keeps: the levels that pollers watch.
+    /// Returns the word with the flags of pollers.
     #[inline(always)]
     pub fn watched(&self) -> &Guarded32 {
         &self.watched
     }
 }
 
-/// Returns whether the state is in the module's table: the state of a generation, or removed.
+/// Returns whether the state is in the module's table: live or vacant with a generation, or removed.
 fn is_known(state: State) -> bool {
     state.live().is_some() || state.is_removed()
 }

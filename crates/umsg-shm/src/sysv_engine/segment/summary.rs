@@ -1,4 +1,4 @@
-//! Reading the header of a System V queue's segment: from its file, or from a mapping. Every word is checked before it is used.
+//! Reads the header of a System V queue's segment, from its file or from a mapping. Checks every word before it is used.
 
 use super::attach::removed_len;
 use super::{ControlBlock, Fixed, Header, LAYOUT_HASH, LONGEST, Layout, MAGIC, MOST_BYTES};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 use std::mem::offset_of;
 
-/// The message for a file with another beginning.
+/// The text of the error for a file with another beginning.
 const NO_MAGIC: &str = "the file does not begin with the magic number";
 
 /// The header, rights and counts of a queue, read from its file with one system call. The counts may be of different instants.
@@ -33,7 +33,7 @@ pub struct Summary {
     generation: Generation,
     /// The process id of the creator.
     pub creator: u32,
-    /// The namespaces of the creator; see [`crate::sys::home`].
+    /// The namespaces of the creator: see [`crate::sys::home`].
     pub home: u64,
     pub permissions: Permissions,
     /// The time of the last change, in seconds since 1970; 0 for never.
@@ -52,7 +52,7 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Returns the queue that the summary describes, as a handle knows it.
+    /// Returns the tenure with which a handle belongs to the queue that the summary describes.
     pub(crate) fn tenure(&self) -> Tenure {
         Tenure {
             generation: self.generation,
@@ -96,12 +96,12 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
 #[derive(Debug)]
 pub struct HeaderView {
     view: View,
-    /// True if the creator had this process's PID and time namespaces.
+    /// True if the creator had the PID and time namespaces of this process.
     is_home: bool,
 }
 
-/// The processes of a queue whose creator had this process's namespaces. A thread uses this value only for locks in plain form, which need no other
-/// knowledge of processes.
+/// The answers about processes, for a queue whose creator had the namespaces of this process. A thread uses this value only for locks in plain form,
+/// which need no other knowledge of processes.
 struct Home;
 
 impl Liveness for Home {
@@ -144,7 +144,7 @@ impl HeaderView {
         Ok(HeaderView { view, is_home })
     }
 
-    /// Returns the number of messages and of their bytes; None if the queue is removed or its file truncated.
+    /// Returns the numbers of queued messages and of their bytes. None if the queue was removed or its file truncated.
     pub fn counts(&self) -> Option<(u64, u64)> {
         let messages = self
             .view
@@ -155,8 +155,8 @@ impl HeaderView {
         (!state.is_removed() && !self.view.is_cut()).then_some((messages.into(), bytes))
     }
 
-    /// Returns the counts like [`counts`](Self::counts), and marks the queue's lock as counted. Returns false with the counts if the lock can't be
-    /// marked. See [`read_counts`].
+    /// Returns the counts as [`counts`](Self::counts) does, and marks the queue's lock as counted. The second value is false if the lock can't be
+    /// marked: see [`read_counts`].
     pub fn marked_counts(&self, me: &Thread) -> Option<((u64, u64), bool)> {
         if !self.is_home {
             return self.counts().map(|counts| (counts, false));
@@ -183,7 +183,7 @@ impl HeaderView {
         let bytes = self.bytes();
         let mut summary = bytes.summary()?;
         if bytes.may_be_mixed() {
-            // Acquire: GENERATION.
+            // Acquire: GENERATION. The bytes that are read again are not older than those of the summary.
             fence(Ordering::Acquire);
             summary.is_removed |= !bytes.is_of_queue_in(&self.bytes());
         }
@@ -212,7 +212,7 @@ fn wide(low: u32, high: u32) -> u64 {
 }
 
 impl Bytes {
-    /// Reads with a system call, so that a file that is too short is an error and not a SIGBUS.
+    /// Reads the beginning of a file with a system call. So a file that is too short is an error, and not a SIGBUS.
     fn read(file: BorrowedFd<'_>) -> Result<Bytes, AttachError> {
         let mut bytes = [0; BEGINNING];
         let len = rustix::io::pread(file, &mut bytes, 0)
@@ -223,14 +223,14 @@ impl Bytes {
         Ok(Bytes(bytes))
     }
 
-    /// Returns whether the words may be those of two queues of the segment, one after the other.
+    /// Returns whether the words may be those of two queues of the segment that existed one after the other.
     fn may_be_mixed(&self) -> bool {
         self.state()
             .live()
             .is_some_and(|generation| generation != Generation::default())
     }
 
-    /// Returns whether bytes that were read later belong to the same queue. If not, there was no queue for a moment in between.
+    /// Returns whether bytes that were read later belong to the same queue as these. If not, there was no queue for a moment in between.
     fn is_of_queue_in(&self, later: &Bytes) -> bool {
         let id = |bytes: &Bytes| bytes.u32_at(offset_of!(Header, id));
         self.state() == later.state() && id(self) == id(later)
@@ -292,7 +292,7 @@ impl Bytes {
                     expected: VERSION,
                 });
             }
-            // Only the magic number is wrong: a salvage can write it.
+            // All other words are valid: a salvage can write the magic number.
             (false, true) => return Err(AttachError::Damaged(NO_MAGIC)),
             (false, false) => return Err(AttachError::NotAQueue(NO_MAGIC)),
         }

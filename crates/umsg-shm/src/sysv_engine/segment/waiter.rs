@@ -10,21 +10,21 @@ use crate::waiters::{self, Node};
 #[derive(Default)]
 pub struct WaiterRecord {
     node: Node,
-    /// [`ANY`] to [`LOWEST`]: the messages that a receiver wants.
+    /// The messages that a receiver wants: a value from [`ANY`] to [`LOWEST`].
     choice: Guarded32,
     /// The outcome of the wait, a [`Reply`]. It is stored before the node's word says that there is an outcome.
     reply: Guarded32,
-    /// The type that belongs to `choice`, the bits of an i64.
+    /// The type that belongs to `choice`, as the bits of an i64.
     mtype: Guarded64,
     /// The longest message that a receiver accepts, or the length of a sender's messages, in bytes.
     pub(super) size: Guarded64,
     /// The version of the queue's rights under which the thread's permission was checked.
     rights: Guarded32,
-    /// 1 while the thread sleeps or is about to. Only such a thread needs a wake-up.
+    /// 1 while the thread sleeps or is about to sleep. Only such a thread needs a wake-up.
     asleep: AtomicU32,
 }
 
-/// Values of [`WaiterRecord::choice`].
+/// The values of [`WaiterRecord::choice`].
 const ANY: u32 = 0;
 const EXACTLY: u32 = 1;
 const EXCEPT: u32 = 2;
@@ -43,7 +43,7 @@ pub(crate) enum Choice {
     },
 }
 
-/// The outcome of a wait; the table of [`wait`](crate::sysv_engine::wait) describes each.
+/// The outcome of a wait. The table of [`wait`](crate::sysv_engine::wait) describes each reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Reply {
@@ -78,7 +78,7 @@ impl WaiterRecord {
         self.reply.set(0);
         self.rights.set(rights);
         self.node.wanted.set(messages);
-        // Relaxed: the release of the lock orders the store before any reply.
+        // Relaxed: the release of the lock orders this store before any reply.
         self.asleep.store(0, Ordering::Relaxed);
     }
 
@@ -93,8 +93,8 @@ impl WaiterRecord {
         }
     }
 
-    /// Returns the longest message that a receiver accepts, or the length of a sender's messages, in bytes. After
-    /// [`Reply::TooSmall`], the length of the message that was too long.
+    /// Returns a length in bytes: the longest message that a receiver accepts, or the length of a sender's messages. After [`Reply::TooSmall`], it is
+    /// the length of the message that was too long.
     pub fn size(&self) -> u64 {
         self.size.get()
     }
@@ -129,12 +129,12 @@ impl WaiterRecord {
         self.size.set(len as u64);
     }
 
-    /// Notes that the thread is about to sleep. ASLEEP: a fence follows.
+    /// Notes that the thread is about to sleep. ASLEEP: the caller puts a fence behind this store.
     pub(crate) fn fall_asleep(&self) {
         self.asleep.store(1, Ordering::Relaxed);
     }
 
-    /// Returns whether the thread may sleep. ASLEEP: a fence comes before.
+    /// Returns whether the thread may sleep. ASLEEP: the caller has put a fence before this load.
     pub(crate) fn is_asleep(&self) -> bool {
         self.asleep.load(Ordering::Relaxed) != 0
     }
