@@ -44,7 +44,7 @@ impl Flag {
     }
 
     pub(crate) fn set(&self, value: bool) {
-        // Relaxed: as above.
+        // Relaxed: the flag publishes no other data, as in `get`.
         self.page.words()[self.word].store(value.into(), Ordering::Relaxed);
     }
 }

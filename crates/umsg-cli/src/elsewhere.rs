@@ -28,7 +28,8 @@ pub fn no_name(namespace: &Namespace, name: &Name) -> Failure {
     explain(namespace, name, &OpenError::NotFound, others, in_kernel)
 }
 
-/// Names the other places that have a queue of this name or key, too: programs that seem to use this queue may use those places.
+/// Returns the names of the other places that have a queue of this name or key, too: a program that seems to use this queue may use one of the other
+/// queues.
 pub fn also_in(namespace: &Namespace, queue: &Address) -> Vec<String> {
     let directory = namespace.path();
     let (other, in_kernel) = match queue {

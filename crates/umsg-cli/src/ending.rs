@@ -137,7 +137,7 @@ pub fn note(signals: &[libc::c_int]) {
 
 /// Returns the signal that was noted last, once.
 pub fn noted() -> Option<libc::c_int> {
-    // Relaxed: as above.
+    // Relaxed: the number is the whole message, as in `note_signal`.
     Some(NOTED.swap(0, Ordering::Relaxed)).filter(|&signal| signal != 0)
 }
 

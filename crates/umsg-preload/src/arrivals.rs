@@ -87,8 +87,8 @@ fn look(number: c_int) {
     }
 }
 
-/// Returns whether a descriptor may be an inherited descriptor of a queue's file. Closing one of the library's own files also calls this function;
-/// those descriptors close on exec.
+/// Returns whether a descriptor may be an inherited descriptor of a queue's file. Closing one of the library's own files also calls this function,
+/// but such a descriptor closes on exec.
 fn may_be_inherited_queue(number: c_int) -> bool {
     let status = status(number);
     if let Some(status) = &status {

@@ -92,7 +92,7 @@ impl Attached {
 
     /// Returns the state of the queue's file, if the queue stays mapped after its last close.
     pub(crate) fn kept_state(&self) -> Option<FileState> {
-        // Relaxed: as above.
+        // Relaxed: a close may happen at the same moment, and both orders are correct.
         self.state
             .filter(|_| !self.is_unkept.load(Ordering::Relaxed))
     }

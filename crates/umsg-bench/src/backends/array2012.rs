@@ -1,10 +1,10 @@
 //! The sorted array that the kernel kept its POSIX queues in until 3.5 (2012), re-created.
 //!
-//! Each message is a separate allocation. An array of pointers to the messages is sorted by priority; the next one to be received is at the
-//! end. A receive takes the last. A send moves every message of its own or a higher priority up by one place, and reads each of them. The
-//! change to a tree ended this walk and its cache misses.
+//! Each message is a separate allocation. An array of pointers to the messages is sorted by priority; the next one to be received is at the end. A
+//! receive takes the last message. A send moves every message of its own or a higher priority up by one place, and reads each of them. The change to
+//! a tree ended this walk and its cache misses.
 //!
-//! The array runs in the process and makes no system calls, so its figures are lower bounds: the kernel of 2012 also needed time for the entry, for
+//! The array runs in the process and makes no system calls, so its figures are lower bounds. The kernel of 2012 also needed time for the entry, for
 //! the descriptor look-up, and for the copies to and from user space.
 
 use std::sync::{Mutex, MutexGuard};

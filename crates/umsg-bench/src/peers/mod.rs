@@ -6,7 +6,7 @@
 //!  (there or not)       ──receiver()─▶ Receiver  in the one that receives
 //! ```
 //!
-//! The parent makes a link before it forks the processes, and each process makes its own end of the link: processes can't share a connection to a
+//! The parent makes a link before it forks the processes, and each process makes its own end of the link. Processes can't share a connection to a
 //! server, or what a library remembers about its process. As with [`crate::backends`], every measurement is compiled for each peer.
 //!
 //! | module | peers |

@@ -1,9 +1,9 @@
 //! Messages of a megabyte between two processes: copied in and out, or written and read in place.
 //!
 //! Every way does the same work: the sender writes each byte of a message, and the receiver reads each byte. The suite also measures the least cost
-//! of this work, as "bare": two processes write and read buffers in shared memory and notify each other by a flag, without a queue. When messages
-//! are written and read in place, a queue should add no visible cost. The kernel's queues take no message of a megabyte, so there the message is
-//! sent in parts of the largest size allowed.
+//! of this work, as "bare". There, without a queue, two processes write and read buffers in shared memory, and notify each other by a flag. When
+//! messages are written and read in place, a queue should add no visible cost. The kernel's queues take no message of a megabyte, so there the
+//! message is sent in parts of the largest size allowed.
 
 use std::hint;
 

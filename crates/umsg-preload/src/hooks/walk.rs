@@ -1,8 +1,8 @@
 //! nftw, ftw and glob below /dev/mqueue ([`crate::mqueue`]). For these functions, libc lists the directory without a call that the drop-in can
 //! intercept.
 //!
-//! nftw walks the namespace's directory. It calls a function of the drop-in, which gives each entry its name below /dev/mqueue and the status of
-//! its queue, and then calls the program's function. glob gets the drop-in's functions for directories.
+//! nftw walks the namespace's directory. It calls a function of the drop-in for each entry. This function sets the entry's name below /dev/mqueue and
+//! the status of its queue, and then calls the program's function. glob gets the drop-in's functions for directories.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int, c_void};

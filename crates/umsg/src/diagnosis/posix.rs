@@ -35,7 +35,7 @@ use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::waiters::List;
 use umsg_shm::waiters::{NO_SLOT, Node};
 
-/// The maximum number of slots that have memory and are not used yet: at most those on the last page of the slots in circulation.
+/// The maximum number of slots that have memory and are not used yet: at most the slots on the last page of the slots in circulation.
 const AHEAD: u32 = 64;
 
 /// Examines the queue in a file that is open for reading.

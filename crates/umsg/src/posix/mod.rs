@@ -1,10 +1,10 @@
 //! POSIX message queues: messages with priorities. The highest priority comes first; within one priority, the first message sent
 //! comes first.
 //!
-//! The semantics are those of Linux, mq_overview(7), down to the error numbers. Where POSIX and Linux differ, Linux wins. The queues differ from
-//! the kernel's queues in these points: a system call only if a process has to wait; limits that belong to
-//! the [namespace](crate::Namespace) and need no root; memory in proportion to the queued messages, not to the declared
-//! capacity; relative time-outs; [`Queue::peek`] and [`Queue::messages`].
+//! The semantics are those of Linux, mq_overview(7), down to the error numbers. Where POSIX and Linux differ, Linux wins. The queues differ from the
+//! kernel's queues in these points. A call makes a system call only if a process has to wait. The limits belong to the [namespace](crate::Namespace),
+//! and raising them needs no root. The memory is in proportion to the queued messages, not to the declared capacity. Time-outs may be relative, and
+//! [`Queue::peek`] and [`Queue::messages`] copy messages that stay in the queue.
 //!
 //! Messages can be written and read in place: [`Queue::reserve`], [`Queue::receive_lease`].
 //!

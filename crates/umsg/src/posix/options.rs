@@ -396,9 +396,8 @@ impl OpenOptions {
     /// A process has the queue open until it drops the handle, ends in any way, or executes another program. A forked child has
     /// the queue open, too, until it drops its copy of the handle. The process that drops the last handle removes the queue.
     ///
-    /// If the last process was killed or leaked its handle, another process removes the queue later: a process that opens or creates a queue of
-    /// this name, creates another queue of this kind, or lists the namespace
-    /// ([`list`](super::list), `umsg ls`, `umsg gc`).
+    /// If the last process was killed or leaked its handle, another process removes the queue later. It is the next process that opens or creates a
+    /// queue of this name, creates another queue of this kind, or lists the namespace ([`list`](super::list), `umsg ls`, `umsg gc`).
     ///
     /// The option exists only for POSIX queues: System V queues have no handles to close, and a ring ends with its owner.
     ///

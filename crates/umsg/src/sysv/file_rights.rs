@@ -35,8 +35,8 @@ const ENTRY: usize = 8;
 /// Bytes of a list for two rights, the longest list that a file gets.
 const LONGEST: usize = 4 + (4 + 8) * ENTRY;
 
-/// Returns those rights of a queue's header that its file confirms: the owners and groups that the file names, and the permissions of the
-/// classes to which the file gives access.
+/// Returns the part of a header's rights that the queue's file confirms. The file confirms the owners and groups that it names, and the permissions
+/// of the classes to which it gives access.
 pub(super) fn confirm(file: BorrowedFd<'_>, said: Rights) -> io::Result<Rights> {
     let stat = fs::fstat(file)?;
     Ok(Recorded::read(file, &stat)?.confirm(said))

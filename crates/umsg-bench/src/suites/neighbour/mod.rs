@@ -1,10 +1,10 @@
 //! Measures the slowdown of a process (the neighbour) while another process (the hammer) uses a deep queue without a pause on another core.
 //!
-//! As in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour):
-//! the hammer keeps a queue full, receives one message and sends one, on and on. The baseline is a spinner: a process that spins on that core
-//! without touching memory. The neighbour is a compiler, or a walk through memory that lies in a cache that the cores share. The suite compares the
-//! neighbour's own CPU time for a fixed amount of work. Each run beside a hammer is paired with a run beside the spinner, and the report has the
-//! median over the pairs with its 95 % confidence interval.
+//! The hammer does what it did in the comparison published in 2012 (`mq_perf_tests -c`, with a kernel compile as the neighbour). It keeps a queue
+//! full: it receives one message and sends one, on and on. The baseline is a spinner: a process that spins on that core without touching memory. The
+//! neighbour is a compiler, or a walk through memory that lies in a cache that the cores share. The suite compares the neighbour's own CPU time for a
+//! fixed amount of work. Each run beside a hammer is paired with a run beside the spinner, and the report has the median over the pairs with its 95 %
+//! confidence interval.
 //!
 //! At full speed, umsg moves some twenty times as many messages through the caches as the kernel does. So a further column shows umsg at the
 //! kernel's rate.

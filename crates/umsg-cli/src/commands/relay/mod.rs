@@ -42,15 +42,15 @@ use worker::{Scene, Worker};
 /// its priority or type. While the queue to which messages go is full, they wait in the queue from which they come. When that queue is full, too, its
 /// senders wait or fail.
 ///
-/// A pair is a queue of the kernel and a queue of umsg, with one direction: --in carries from the kernel's queue to umsg's, --out from umsg's queue
+/// A pair is a queue of the kernel and a queue of umsg, with one direction. --in carries from the kernel's queue to umsg's, --out from umsg's queue
 /// to the kernel's. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries
 /// messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of pairs.
 ///
 /// The relay runs until SIGTERM or SIGINT, and loses no message at such an end. If the relay is killed (SIGKILL), one message of each pair may come
 /// twice, but is not lost. This holds for the direction from umsg to the kernel, and for System V queues in both directions. From a POSIX queue of
-/// the kernel, one message of each pair may be lost: the one that the kernel has handed over, and that is not yet in umsg's queue. A System V message
-/// without bytes may be lost in this way, too, and on a kernel without MSG_COPY any System V message. The relay should be the only receiver of the
-/// queues from which it carries: a System V message that another receiver takes at the same moment comes twice.
+/// the kernel, one message of each pair may be lost: the message that the kernel has handed over, and that umsg's queue does not have yet. A System V
+/// message without bytes may be lost in this way, too, and on a kernel without MSG_COPY any System V message. The relay should be the only receiver
+/// of the queues from which it carries: a System V message that another receiver takes at the same moment comes twice.
 ///
 /// A message that is too long for the other queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay prints
 /// an error with its length. After an error, a pair tries again every second, and the other pairs continue. If a queue is removed, the relay opens

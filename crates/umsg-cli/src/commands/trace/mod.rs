@@ -46,8 +46,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). It shows each call of mq_open, mq_close (also
 /// by close), mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends.
 ///
-/// A line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments, the result, the duration in seconds, the
-/// number of messages in the queue after the call, and "slept" if the thread gave up its processor to wait. At most 32 bytes of a message are shown.
+/// A line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments and the result. Then come the
+/// duration in seconds, the number of messages in the queue after the call, and "slept" if the thread gave up its processor to wait. At most 32 bytes
+/// of a message are shown.
 ///
 /// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the process, the
 /// process waits for it, so that no call is missed. If this command ends or is killed, the process continues without records.
