@@ -591,7 +591,7 @@ struct umsg_mq_message {
     size_t size;
     /* The length of the message, in bytes. */
     size_t len;
-    /* Its priority. */
+    /* The message's priority. */
     unsigned int priority;
 };
 
@@ -908,7 +908,7 @@ struct umsg_mq_lease {
     size_t len;
     /* The time of the send, in nanoseconds since 1970, accurate to a few milliseconds. */
     int64_t sent;
-    /* Its priority. */
+    /* The message's priority. */
     unsigned int priority;
     /* The number of leases of the message, this one included: 1 for the first lease. */
     unsigned int deliveries;
@@ -1347,7 +1347,7 @@ struct umsg_mq_peeked {
     size_t len;
     /* The time of the call that sent it, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
-    /* Its priority. */
+    /* The message's priority. */
     unsigned int priority;
     /* Process id of the sender. */
     pid_t pid;
@@ -2105,7 +2105,7 @@ struct umsg_msg_message {
     size_t size;
     /* The length of the message, in bytes. */
     size_t len;
-    /* Its type. */
+    /* The message's type. */
     long mtype;
 };
 
@@ -2208,7 +2208,7 @@ struct umsg_msg_lease {
     size_t len;
     /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
-    /* Its type. */
+    /* The message's type. */
     long mtype;
     /* The number of leases of the message, this one included: 1 for the first lease. */
     unsigned int deliveries;
@@ -2371,7 +2371,7 @@ struct umsg_msg_peeked {
     size_t len;
     /* The time of the send, in nanoseconds since 1970, to a few milliseconds. */
     int64_t sent;
-    /* Its type. */
+    /* The message's type. */
     long mtype;
     /* Process id of the sender. */
     pid_t pid;
@@ -2463,7 +2463,7 @@ struct umsg_msg_status {
     uint64_t msgmax;
     /* The queue's identifier. */
     int32_t id;
-    /* Its key; 0 if it has none. */
+    /* The queue's key; 0 if it has none. */
     int32_t key;
     /* Permission bits. */
     uint32_t mode;

@@ -21,7 +21,7 @@ pub struct umsg_mq_message {
     pub size: size_t,
     /// The length of the message, in bytes.
     pub len: size_t,
-    /// Its priority.
+    /// The message's priority.
     pub priority: c_uint,
 }
 

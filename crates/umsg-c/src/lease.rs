@@ -22,7 +22,7 @@ pub struct umsg_mq_lease {
     pub len: size_t,
     /// The time of the send, in nanoseconds since 1970, accurate to a few milliseconds.
     pub sent: i64,
-    /// Its priority.
+    /// The message's priority.
     pub priority: c_uint,
     /// The number of leases of the message, this one included: 1 for the first lease.
     pub deliveries: c_uint,

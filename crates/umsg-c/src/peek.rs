@@ -22,7 +22,7 @@ pub struct umsg_mq_peeked {
     pub len: size_t,
     /// The time of the call that sent it, in nanoseconds since 1970, to a few milliseconds.
     pub sent: i64,
-    /// Its priority.
+    /// The message's priority.
     pub priority: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use umsg::Namespace;
 use umsg::posix::Directory;
 
-/// True from the first failure on.
+/// True once a search for a name has found no queue.
 static IS_ANY: AtomicBool = AtomicBool::new(false);
 
 static LAST: Mutex<Option<Absent>> = Mutex::new(None);

@@ -21,7 +21,7 @@ pub struct umsg_msg_message {
     pub size: size_t,
     /// The length of the message, in bytes.
     pub len: size_t,
-    /// Its type.
+    /// The message's type.
     pub mtype: c_long,
 }
 

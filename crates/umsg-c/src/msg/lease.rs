@@ -26,7 +26,7 @@ pub struct umsg_msg_lease {
     pub len: size_t,
     /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
     pub sent: i64,
-    /// Its type.
+    /// The message's type.
     pub mtype: c_long,
     /// The number of leases of the message, this one included: 1 for the first lease.
     pub deliveries: c_uint,

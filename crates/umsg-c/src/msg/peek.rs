@@ -22,7 +22,7 @@ pub struct umsg_msg_peeked {
     pub len: size_t,
     /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
     pub sent: i64,
-    /// Its type.
+    /// The message's type.
     pub mtype: c_long,
     /// Process id of the sender.
     pub pid: pid_t,

@@ -27,7 +27,7 @@ pub struct umsg_msg_status {
     pub msgmax: u64,
     /// The queue's identifier.
     pub id: i32,
-    /// Its key; 0 if it has none.
+    /// The queue's key; 0 if it has none.
     pub key: i32,
     /// Permission bits.
     pub mode: u32,

@@ -250,9 +250,9 @@ pub fn status(thread: pid_t) -> Option<Status> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
     None,
-    /// The thread itself will take it.
+    /// The thread itself will take the signal.
     OfThread,
-    /// This thread or another one of its process will take it.
+    /// The thread or another thread of its process will take the signal.
     OfProcess,
 }
 

@@ -86,7 +86,7 @@ pub struct Server {
     explains: bool,
     /// The device and the inode of the namespace's directory.
     namespace: (u64, u64),
-    /// This server, for its workers.
+    /// A reference to this server itself, from which each worker gets its own.
     this: std::sync::Weak<Server>,
 }
 

@@ -30,7 +30,7 @@ pub enum NotifyError {
     CallRefused {
         /// The system call.
         call: &'static str,
-        /// Its errno.
+        /// The errno of the system call.
         errno: i32,
     },
     /// ENOMEM: more than a thousand living processes have not run since this queue notified them.

@@ -162,7 +162,7 @@ pub enum NamespaceError {
         call: &'static str,
         /// The path that the call names.
         path: PathBuf,
-        /// Its errno.
+        /// The errno of the system call.
         errno: i32,
     },
 }

@@ -45,7 +45,7 @@ pub(crate) enum FileError {
     System {
         /// The system call.
         call: &'static str,
-        /// Its errno.
+        /// The errno of the system call.
         errno: i32,
     },
     /// An error of the namespace.

@@ -30,7 +30,7 @@ const PRIVATE: u32 = 0o600;
 #[derive(Debug)]
 pub(crate) struct Unpublished {
     queues: Directory,
-    /// None once it is published.
+    /// The file before it is published; None afterwards.
     staged: Option<Staged>,
     mode: u32,
     /// The mode that the file has now.

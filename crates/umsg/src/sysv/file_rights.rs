@@ -214,7 +214,7 @@ struct Recorded {
     groups: Vec<[u32; 2]>,
     /// True if the groups have access.
     group: bool,
-    /// True if others have access.
+    /// True if all other users have access.
     others: bool,
 }
 

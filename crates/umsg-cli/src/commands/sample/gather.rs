@@ -47,7 +47,7 @@ pub struct Snapshot {
 #[derive(Clone, Debug)]
 pub struct Refused {
     pub kind: Kind,
-    /// Its name, as [`Figures::queue`]; bytes that are not UTF-8 are replaced.
+    /// The queue's name, in the form of [`Figures::queue`]; bytes that are not UTF-8 are replaced.
     pub queue: String,
     pub why: Reason,
 }

@@ -263,7 +263,7 @@ impl Shown {
         add(&mut self.dead, member.dead);
         add(&mut self.memory, member.memory);
         let larger = |sum: &mut Option<f64>, more: Option<f64>| {
-            // None is less than any number.
+            // In this comparison, `None` is less than any number.
             if more > *sum {
                 *sum = more;
             }

@@ -104,7 +104,7 @@ impl Files {
 #[derive(Debug)]
 pub(crate) struct NewFile {
     files: Files,
-    /// None only during the drop.
+    /// The file; None only during the drop.
     staged: Option<Staged>,
 }
 
