@@ -1117,13 +1117,13 @@ struct umsg_mq_redrive {
     size_t size;
     /* The queue of the same namespace to which the messages are sent; NULL for the queue from which each message comes. */
     const char *to;
-    /* Only messages that come from this queue. */
+    /* Select only messages that come from this queue. */
     const char *source;
-    /* Only the message with this id. */
+    /* Select only the message with this id. */
     uint64_t id;
-    /* At most this many messages, in order of delivery. */
+    /* Select at most this many messages, in order of delivery. */
     uint64_t count;
-    /* Only messages that left their source for this reason. */
+    /* Select only messages that left their source for this reason. */
     uint32_t reason;
     /* The program sets this field to 0. */
     uint32_t reserved;

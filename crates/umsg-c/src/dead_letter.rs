@@ -65,13 +65,13 @@ pub struct umsg_mq_redrive {
     pub size: size_t,
     /// The queue of the same namespace to which the messages are sent; NULL for the queue from which each message comes.
     pub to: *const c_char,
-    /// Only messages that come from this queue.
+    /// Select only messages that come from this queue.
     pub source: *const c_char,
-    /// Only the message with this `id`.
+    /// Select only the message with this `id`.
     pub id: u64,
-    /// At most this many messages, in order of delivery.
+    /// Select at most this many messages, in order of delivery.
     pub count: u64,
-    /// Only messages that left their source for this reason.
+    /// Select only messages that left their source for this reason.
     pub reason: u32,
     /// The program sets this field to 0.
     pub reserved: u32,

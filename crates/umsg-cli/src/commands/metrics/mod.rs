@@ -62,7 +62,7 @@ pub struct Metrics {
     /// Write the file again and again at this interval: seconds, such as 15, or 1m
     #[arg(long, value_name = "TIME", value_parser = values::duration, requires = "write")]
     every: Option<Duration>,
-    /// Only queues and rings whose label "queue" matches a pattern with * and ?; may be given several times
+    /// Metrics only of queues and rings whose label "queue" matches a pattern with * and ?; may be given several times
     #[arg(long = "match", value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
     /// Metrics of at most this many queues and rings, the first ones by kind and name

@@ -85,7 +85,7 @@ pub struct Top {
     /// Print a JSON object per refresh, for programs: see "JSON" in umsg(1)
     #[arg(long)]
     json: bool,
-    /// Only queues and rings with matching names; with * and ?; may be given several times
+    /// Show only queues and rings whose names match a pattern with * and ?; may be given several times
     #[arg(long = "match", value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
     /// Sort by this column; numbers descend
