@@ -4,8 +4,8 @@
 //! queues ten times a second, on another core. A second row measures the work of the page of details: the priorities of the messages at each refresh,
 //! and diagnoses, which copy the queue. In a third row, the command runs on the core of the queue's process, so that it also takes the core's time.
 //!
-//! Each window with an observer is paired with one without, in turn first and last. The mean time of a window counts, because a median over chunks would
-//! hide the moments of the refreshes.
+//! Each window with an observer is paired with one without, in turn first and last. The mean time of a window counts, because a median over chunks
+//! would hide the moments of the refreshes.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;

@@ -36,9 +36,9 @@ use crate::{place, progress, rights, streams};
 /// problem. If the command can't inspect a queue, such as a queue of another user, it names the queue on standard error and continues with the rest.
 /// With --all, it also names links, FIFOs and directories that it finds among the files of the queues.
 ///
-/// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of the
-/// call and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls change neither
-/// `healthy` nor the exit code.
+/// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of
+/// the call and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls change
+/// neither `healthy` nor the exit code.
 ///
 /// With --json, each queue has `healthy`, which is true if the queue has no problem. The top-level `healthy` is true if the
 /// exit code is 0. If a queue is corrupted, `damaged` names the process that found the corruption first, and the time;

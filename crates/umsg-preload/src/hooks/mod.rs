@@ -1,7 +1,7 @@
 //! The exported functions: libc's names, one file for each subject.
 //!
-//! Each hook first checks whether the descriptor is a queue's, and passes other calls on to the next library. For functions that take any
-//! file, the check reads one array element. fcntl, ioctl, mq_open and syscall are variadic in C. On x86-64 and aarch64 Linux, variadic arguments use the
+//! Each hook first checks whether the descriptor is a queue's, and passes other calls on to the next library. For functions that take any file, the
+//! check reads one array element. fcntl, ioctl, mq_open and syscall are variadic in C. On x86-64 and aarch64 Linux, variadic arguments use the
 //! registers of named ones, so a function with a fixed list receives them.
 
 /// Exports functions of libc, each under all names that libc has for it. In the body of a function, the word before `=>` is the function of

@@ -120,8 +120,8 @@ impl Queue {
     }
 
     /// Returns the [numbers](super::Lease::message_id) of the messages that have one: all that were leased, delayed or [brought from
-    /// elsewhere](Reservation::commit_from) and have not left the queue. A message that was handed over to a blocked receiver, which has not taken it yet,
-    /// is missing.
+    /// elsewhere](Reservation::commit_from) and have not left the queue. A message that was handed over to a blocked receiver, which has not taken it
+    /// yet, is missing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -42,7 +42,8 @@ const FRESH: Duration = Duration::from_secs(5);
 const MOST: usize = 1000;
 const LONGEST: u64 = 64 * 1024;
 
-/// Reads the states of the bridges of a namespace: the files `bridge.UID/NAME.state.json`. Directories of other users that may not be read are skipped.
+/// Reads the states of the bridges of a namespace: the files `bridge.UID/NAME.state.json`. Directories of other users that may not be read are
+/// skipped.
 pub fn read(namespace: &Path) -> Vec<Bridge> {
     let named = |entry: &std::fs::DirEntry, start: &str, end: &str| {
         let name = entry.file_name();

@@ -78,7 +78,8 @@ fn part(snapshot: &Arc<Snapshot>, family: Option<&'static Family>, form: Form) -
     text
 }
 
-/// Returns the text that prometheus-client makes: the heading of a metric, and its series on request. For many queues, [`Snapshot::write_series`] is faster.
+/// Returns the text that prometheus-client makes: the heading of a metric, and its series on request. For many queues, [`Snapshot::write_series`] is
+/// faster.
 fn encoded(
     snapshot: &Arc<Snapshot>,
     family: Option<&'static Family>,
@@ -455,7 +456,8 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Writes the series of a metric, in the form of [`encode_family`](Self::encode_family), which both texts share. The labels of a queue are there already.
+    /// Writes the series of a metric, in the form of [`encode_family`](Self::encode_family), which both texts share. The labels of a queue are there
+    /// already.
     fn write_series(&self, family: &Family, text: &mut String) {
         let mut name = family.name.to_owned();
         if let Some(unit) = family.unit {

@@ -1,7 +1,7 @@
 //! Metrics over HTTP, on the loopback interface.
 //!
-//! One thread at a time scrapes. Several threads send, so that a client that reads slowly does not stop the others; the kernel ends a send that makes no
-//! progress for [`PATIENCE`].
+//! One thread at a time scrapes. Several threads send, so that a client that reads slowly does not stop the others; the kernel ends a send that makes
+//! no progress for [`PATIENCE`].
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};

@@ -59,9 +59,9 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 /// receivers while it copies them, as `umsg peek` does. The command changes a queue only for the keys "P" (purge: receive and drop all messages), "X"
 /// (remove the queue) and "R" (send dead letters back), each after a confirmation. With --read-only, these keys do nothing.
 ///
-/// SND and RCV count the threads that wait to send and to receive. LEASED counts messages that were received and may come back. B IN/s and B OUT/s are
-/// bytes a second, which System V queues and rings do not count. The left and right arrow keys show the columns that the screen has no room for. "FILL"
-/// of a group in the tree is that of its fullest queue.
+/// SND and RCV count the threads that wait to send and to receive. LEASED counts messages that were received and may come back. B IN/s and B OUT/s
+/// are bytes a second, which System V queues and rings do not count. The left and right arrow keys show the columns that the screen has no room for.
+/// "FILL" of a group in the tree is that of its fullest queue.
 ///
 /// --json prints the same figures as one object per refresh, and --batch prints a table per refresh; both go on until a signal ends them, or for -n
 /// refreshes. Without these options, standard input and output must be a terminal. Rates are missing in the first refresh.

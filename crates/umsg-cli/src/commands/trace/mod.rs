@@ -43,8 +43,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 
 /// Show the calls of a program on message queues
 ///
-/// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). It shows each call of mq_open, mq_close (also
-/// by close), mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends.
+/// The command starts PROGRAM as `umsg run` does, or attaches to a process that runs under `umsg run` (--pid). It shows each call of mq_open,
+/// mq_close (also by close), mq_unlink, mq_send, mq_receive, mq_notify, mq_getattr, mq_setattr, msgget, msgsnd, msgrcv and msgctl when the call ends.
 ///
 /// A line shows the time of the call (UTC), the process (and the thread, if it is not the first one), the arguments and the result. Then come the
 /// duration in seconds, the number of messages in the queue after the call, and "slept" if the thread gave up its processor to wait. At most 32 bytes
@@ -53,13 +53,13 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The traced process sends a record of each call through a ring, which takes about a microsecond. If this command is slower than the process, the
 /// process waits for it, so that no call is missed. If this command ends or is killed, the process continues without records.
 ///
-/// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it traces one
-/// process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not show calls that began
-/// before it.
+/// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it
+/// traces one process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not
+/// show calls that began before it.
 ///
-/// Calls by syscall(2), calls of statically linked programs, and calls of other functions, such as poll, are not shown. If a signal handler with SA_RESTART
-/// interrupts a call, the duration begins after the handler. A process that sends from a signal handler may interrupt its own memory allocation: its first
-/// record allocates memory.
+/// Calls by syscall(2), calls of statically linked programs, and calls of other functions, such as poll, are not shown. If a signal handler with
+/// SA_RESTART interrupts a call, the duration begins after the handler. A process that sends from a signal handler may interrupt its own memory
+/// allocation: its first record allocates memory.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",

@@ -49,8 +49,8 @@ const MOST_BYTES: usize = 256 << 10;
 /// once a second, a line on standard error counts the messages that the command has missed. To see every message, let a program receive and send it
 /// on.
 ///
-/// --rate limits the messages that are shown in a second; a line on standard error counts the others. Leased and delayed messages are not shown until they
-/// return or are due.
+/// --rate limits the messages that are shown in a second; a line on standard error counts the others. Leased and delayed messages are not shown until
+/// they return or are due.
 ///
 /// With --exec, the command runs COMMAND for each message, with the message as its standard input, and shows the output of COMMAND instead of the
 /// message. The command waits for COMMAND before it looks again.
