@@ -33,7 +33,7 @@ const GRANULES: u32 = 8192;
 #[derive(Clone, Copy, Debug)]
 pub struct Successor {
     pub id: i32,
-    /// The turn of the identifier: it tells the queues apart that have the same index in the namespace.
+    /// The turn of the identifier. The sequence number of the identifier is the turn modulo 65,535.
     pub turn: u64,
     /// The bytes that may be queued in the new queue.
     pub qbytes: u64,
