@@ -1,4 +1,4 @@
-//! The page, and the name that attests it. Consents between processes are tested with queues.
+//! Tests of the page of consents, and of the name that attests it. Consents between processes are tested with queues.
 
 use super::name_of;
 use super::page::{PLACES, Page, Signal};

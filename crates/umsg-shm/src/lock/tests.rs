@@ -1,15 +1,15 @@
-//! Taking a lock without waiting.
+//! Tests of taking a lock without waiting.
 
 use super::*;
 use crate::sys::liveness::all_live;
 use crate::sys::thread;
 
-/// All threads are of this process.
+/// The answers about processes for tests in which all threads belong to this process.
 pub(super) struct Here;
 
 all_live!(Here, home: true);
 
-/// A process in other namespaces than the queue.
+/// The answers about processes for a process that has other namespaces than the queue.
 struct Elsewhere;
 
 all_live!(Elsewhere, home: false);
@@ -30,7 +30,7 @@ fn a_lock_is_named_to_the_kernel_while_it_is_held() {
 fn a_thread_that_finds_a_lock_held_names_it_no_more() {
     let (lock, me) = (Lock::default(), thread::current());
     let before = me.named();
-    // A thread that lives as long as any process.
+    // 1 is the id of a thread that lives as long as any process.
     lock.forge(1);
     assert!(lock.lock_if_free(me, &Here).is_none());
     assert_eq!(me.named(), before);

@@ -1,24 +1,24 @@
-//! The FIFO of a polled queue in a model: its number of packets. The kernel changes a FIFO under a lock, so each change is one step here,
-//! and orders earlier writes before it.
+//! The FIFO of a polled queue in a model: a number of packets. The kernel changes a FIFO under a lock, so each change is one step here, and orders
+//! the earlier writes of its thread before it.
 
 use super::thread;
 use crate::doorbell::{FULL, Lookup, MESSAGES, ROOM};
 use crate::sync::{AtomicU32, Ordering};
 use std::sync::atomic::{AtomicBool, AtomicU32 as Plain, Ordering::Relaxed};
 
-/// See the module.
+/// The doorbell of a queue in a model.
 #[derive(Debug, Default)]
 pub struct Doorbell {
     packets: AtomicU32,
     /// The number of times that a poller was woken.
     nudges: Plain,
-    /// The number of times that the FIFO was full, and then no longer full.
+    /// The number of times that the FIFO became no longer full, which is an event for pollers of room.
     emptied: Plain,
-    /// True if no process polls any more, for operations that check this.
+    /// True if no process polls any more. Operations check this word from time to time.
     left: Plain,
-    /// True if the doorbell was swept away.
+    /// True if another process has removed the doorbell in a sweep.
     is_gone: AtomicBool,
-    /// A bit for each thread of another user, which can't ring the doorbell.
+    /// A bit for each thread that belongs to another user, and so can't ring the doorbell.
     strangers: Plain,
     /// True if a process polls without a helper that keeps the time.
     lacks_helpers: AtomicBool,
@@ -32,10 +32,10 @@ pub struct Feed {
     pub wanted: u32,
 }
 
-/// The FIFO.
+/// The FIFO of a doorbell, while a thread uses it.
 pub struct PollFifo<'a>(&'a Doorbell);
 
-/// No process polls the doorbell any more.
+/// A doorbell that no process polls any more.
 pub struct Left;
 
 impl Left {
@@ -55,13 +55,13 @@ impl Doorbell {
         }
     }
 
-    /// Returns whether the FIFO is another user's than the calling thread.
+    /// Returns whether the FIFO belongs to another user than the calling thread.
     fn is_anothers(&self) -> bool {
         let strangers = self.strangers.load(Relaxed);
         thread::with_current(|me| me.is_some_and(|me| strangers >> me.tid() & 1 != 0))
     }
 
-    /// Adds a thread that can't ring the doorbell.
+    /// Adds a thread of another user, which can't ring the doorbell.
     pub fn add_stranger(&self, tid: u32) {
         self.strangers.fetch_or(1 << tid, Relaxed);
     }
@@ -89,7 +89,7 @@ impl Doorbell {
         (self.left.load(Relaxed) != 0).then_some(Left)
     }
 
-    /// Returns the answer of poll(2): whether there is a message, whether there is room.
+    /// Returns the answer of poll(2): whether there is a message, and whether there is room.
     pub fn shows(&self) -> (bool, bool) {
         let packets = self.packets.fetch_add(0, Ordering::AcqRel);
         (packets != 0, packets != FULL)
@@ -99,7 +99,7 @@ impl Doorbell {
         self.nudges.load(Relaxed)
     }
 
-    /// Returns the number of events that a poller of room has got with EPOLLET.
+    /// Returns the number of events that an edge-triggered poller of room has got.
     pub fn room_events(&self) -> u32 {
         self.packets.fetch_add(0, Ordering::AcqRel);
         self.nudges() + self.emptied.load(Relaxed)
@@ -110,12 +110,12 @@ impl Doorbell {
         self.lacks_helpers.store(lacks, Relaxed);
     }
 
-    /// Sets whether the doorbell was swept, or replaced by another.
+    /// Sets whether the doorbell was removed in a sweep, or replaced by another.
     pub fn set_gone(&self, is_gone: bool) {
         self.is_gone.store(is_gone, Relaxed);
     }
 
-    /// Makes the pollers end their polls.
+    /// Ends all polls.
     pub fn leave(&self) {
         self.left.store(1, Relaxed);
     }
@@ -131,7 +131,7 @@ impl Feed {
         }
     }
 
-    /// Returns the FIFO of this name, which the segment may name.
+    /// Returns the shared FIFO of this name.
     pub fn shared(name: u64) -> Feed {
         Feed {
             own: None,
@@ -148,7 +148,7 @@ impl Feed {
         self.wanted & (MESSAGES | ROOM) != 0
     }
 
-    /// See [`Doorbell::shows`].
+    /// Returns the answer of poll(2) for this FIFO: see [`Doorbell::shows`].
     pub fn shows(&self, bell: &Doorbell) -> (bool, bool) {
         self.own.as_ref().unwrap_or(bell).shows()
     }

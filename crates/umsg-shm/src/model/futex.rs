@@ -1,7 +1,7 @@
-//! Sleeping on a word: the check of the word and the sleep are one step, as in the kernel.
+//! Sleeps on a word, in a model: the check of the word and the sleep are one step, as in the kernel.
 //!
-//! A sleep that would end within a slice times out at once (see [`super::time`]). A longer sleep ends with a wake-up. In a model with slices, it
-//! also ends when no process is awake any more: then one sleeper after another times out.
+//! A sleep that would end within a slice times out at once (see [`super::time`]). A longer sleep ends with a wake-up. In a model with slices, a
+//! longer sleep also ends when no process is awake any more: then one sleeper after another times out.
 
 use super::crash::strike;
 use super::thread;
@@ -12,16 +12,16 @@ use crate::sys::clock::Deadline;
 use crate::sys::futex::Slept;
 use crate::sys::thread::Calm;
 
-/// A futex, as the kernel of a model remembers it.
+/// A futex, as the kernel of a model identifies it.
 #[derive(Clone, Copy)]
 pub enum Named {
     Nothing,
     Word(*const AtomicU32),
-    /// The low half is the futex.
+    /// The futex is the low half of the word.
     Half(*const AtomicU64),
 }
 
-/// A value that no word has: the thread id is impossible, and no count gets that far.
+/// A value that no word has: the thread id in it is impossible, and no count becomes so large.
 const NO_WORD: u32 = u32::MAX;
 
 impl Futex for AtomicU32 {
@@ -37,11 +37,11 @@ impl Futex for AtomicU64 {
 }
 
 impl Named {
-    /// Returns the newest value, as a read by the kernel does. The read changes nothing and orders nothing.
+    /// Returns the newest value of the futex, as a read by the kernel does. The read changes nothing and orders nothing.
     ///
-    /// The read is a compare-and-swap that fails. loom lets a read-modify-write find a newest value, but does not put it next to that value
-    /// in the order of all changes. If the exchange stored the value again, a thread could read that value although it has stored another value
-    /// since.
+    /// The read is a compare-and-swap that fails. loom lets a read-modify-write find a newest value, but does not put the access next to that value
+    /// in the order of all changes. If the compare-and-swap stored the value again, a thread could read the old value although it has stored another
+    /// value since.
     pub(super) fn read(self) -> u32 {
         let order = Ordering::Relaxed;
         // SAFETY: the named word belongs to the segment, which outlives the threads that use it.
@@ -56,7 +56,7 @@ impl Named {
         }
     }
 
-    /// Replaces `old`; fails with the present value.
+    /// Replaces the value `old` by `new`. Returns the present value as an error if it is not `old`.
     pub(super) fn replace(self, old: u32, new: u32) -> Result<(), u32> {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         // SAFETY: as in `read`.
@@ -85,7 +85,7 @@ impl Named {
     }
 }
 
-/// Sleeps while `word` holds `expected`, until woken or until `deadline`.
+/// Sleeps while `word` holds `expected`, until a wake-up or until `deadline`.
 pub fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
     let word = word.named();
     if word.read() != expected {
@@ -108,14 +108,14 @@ pub fn wait(word: &impl Futex, expected: u32, deadline: Deadline) -> Slept {
         if !overslept(me.pid()) {
             return Slept::Awake;
         }
-        // Other threads run first if they can: time must not overtake them.
+        // Other threads run first if they can: the time of this thread must not overtake them.
         loom::thread::yield_now();
         me.now.set(end.unwrap_or(me.now.get()));
         Slept::TimedOut
     })
 }
 
-/// Waits like [`wait`], but a signal may end the wait: see [`world::interrupt`].
+/// Sleeps as [`wait`] does, but a signal may end the sleep: see [`world::interrupt`].
 pub fn wait_in_calm(word: &AtomicU32, expected: u32, _calm: Calm<'_>, deadline: Deadline) -> Slept {
     let tid = thread::with_current(|me| me.map(|me| me.tid()));
     let is_interrupted = world::with(|world| {
@@ -142,7 +142,7 @@ pub(super) fn lie_down(tid: u32, address: usize, timed: bool) {
         world.pass_time();
         !world.overslept.contains(&tid)
     });
-    // No other process ran since the read of the word: a process that removes this thread from the list finds the thread parked.
+    // No other thread has run since the read of the word. So a thread that later removes this thread from the list finds it parked.
     if parks {
         loom::thread::park();
     }
@@ -162,9 +162,9 @@ pub fn wake(word: &impl Futex, count: i32) {
     wake_unless_dead(word.named(), count);
 }
 
-/// Wakes sleepers as the kernel does, so that no process can die here.
+/// Wakes sleepers as the kernel does: the calling thread can't die in this step.
 pub(super) fn wake_unless_dead(word: Named, count: i32) {
-    // A read of the list depends on changes of the word by other threads. loom has to know that.
+    // The list depends on changes of the word by other threads. This read tells loom so.
     word.read();
     let address = word.address();
     for _ in 0..count {

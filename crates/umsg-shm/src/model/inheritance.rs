@@ -9,7 +9,7 @@ use crate::sync::{AtomicU32, Futex};
 use crate::sys::clock::Deadline;
 use crate::sys::inheritance::NotTaken;
 
-/// Takes a futex for the calling thread. Waits for its owner, if it has one.
+/// Takes a futex for the calling thread. If the futex has an owner, waits for the owner.
 pub fn take(word: &AtomicU32, tid: u32, deadline: Deadline) -> Result<(), NotTaken> {
     match word.named().replace(0, tid) {
         Ok(()) => Ok(()),
@@ -17,7 +17,7 @@ pub fn take(word: &AtomicU32, tid: u32, deadline: Deadline) -> Result<(), NotTak
     }
 }
 
-/// Waits until the owner that the word names unlocks the futex, and takes it. The kernel's `futex_lock_pi`.
+/// Waits until the owner that the word names unlocks the futex, and takes the futex: the kernel's `futex_lock_pi`.
 pub fn wait_for_owner(word: &AtomicU32, _: Deadline) -> Result<(), NotTaken> {
     let word = word.named();
     thread::with_current(|me| {
@@ -30,7 +30,7 @@ pub fn wait_for_owner(word: &AtomicU32, _: Deadline) -> Result<(), NotTaken> {
                 tid if tid == me.tid() => return Err(NotTaken::Own),
                 _ if now & WAITERS == 0 && word.replace(now, now | WAITERS).is_err() => continue,
                 tid if world::has_died(tid) => return Err(NotTaken::NoThread),
-                // No other process ran since the read of the word: the owner dies later.
+                // No other process has run since the read of the word: the owner has not died yet.
                 _ => break,
             }
         }
@@ -38,13 +38,13 @@ pub fn wait_for_owner(word: &AtomicU32, _: Deadline) -> Result<(), NotTaken> {
         lie_down(me.pid(), word.address(), true);
         match overslept(me.pid()) {
             true => Err(NotTaken::TimedOut),
-            // The owner has stored this thread's id.
+            // The previous owner has stored the id of this thread.
             false => Ok(()),
         }
     })
 }
 
-/// Hands a futex that names the calling thread to the first of its waiters. The kernel's `futex_unlock_pi`.
+/// Hands a futex that names the calling thread to the first of its waiters: the kernel's `futex_unlock_pi`.
 pub fn unlock(word: &AtomicU32) -> bool {
     let word = word.named();
     let tid = thread::with_current(|me| me.expect("only threads of a model own a futex").tid());
@@ -59,7 +59,7 @@ pub fn unlock(word: &AtomicU32) -> bool {
     }
 }
 
-/// Hands the futexes of a dead thread to their first waiters. The kernel's `exit_pi_state_list`.
+/// Hands the futexes of a dead thread to their first waiters: the kernel's `exit_pi_state_list`.
 pub(super) fn exit_pi_state_list(tid: u32) {
     let words = world::with(|world| world.inherited.clone());
     for address in words {
@@ -74,7 +74,7 @@ pub(super) fn exit_pi_state_list(tid: u32) {
     }
 }
 
-/// Stores the id of the first waiter, and wakes it. Fails if the word is no longer `now`.
+/// Stores the id of the first waiter in the word, and wakes that waiter. Returns false if the word is no longer `now`.
 fn hand_over(word: Named, now: u32, flags: u32) -> bool {
     let first = world::with(|world| world.first_on(word.address()));
     let new = first.map_or(0, |tid| tid | WAITERS | flags);

@@ -1,4 +1,4 @@
-//! Replacements of the system below the protocols, for their exploration by loom.
+//! Replacements for the system on which the protocols run, so that loom can explore them.
 //!
 //! Under `--cfg loom` the shipped code of the engine is compiled on top of this module. Atomics are loom's. Guarded words are plain memory to loom,
 //! so loom reports a missing barrier as a race. A segment is a few vectors ([`segment`]). A futex is a list of parked threads ([`futex`]). A thread
@@ -10,7 +10,7 @@
 //!     cargo test -p umsg-shm --release --lib model -- --test-threads=2 --nocapture
 //! ```
 //!
-//! `LOOM_MAX_PREEMPTIONS=4` explores deeper than each model's own bound.
+//! With `LOOM_MAX_PREEMPTIONS=4`, loom allows more preemptions than each model does by itself.
 
 pub mod consent;
 pub mod crash;

@@ -1,4 +1,4 @@
-//! A segment of a few items, in vectors.
+//! The segment of a POSIX queue with a few items, in vectors.
 
 use crate::fault::Fault;
 use crate::leases::LeaseRecord;
@@ -9,11 +9,11 @@ use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
 use crate::waiters::{NODES, Node};
 
-/// The bytes in a cell: eight of them, watched by loom.
+/// The bytes in a cell. There are eight, and loom checks the accesses to them.
 #[derive(Default)]
 pub struct Inline(Guarded64);
 
-/// See the module.
+/// The segment of a POSIX queue in a model.
 pub struct Segment {
     layout: Layout,
     policy: Policy,
@@ -30,7 +30,7 @@ pub struct Segment {
     links: Vec<Guarded32>,
 }
 
-// The shared form of the lock has its own models, among those of the lock.
+// The models of the lock explore its shared form.
 all_live!(Segment, home: true);
 
 impl std::fmt::Debug for Segment {
@@ -44,8 +44,8 @@ fn some<T: Default>(count: usize) -> Vec<T> {
 }
 
 impl Segment {
-    /// Creates a queue for up to `max_messages` messages, as `segment::create` makes it. `slots` slots are in circulation, in the shortest ring
-    /// that holds them (at least 2 entries).
+    /// Creates a queue for up to `max_messages` messages, as `segment::create` makes it. `slots` slots are in circulation, in the shortest ring that
+    /// has an entry for each of them (at least 2 entries).
     pub fn new(max_messages: usize, slots: usize) -> Segment {
         let layout = Layout::new(max_messages, 8);
         let segment = Segment {
@@ -63,7 +63,7 @@ impl Segment {
             cells: some(layout.slots),
             links: some(layout.slots),
         };
-        // The order is reversed, so that an entry that was never written never has the right value by chance.
+        // The order of the slots is reversed: an entry that was never written can't have the right value by chance.
         for slot in 0..slots {
             segment.ring[slot].store((slots - 1 - slot) as u32, Ordering::Relaxed);
         }
@@ -89,7 +89,7 @@ impl Segment {
         &self.policy
     }
 
-    /// There is no file.
+    /// Returns no error: there is no file that could be truncated.
     pub fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Segment {
         self.levels.get(word).ok_or(Fault::Damaged)
     }
 
-    /// There is no arena: messages have at most eight bytes.
+    /// Returns an error: there is no arena, because messages have at most eight bytes.
     pub fn granule(&self, _granule: u32) -> Result<&[AtomicU32; 4], Fault> {
         Err(Fault::Damaged)
     }
@@ -181,7 +181,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Memory is always there.
+    /// Does nothing: memory is always allocated.
     pub fn populate(&self, _offset: usize, _len: usize) -> Result<(), Fault> {
         Ok(())
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 #[derive(Default)]
 pub struct Inline(AtomicU64);
 
-/// See the module.
+/// The segment of a System V queue in a model.
 #[derive(Clone)]
 pub struct Segment {
     layout: Layout,
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Segment {
     }
 }
 
-/// Length of every message, in bytes.
+/// The length of every message, in bytes.
 pub const LENGTH: usize = 8;
 
 fn some<T: Default>(count: usize) -> Arc<Vec<T>> {
@@ -86,7 +86,7 @@ impl Segment {
         None
     }
 
-    /// Announces a change in the model's namespace.
+    /// Announces in the model's namespace that the counts of this queue may change.
     pub fn announce_counts(&self) {
         self.announcements.announce(self.index);
     }
@@ -102,17 +102,17 @@ impl Segment {
         &self.announcements
     }
 
-    /// There is no file.
+    /// Returns no error: there is no file that could be truncated.
     pub fn check(&self) -> Result<(), Fault> {
         Ok(())
     }
 
-    /// Returns the queue of which this is a handle.
+    /// Returns the queue to which this handle belongs.
     pub fn tenure(&self) -> Tenure {
         self.tenure
     }
 
-    /// Returns a handle of a queue of the same segment.
+    /// Returns a handle that belongs to another queue of the segment.
     pub fn share_as(&self, tenure: Tenure) -> Segment {
         Segment {
             tenure,
@@ -136,14 +136,14 @@ impl Segment {
         self.cells.get(slot as usize).ok_or(Fault::Damaged)
     }
 
-    /// Does nothing: a model does not follow the payload.
+    /// Ends the messages of all used cells. Their bytes stay, because a model does not follow them.
     pub fn wipe(&self, _: ReceiverHeld<'_>) {
         for cell in self.cells.iter().take(self.fixed.control.used() as usize) {
             cell.end();
         }
     }
 
-    /// Memory is always there.
+    /// Returns the number of all cells: memory is always allocated.
     pub fn provide_slots(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.cells.len() as u32)
     }
@@ -159,7 +159,7 @@ impl Segment {
     }
 
     pub fn copy_prefix(&self, cell: &Cell, len: usize, buffer: &mut [u8]) -> Result<usize, Fault> {
-        // Relaxed: as above.
+        // Relaxed: other words order the accesses, as for the bytes of a mapping.
         let bytes = cell.payload.0.load(Ordering::Relaxed).to_ne_bytes();
         let copied = len.min(buffer.len());
         buffer[..copied].copy_from_slice(&bytes[..copied]);
@@ -217,7 +217,7 @@ impl LeaseStore for Segment {
     }
 }
 
-/// There is no arena: messages have eight bytes.
+/// There is no arena, because messages have eight bytes.
 impl ArenaStore for Segment {
     type Held<'a> = ReceiverHeld<'a>;
 

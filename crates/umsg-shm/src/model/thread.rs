@@ -1,4 +1,4 @@
-//! A thread of a model: its id, its time, the word that it has named to the kernel.
+//! A thread of a model: its id, its time, and the word that it has named to the kernel.
 
 use super::futex::Named;
 use super::world::{self, World};
@@ -18,12 +18,12 @@ pub const BEGINNING: u64 = 1;
 #[derive(Clone, Copy)]
 pub struct Outer(Named);
 
-/// In a model there are no handlers.
+/// Returns false: in a model there are no signal handlers.
 pub fn do_all_handlers_defer() -> bool {
     false
 }
 
-/// Critical sections that a thread is in.
+/// The number of nested critical sections of a thread.
 #[derive(Default)]
 pub struct Depth(Cell<u32>);
 
@@ -38,7 +38,7 @@ impl Depth {
     }
 }
 
-/// See the module.
+/// A thread of a model.
 pub struct Thread {
     tid: u32,
     pub(super) now: Cell<u64>,
@@ -48,14 +48,14 @@ pub struct Thread {
     pub stall: Stall,
     pub urgency: Urgency,
     pub bereaved: Bereaved,
-    /// The id of its process, as the queue's PID namespace numbers it: see [`live_in`].
+    /// The id of the thread's process, as the queue's PID namespace numbers it: see [`live_in`].
     pid: u32,
     stray: bool,
     named: Cell<Named>,
 }
 
 loom::thread_local! {
-    /// The thread that is running.
+    /// The thread of the model that is running.
     static CURRENT: Cell<*const Thread> = Cell::new(null());
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn with_current<T>(work: impl FnOnce(Option<&Thread>) -> T) -> T {
     work(unsafe { current.as_ref() })
 }
 
-/// Begins a thread of the model. Its result is None if it dies.
+/// Begins a thread of the model. The result of the thread is None if it dies.
 pub fn spawn<T: 'static>(
     tid: u32,
     life: impl FnOnce(&Thread) -> T + 'static,
@@ -77,7 +77,7 @@ pub fn spawn<T: 'static>(
     spawn_in(tid, tid, false, life)
 }
 
-/// Begins a thread as [`spawn`] does, in a process with another id: see [`live_in`].
+/// Begins a thread as [`spawn`] does, but in the process with this id: see [`live_in`].
 pub fn spawn_in<T: 'static>(
     tid: u32,
     pid: u32,
@@ -92,7 +92,7 @@ pub fn spawn_in<T: 'static>(
     })
 }
 
-/// Waits for the end of a thread. None if the thread died.
+/// Waits for the end of a thread, and returns its result. None if the thread died.
 pub fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> {
     world::with(World::leave);
     let result = thread.join().expect("a panic would have ended the model");
@@ -100,12 +100,13 @@ pub fn join<T>(thread: loom::thread::JoinHandle<Option<T>>) -> Option<T> {
     result
 }
 
-/// Runs `life` as a thread of the model, on the loom thread that runs the model and is already counted.
+/// Runs `life` as a thread of the model. It runs on the loom thread that runs the model, which counts as a living thread already.
 pub fn live<T>(tid: u32, life: impl FnOnce(&Thread) -> T) -> Option<T> {
     live_in(tid, tid, false, life)
 }
 
-/// Like [`live`], in a process whose process id and life are `pid`. With `stray`, the process is in another PID namespace than the queue's home.
+/// Runs `life` as [`live`] does, in a process whose process id and liveness id are `pid`. With `stray`, the process is in another PID namespace than
+/// the queue's home.
 pub fn live_in<T>(tid: u32, pid: u32, stray: bool, life: impl FnOnce(&Thread) -> T) -> Option<T> {
     let thread = Thread {
         tid,
@@ -171,12 +172,12 @@ impl Thread {
         self.named.set(outer.0);
     }
 
-    /// Lets time pass, for this thread alone.
+    /// Lets this much time pass, for this thread alone.
     pub fn oversleep(&self, nanoseconds: u64) {
         self.now.set(self.now.get() + nanoseconds);
     }
 
-    /// Dies: the kernel marks the word that is named, then the stack is left.
+    /// Dies: the kernel marks the word that the thread has named, then the thread unwinds its stack.
     pub fn die(&self) -> ! {
         exit_robust_list(self.named.get(), self.tid);
         world::end(self.pid);
@@ -210,22 +211,22 @@ fn exit_robust_list(word: Named, tid: u32) {
     }
 }
 
-/// Returns whether the thread has died.
+/// Returns whether the thread with this id has died.
 pub fn is_dead(_pid: u32, tid: u32, _birth: u64) -> bool {
     world::has_died(tid)
 }
 
-/// Returns the PID namespace of the calling thread: another one than the home if the thread is marked as a stray.
+/// Returns the PID namespace of the calling thread, which is the same for all threads. [`is_stray`] says whether a thread is in another one.
 pub fn here() -> u64 {
     0
 }
 
-/// See [`Thread::is_stray`].
+/// Returns whether the calling thread is a stray: see [`Thread::is_stray`].
 pub fn is_stray() -> bool {
     with_current(|me| me.is_some_and(Thread::is_stray))
 }
 
-/// The lives of a model: a process's number is that of its life.
+/// The liveness ids of a model. The liveness id of a process is its process id.
 pub struct Processes;
 
 impl Liveness for Processes {
@@ -254,12 +255,12 @@ impl Liveness for Processes {
     }
 }
 
-/// Each thread of a model is a separate process.
+/// Returns whether a process has died. Each thread of a model is a separate process.
 pub fn is_process_dead(pid: u32, _birth: u64) -> bool {
     world::has_died(pid)
 }
 
-/// No process is stopped.
+/// Returns false: no process of a model is stopped.
 pub fn is_process_stopped(_pid: u32) -> bool {
     false
 }
@@ -269,12 +270,12 @@ pub fn real_user(_pid: u32) -> u32 {
     0
 }
 
-/// See [`real_user`]: there is one process.
+/// Returns the user of all processes of a model.
 pub fn own_user(_pid: u32) -> Option<u32> {
     Some(0)
 }
 
-/// See [`is_process_dead`].
+/// Returns a birth that differs for each process id.
 pub fn birth(pid: u32) -> u64 {
     u64::from(pid)
 }

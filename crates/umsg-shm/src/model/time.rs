@@ -1,7 +1,8 @@
 //! Time: each thread has its own clock, which moves only when a sleep of the thread times out.
 //!
-//! This covers all effects of real time. A time-out that races with other threads is modelled as an immediate time-out, because loom lets the other
-//! threads do any part of their work before the thread continues. A thread whose clock is ahead looks like a stopped thread to its peers.
+//! This covers all effects of real time. A time-out that competes with other threads is modelled as an immediate time-out: loom lets the other
+//! threads do any part of their work before the thread continues. A thread whose clock is ahead of the others finds that its peers seem to be
+//! stopped.
 
 use super::thread;
 
@@ -10,17 +11,17 @@ pub fn monotonic() -> u64 {
     thread::with_current(|me| me.map_or(thread::BEGINNING, |me| me.now.get()))
 }
 
-/// Returns the same time: the model has no coarse clock.
+/// Returns the calling thread's time: the model has no coarse clock.
 pub fn monotonic_coarse() -> u64 {
     monotonic()
 }
 
-/// Returns a time for people.
+/// Returns a time that is only displayed.
 pub fn realtime() -> u64 {
     monotonic()
 }
 
-/// Returns a time for people.
+/// Returns a time that is only displayed.
 pub fn realtime_coarse() -> u64 {
     thread::BEGINNING
 }

@@ -1,4 +1,4 @@
-//! The knowledge of a model's kernel: which threads live, which sleep, and which will die.
+//! The state of a model's kernel: which threads live, which sleep, and which will die.
 //!
 //! This module uses no types of loom. loom switches threads only inside its own operations, so all code between two such operations is one step, as
 //! in a kernel. All threads of a model run on one thread of the system, which holds the world in its local storage.
@@ -8,10 +8,10 @@ use crate::sync::{AtomicU32, Ordering};
 use std::cell::RefCell;
 use std::sync::Arc;
 
-/// The point at which a thread dies.
+/// The step at which a thread dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
-    /// At a crash point.
+    /// The thread passes this crash point.
     At(Point),
     /// The thread is about to call the kernel to wake a process.
     Waking,
@@ -22,7 +22,7 @@ pub enum Death {
 struct Doom {
     tid: u32,
     death: Death,
-    /// The number of times that the thread passes until it dies; 1 for the first time.
+    /// The number of the pass at which the thread dies; 1 for the first pass.
     nth: u32,
 }
 
@@ -31,22 +31,22 @@ pub(super) struct Sleeper {
     pub(super) tid: u32,
     pub(super) address: usize,
     pub(super) thread: loom::thread::Thread,
-    /// The thread asked for an end of its sleep.
+    /// True if the sleep has a deadline.
     pub(super) timed: bool,
 }
 
-/// See the module.
+/// The state of a model's kernel.
 #[derive(Default)]
 pub(super) struct World {
     /// True if a sleep ends with its slice when no process is awake. If false, a lost wake-up is a deadlock.
     pub(super) slices: bool,
     /// The number of slices that have ended.
     pub(super) ended: u32,
-    /// The running threads: begun, not ended, and not only waiting for the end of other threads.
+    /// The number of running threads: threads that have begun, have not ended, and do not only wait for the end of other threads.
     pub(super) living: usize,
-    /// The sleeping threads, the longest asleep first.
+    /// The sleeping threads. The thread that has slept longest comes first.
     pub(super) sleepers: Vec<Sleeper>,
-    /// Threads whose slice has ended their sleep, and that have not noticed this yet.
+    /// The threads whose slice has ended their sleep, and that have not noticed this yet.
     pub(super) overslept: Vec<u32>,
     /// The threads whose next sleep a signal ends.
     pub(super) interrupted: Vec<u32>,
@@ -55,9 +55,9 @@ pub(super) struct World {
     pub(super) real_time: Vec<u32>,
     /// The addresses of futexes with priority inheritance on which a thread has slept.
     pub(super) inherited: Vec<usize>,
-    /// See [`super::crash`].
+    /// The word of the turnstile: see [`super::crash`].
     pub(super) turnstile: Option<Arc<AtomicU32>>,
-    /// Changed by each death: orders the thread's writes before the end of its life.
+    /// A word that each death changes. It orders the writes of the dead thread before the end of its life.
     pub(super) ends: Option<Arc<AtomicU32>>,
     /// The number of signals that senders have raised in other processes, which consent to them.
     pub(super) signals: u32,
@@ -68,20 +68,20 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::default();
 }
 
-/// The number of slices that may end in one execution. If more slices end, time passes and no thread makes progress.
+/// The greatest number of slices that may end in one execution. If more slices end, time passes but no thread makes progress.
 const PATIENCE: u32 = 40;
 
-/// Looks at the world, or changes it.
+/// Reads or changes the state of the kernel.
 pub(super) fn with<T>(work: impl FnOnce(&mut World) -> T) -> T {
     WORLD.with_borrow_mut(work)
 }
 
-/// Makes a new world, at the beginning of an execution.
+/// Makes the state of a new kernel, at the beginning of an execution.
 pub fn begin(slices: bool) {
     with(|world| {
         *world = World {
             slices,
-            // The thread that runs the model.
+            // The one living thread is the one that runs the model.
             living: 1,
             turnstile: Some(Arc::new(AtomicU32::new(0))),
             ends: Some(Arc::new(AtomicU32::new(0))),
@@ -90,12 +90,12 @@ pub fn begin(slices: bool) {
     });
 }
 
-/// Lets a thread die when it passes the point for the `nth` time.
+/// Dooms a thread to die when it passes the point for the `nth` time.
 pub fn doom(tid: u32, death: Death, nth: u32) {
     with(|world| world.dooms.push(Doom { tid, death, nth }));
 }
 
-/// Lets a signal handler run when the thread sleeps next. Like an immediate time-out, it represents a handler at any moment.
+/// Lets a signal handler run when the thread sleeps next. As with an immediate time-out, this represents a handler at any moment.
 pub fn interrupt(tid: u32) {
     with(|world| world.interrupted.push(tid));
 }
@@ -122,7 +122,7 @@ pub(super) fn end(life: u32) {
 /// Returns whether the life of a process is over.
 pub(super) fn is_over(life: u32) -> bool {
     if let Some(ends) = with(|world| world.ends.clone()) {
-        // Acquire: pairs with the release in `end`. Adding nothing reads the newest value.
+        // Acquire: pairs with the release in `end`. This read-modify-write adds nothing, and reads the newest value.
         ends.fetch_add(0, Ordering::Acquire);
     }
     has_died(life)
@@ -141,7 +141,7 @@ impl World {
         Some(first.tid)
     }
 
-    /// Ends the sleep of a thread.
+    /// Ends the sleep of a thread, and returns the thread for its wake-up.
     pub(super) fn take_off(&mut self, tid: u32) -> loom::thread::Thread {
         let index = self.sleepers.iter().position(|sleeper| sleeper.tid == tid);
         self.sleepers.remove(index.expect("a sleeper")).thread
@@ -170,7 +170,7 @@ impl World {
         self.pass_time();
     }
 
-    /// If no process is awake, time passes: the thread that has slept longest wakes.
+    /// Lets time pass if no process is awake: the thread that has slept longest wakes.
     pub(super) fn pass_time(&mut self) {
         if !self.slices || self.sleepers.len() < self.living {
             return;

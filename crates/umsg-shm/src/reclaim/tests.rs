@@ -1,7 +1,8 @@
 use super::{Held, Link, Slots, Word, notes};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-/// Returns how often a test replaces one thing by another. Each replacement waits for the other cores, which takes long on an emulated machine.
+/// Returns how often a test replaces one thing by another. For each replacement, the thread waits for the other cores, which takes long on an
+/// emulated machine.
 fn rounds() -> usize {
     match cfg!(miri) {
         true => 20,
@@ -9,7 +10,7 @@ fn rounds() -> usize {
     }
 }
 
-/// Counts the things that exist.
+/// A thing that counts how many of its kind exist.
 struct Thing(&'static AtomicUsize, AtomicBool);
 
 impl Thing {
@@ -26,7 +27,7 @@ impl Drop for Thing {
     }
 }
 
-/// A link for this test, and the count of its things.
+/// Declares the slots, the link and the count of things of one test.
 macro_rules! statics {
     ($slots:ident, $link:ident, $count:ident) => {
         static $slots: Slots<Thing> = Slots::new();
@@ -35,7 +36,8 @@ macro_rules! statics {
     };
 }
 
-/// Waits, because a thread of another test may have noted a slot of the same address for a moment.
+/// Waits until the things are dropped, because a thread of another test may have noted a slot of the same address for a moment. Returns whether they
+/// were.
 fn drops(slots: &'static Slots<Thing>, count: &AtomicUsize) -> bool {
     (0..1000).any(|_| {
         slots.reap();

@@ -13,7 +13,7 @@ use crate::waiters::{self, List};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-/// The rounds of a stream. Miri runs each a thousand times slower.
+/// The number of rounds of a stream. Under Miri, each round takes a thousand times longer.
 const ROUNDS: u64 = if cfg!(miri) { 10 } else { 3000 };
 
 pub(crate) fn engine(qbytes: u64) -> Engine {
@@ -45,7 +45,7 @@ fn soon() -> Call<'static> {
     call(Deadline::after(Duration::from_secs(20)))
 }
 
-/// Returns the type and the bytes of a message that a call takes.
+/// Calls `take` with a buffer, and returns the type and the bytes of the message that it takes.
 fn taken(
     take: impl FnOnce(&mut [u8]) -> Result<Taken, Refused>,
 ) -> Result<(i64, Vec<u8>), Refused> {
@@ -334,7 +334,7 @@ fn corrupt_bytes_of_a_withdrawn_offer_are_no_damage() {
     }
 }
 
-/// A slice for each node would take longer than the receiver waits.
+/// If each abandoned node cost a slice, that would take longer than the receiver waits.
 #[test]
 fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
     if cfg!(miri) {

@@ -19,7 +19,7 @@ use crate::sync::spin_hint;
 use crate::sys::clock::Deadline;
 use crate::waiters::{List, Waiters};
 
-/// Messages of a batch, their numbers as bytes.
+/// The messages of a batch: the bytes of each hold its number.
 struct Letters(Vec<([u8; 8], usize)>);
 
 impl Letters {
@@ -40,7 +40,7 @@ impl Batch for Letters {
     }
 }
 
-/// Received messages.
+/// The messages that a call has received.
 #[derive(Default)]
 struct Basket {
     room: [u8; 8],
@@ -59,7 +59,7 @@ impl Sink for Basket {
     }
 }
 
-/// Receives up to `most` messages.
+/// Receives up to `most` messages in one call.
 pub(super) fn receive_batch(
     queue: &Queue,
     me: &Thread,
@@ -98,7 +98,7 @@ fn fill(queue: &Queue, messages: u64) {
     });
 }
 
-/// Waits until this many senders are blocked.
+/// Waits until `count` senders are blocked.
 fn wait_for_senders(queue: &Queue, count: u32) {
     while Waiters::of(queue.engine().segment()).len(List::Senders) != count {
         spin_hint();
@@ -312,7 +312,7 @@ fn a_blocked_batch_whose_sender_dies_stops_no_other() {
         (Point::BATCH_COUNTED, true),
     ];
     for (point, is_sent) in points {
-        // The loan is made once to enlist and once to send.
+        // The sender lock is lent twice: when the batch is enlisted, and when it is sent.
         let nth = 1 + u32::from(point == Point::GROW_LENT);
         let name = format!("batch: blocked, death at {point:?}");
         explore_death(&name, 2, move || {

@@ -19,7 +19,7 @@ use crate::sys::clock::Deadline;
 use Act::Send;
 use Fate::{Either, Gone, There};
 
-/// Receives the message that is next.
+/// The act that receives the next message.
 const RECEIVE: Act<Message, ()> = Act::Receive(());
 
 #[test]
@@ -243,7 +243,7 @@ fn the_repairer_dies_too() {
             found.push(alive(bystander).unwrap());
             found.extend(queue.empty());
             found.sort_unstable();
-            // The first victim had taken the one of priority 3.
+            // The first victim had taken the message of priority 3.
             assert_eq!(found, [(1, 0), (3, 0)]);
             queue.audit();
         });
@@ -258,7 +258,7 @@ fn a_repair_wakes_all_waiters_beside_one_that_begins_to_wait() {
         world::doom(3, Death::At(Point::RECEIVE_COPIED), 1);
         let victim = thread::live(3, |me| queue.receive(me, Deadline::Passed));
         assert!(victim.is_none());
-        // One of the receivers finds nothing, and is the first thread that ever takes a node.
+        // One of the receivers finds no message, and is the first thread that ever takes a node.
         let receivers = [1, 2].map(|tid| queue.spawn(tid, |queue, me| queue.receive(me, LATER)));
         let mut received = receivers.map(alive);
         received.sort_by_key(Result::is_err);

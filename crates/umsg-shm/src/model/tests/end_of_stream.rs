@@ -1,6 +1,6 @@
 //! A queue that is closed for sending while other threads send and receive, and while the closing process dies.
 //!
-//! A receiver that got the end of the stream gets no message after it, and a send that succeeded is received before it.
+//! A receiver that got the end of the stream gets no message after it. If a send succeeded, its message is received before the end.
 
 use super::stage::{Message, Queue, Slices, alive, explore};
 use super::subject::{Subject, explore_death};
@@ -155,7 +155,7 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         let queue = Queue::new(2, 3);
         queue.direct(|queue, me| {
             let room = queue.reserve(me, 1, Deadline::Passed).unwrap();
-            // In the past.
+            // The message is due at once, because its time is in the past.
             assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
         });
         let receiver = queue.spawn(1, |queue, me| {
@@ -181,7 +181,7 @@ fn messages_for_one_time_come_in_the_order_of_their_sends() {
             queue.direct(|queue, me| {
                 let reserve = |number| queue.reserve(me, number, Deadline::Passed).unwrap();
                 let [second, first] = [2, 1].map(reserve);
-                // The times are in the past, and not in the order of the reservations.
+                // The times are in the past, and do not have the order of the reservations.
                 for room in [first, second] {
                     assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
                 }

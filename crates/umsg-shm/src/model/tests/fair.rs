@@ -1,4 +1,4 @@
-//! Fair priorities: the turns of lower priorities pass from one receiver to the next, also if a receiver dies.
+//! Fair priorities: the turns of lower priorities pass from one receiver to the next, even if a receiver dies.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -111,7 +111,7 @@ fn a_receiver_that_dies_in_a_turn_leaves_the_message_or_takes_it_along() {
                 if died && is_left {
                     assert_eq!(left, [(2, 0), (1, 3), (3, 0)]);
                 } else if died && point == Point::RECEIVE_UNSTORED {
-                    // The turn does not count.
+                    // The delivery in the turn was not counted, so the lower priority gets its turn again.
                     assert_eq!(left, [(3, 0), (1, 3)]);
                 } else {
                     assert_eq!(left, [(1, 3), (3, 0)]);

@@ -14,7 +14,7 @@ use crate::sys::clock::Deadline;
 fn a_receiver_does_not_notice_that_the_ring_is_doubled() {
     explore("grow: under a receiver", 2, Slices::Endless, || {
         let queue = Queue::new(3, 2);
-        // The ring's two entries have been used once around.
+        // The ring has two entries, and each has been used once.
         queue.direct(|queue, me| {
             queue.send(me, (0, 0), Deadline::Passed).unwrap();
             assert_eq!(queue.receive(me, Deadline::Passed), Ok((0, 0)));
@@ -36,7 +36,7 @@ fn a_receiver_does_not_notice_that_the_ring_is_doubled() {
 fn what_is_there_is_seen_while_the_ring_is_doubled() {
     explore("grow: beside a look", 3, Slices::Endless, || {
         let queue = Queue::new(3, 2);
-        // Positions 2 and 3: the doubled ring has them elsewhere.
+        // These messages have the positions 2 and 3, which the doubled ring maps to other entries.
         queue.direct(|queue, me| {
             for number in 0..4 {
                 queue.send(me, (number, 0), Deadline::Passed).unwrap();
@@ -85,7 +85,7 @@ fn blocked_senders_bring_a_slot_each() {
     blocked_senders(0, &[1, 2]);
 }
 
-/// Senders that are blocked by one message.
+/// Explores senders that are all blocked because one message fills the queue.
 fn blocked_senders(preemptions: usize, senders: &'static [u32]) {
     let name = format!("grow: for blocked senders, {}", senders.len());
     explore(&name, preemptions, Slices::Endless, move || {

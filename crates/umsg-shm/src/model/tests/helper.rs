@@ -1,6 +1,6 @@
 //! The word on which the helper of a poller sleeps. Processes of other users can't ring the poller's FIFO, and call the helper by this word.
 //!
-//! A FIFO shows the last message, also if a caller dies. If a helper misses a call, the model reports a deadlock.
+//! A FIFO shows the last message, even if a caller dies. If a helper misses a call, the model reports a deadlock.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -58,7 +58,8 @@ fn helped(max_messages: usize, fifo: Fifo) -> (Queue, Feed, u32) {
 /// The level that a FIFO shows: messages, and room.
 type Shown = (bool, bool);
 
-/// Sleeps until the helper is called, and shows the level, until the level `suffices`. With `slices`, a sleep also ends after a slice.
+/// Acts as a helper: sleeps until a call, and shows the level, until `suffices` returns true for the level. With `slices`, a sleep also ends after a
+/// slice.
 fn help(
     queue: &Queue,
     me: &Thread,
@@ -114,7 +115,7 @@ fn a_helper_that_goes_to_sleep_and_a_caller_of_another_user_see_each_other() {
 
 #[test]
 fn of_two_callers_at_once_none_is_overslept() {
-    // The callers and the helper do the same with both. Two preemptions take half a minute.
+    // The callers and the helper take the same steps for both FIFOs. Two preemptions take half a minute.
     for (fifo, preemptions) in [(Fifo::Private, 1), (Fifo::Shared, 2)] {
         explore(
             "helper: two callers",
@@ -122,7 +123,7 @@ fn of_two_callers_at_once_none_is_overslept() {
             Slices::Endless,
             move || {
                 let (queue, feed, value) = helped(2, fifo);
-                // The helper has shown both messages when there is no room any more.
+                // The helper has shown both messages when the FIFO shows no room any more.
                 let helper = helper(&queue, feed, value, Slices::Endless, |(_, room)| !room);
                 let callers = [CALLER, OTHER_CALLER].map(|tid| send(&queue, tid));
                 alive(helper);
@@ -153,7 +154,7 @@ fn a_caller_that_dies_delays_its_helper_by_a_slice() {
                 let caller = send(&queue, CALLER);
                 let died = thread::join(caller).is_none();
                 if died {
-                    // The dead may have sent its message.
+                    // The dead caller may have sent its message.
                     queue.direct(|queue, me| queue.send(me, (7, 0), LATER).unwrap());
                 }
                 alive(helper);

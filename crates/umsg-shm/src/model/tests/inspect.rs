@@ -1,4 +1,5 @@
-//! Peeking at several messages while others are sent: all were queued at one instant, and are in order of delivery.
+//! Peeking at several messages while other messages are sent. All messages that are peeked at were queued at one instant, and are in order of
+//! delivery.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -10,7 +11,7 @@ use crate::sys::clock::Deadline;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// Lets one sender send messages of these priorities, the first `before` of them before the inspection.
+/// Lets one sender send messages of these priorities. The first `before` messages are sent before the inspection.
 fn is_of_one_instant(name: &str, before: usize, priorities: &'static [usize]) {
     explore(name, 2, Slices::Endless, move || {
         let queue = Queue::new(priorities.len() + 1, priorities.len() + 1);

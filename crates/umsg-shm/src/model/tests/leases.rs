@@ -21,14 +21,14 @@ use crate::model::world::{self, Death};
 use crate::posix_engine::Refused;
 use crate::sys::clock::Deadline;
 
-/// Reserves, writes and commits.
+/// Sends a message in place: reserves a slot, writes the message and commits it.
 fn send_in_place(queue: &Queue, me: &Thread, message: Message) -> Result<(), Refused> {
     let room = queue.reserve(me, message.0, Deadline::Passed)?;
     assert_eq!(queue.engine().commit(me, &room, 8, message.1), Ok(true));
     Ok(())
 }
 
-/// Leases and acknowledges.
+/// Receives a message in place: leases it, reads it and acknowledges it.
 fn receive_in_place(queue: &Queue, me: &Thread, by: Deadline) -> Result<Message, Refused> {
     let (message, lease) = queue.lease(me, by)?;
     assert_eq!(queue.engine().acknowledge(me, &lease), Ok(true));
@@ -228,7 +228,7 @@ fn a_sleeping_receiver_gets_what_a_dead_holder_held() {
     explore("holds: a dead holder of a lease", 2, Slices::End, || {
         let queue = Queue::new(1, 1).filled(&[(1, 0)]);
         let holder = queue.spawn(1, |queue, me| {
-            // The lease fails if the other thread was first.
+            // The lease fails if the other thread has taken the message before.
             let _ = queue.lease(me, Deadline::Passed);
             step();
             me.die()
@@ -273,7 +273,7 @@ enum Fate {
 use Fate::{Gone, There};
 
 impl Act {
-    /// Does the operation. Returns the message that was received and can't come back, and the message that was sent.
+    /// Does the operation. Returns two messages: the one that was received and can't come back, and the one that was sent.
     fn go(self, queue: &Queue, me: &Thread) -> (Option<Message>, Option<Message>) {
         let engine = queue.engine();
         match self {
@@ -303,7 +303,7 @@ impl Act {
     }
 }
 
-/// A queue, a victim that dies, perhaps another that dies over the repair, and a bystander.
+/// A scenario: a queue, a victim that dies, in some scenarios another victim that dies during the repair, and a bystander.
 #[derive(Clone, Copy)]
 struct Scenario {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! The lock that knows its owner.
+//! The lock whose word names its owner.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -52,7 +52,7 @@ impl Guarded {
         left
     }
 
-    /// Dies between the two words.
+    /// Dies after the change of the first word, before the change of the second word.
     fn add_half(&self, me: &Thread) {
         let (_held, left) = self
             .lock
@@ -289,7 +289,7 @@ fn an_owner_that_dies_when_it_has_woken_the_first_in_line_stops_no_other() {
     );
 }
 
-/// In each model below threads of several PID namespaces have the same thread id, and each process has one thread.
+/// In each model below, threads of several PID namespaces have this thread id. Each process has one thread.
 const SAME: u32 = 7;
 
 fn elsewhere<T: 'static>(
@@ -340,7 +340,7 @@ fn a_stray_and_a_thread_at_home_with_its_id_exclude_each_other() {
     });
 }
 
-/// Dies like a waiter: the thread has named to the kernel the word of the lock, which another thread owns.
+/// Dies while it waits for the lock: the thread has named the lock's word to the kernel, and another thread owns the lock.
 fn die_with_another_word_named(guarded: &Guarded, me: &Thread) {
     me.rename(guarded.lock.futex());
     me.die();

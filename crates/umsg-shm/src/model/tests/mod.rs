@@ -1,4 +1,4 @@
-//! The models, one protocol a file; [`stage`] has their common parts.
+//! The models, one protocol in each file; [`stage`] has their common parts.
 //!
 //! The table at the head of each file lists the deliberate defects that its models were seen to catch.
 

@@ -51,7 +51,7 @@ fn register_consenting(queue: &Queue, me: &Thread) -> Place {
     queue.engine().register(me, &claim).unwrap()
 }
 
-/// Waits as the helper thread of a process that is registered for a signal. Returns the number of signals that it raises.
+/// Waits as the helper thread does, in a process that is registered for a signal. Returns the number of signals that it raises.
 fn help(queue: &Queue, me: &Thread, place: Place) -> u32 {
     loop {
         match outcome(queue, place) {
@@ -78,7 +78,7 @@ fn is_fired(queue: &Queue, place: Place) -> bool {
     matches!(outcome(queue, place), Outcome::Fired { .. })
 }
 
-/// Sleeps until the registration is fired, and acknowledges that. The caller decides when the thread checks the queue.
+/// Sleeps until the registration is fired, and acknowledges the notification. `deadline` says when the thread next checks the queue.
 fn wait(queue: &Queue, me: &Thread, place: Place, deadline: impl Fn() -> Deadline) {
     while !is_fired(queue, place) {
         let found = queue.engine().notice_word(place.0, place.1);
@@ -154,7 +154,7 @@ fn a_process_that_empties_the_queue_and_then_waits_is_notified_of_the_next() {
     );
 }
 
-/// Like [`expect_to_be_fired_at_last`], but the queue may also be empty, with the registration armed for the next message.
+/// Checks the registration as [`expect_to_be_fired_at_last`] does. The queue may also be empty, with the registration armed for the next message.
 fn expect_to_be_fired_at_last_or_was(queue: &Queue, place: Place) {
     queue.direct(|queue, me| {
         if outcome(queue, place) == Outcome::Armed {
@@ -211,7 +211,7 @@ fn a_withdrawal_and_a_message_decide_for_one_of_them() {
         let owner = queue.spawn(1, move |queue, _| queue.engine().withdraw(place.0, place.1));
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         assert_ne!(alive(owner), is_fired(&queue, place));
-        // Then another process may register, in either case.
+        // In either case, another process can register after that.
         let next = queue.direct(|queue, me| register(queue, me, What::Wait).unwrap());
         expect_to_be_fired_at_last(&queue, next);
     });
@@ -241,7 +241,7 @@ fn a_signal_has_been_raised_when_the_send_returns() {
         let signal = Arc::clone(&raised);
         let owner = queue.spawn(1, move |queue, me| {
             wait(queue, me, place, || Deadline::Never);
-            // Relaxed: the acknowledgement publishes it.
+            // Relaxed: the acknowledgement publishes this store.
             signal.store(1, Ordering::Relaxed);
             queue.engine().acknowledge_notice(place.0, place.1);
         });
@@ -346,7 +346,7 @@ fn a_receiver_that_dies_when_it_has_emptied_the_queue_does_not_hide_that() {
             let sent = queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed));
             assert_eq!(sent, Ok(()));
             assert!(thread::join(victim).is_none());
-            // The registered process does the same at the end of each slice.
+            // The registered process makes the same call at the end of each slice.
             queue.direct(|queue, me| queue.engine().fire_if_due(me));
             assert!(
                 is_fired(&queue, place),

@@ -1,4 +1,4 @@
-//! A segment that its creator uses for one queue after the other, while other processes open its file by its name, or want to create a queue of
+//! A segment that its creator uses for one queue after the other. Meanwhile other processes open its file by its name, or want to create a queue of
 //! that name.
 //!
 //! If a process uses a queue while the creator clears or fills the segment, loom reports a race on the word of data.
@@ -9,7 +9,7 @@ use crate::posix_engine::segment::{Presence, Taken};
 use crate::sync::Guarded64;
 use std::sync::Arc;
 
-/// The word, and a word of the queue, which is the number of the queue.
+/// The presence word, and a word of the queue's data, which is the number of the queue.
 #[derive(Default)]
 struct Segment {
     presence: Presence,
@@ -35,7 +35,7 @@ impl Segment {
         (true, self.presence.revive())
     }
 
-    /// Opens the queue and uses it. Returns its number, or None if there is no queue.
+    /// Opens the queue and uses it. Returns the number of the queue, or None if there is no queue.
     fn open(&self) -> Option<u64> {
         self.presence.join().then(|| self.number.get())
     }

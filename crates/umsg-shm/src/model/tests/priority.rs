@@ -25,7 +25,7 @@ struct Log {
 }
 
 impl Log {
-    /// Messages of these priorities, numbered from 0.
+    /// Makes a queue, and messages of these priorities that are numbered from 0.
     fn of(priorities: &[usize]) -> Arc<Log> {
         Arc::new(Log {
             queue: Queue::new(priorities.len() + 1, priorities.len() + 1),
@@ -161,7 +161,7 @@ fn what_a_dead_sender_announced_misleads_no_receiver() {
                     }
                     first
                 });
-                // If the heir came first, there was nothing to announce.
+                // If the heir sent first, its message has announced the priority, so the victim did not pass the point.
                 let died = thread::join(victim).is_none();
                 assert!(died || point == Point::SEND_RUN_CHANGED && heir_priority == 3);
                 alive(heir);

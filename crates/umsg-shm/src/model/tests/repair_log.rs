@@ -1,5 +1,5 @@
-//! The mark of a queue that is being rebuilt, while other threads read and repair. The rebuilding itself has no models: tests kill real
-//! processes there.
+//! The mark of a queue that is being rebuilt, while other threads read and repair. The rebuild itself has no models: tests kill real processes during
+//! a rebuild.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -13,7 +13,7 @@ use crate::repair::log::Damage;
 use crate::sync::{AtomicU64, Ordering, fence};
 use std::sync::Arc;
 
-/// A mark, and a word of the rebuilt data.
+/// The mark of a queue that is being rebuilt, and a word of the data that the rebuild writes.
 #[derive(Default)]
 struct Marked {
     damage: Damage,
@@ -50,7 +50,7 @@ fn a_process_that_finds_anything_rebuilt_finds_the_mark() {
         };
         thread::live(2, |_| {
             if marked.word.load(Ordering::Relaxed) == 1 {
-                // Like a thread that takes an orphaned lock.
+                // This fence has the effect of taking an orphaned lock.
                 fence(Ordering::Acquire);
                 marked.damage.check_mended().unwrap_err();
             }

@@ -20,7 +20,7 @@ fn receive(ring: &Ring, me: &Thread, count: usize) -> Vec<u64> {
         .collect()
 }
 
-/// Each sender's messages in the order in which it sent them; tens tell senders apart.
+/// Checks that the messages of each sender were received in the order in which it sent them. The tens of a number tell the sender.
 fn assert_in_order(received: &[u64], expected: &[u64]) {
     for sender in 0..4 {
         let of = received.iter().filter(|number| **number / 10 == sender);
@@ -97,7 +97,7 @@ fn a_wait_that_ends_by_time_says_what_there_is() {
                 Ok(()) => assert_eq!(taken, Ok(10)),
                 Err(refused) => assert_eq!(refused, Refused::TimedOut),
             }
-            // The next wait is not confused by a late ring.
+            // A late ring of the previous wait does not end the next wait too early.
             taken.or_else(|_| ring.receive(me, Deadline::Never))
         });
         ring.direct(|ring, me| ring.send(me, 10, Deadline::Passed).unwrap());
@@ -109,7 +109,7 @@ fn a_wait_that_ends_by_time_says_what_there_is() {
 #[test]
 fn messages_beyond_the_entries_keep_their_order_until_there_is_room_again() {
     explore("ring: overflow", 1, Slices::Endless, || {
-        // The ring has one entry. Three more messages overflow, for which the ring is doubled twice.
+        // The ring has one entry. Three more messages do not fit, so the ring is doubled twice for them.
         let ring = Ring::new(3, 1);
         let owner = ring.own(|ring, me| receive(ring, me, 4));
         ring.direct(|ring, me| {

@@ -16,7 +16,7 @@ use crate::posix_engine::{CLOSED, Refused};
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 
-/// Explores a model in which a process dies; and makes sure that this happens.
+/// Explores a model in which a process may die. Fails if no execution has such a death.
 fn dies(
     name: &str,
     preemptions: usize,
@@ -86,7 +86,7 @@ fn a_message_of_the_dead_that_was_sent_ends_a_wait_for_as_many() {
 
 #[test]
 fn a_sender_that_dies_keeps_no_message_of_another_from_a_poller() {
-    // A poller has no slices: another sender has to ring.
+    // A poller does not check the ring by itself: another sender has to ring.
     for death in [
         Point::SEND_FILLED,
         Point::SEND_PUBLISHED,

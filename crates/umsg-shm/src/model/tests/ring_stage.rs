@@ -1,4 +1,4 @@
-//! A ring: a queue with one receiver, which waits by its wake word.
+//! A ring: a queue with one receiver, which waits on its wake word.
 
 use super::stage::{DIRECTOR, Message, Queue};
 use super::subject::Subject;
@@ -13,19 +13,19 @@ use crate::sys::clock::Deadline;
 use loom::thread::JoinHandle;
 use std::sync::Arc;
 
-/// The thread that receives, which is a separate process.
+/// The id of the thread that receives, which is a separate process.
 pub(super) const OWNER: u32 = 7;
 
-/// See the module.
+/// A ring that threads share.
 #[derive(Clone)]
 pub(super) struct Ring {
     pub(super) queue: Queue,
-    /// 1 while the receiver's descriptor is readable; a process that polls it sleeps on it.
+    /// 1 while the receiver's descriptor is readable. A process that polls the descriptor sleeps on this word.
     descriptor: Arc<AtomicU32>,
 }
 
 impl Ring {
-    /// Creates a ring that [`OWNER`] owns; see [`Segment::new`].
+    /// Creates a ring that [`OWNER`] owns. For the numbers, see [`Segment::new`].
     pub(super) fn new(max_messages: usize, slots: usize) -> Ring {
         let descriptor = Arc::new(AtomicU32::new(0));
         let pulled = Arc::clone(&descriptor);
@@ -47,14 +47,14 @@ impl Ring {
         self.queue.engine()
     }
 
-    /// Waits for this many messages.
+    /// Waits until `count` messages can be received.
     pub(super) fn wait(&self, me: &Thread, count: u64, by: Deadline) -> Result<(), Refused> {
         step();
         let calm = me.interruptions.calm();
         self.engine().wait_for_messages(me, count, calm, by)
     }
 
-    /// Receives the next message; waits for it.
+    /// Receives the next message, and waits for one until the deadline.
     pub(super) fn receive(&self, me: &Thread, by: Deadline) -> Result<u64, Refused> {
         loop {
             match self.take(me) {
@@ -64,7 +64,7 @@ impl Ring {
         }
     }
 
-    /// Receives the next message if there is one.
+    /// Receives the next message, if there is one.
     pub(super) fn take(&self, me: &Thread) -> Result<u64, Refused> {
         step();
         let mut buffer = [0; 8];
@@ -72,14 +72,14 @@ impl Ring {
         result.map(|_| u64::from_ne_bytes(buffer))
     }
 
-    /// Receives the next message; polls the descriptor for it.
+    /// Receives the next message, and polls the descriptor until there is one.
     pub(super) fn receive_polled(&self, me: &Thread) -> Result<u64, Refused> {
         loop {
             match self.take(me) {
                 Err(Refused::NotNow) => {}
                 other => return other,
             }
-            // From now on, the descriptor shows an empty ring, unless a message has come.
+            // After this store, the descriptor shows an empty ring, unless a message has come.
             self.descriptor.swap(0, Ordering::AcqRel);
             if !self.engine().arm_for_polling(me) {
                 make_readable(&self.descriptor);
@@ -135,12 +135,12 @@ impl Ring {
         thread::spawn(tid, move |me| life(&ring, me))
     }
 
-    /// Does something as the director.
+    /// Runs `work` as the director.
     pub(super) fn direct<T>(&self, work: impl FnOnce(&Ring, &Thread) -> T) -> T {
         thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
     }
 
-    /// Returns the numbers of the remaining messages; then the account.
+    /// Returns the numbers of the messages that remain. Then checks the account of the slots.
     pub(super) fn close_account(&self) -> Vec<u64> {
         let left: Vec<Message> = self.queue.empty();
         self.queue.audit();
@@ -149,12 +149,12 @@ impl Ring {
 }
 
 fn make_readable(descriptor: &AtomicU32) {
-    // As a socket does under its lock.
+    // A socket makes its descriptor readable under its lock, which this access models.
     descriptor.fetch_or(1, Ordering::AcqRel);
     futex::wake_unless_dead(descriptor.named(), 1);
 }
 
-/// A batch of numbers.
+/// A batch of messages: the bytes of each hold its number.
 struct Letters(Vec<[u8; 8]>);
 
 impl Batch for Letters {

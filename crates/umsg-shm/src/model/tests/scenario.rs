@@ -1,7 +1,7 @@
 //! A scenario of a death: a victim sends or receives and dies at a point, while bystanders continue.
 //!
-//! A message whose send returned is received exactly once, by a bystander or at the end. The message that the victim was sending or
-//! receiving is received whole, at most once. No slot is lost, and the queue still works.
+//! If the send of a message has returned, the message is received exactly once, by a bystander or at the end. The message that the victim was sending
+//! or receiving is received whole, and at most once. No slot is lost, and the queue still works.
 
 use super::stage::{LATER, alive};
 use super::subject::{Subject, explore_death};
@@ -25,7 +25,7 @@ pub(super) enum Fate {
     There,
     /// The message is not in the queue.
     Gone,
-    /// The result depends on the earlier steps of the others.
+    /// The message may be in the queue or not: this depends on the earlier steps of the other threads.
     Either,
 }
 use Fate::{Gone, There};
@@ -138,7 +138,7 @@ fn check_fate<Q: Subject>(
     }
 }
 
-/// Performs an act. Returns the message that the thread received, if any.
+/// Performs an act. Returns the message that the thread received; None for no message.
 fn act_on<Q: Subject>(act: ActOn<Q>, queue: &Q, me: &Thread) -> Outcome<Q> {
     match act {
         Send(message) => queue.send_one(me, message, LATER).map(|()| None),

@@ -1,4 +1,4 @@
-//! Publishing and consuming across the two sides, which share no lock.
+//! Sending and receiving across the two sides of a queue, which share no lock.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -41,7 +41,7 @@ fn a_slot_is_filled_again_when_its_message_was_taken() {
             .direct(|queue, me| [(); 2].map(|()| polled(|| queue.receive(me, Deadline::Passed))));
         assert_eq!(received, [(1, 0), (2, 0)]);
         alive(sender);
-        // The sender got its slot back, so it needed no new slot.
+        // The send used the slot of the received message, so the queue needed no new slot.
         assert_eq!(queue.slots(), 1);
         queue.audit();
     });
@@ -53,7 +53,7 @@ fn full_and_empty_are_said_only_when_true() {
         let queue = Queue::new(1, 1);
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         let receiver = queue.spawn(1, |queue, me| {
-            // The message is in the queue before the call.
+            // The message was in the queue before this call.
             queue.receive(me, Deadline::Passed).unwrap()
         });
         let sent = queue.direct(|queue, me| queue.send(me, (2, 0), Deadline::Passed));
@@ -62,7 +62,7 @@ fn full_and_empty_are_said_only_when_true() {
             Ok(()) => assert_eq!(queue.empty(), [(2, 0)]),
             Err(refused) => {
                 assert_eq!(refused, Refused::NotNow);
-                // The message was received before the call.
+                // The message was received before this call.
                 queue.direct(|queue, me| queue.send(me, (3, 0), Deadline::Passed).unwrap());
                 assert_eq!(queue.empty(), [(3, 0)]);
             }

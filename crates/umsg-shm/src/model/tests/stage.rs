@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-/// The choice whether a sleep ends with its slice.
+/// Says whether a sleep ends with its slice.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Slices {
     /// A sleep has no slices: a thread that has lost its wake-up sleeps without end, which loom reports as a deadlock.
@@ -63,11 +63,11 @@ pub(super) const LATER: Deadline = Deadline::Monotonic(3 * SLICE);
 #[derive(Clone)]
 pub(super) struct Queue(Arc<Engine>);
 
-/// A message: its number, its priority.
+/// A message: its number and its priority.
 pub(super) type Message = (u64, usize);
 
 impl Queue {
-    /// See [`Segment::new`].
+    /// Makes a queue. For the numbers, see [`Segment::new`].
     pub(super) fn new(max_messages: usize, slots: usize) -> Queue {
         Queue::of(Engine::new(Segment::new(max_messages, slots)))
     }
@@ -125,7 +125,7 @@ impl Queue {
         Ok(handle)
     }
 
-    /// Slots in circulation.
+    /// Returns the number of slots in circulation.
     pub(super) fn slots(&self) -> u32 {
         self.0.segment().fixed().geometry.slots()
     }
@@ -152,7 +152,7 @@ impl Subject for Queue {
     }
 
     fn audit(&self) {
-        // Takes both locks, and so repairs the data of dead owners.
+        // This send takes both locks, so it repairs the data of dead owners.
         let message = (u64::MAX, 0);
         self.let_holders_be_looked_at();
         self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());

@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// A queue of either engine, which threads share.
 pub(super) trait Subject: Clone + 'static {
-    /// Number, and priority or type.
+    /// A message: its number, and its priority or type.
     type Message: Copy + Debug + Ord + 'static;
-    /// The wish of a receive.
+    /// The messages that a receive wants.
     type Want: Copy + 'static;
-    /// The engine's own reasons to refuse a call.
+    /// The reasons to refuse a call that only this engine has.
     type Own: Copy + Debug + PartialEq + 'static;
 
-    /// Wants any message.
+    /// The value for any message.
     const ANY: Self::Want;
 
     fn send_one(
@@ -36,13 +36,13 @@ pub(super) trait Subject: Clone + 'static {
         by: Deadline,
     ) -> Result<Self::Message, Refused<Self::Own>>;
 
-    /// Lets enough time pass for all processes that calls check the holders again.
+    /// Lets so much time pass that each later call checks the holders again.
     fn let_holders_be_looked_at(&self);
 
     /// Checks an empty queue that no process uses any more: the queue works, each slot is in exactly one place, and the counts are right.
     fn audit(&self);
 
-    /// Does something as the director.
+    /// Runs `work` as the director.
     fn direct<T>(&self, work: impl FnOnce(&Self, &Thread) -> T) -> T {
         thread::live(DIRECTOR, |me| work(self, me)).expect("nobody killed the director")
     }
@@ -57,7 +57,7 @@ pub(super) trait Subject: Clone + 'static {
         thread::spawn(tid, move |me| life(&queue, me))
     }
 
-    /// Sends these as the director.
+    /// Sends these messages as the director. Returns the queue.
     fn filled(self, messages: &[Self::Message]) -> Self {
         self.direct(|queue, me| {
             for &message in messages {
@@ -106,7 +106,7 @@ pub(super) fn optional<M, Own: Debug>(result: Result<M, Refused<Own>>) -> Option
     }
 }
 
-/// Explores a model with a death that must happen in at least one execution. The model returns whether it happened.
+/// Explores a model with a death that must happen in at least one execution. The model returns whether the death happened.
 pub(super) fn explore_death(
     name: &str,
     preemptions: usize,
@@ -138,7 +138,7 @@ impl Deaths {
         });
     }
 
-    /// Fails unless the process died once.
+    /// Fails unless the process died in at least one execution.
     #[track_caller]
     pub(super) fn expect(self, name: &str) {
         assert!(self.0.load(Relaxed), "{name}: the point is never reached");

@@ -1,4 +1,4 @@
-//! System V queues: IPC_SET, IPC_RMID and signals, while others wait.
+//! System V queues: IPC_SET, IPC_RMID and signals, while other threads wait.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -17,7 +17,7 @@ use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::Want;
 use crate::sysv_engine::{Refused, Why};
 
-/// Returns the message of a receive, or None if the queue was removed before.
+/// Returns the message of a receive, or None if the queue was removed first.
 fn unless_removed(result: Result<Message, Refused>) -> Option<Message> {
     match result {
         Ok(message) => Some(message),
@@ -65,7 +65,7 @@ fn a_removal_and_a_hand_over_leave_no_waiter_behind() {
                 (Err(refused), received) => {
                     assert_eq!((refused, received), (Refused::Own(Why::Removed), None));
                 }
-                // Messages that were not received are gone with the queue.
+                // The removal has also removed messages that were not received.
                 (Ok(()), received) => assert!(received.is_none_or(|message| message == (1, 5))),
             }
         },

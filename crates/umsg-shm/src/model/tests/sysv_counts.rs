@@ -17,10 +17,10 @@ use crate::sys::clock::Deadline;
 use crate::sysv_engine::order::Want;
 use crate::sysv_engine::{Refused, read_counts};
 
-/// The number of messages of each queue, by index, that a process keeps.
+/// A process that keeps the number of messages of each queue, by index.
 #[derive(Default)]
 struct Asker {
-    /// The namespace's number before the counts were read; None while nothing is kept.
+    /// The namespace's number before the counts were read; None as long as the process keeps no counts.
     then: Option<u32>,
     counts: Vec<Count>,
 }
@@ -184,7 +184,7 @@ fn a_process_that_dies_while_it_marks_a_queue_stops_no_other() {
         });
         let mut asker = Asker::default();
         queue.direct(|queue, me| assert!(asker.ask(queue, me) <= 1));
-        // The thread dies only if the lock was free.
+        // The thread dies only if it found the lock free.
         let _ = thread::join(dead);
         alive(sender);
         queue.direct(|queue, me| assert_eq!(asker.ask(queue, me), 1));

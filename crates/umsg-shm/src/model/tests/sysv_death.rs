@@ -1,4 +1,4 @@
-//! System V queues: death at each crash point of an operation, while a bystander goes on.
+//! System V queues: death at each crash point of an operation, while a bystander continues.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -172,13 +172,13 @@ fn a_receiver_dies_while_it_takes_an_offer_back() {
             queue.direct(|queue, me| queue.send(me, (1, 5), Deadline::Passed).unwrap());
             world::doom(2, Death::At(point), 1);
             let newcomer = queue.spawn(2, |queue, me| {
-                // The newcomer takes the slow thread to be stopped for long.
+                // By the clock of the newcomer, the slow thread has not run for a long time.
                 me.oversleep(2 * SLICE);
                 optional(queue.receive(me, Any, Deadline::Passed))
             });
             let newcomer = thread::join(newcomer);
             let is_dead = newcomer.is_none();
-            // At this point the message is already received: the thread dies after it has marked the message as ended.
+            // At this point the message counts as received: the thread dies after it has marked the message as ended.
             let taken = (is_dead && point == Point::MSG_ENDED).then_some((1, 5));
             let received = [alive(slow), newcomer.flatten(), taken];
             queue.settle(&received, &[(1, 5)]);
@@ -226,7 +226,7 @@ fn a_repair_wakes_all_waiters_beside_one_that_begins_to_wait() {
         world::doom(3, Death::At(Point::MSG_COPIED), 1);
         let victim = thread::live(3, |me| queue.receive(me, Any, Deadline::Passed));
         assert!(victim.is_none());
-        // One of the receivers finds nothing, and is the first thread that ever takes a waiter record.
+        // One of the receivers finds no message, and is the first thread that ever takes a waiter record.
         let receivers =
             [1, 2].map(|tid| queue.spawn(tid, |queue, me| optional(queue.receive(me, Any, LATER))));
         let received = receivers.map(alive);

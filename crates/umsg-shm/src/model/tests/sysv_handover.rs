@@ -170,7 +170,7 @@ fn an_offer_that_is_taken_back_while_it_is_taken_up_is_one_of_both() {
             queue.send(me, (1, 5), Deadline::Passed).unwrap()
         });
         let newcomer = queue.direct(|queue, me| {
-            // The newcomer takes the slow thread to be stopped for long.
+            // By the clock of the newcomer, the slow thread has not run for a long time.
             me.oversleep(2 * SLICE);
             optional(queue.receive(me, Want::Any, Deadline::Passed))
         });
@@ -196,7 +196,7 @@ fn a_slot_that_is_filled_again_while_it_is_copied_gives_no_message_twice() {
                 queue.send(me, (1, 5), Deadline::Passed).unwrap();
                 me.oversleep(2 * SLICE);
                 let first = optional(queue.receive(me, Want::Any, Deadline::Passed));
-                // The message goes into the same slot, if the slot is free.
+                // If the slot of the first message is free, the second message goes into this slot.
                 let second = sent(queue.send(me, (2, 6), Deadline::Monotonic(1)), (2, 6));
                 (first, second)
             });

@@ -60,7 +60,7 @@ fn the_end_of_its_time_and_an_acknowledgement_decide_for_one_of_them() {
             (engine.acknowledge(me, &handle).unwrap() && is_held).then_some(message)
         });
         let other = queue.direct(|queue, me| {
-            // For this thread, the time of the lease is over.
+            // By the clock of this thread, the time of the lease is over.
             me.oversleep(2 * SLICE);
             optional(queue.receive(me, Want::Any, Deadline::Passed))
         });

@@ -77,7 +77,7 @@ fn of_two_processes_that_keep_a_segment_one_makes_the_next_queue() {
         let other = queue.spawn(1, |queue, me| queue.revive(me, 200).is_some());
         let mine = queue.direct(|queue, me| queue.revive(me, 100).is_some());
         let made = [alive(other), mine];
-        // A maker that finds the lock taken makes none.
+        // A process that finds the lock taken makes no queue.
         assert!(made != [true; 2]);
         let state = queue.fixed().rights.state();
         assert_eq!(made.contains(&true), state.live().is_some());
@@ -131,7 +131,7 @@ fn an_identifier_and_a_state_that_stays_belong_together() {
             let fixed = queue.fixed();
             let before = fixed.rights.state();
             let id = fixed.header.id();
-            // Acquire: GENERATION, as a reader of a mapped header.
+            // Acquire: GENERATION. A reader of a mapped header has this fence, too.
             fence(Ordering::Acquire);
             let after = fixed.rights.state();
             if before == after

@@ -18,10 +18,10 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Queue(Arc<Engine>);
 
-/// A message: its number, its type.
+/// A message: its number and its type.
 pub(super) type Message = (u64, i64);
 
-/// Bits of `mode`: the permissions.
+/// The bits of `mode` that permit sending and receiving.
 pub(super) const SEND: u32 = 0o222;
 pub(super) const RECEIVE: u32 = 0o444;
 
@@ -33,7 +33,7 @@ pub(super) enum Failed {
 }
 
 impl Queue {
-    /// See [`Segment::new`].
+    /// Makes a queue. For the number, see [`Segment::new`].
     pub(super) fn new(messages: usize) -> Queue {
         let segment = Segment::new(messages);
         let mode = segment.fixed().words().mode;
@@ -58,7 +58,7 @@ impl Queue {
         self.0.segment().fixed()
     }
 
-    /// Makes a call, and checks its permission as often as the engine requests, like the library.
+    /// Makes a call, and checks its permission as often as the engine requests. The library does the same.
     fn call<T>(
         &self,
         me: &Thread,
@@ -109,7 +109,7 @@ impl Queue {
         Ok(message(taken, buffer))
     }
 
-    /// Sends a message that is due at a reading of the clock.
+    /// Sends a message that is due when the clock reads `due` nanoseconds.
     pub(super) fn send_later(
         &self,
         me: &Thread,
@@ -123,12 +123,12 @@ impl Queue {
         .map_err(refused)
     }
 
-    /// Sends while no thread changes the rights.
+    /// Sends a message, in a model in which no thread changes the rights meanwhile.
     pub(super) fn send(&self, me: &Thread, message: Message, by: Deadline) -> Result<(), Refused> {
         self.try_to_send(me, message, by).map_err(refused)
     }
 
-    /// Receives while no thread changes the rights.
+    /// Receives a message, in a model in which no thread changes the rights meanwhile.
     pub(super) fn receive(
         &self,
         me: &Thread,
@@ -138,7 +138,7 @@ impl Queue {
         self.try_to_receive(me, want, by).map_err(refused)
     }
 
-    /// Changes the permissions and the capacity: IPC_SET.
+    /// Changes the permissions and the capacity, as IPC_SET does.
     pub(super) fn change(&self, me: &Thread, mode: u32, messages: usize) -> Result<(), Refused> {
         step();
         let change = |fixed: &Fixed, held: ReceiverHeld<'_>| {
@@ -150,13 +150,13 @@ impl Queue {
         self.0.change(me, change).map(Result::unwrap)
     }
 
-    /// Removes the queue: IPC_RMID.
+    /// Removes the queue, as IPC_RMID does.
     pub(super) fn remove(&self, me: &Thread) -> Result<(), Refused> {
         step();
         self.0.remove(me, |_| Ok::<(), ()>(())).map(Result::unwrap)
     }
 
-    /// Removes the queue, and keeps its segment. Returns false without a change if it can't be kept.
+    /// Removes the queue, and keeps its segment. Returns false, and changes nothing, if the segment can't be kept.
     pub(super) fn vacate(&self, me: &Thread) -> Result<bool, Refused> {
         step();
         self.0.vacate(me, |_| Ok::<(), ()>(())).map(Result::unwrap)
@@ -176,7 +176,7 @@ impl Queue {
         Some(Queue(Arc::new(Engine::new(segment))))
     }
 
-    /// Sends all of these or nothing.
+    /// Sends all messages of a batch or none.
     pub(super) fn send_batch(
         &self,
         me: &Thread,
@@ -193,7 +193,7 @@ impl Queue {
             .map_err(refused)
     }
 
-    /// Receives up to this many messages.
+    /// Receives up to `most` messages in one call.
     pub(super) fn receive_batch(
         &self,
         me: &Thread,
@@ -253,7 +253,7 @@ impl Subject for Queue {
     /// Checks an empty queue that no process uses any more: the queue works, no list has a waiter, each slot is free, and the counts are
     /// right.
     fn audit(&self) {
-        // Takes the lock, and so repairs the data of dead owners.
+        // This send takes the lock, so it repairs the data of dead owners.
         let message = (u64::MAX, 1);
         self.let_holders_be_looked_at();
         self.direct(|queue, me| queue.send(me, message, Deadline::Passed).unwrap());
@@ -289,7 +289,7 @@ impl Subject for Queue {
     }
 }
 
-/// Messages of a batch, their numbers as bytes.
+/// The messages of a batch: the bytes of each hold its number.
 struct Letters(Vec<([u8; LENGTH], i64)>);
 
 impl Batch for Letters {
@@ -303,7 +303,7 @@ impl Batch for Letters {
     }
 }
 
-/// Received messages.
+/// The messages that a call has received.
 #[derive(Default)]
 struct Basket {
     room: [u8; LENGTH],

@@ -1,9 +1,9 @@
 //! System V queues: two deaths. A process dies in an operation, and the next process dies during the repair, while a bystander continues.
 //!
-//! As in `two_deaths`. The queue has one lock, so the second thread finds every operation of the first. It dies at each point of `REPAIR`,
-//! and after `MSG_ADMITTED` at `MSG_SENT`, too. In the tests with real processes, a repairer dies at each point that a repairer passes
-//! (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`). A removed queue is not repaired: a process that finds the queue
-//! removed leaves it.
+//! The models are built as in `two_deaths`. The queue has one lock, so the second thread finds every operation of the first thread. The second thread
+//! dies at each point of `REPAIR`, and after `MSG_ADMITTED` also at `MSG_SENT`. In the tests with real processes, a repairer dies at each point that
+//! a repairer passes (`sysv_crash_points::a_repairer_that_is_killed_is_itself_repaired`). A removed queue is not repaired: a process that finds the
+//! queue removed leaves it as it is.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -25,7 +25,7 @@ use crate::sysv_engine::order::Want;
 /// The points of a repair.
 const REPAIR: [Point; 3] = [Point::MSG_SURVEYED, Point::MSG_CLEARED, Point::MSG_ORDERED];
 
-/// Thread 1 receives, if it does not die there.
+/// Lets thread 1 receive, or die at this point.
 fn dies_receiving(queue: &Queue, point: Point) -> Option<Option<Message>> {
     world::doom(1, Death::At(point), 1);
     thread::live(1, |me| {
@@ -33,8 +33,8 @@ fn dies_receiving(queue: &Queue, point: Point) -> Option<Option<Message>> {
     })
 }
 
-/// Runs a queue with one message: a process that runs `life` dies in it. Then a process that wants to receive dies during the repair, while
-/// another one runs. Returns the remaining messages.
+/// Runs a queue with one message, in which a process runs `life` and dies. Then a process that wants to receive dies during the repair, while another
+/// process runs. Checks that the `expected` messages were received or remain.
 fn dies_twice(name: &str, first: Point, life: fn(&Queue, &Thread), expected: &'static [Message]) {
     dies_at(name, first, &REPAIR, move |second| {
         let queue = Queue::new(4).filled(&[(1, 5)]);

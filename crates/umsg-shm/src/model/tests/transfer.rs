@@ -26,7 +26,7 @@ use crate::sys::clock::Deadline;
 const SOURCE: u64 = 1;
 const OTHER: u64 = 2;
 
-/// A queue whose messages are set aside when they come back, and the queue that they go to.
+/// A queue whose messages are set aside when they come back, and the queue to which they are moved.
 #[derive(Clone)]
 struct Pair {
     source: Queue,
@@ -34,7 +34,7 @@ struct Pair {
 }
 
 impl Pair {
-    /// The source has these messages set aside.
+    /// Makes the two queues. These messages are set aside in the source.
     fn new(messages: &[Message]) -> Pair {
         let mut segment = Segment::new(2, 3);
         segment.set_policy(Policy {
@@ -147,7 +147,7 @@ impl Pair {
     }
 }
 
-/// Sends a copy if none has arrived. Returns whether one had arrived.
+/// Sends a copy of the message, unless one has arrived before. Returns whether one had arrived before.
 fn send(from: &Queue, to: &Queue, me: &Thread, departure: &Departure, origin: Origin) -> bool {
     step();
     let by = Deadline::Never;

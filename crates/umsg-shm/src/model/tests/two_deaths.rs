@@ -1,9 +1,9 @@
 //! Two deaths: a process dies in an operation, and the next process dies during the repair, while a bystander continues.
 //!
-//! The first thread dies alone, or while another process waits for it. The second dies at a chosen point, in all interleavings with the
-//! bystander that have up to one preemption. No message is lost or repeated, except the one that a dead receiver had taken, and no slot is
-//! lost. The models of System V queues are in `sysv_two_deaths`. Other protocols have theirs in `death`, `leases`, `lock`, `notification` and
-//! `watch`.
+//! The first thread dies alone, or while another process waits for it. The second thread dies at a chosen point, in all interleavings with the
+//! bystander that have up to one preemption. No message is lost or repeated, except the one that a dead receiver had taken, and no slot is lost. The
+//! models of System V queues are in `sysv_two_deaths`. The models of other protocols with two deaths are in `death`, `leases`, `lock`, `notification`
+//! and `watch`.
 //!
 //! | after a death in | the second dies at |
 //! |---|---|
@@ -48,7 +48,7 @@ const REPAIR: [Point; 4] = [
     Point::REPAIR_FREED,
 ];
 
-/// Explores the death of thread 1 at each of these points, during the repair after a process that died at another.
+/// Explores the death of thread 1 at each of these points. Thread 1 dies during a repair, after another process died at the point `first`.
 pub(super) fn dies_at(
     name: &str,
     first: Point,
@@ -118,7 +118,7 @@ fn a_batch_that_the_dead_sent_with_both_locks_is_whole_or_not_there_though_its_r
         (Point::BATCH_STAMPED, false),
         (Point::BATCH_PUBLISHED, true),
     ] {
-        // By then the loan has ended.
+        // The loan has ended before this point.
         let seconds = [Point::REPAIR_FREED];
         dies_at("a batch under a loan", first, &seconds, move |second| {
             let queue = Queue::new(4, 4);
@@ -153,7 +153,7 @@ fn a_batch_that_the_dead_had_received_leaves_its_slots_though_its_repairer_dies(
             2,
             Deadline::Passed
         )));
-        // The repair frees two slots; one of them is free at that point.
+        // The repair frees two slots. At this point of the second pass, one of them is free.
         let nth = 1 + u32::from(second == Point::RECEIVE_RETURNED);
         world::doom(1, Death::At(second), nth);
         let bystander = queue.spawn(2, |queue, me| queue.send(me, (3, 0), LATER));
@@ -229,7 +229,7 @@ fn a_message_that_the_dead_was_handing_over_is_received_once_though_its_repairer
 fn a_message_that_the_dead_was_letting_in_is_sent_once_though_its_repairer_dies() {
     let deaths = [
         (Point::ADMIT_ACCEPTED, &REPAIR[..]),
-        // The sender may send during the repair.
+        // The blocked sender may send its message during the repair.
         (Point::RECEIVE_ADMITTED, &[Point::REPAIR_FREED]),
     ];
     for (first, seconds) in deaths {

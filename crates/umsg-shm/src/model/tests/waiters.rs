@@ -1,4 +1,4 @@
-//! Accepting an offer without the lock, while it is withdrawn.
+//! Accepting an offer without the lock, while another thread withdraws the offer.
 //!
 //! | a defect | its effect here |
 //! |---|---|
@@ -22,11 +22,11 @@ const NEXT: u64 = 2;
 /// A node with data next to it, and a slot.
 struct Place {
     segment: Segment,
-    /// The outcome, next to the node. A process that sees the word may read it.
+    /// The outcome, beside the node. A process that has seen the node's word may read it.
     outcome: Guarded64,
-    /// The slot's message. Atomic: read on suspicion.
+    /// The slot's message. It is atomic, because a thread may read it and lose the offer meanwhile.
     message: AtomicU64,
-    /// Only the next user of the slot needs this; it comes after every valid reader.
+    /// A word that only the next user of the slot writes, after every valid reader has finished.
     reader: Guarded64,
 }
 
@@ -45,7 +45,7 @@ impl Place {
 fn a_copy_without_the_lock_has_the_message_whole_or_not_at_all() {
     explore("waiters: accept", 3, Slices::Endless, || {
         let place = Arc::new(Place::new());
-        // The director keeps the lock to the end.
+        // The director keeps the lock until the end of the model.
         let index = thread::live(1, |me| {
             let waiters = Waiters::of(&place.segment);
             let (index, _) = waiters

@@ -30,15 +30,15 @@ trait Polled: Subject {
     /// Returns a message that carries this number.
     fn message(number: u64) -> Self::Message;
 
-    /// Returns whether the process needs a helper that keeps the time.
+    /// Begins to poll the queue. Returns whether the process needs a helper that keeps the time.
     fn begin_to_poll(&self, me: &Thread) -> bool;
 
-    /// Leases a message, without an end.
+    /// Leases a message, and does not end the lease.
     fn lease_one(&self, me: &Thread);
 
     fn shows(&self) -> (bool, bool);
 
-    /// As a poller: holds this many messages, which are numbered from 0.
+    /// Sends this many messages, numbered from 0, and begins to poll the queue. Returns the queue.
     fn polled(self, messages: u64) -> Self {
         let messages: Vec<_> = (0..messages).map(Self::message).collect();
         let queue = self.filled(&messages);
@@ -83,12 +83,12 @@ impl Polled for sysv_stage::Queue {
     }
 }
 
-/// Returns a queue that is polled, of two messages at most.
+/// Returns a polled queue for at most two messages, which has this number of messages.
 fn watched(messages: u64) -> Queue {
     Queue::new(2, 2).polled(messages)
 }
 
-/// Does the same as [`watched`], for a System V queue.
+/// Returns a polled System V queue for two messages, as [`watched`] does for a POSIX queue.
 fn watched_typed(messages: u64) -> sysv_stage::Queue {
     sysv_stage::Queue::new(2).polled(messages)
 }
@@ -97,7 +97,7 @@ fn shows(queue: &impl Polled) -> (bool, bool) {
     queue.shows()
 }
 
-/// Waits until a doorbell shows the wanted level.
+/// Waits until `ready` returns true for the level that the doorbell shows.
 fn poll(doorbell: &Doorbell, ready: impl Fn((bool, bool)) -> bool) {
     while !ready(doorbell.shows()) {
         spin_hint();
@@ -183,14 +183,14 @@ fn room_that_is_shown_can_be_used() {
     });
 }
 
-/// Returns a polled queue that holds nothing but a leased message, and the lease.
+/// Returns a polled queue whose only message is leased, and the lease.
 fn leased() -> (Queue, LeaseHandle) {
     let queue = Queue::new(1, 1).polled(1);
     let lease = queue.direct(|queue, me| queue.lease(me, Deadline::Passed).unwrap().1);
     (queue, lease)
 }
 
-/// Sends a message as a poller of edges: after a failure it waits for an event.
+/// Sends a message as an edge-triggered poller does: after a failure it waits for an event.
 fn send_by_edges(queue: &Queue, me: &Thread, message: Message) {
     let doorbell = queue.engine().doorbell();
     loop {
@@ -276,7 +276,7 @@ fn a_message_that_is_sent_after_the_doorbell_is_gone_is_shown_to_the_next_poller
             queue.send(me, (2, 0), Deadline::Never)
         });
         queue.direct(|queue, me| {
-            // Between the two, another FIFO is made under the locks.
+            // Between these two calls, another process makes another FIFO under the locks.
             queue.engine().watch_anew(me, LEVELS).unwrap();
         });
         alive(sender).unwrap();
@@ -310,7 +310,7 @@ fn dies_at(name: &str, points: &[Point], play: fn() -> bool) {
     }
 }
 
-/// Runs a sender that may be doomed, and expects that the doorbell shows a remaining message. Returns whether the sender died.
+/// Runs a sender that may be doomed, and checks that the doorbell shows a remaining message. Returns whether the sender died.
 fn dies_sending<Q: Polled>(queue: Q) -> bool {
     let sender = queue.spawn(1, |queue, me| {
         queue.send_one(me, Q::message(1), Deadline::Never)
@@ -320,7 +320,7 @@ fn dies_sending<Q: Polled>(queue: Q) -> bool {
     died
 }
 
-/// Does the same as [`dies_sending`] after another sender died while it rang: the second sender, which may be doomed, too, repairs first.
+/// Runs a sender as [`dies_sending`] does, after another sender died while it rang. The second sender, which may be doomed, too, repairs first.
 fn dies_repairing<Q: Polled>(queue: Q) -> bool {
     world::doom(3, Death::At(Point::BELL_FORETOLD), 1);
     let send = |me: &Thread| queue.send_one(me, Q::message(1), Deadline::Passed);

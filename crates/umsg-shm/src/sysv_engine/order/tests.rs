@@ -51,7 +51,7 @@ impl Model {
     }
 }
 
-/// Sequence numbers ascend, with gaps.
+/// Sends messages whose sequence numbers ascend, with gaps.
 struct Sender {
     sequence: u64,
     free: Vec<u32>,
@@ -85,7 +85,8 @@ fn arrivals(order: &Order<'_, Records>) -> Vec<u32> {
     order.iter().map(Result::unwrap).collect()
 }
 
-/// Asserts that the tree is a search tree, that each node knows the oldest message of its subtree, and that each empty type is listed.
+/// Asserts three facts: the tree is a search tree, each node knows the oldest message of its subtree, and each type without messages is in the idle
+/// list.
 fn assert_sound(records: &Records) {
     fn visit(records: &Records, at: &Guarded32, parent: u32, types: &mut Vec<i64>) -> u64 {
         let Some(index) = target(at) else {
@@ -243,7 +244,7 @@ proptest! {
     }
 }
 
-/// Overwrites one word. About every second value is a possible link.
+/// Overwrites one word. About every second value is a link that may lead to an item.
 fn scribble(records: &Records, at: usize, value: u64) {
     let place = &records.places[at % records.places.len()];
     let kind = &records.kinds[at % 24];
