@@ -59,7 +59,8 @@ points! {
     RECEIVE_TAKEN;
     /// The message is taken from the store, and no list has its slot: the message was received, and the repair frees the slot.
     RECEIVE_UNSTORED;
-    /// The delivery of a message from the store is counted for the turns of lower priorities: the message was received, and the repair frees the slot.
+    /// The delivery of a message from the store is counted for the turns of lower priorities: the message was received, and the repair frees the
+    /// slot.
     TURN_COUNTED;
     /// Several messages are taken, and their slots are written behind the free ones: the messages were received, and the repair frees the slots.
     RECEIVE_BATCH_TAKEN;
@@ -73,7 +74,7 @@ points! {
     DRAIN_LINKED;
     /// A node is filled and in no list: the node is free again.
     WAIT_NODE_FILLED;
-    /// The node is in its list, and the flag for senders is not set.
+    /// The node is in its list, and the flag for senders is not set: a message of a blocked sender was not sent, unless it is admitted after all.
     WAIT_LISTED;
     /// The lock is dropped, and the kernel does not know the node yet: the start time of its owner shows that the owner is dead.
     WAIT_UNNAMED;
@@ -152,13 +153,13 @@ points! {
     /// The owner has unlocked the lock and woken only the first thread in line: at the owner's death, the kernel wakes a sleeper if the lock is
     /// free.
     INHERIT_HANDED_ON;
-    /// The sender lock is lent, and no data is changed.
+    /// The sender lock is lent, and no data is changed: the next owner of the receiver lock ends the loan.
     GROW_LENT;
-    /// The entries of the ring are doubled, and its size is not changed.
+    /// The entries of the ring are doubled, and its size is not changed: no process reads the new entries until the next growth.
     GROW_COPIED;
-    /// The ring's size is doubled.
+    /// The ring's size is doubled: the ring has more entries than slots, which needs no repair.
     GROW_DOUBLED;
-    /// New slots are written behind the free slots and not counted.
+    /// New slots are written behind the free slots and not counted: the next growth writes them again.
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
@@ -168,11 +169,11 @@ points! {
     BELL_RUNG;
     /// A doorbell shows a level that the operation has not reached yet: a poller finds that the level is wrong, and repairs the doorbell.
     BELL_FORETOLD;
-    /// A doorbell shows the present level, and the lock is held.
+    /// A doorbell shows the present level, and the lock is held: the message was sent or received.
     BELL_SETTLED;
     /// A doorbell is made, and no segment names it: the next process that makes a doorbell removes it.
     BELL_MADE;
-    /// The segment names a doorbell that no process rings.
+    /// The segment names a doorbell that no process rings: the next process that polls uses it.
     BELL_NAMED;
     /// No process polls a doorbell that is to be rung: the sender that rings it notices this.
     BELL_WATCHED;
@@ -184,7 +185,7 @@ points! {
     BELL_CALLED;
     /// The queue is closed for sending, and waiters were not woken: they check at their next slice.
     SEND_CLOSED_SET;
-    /// The queue is open for sending again, and the lock is held.
+    /// The queue is open for sending again, and the lock is held: the queue stays open.
     SEND_REOPENED;
     /// A record names a producer, and the queue's count of producers is unchanged: the dead process is not counted.
     PRODUCER_NAMED;
@@ -267,7 +268,7 @@ points! {
     /// A process died after its registration and before it released the lock: the registration belongs to the dead process, and the next process that
     /// registers removes it.
     NOTICE_ARMED;
-    /// A registration is withdrawn, and senders don't know this: the next sender notices it.
+    /// A registration is withdrawn, and senders don't know this: the next sender finds it out.
     NOTICE_WITHDRAWN;
     /// The sender that made the queue non-empty is noted, and the registration is not fired: the repair fires it.
     NOTICE_NOTED;
@@ -291,17 +292,17 @@ points! {
     MSG_REFILLED;
     /// The next queue of a kept segment exists, and its lock has a dead owner: the next owner of the lock repairs it.
     MSG_REVIVED;
-    /// A repair has found out which slots are in use.
+    /// A repair has found out which slots are in use: the next owner of the lock repairs again.
     REPAIR_SURVEYED;
-    /// A repair has emptied the lists of the store.
+    /// A repair has emptied the lists of the store: the next owner of the lock repairs again.
     REPAIR_CLEARED;
-    /// A repair has rebuilt the store.
+    /// A repair has rebuilt the store: the next owner of the lock repairs again.
     REPAIR_STORED;
-    /// A repair has returned slots that were in no use.
+    /// A repair has returned slots that were in no use: the next owner of the lock repairs again.
     REPAIR_FREED;
     /// A queue is about to be rebuilt, by `umsg doctor --repair`: it is as corrupted as before, and marked as being rebuilt.
     SALVAGE_BEGUN;
-    /// No lock or waiter refers to corrupted contents any more.
+    /// No lock or waiter refers to corrupted contents any more: the queue needs another salvage, as after each of the following points.
     SALVAGE_SURVEYED;
     /// Overlapping blocks are dropped; a slot that had such a block is still marked as having a message.
     SALVAGE_BLOCKS_LAID;
@@ -338,7 +339,7 @@ points! {
     MSG_PARKED;
     /// A waiter record is filled and in no list: the record is free again.
     MSG_CLAIMED;
-    /// The waiter record is in its list, and the lock is held: the kernel does not know the node.
+    /// The waiter record is in its list, and the lock is held: the kernel does not know the node, and the start time of the thread proves its death.
     MSG_LISTED;
     /// The thread has named the node to the kernel, so the kernel marks the node.
     MSG_NAMED;
@@ -367,7 +368,7 @@ points! {
     /// A leased message is marked as returned, but its record is still leased: the record decides, and the message comes back,
     /// because its holder is dead.
     MSG_RETURNED;
-    /// The record of a message for later is stored, and its cell is not queued: the message was never sent, and the repair frees the record.
+    /// The record of a delayed message is stored, and its cell is not queued: the message was never sent, and the repair frees the record.
     MSG_DELAY_NOTED;
     /// The message is delayed, and the counts do not show it: the repair counts the message.
     MSG_DELAYED;
@@ -375,17 +376,17 @@ points! {
     MSG_DUE;
     /// The queue is closed for sending, and its waiters were not woken: they check the queue at the end of their slice.
     MSG_CLOSED;
-    /// The queue is open for sending again, and the lock is held.
+    /// The queue is open for sending again, and the lock is held: the queue stays open.
     MSG_REOPENED;
     /// Rights have changed, and waiters do not know it: they notice the change at their next check.
     MSG_CHANGED;
     /// The queue is removed, and waiters do not know it: they notice the removal at their next slice.
     MSG_REMOVED;
-    /// A repair has found out which slots are in use.
+    /// A repair has found out which slots are in use: the next owner of the lock repairs again.
     MSG_SURVEYED;
-    /// A repair has emptied the order.
+    /// A repair has emptied the order: the next owner of the lock repairs again.
     MSG_CLEARED;
-    /// A repair has rebuilt the order.
+    /// A repair has rebuilt the order: the next owner of the lock repairs again.
     MSG_ORDERED;
 }
 

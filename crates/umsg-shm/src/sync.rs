@@ -116,7 +116,7 @@ macro_rules! guarded {
         // SAFETY: the protocol gives the word to one thread at a time; loom verifies exactly that.
         #[cfg(loom)]
         unsafe impl Sync for $name {}
-        // SAFETY: as above.
+        // SAFETY: as for `Sync`.
         #[cfg(loom)]
         unsafe impl Send for $name {}
     };

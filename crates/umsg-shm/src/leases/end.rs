@@ -28,7 +28,7 @@ impl LeaseRoots {
     /// for never.
     #[cfg(not(loom))]
     pub(crate) fn next_look(&self) -> u64 {
-        // Relaxed: as above.
+        // Relaxed: the value only decides whether to scan.
         match self.due.load(Ordering::Relaxed) {
             0 => u64::MAX,
             due => due.saturating_add(TICK),
@@ -43,7 +43,7 @@ impl LeaseRoots {
 
     /// Notes kinds of changes that time or a death alone may bring.
     pub(crate) fn note_later(&self, _: ReceiverHeld<'_>, changes: u32) {
-        // Relaxed: as above.
+        // Relaxed: the caller holds the lock.
         let later = self.later.load(Ordering::Relaxed) | changes;
         self.later.store(later, Ordering::Relaxed);
     }

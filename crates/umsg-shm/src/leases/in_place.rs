@@ -13,7 +13,7 @@ pub struct InPlace {
 
 // SAFETY: the pointer leads into a shared mapping that outlives this value. Any thread of the process may access the bytes.
 unsafe impl Send for InPlace {}
-// SAFETY: as above. A write requires `&mut`.
+// SAFETY: as for `Send`. A write requires `&mut`.
 unsafe impl Sync for InPlace {}
 
 impl InPlace {

@@ -44,7 +44,7 @@ pub struct LeaseHandle<Key> {
     pub index: u32,
     pub ticket: u64,
     pub slot: u32,
-    /// Length of the message, or of the reserved room, in bytes.
+    /// The length of the message, or of the reserved room, in bytes.
     pub len: usize,
     /// The message's priority, or its type.
     pub key: Key,

@@ -15,8 +15,8 @@
 //! These words never decide which thread has the lock. If a process overwrites them, or dies between two steps, the priority is not lent, and
 //! the threads wait as they do without it: in slices, at the end of which they read the lock's word again.
 //!
-//! In two cases no priority is lent: for a lock in shared form, because the kernel call can't find a thread of another PID namespace; and in a queue
-//! that other users may write, because a process could name one of its own threads as the owner.
+//! In two cases no priority is lent. For a lock in shared form, the kernel call could not find a thread of another PID namespace. In a queue that
+//! other users may write, a process could name one of its own threads as the owner.
 
 use super::contend::{Claim, Rest, overslept};
 use super::{LENT, Lock, LockError, TID, WAITERS, is_lent, is_shared};

@@ -62,7 +62,7 @@ struct Base(*mut u8);
 
 // SAFETY: the address is valid in all threads as long as the mapping, which is kept beside it.
 unsafe impl Send for Base {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Base {}
 
 impl Liveness for Memory {

@@ -37,7 +37,7 @@ pub unsafe trait Format: 'static {
 
 /// The places of the regions that the segments of both engines have. Offsets and lengths are in bytes.
 pub trait Regions: Copy + Debug {
-    /// Length of the file.
+    /// Returns the length of the file.
     fn file_len(&self) -> usize;
     /// Returns the parts that a copy for inspection needs.
     fn tables(&self) -> [Range<usize>; 2];

@@ -141,9 +141,9 @@ impl Engine {
         Ok(result)
     }
 
-    /// Returns whether a sender that found no room should try again. Room can come from a dead holder, from an expired lease, from a receiver that
-    /// died after it made room, or from the end of a batch for which room was kept. In the last two cases, the owner of the receiver lock repairs the
-    /// queue or serves the waiters, and publishes the room.
+    /// Returns whether a sender that found no room should try again. Room can come from a dead holder or from an expired lease. It can also come from
+    /// a receiver that died after it made room, or from the end of a batch for which room was kept. In these two cases, the owner of the receiver
+    /// lock repairs the queue or serves the waiters, and publishes the room.
     #[cold]
     pub(super) fn finds_room_after_all(
         &self,

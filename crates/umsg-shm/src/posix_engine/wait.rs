@@ -394,8 +394,8 @@ impl Engine {
         self.end_wait(me, end, deadline, work, || let_go_of_sender(node))
     }
 
-    /// Sleeps until the node's word changes. Ends the wait of a sender if no process receives from the ring any more, or if the queue
-    /// is closed for sending; ends the wait of a receiver at the end of the stream.
+    /// Sleeps until the node's word changes. Ends the wait of a sender if the queue is closed for sending, or is a ring from which no process
+    /// receives any more. Ends the wait of a receiver at the end of the stream.
     pub(super) fn sleep(&self, sleeper: &Sleeper<'_>, index: u32) -> End {
         let is_sender = sleeper.list == List::Senders;
         if self.pacing.give_way_enlisted(|| sleeper.is_settled()) {

@@ -10,11 +10,12 @@ pub(crate) fn are_several() -> bool {
     const SEVERAL: u8 = 2;
     // This is no OnceLock, because a signal handler may interrupt the initialisation of a OnceLock, and a fork may copy it half-way.
     static KNOWN: AtomicU8 = AtomicU8::new(UNKNOWN);
-    // Relaxed: every thread finds the same.
+    // Relaxed: every thread finds the same answer.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
             // Usually the process may use several processors: one system call shows that. A thread that is bound to one processor mostly learns of
-            // another processor from its own processor number, or from the affinity of process 1. Only then it asks libc, which reads a file of /sys.
+            // another processor from its own processor number, or from the affinity of process 1. If neither shows another processor, it asks libc,
+            // which reads a file of /sys.
             let several_for = |process| {
                 rustix::thread::sched_getaffinity(process).is_ok_and(|cpus| cpus.count() > 1)
             };

@@ -137,7 +137,7 @@ pub fn note_handler() {
 
 /// Returns whether the program has a handler that calls [`mend`]. Without such a handler, a process maps only queues that it opens.
 pub fn is_handled() -> bool {
-    // Relaxed: as above.
+    // Relaxed: as in `note_handler`.
     HANDLED.load(Ordering::Relaxed)
 }
 

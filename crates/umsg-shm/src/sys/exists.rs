@@ -10,13 +10,13 @@ pub(crate) fn process(pid: u32) -> bool {
 
 /// Returns whether a thread with this id exists in any process.
 pub fn thread(tid: u32) -> bool {
-    // SAFETY: as above.
+    // SAFETY: signal 0 has no effect.
     is_found(unsafe { libc::syscall(libc::SYS_tkill, tid, 0) })
 }
 
 /// Returns whether a thread of the process `pid` exists.
 pub(crate) fn thread_of(pid: u32, tid: u32) -> bool {
-    // SAFETY: as above.
+    // SAFETY: signal 0 has no effect.
     is_found(unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, 0) })
 }
 

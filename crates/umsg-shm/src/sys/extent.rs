@@ -83,8 +83,8 @@ pub(crate) fn real_parts(file: BorrowedFd<'_>, end: usize) -> Vec<Range<usize>> 
     }
 }
 
-/// Divides a part of a file until each piece is short, a hole, or wholly allocated. Adds the pieces that may be allocated to `found`. The kernel skips
-/// holes of any length.
+/// Divides a part of a file until each piece is short, a hole, or wholly allocated. Adds the pieces that may be allocated to `found`. The kernel
+/// skips holes of any length.
 fn find_parts(
     file: BorrowedFd<'_>,
     part: Range<usize>,

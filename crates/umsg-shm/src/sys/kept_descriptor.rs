@@ -161,7 +161,7 @@ mod tests {
             // SAFETY: a number; nothing of the child uses the descriptor before `finds`.
             unsafe { libc::close(number) };
             let found = finds();
-            // SAFETY: as above.
+            // SAFETY: a number; the child ends here.
             unsafe { libc::_exit(i32::from(found)) };
         }
         let mut status = 0;

@@ -8,7 +8,7 @@ pub(crate) fn of_file_size() -> Option<u64> {
 
 /// Returns the limit on descriptors; None without a limit.
 pub fn of_descriptors() -> Option<u64> {
-    // SAFETY: as above.
+    // SAFETY: a structure that getrlimit(2) fills in.
     soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit) })
 }
 

@@ -31,7 +31,7 @@ pub struct Mapping {
 
 // SAFETY: a mapping is memory; the modules that hand out references into it decide which thread may touch which part.
 unsafe impl Send for Mapping {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {

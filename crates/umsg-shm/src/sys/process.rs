@@ -191,9 +191,12 @@ mod real {
         unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
     }
 
-    /// Returns a number that distinguishes this process and program from others with the same process id: 32 bits of the start time in clock
-    /// ticks since boot; 16 bits of the random start address of the stack, which changes with exec; 16 bits of the inode number of the PID
-    /// namespace, in which the id is valid. Fields that /proc does not show are 0.
+    /// Returns the birth of a process: a number that distinguishes the process and its program from others with the same process id. It has three
+    /// fields, each 0 if /proc does not show it:
+    ///
+    /// - 32 bits of the start time, in clock ticks since boot;
+    /// - 16 bits of the random start address of the stack, which changes with exec;
+    /// - 16 bits of the inode number of the PID namespace, in which the process id is valid.
     pub fn birth(pid: u32) -> u64 {
         /// The epoch of the last answer, and the answer, which changes after a fork.
         static KNOWN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -246,7 +249,7 @@ mod real {
     /// The information in a signal about a message, in the kernel's layout: `siginfo_t` with its member `_rt`.
     #[repr(C)]
     struct MessageInfo {
-        /// Number, errno, code, and a gap.
+        /// The number of the signal, the errno, the code, and a gap.
         head: [i32; 4],
         pid: u32,
         uid: u32,
@@ -363,8 +366,8 @@ mod real {
         (started <= at && is_same).then_some(user)
     }
 
-    /// Returns whether a process is proved dead: no process has the id; the process is ending and runs no code of its program; it is a
-    /// zombie; or the id belongs to a process with another start time or program. Unknown processes, and those of other PID namespaces,
+    /// Returns whether a process is proved dead. There are four proofs: no process has the id, the process is ending and runs no code of its program,
+    /// it is a zombie, or the id belongs to a process with another start time or program. Unknown processes, and processes of other PID namespaces,
     /// count as alive.
     pub fn is_dead(pid: u32, birth: u64) -> bool {
         if cfg!(miri) {

@@ -1,8 +1,8 @@
 //! Sums of counts that a process keeps: over all queues of a namespace (MSG_INFO).
 //!
 //! A process that adds up the counts of all queues marks the lock of each queue as *counted* ([`crate::lock`]). A namespace has a number, which grows
-//! before the counts of a marked queue change, and a log of the last queues for which it grew ([`crate::announcements`]). So a process knows without a look
-//! at the queues whether its sums still hold, and which queues to read again:
+//! before the counts of a marked queue change, and a log of the last queues for which it grew ([`crate::announcements`]). So a process knows without
+//! a look at the queues whether its sums still hold, and which queues to read again:
 //!
 //! | a process that sends or receives | a process that adds up |
 //! |---|---|

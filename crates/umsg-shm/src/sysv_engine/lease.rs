@@ -1,8 +1,8 @@
 //! Leases: receiving a message in place. [`crate::leases`] has the table of states.
 //!
 //! A leased message is not queued, but takes room in the queue. It keeps its slot and its number. An acknowledgement frees the slot. A return, the
-//! death of the holder, or the end of the time limit puts the message back to the place of its number, at once or after the queue's retry delay
-//! ([`delay`](super::delay)).
+//! death of the holder, or the end of the time limit puts the message back to the place of its number. This happens at once, or after the queue's
+//! retry delay ([`delay`](super::delay)).
 
 use super::receive::{FoundMessage, Receipt, Step};
 use super::wait::{Call, Waiter};

@@ -112,7 +112,7 @@ impl Engine {
         crash_point!(MSG_OFFERED);
         self.waiters()
             .relocate(receiving, node, waiter.index, List::Offered)?;
-        // As in the kernel, this is the id of the thread.
+        // The receiver is noted by the id of its thread, as in the kernel.
         self.fixed().control.note_receive(node.tid.get());
         self.fixed().counters.count(Event::HandedOver);
         Ok(true)

@@ -32,7 +32,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// Offset of the permission bits in the header.
+    /// The offset of the permission bits in the header, in bytes.
     pub const MODE: usize = offset_of!(Header, mode);
     /// The offsets that go into the layout hash.
     #[cfg(not(loom))]

@@ -5,11 +5,12 @@
 //! histories    one for each slot: where its message comes from, and why it went to a dead-letter queue
 //! ```
 //!
-//! A message has a history if its cell says so ([`Cell::has_history`](super::Cell::has_history)). The bytes of the message are not changed. Pages of both regions become real
-//! memory when the first message of a slot needs them: a queue without dead letters has none.
+//! A message has a history if its cell says so ([`Cell::has_history`](super::Cell::has_history)). The bytes of the message are not changed. Pages of
+//! both regions get memory when the first message of a slot needs them: a queue without dead letters has none.
 //!
-//! Every process that may use the queue can write these words. A reader bounds the length of the name and interprets unknown numbers as [`Reason::Unknown`].
-//! No process sends a message to a queue because a history names that queue: `posix/redrive.rs` in `umsg` lists the other conditions.
+//! Every process that may use the queue can write these words. A reader bounds the length of the name and interprets unknown numbers as
+//! [`Reason::Unknown`]. No process sends a message to a queue because a history names that queue: `posix/redrive.rs` in `umsg` lists the other
+//! conditions.
 
 use crate::sync::{Guarded32, Guarded64};
 

@@ -280,7 +280,7 @@ impl Segment {
     }
 }
 
-/// Bytes in a cache line.
+/// The number of bytes in a cache line.
 const LINE: usize = 64;
 
 /// Prefetches a cache line. The address is a hint: it may be invalid.

@@ -98,7 +98,8 @@ impl Presence {
                 SOLE => {}
                 _ => return false,
             }
-            // AcqRel: the acquire is as above. By the release, the creator's next attempt to remove the queue fails before the opener uses the queue.
+            // AcqRel: the acquire as at the load. By the release, the creator's next attempt to remove the queue fails before the opener uses the
+            // queue.
             let to = now & !STATE | ORDINARY;
             match self
                 .0

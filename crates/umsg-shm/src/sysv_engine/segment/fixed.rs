@@ -140,7 +140,7 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// Offset of the permission bits in the file, in bytes.
+    /// The offset of the permission bits in the file, in bytes.
     #[cfg(not(loom))]
     pub const MODE_AT: u64 = std::mem::offset_of!(Fixed, rights.mode) as u64;
 
