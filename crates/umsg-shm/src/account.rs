@@ -11,11 +11,11 @@ pub struct Account {
     /// The slots in circulation.
     pub slots: usize,
     pub free: usize,
-    /// Slots of queued messages.
+    /// The slots of queued messages.
     pub queued: usize,
-    /// Slots of blocked senders, and of messages that are offered to receivers.
+    /// The slots of blocked senders, and of messages that are offered to receivers.
     pub waiting: usize,
-    /// Slots of leases and reservations, and of messages that are set aside or delayed.
+    /// The slots of leases and reservations, and of messages that are set aside or delayed.
     pub held: usize,
 }
 
@@ -62,7 +62,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Notes the slots of waiters, leases and reservations.
+    /// Notes the slots of waiters, leases and reservations at their places.
     pub(crate) fn note_users<S: WaiterStore + LeaseStore>(
         &mut self,
         segment: &S,

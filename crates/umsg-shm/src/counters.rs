@@ -59,7 +59,7 @@ impl Counters {
         self.add(event, 1);
     }
 
-    /// Counts several events of a kind.
+    /// Counts several events of one kind.
     pub(crate) fn add(&self, event: Event, events: u64) {
         // Models do not count, because counting multiplies the interleavings.
         if cfg!(loom) {

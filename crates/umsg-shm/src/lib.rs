@@ -14,7 +14,7 @@
     missing_docs,
     reason = "fields and steps that stand together share a comment"
 )]
-// In a model, no face uses all functions, and some counts are remainders of a division by 1.
+// In a model, no public interface calls all functions, and some counts are remainders of a division by 1.
 #![cfg_attr(
     loom,
     allow(

@@ -21,13 +21,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The number of processes that may count as producers at the same time.
 pub const PRODUCERS: usize = if cfg!(loom) { 2 } else { 32 };
 
-/// A process that counts as producer.
+/// The record of a process that counts as producer.
 #[repr(C)]
 #[derive(Default)]
 pub(crate) struct ProducerRecord {
-    /// The process; 0 for none. It is stored last, because the record takes effect with it.
+    /// The process id; 0 for none. It is stored last, because the record takes effect with it.
     pub(crate) pid: Guarded32,
-    /// The number of its guards.
+    /// The number of the process's guards.
     pub(crate) guards: Guarded32,
     /// The birth of the process, which distinguishes it from other processes with the same id.
     pub(crate) birth: Guarded64,
@@ -115,7 +115,7 @@ impl Producers {
         self.any.set((self.living(receiving, lives) != 0).into());
     }
 
-    /// Returns the record of the calling process.
+    /// Returns the record of the calling process, if it has one.
     fn own(&self, lives: &dyn Liveness, me: &Thread) -> Option<&ProducerRecord> {
         // The process may have got its liveness id after it was recorded, so its birth is compared in both forms.
         let (pid, births) = (me.pid(), [birth(lives, me), process::birth(me.pid())]);
@@ -147,7 +147,7 @@ pub(crate) struct NextQuery(AtomicU64);
 impl NextQuery {
     /// Returns whether the time for the next check seems to have come. This is a hint, read without the lock.
     pub(crate) fn seems_due(&self) -> bool {
-        // Relaxed: a hint.
+        // Relaxed: the value is a hint.
         cfg!(loom) || self.0.load(Ordering::Relaxed) <= clock::monotonic_coarse()
     }
 

@@ -55,7 +55,7 @@ pub fn fence_after_rmw() {
     fence(Ordering::SeqCst);
 }
 
-/// Tells the core that this is a spin-wait; under loom lets another thread run.
+/// Tells the core that this loop is a spin-wait. Under loom, lets another thread run.
 #[inline(always)]
 pub fn spin_hint() {
     #[cfg(loom)]

@@ -2,7 +2,7 @@
 
 use super::GRANULE;
 
-/// Alignment of the regions of a file, in bytes.
+/// The alignment of the regions of a file, in bytes.
 pub(crate) const ALIGN: usize = 4096;
 
 /// The greatest length of an arena, in bytes: the length of a block is a number of granules with 31 bits.

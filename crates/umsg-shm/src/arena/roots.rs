@@ -13,7 +13,7 @@ pub const ARENA_CLASSES: usize = 32;
 #[cfg(loom)]
 pub const ARENA_CLASSES: usize = 1;
 
-/// The lists of free blocks by size; see [`super`].
+/// The roots of the lists of free blocks by size: see [`super`].
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct ArenaRoots {

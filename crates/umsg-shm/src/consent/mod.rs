@@ -56,7 +56,7 @@ pub struct Asked {
     pub shown: Shown,
 }
 
-/// The length of a thread's name, at most. Source: prctl(2), PR_SET_NAME.
+/// The greatest length of a thread's name, in bytes. Source: prctl(2), PR_SET_NAME.
 #[cfg(not(loom))]
 pub(crate) const NAME: usize = 15;
 

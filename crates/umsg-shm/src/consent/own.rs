@@ -23,7 +23,7 @@ pub(super) const SEALS: SealFlags = SealFlags::SEAL
 /// The page of one process, whose epoch is beside it. The page is mapped until the process ends. A forked child does not have this mapping.
 struct Present {
     epoch: AtomicU64,
-    /// Null if the process can have no page.
+    /// The page; null if the process can have no page.
     page: AtomicPtr<Page>,
     descriptor: AtomicI32,
     sighting: Sighting,

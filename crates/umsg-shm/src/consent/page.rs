@@ -3,7 +3,7 @@
 use crate::sys::map::PAGE;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
-/// The first word: a number that changes with the layout.
+/// The first word of a page. It is another number for each layout.
 const MAGIC: u64 = u64::from_le_bytes(*b"umsgcon1");
 
 /// The number of registrations for which a process can consent at a time.

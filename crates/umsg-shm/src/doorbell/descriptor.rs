@@ -41,7 +41,7 @@ const LONGEST_PAUSE: u64 = 60_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     host: Option<Arc<dyn Host>>,
-    /// The queue's file.
+    /// The identity of the queue's file.
     file: FileIdentity,
     /// The descriptor that this process polls, or [`NONE`]. It is opened at the first poll, and closed with the queue.
     polled: AtomicI32,
@@ -315,7 +315,7 @@ impl Doorbell {
 
     /// Returns whether the polled FIFO needs a helper. A process whose FIFO needs a helper also gets a helper that keeps the time.
     pub(crate) fn needs_help(&self) -> bool {
-        // Relaxed: set under the queue's lock before the FIFO is polled, and never cleared.
+        // Relaxed: the word is set under the queue's lock before the FIFO is polled, and never cleared.
         self.needs_help.load(Ordering::Relaxed)
     }
 
@@ -496,7 +496,7 @@ impl Doorbell {
     /// Counts an operation. Returns true if the operation has to check whether a process still polls. A process with few operations checks after some
     /// time.
     pub(crate) fn is_time_to_look(&self) -> bool {
-        // Relaxed: under the queue's lock, and only an approximate count.
+        // Relaxed: the caller holds the queue's lock, and an approximate count suffices.
         let count = self.operations.load(Ordering::Relaxed).wrapping_add(1);
         self.operations.store(count, Ordering::Relaxed);
         if self.polled.load(Ordering::Relaxed) != NONE {
@@ -514,7 +514,7 @@ impl Doorbell {
 
     /// Counts an operation that found no message or no room. Returns true if the previous operation also found none.
     pub(crate) fn is_in_vain_again(&self) -> bool {
-        // Relaxed: under the queue's lock, and only an approximate count.
+        // Relaxed: the caller holds the queue's lock, and an approximate count suffices.
         let before = self.vain.load(Ordering::Relaxed);
         self.vain.store(before.saturating_add(1), Ordering::Relaxed);
         before != 0

@@ -405,7 +405,7 @@ mod tests {
         }
     }
 
-    /// Returns whether the condition becomes true within some time.
+    /// Waits until the condition is true, for some seconds. Returns whether it became true.
     fn becomes(is: impl Fn() -> bool) -> bool {
         let end = Instant::now() + Duration::from_secs(20);
         while !is() && Instant::now() < end {

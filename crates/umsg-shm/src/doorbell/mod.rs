@@ -96,7 +96,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(1);
 #[cfg(not(loom))]
 pub(crate) const GRACE: Duration = Duration::from_millis(10);
 
-/// The result of a search for the FIFO of a name.
+/// The result of a search for a FIFO by its name.
 pub(crate) enum Lookup<G> {
     /// The FIFO is usable.
     Found(G),

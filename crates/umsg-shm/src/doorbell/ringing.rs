@@ -154,7 +154,7 @@ pub struct Words {
     pub(crate) rung_on: Loose32,
     /// The level of the last event for pollers that want every edge.
     pub(crate) told: Guarded64,
-    /// The number at the end of the FIFO's name; 0 for no FIFO.
+    /// The number in the FIFO's name; 0 if there is no FIFO.
     pub name: Guarded64,
     /// A number that grows with each call of the helpers. They sleep on it.
     pub(crate) calls: AtomicU32,

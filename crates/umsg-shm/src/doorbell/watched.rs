@@ -72,7 +72,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Returns whether the queue's policy makes each process that polls keep the time.
+    /// Returns whether the queue's policy makes each process that polls have a helper that keeps the time.
     fn keeps_time(&self) -> bool;
 
     /// Returns the kinds of changes that time or a death alone may bring, as far as the queue has noted them: [`MESSAGES_LATER`],

@@ -201,7 +201,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         })
     }
 
-    /// Claims a record like [`claim`](Self::claim), for the calling process.
+    /// Claims a record for the calling process, as [`claim`](Self::claim) does.
     pub(crate) fn claim_own(
         &self,
         receiving: ReceiverHeld<'_>,
@@ -297,7 +297,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         Ok(())
     }
 
-    /// Moves a record to the end of the list.
+    /// Moves a record to the end of the list of records in use.
     pub(crate) fn send_to_the_end(
         &self,
         receiving: ReceiverHeld<'_>,

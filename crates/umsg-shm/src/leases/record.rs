@@ -13,7 +13,7 @@ pub struct LeaseRecord {
     pub slot: Guarded32,
     /// The next record in the list of lease records, as index + 1; 0 for none. In a free record: the next free record.
     pub next: Guarded32,
-    /// The previous record in that list, as index + 1; 0 for none.
+    /// The previous record in the list of lease records, as index + 1; 0 for none.
     pub previous: Guarded32,
     /// The process that holds the message. Its birth distinguishes it from other processes with the same id: see [`crate::sys::process::birth`]. In
     /// the record of a due message, a link replaces the birth: see [`super::due`].
@@ -23,7 +23,7 @@ pub struct LeaseRecord {
     pub birth: Guarded64,
     /// A number that no other lease or reservation ever has.
     pub(crate) ticket: Guarded64,
-    /// The time of the monotonic clock, in nanoseconds, at which the lease expires; 0 for never.
+    /// A time of the monotonic clock, in nanoseconds: the lease expires, or the delayed message is due; 0 for never.
     pub until: Guarded64,
 }
 

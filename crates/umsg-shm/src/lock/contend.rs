@@ -81,7 +81,7 @@ impl<'a> Claim<'a> {
         }
     }
 
-    /// Returns whether the kernel's mark in a word proves the owner's death.
+    /// Returns whether the kernel's mark in this word proves the owner's death.
     pub(super) fn believes_mark(&self, word: u64) -> bool {
         let life = process_of(word);
         !is_shared(word) || life == UNREGISTERED || self.lives.is_over(life)

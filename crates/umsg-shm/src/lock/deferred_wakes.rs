@@ -14,7 +14,8 @@ const KEEP_TIME: u32 = 1 << 31;
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
-    /// The threads of the first `among` nodes are woken. The flag [`KEEP_TIME`] is beside the number, so that one read shows whether there is
+    /// The threads of the first `among` nodes are woken. The flag [`KEEP_TIME`] is beside the number, so one read shows whether there is anything to
+    /// do after the unlock.
     /// anything to do.
     among: u32,
     fired: Option<Fired>,
@@ -23,9 +24,9 @@ pub(crate) struct DeferredWakes {
 /// A registration whose notification is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fired {
-    /// The index of the record.
+    /// The index of the registration's record.
     pub(crate) index: u32,
-    /// The value of the record's word until the registered process has been notified.
+    /// The value of that record's word until the registered process has been notified.
     pub(crate) word: u32,
 }
 

@@ -16,7 +16,7 @@ impl Lock {
     /// Returns the process that holds the lock, or that died with it. Returns 0 if there is no such process, or if the lock is in shared form.
     #[cfg(not(loom))]
     pub fn process(&self) -> u32 {
-        // Relaxed: for diagnosis.
+        // Relaxed: the value is only for diagnosis.
         let word = self.word.load(Ordering::Relaxed);
         match is_shared(word) || word == COUNTED {
             true => 0,
@@ -27,7 +27,7 @@ impl Lock {
     /// Returns the liveness id of the process that holds the lock in shared form, or that died with it. None in plain form, and for a free lock.
     #[cfg(not(loom))]
     pub fn life(&self) -> Option<u32> {
-        // Relaxed: for diagnosis.
+        // Relaxed: the value is only for diagnosis.
         let word = self.word.load(Ordering::Relaxed);
         (is_shared(word) && is_held(word)).then(|| process_of(word))
     }
@@ -86,7 +86,8 @@ impl Lock {
         }
     }
 
-    /// Takes a lock that is never lent, like [`lock`](Self::lock). An impossible thread id means that the word was overwritten: then the lock is
+    /// Takes a lock that is never lent, as [`lock`](Self::lock) does. If the word has an impossible thread id, it was overwritten: the lock is then
+    /// taken at once, and its data are repaired as after a death.
     /// taken at once, and its state is repaired as after a death.
     #[cold]
     pub(crate) fn lock_anyway<'a>(

@@ -13,15 +13,15 @@
 use super::Held;
 use std::marker::PhantomData;
 
-/// The thread holds the sender lock of a POSIX queue, or the loan of it.
+/// The proof that the calling thread holds the sender lock of a POSIX queue, or the loan of it.
 #[derive(Clone, Copy, Debug)]
 pub struct SenderHeld<'a>(PhantomData<&'a ()>);
 
-/// The thread holds the lock under which messages are received.
+/// The proof that the calling thread holds the lock under which messages are received.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiverHeld<'a>(PhantomData<&'a ()>);
 
-/// The thread holds the receiver lock, and the loan of the sender lock.
+/// The proof that the calling thread holds the receiver lock, and the loan of the sender lock.
 #[derive(Clone, Copy, Debug)]
 pub struct BothHeld<'a>(PhantomData<&'a ()>);
 
@@ -54,7 +54,7 @@ impl<'a> BothHeld<'a> {
         SenderHeld(PhantomData)
     }
 
-    /// Returns the receiver lock.
+    /// Returns the token of the receiver lock.
     #[inline(always)]
     pub(crate) fn receiver(self) -> ReceiverHeld<'a> {
         ReceiverHeld(PhantomData)

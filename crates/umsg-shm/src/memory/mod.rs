@@ -39,7 +39,7 @@ pub(crate) struct Memory {
     map: Arc<Mapped>,
     /// The namespace of the file, if it is known.
     host: Option<Arc<dyn Host>>,
-    /// True if new memory counts towards that namespace's limit.
+    /// True if new memory counts towards the limit of the namespace `host`.
     is_counted: bool,
     /// True if the creator of the queue had the PID and time namespaces of this process.
     is_home: bool,
@@ -184,7 +184,7 @@ impl Memory {
         self.host.as_ref().map_or(Ok(()), |host| host.join())
     }
 
-    /// Returns the namespace, if it is known.
+    /// Returns the namespace of the file, if it is known.
     pub(crate) fn host(&self) -> Option<&dyn Host> {
         self.host.as_deref()
     }

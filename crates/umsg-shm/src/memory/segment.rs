@@ -39,7 +39,7 @@ pub unsafe trait Format: 'static {
 pub trait Regions: Copy + Debug {
     /// Returns the length of the file.
     fn file_len(&self) -> usize;
-    /// Returns the parts that a copy for inspection needs.
+    /// Returns the parts of the file that a copy for inspection needs.
     fn tables(&self) -> [Range<usize>; 2];
     fn arena(&self) -> Range<usize>;
     /// Returns the number of a message's bytes that the cell itself holds.
@@ -154,7 +154,7 @@ impl<F: Format> Segment<F> {
         }
     }
 
-    /// Returns the namespace, if it is known.
+    /// Returns the namespace of the file, if it is known.
     pub(crate) fn host(&self) -> Option<&dyn Host> {
         self.memory.host()
     }
@@ -179,13 +179,13 @@ impl<F: Format> Segment<F> {
         self.memory.zero(offset, len);
     }
 
-    /// Returns the first byte.
+    /// Returns the address of the first byte, as a pointer.
     #[inline(always)]
     pub(crate) fn base(&self) -> *mut u8 {
         self.memory.base()
     }
 
-    /// Returns the address of the first byte.
+    /// Returns the address of the first byte, as a number.
     pub fn address(&self) -> usize {
         self.base().addr()
     }

@@ -51,7 +51,7 @@ pub(super) struct World {
     /// The threads whose next sleep a signal ends.
     pub(super) interrupted: Vec<u32>,
     pub(super) dead: Vec<u32>,
-    /// Threads with a real-time policy.
+    /// The threads with a real-time policy.
     pub(super) real_time: Vec<u32>,
     /// The addresses of futexes with priority inheritance on which a thread has slept.
     pub(super) inherited: Vec<usize>,

@@ -81,7 +81,7 @@ impl Engine {
         Ok(turn.choose(after, highest, |priority| order.next_below(priority)))
     }
 
-    /// Replaces the message that is next in strict order by the one that is next in a queue with fair priorities.
+    /// Replaces the message that is next in strict order by the message that is next with fair priorities.
     pub(super) fn in_turn<'a>(
         &'a self,
         receiving: ReceiverHeld<'_>,

@@ -9,7 +9,8 @@ use crate::posix_engine::segment::Ring;
 use crate::posix_engine::tag::priority_of;
 use std::collections::BTreeMap;
 
-/// The messages that ever passed through a queue, and their bytes. A salvage sets both to 0.
+/// The numbers of messages that ever came to a queue and left it, and of their bytes. A salvage begins the counts of bytes again, and continues the
+/// counts of messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// The number of messages that came to the queue. A slot that was reserved in place counts, too.

@@ -17,7 +17,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::{self, List, Node, State, Waiters};
 use std::time::Duration;
 
-/// The contents of a queue at one instant.
+/// The counts of a queue at one instant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The number of queued messages, and of their bytes.

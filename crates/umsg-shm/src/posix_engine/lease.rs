@@ -18,7 +18,7 @@ use crate::sys::thread::Thread;
 use crate::waiters::Node;
 use crate::waiters::Waiters;
 
-/// Takes a message by leaving it in its slot.
+/// A receive that leases its message in place.
 struct Lease;
 
 impl Receipt for Lease {

@@ -114,7 +114,7 @@ pub struct Engine {
     selection: Selection,
     /// The additional work that calls on this handle do: see [`Chore`].
     chore: Option<Chore>,
-    /// Makes the descriptor of a ring's receiver readable.
+    /// The function that makes the descriptor of a ring's receiver readable; None for a queue that is no ring.
     notifier: Option<wake_word::Notifier>,
     /// The doorbell of this handle, for pollers.
     doorbell: Doorbell,
@@ -125,7 +125,7 @@ pub struct Engine {
     /// The device and the inode number of the file; None for a queue with which no process can register for a notification.
     #[cfg(not(loom))]
     identity: Option<(u64, u64)>,
-    /// Handles fired registrations of this process with the queue.
+    /// The function that handles this process's fired registrations with the queue.
     #[cfg(not(loom))]
     raise_own: Option<notification::RaiseOwn>,
 }
@@ -161,7 +161,7 @@ impl Engine {
         engine
     }
 
-    /// Sets how this process handles its registrations for notifications with the queue.
+    /// Sets the identity of the queue, and the function that handles this process's fired registrations with the queue.
     #[cfg(not(loom))]
     pub fn set_identity(&mut self, identity: (u64, u64), raise_own: notification::RaiseOwn) {
         self.identity = Some(identity);
@@ -349,7 +349,7 @@ impl Engine {
         result
     }
 
-    /// Notes that the segment is corrupt.
+    /// Records in the header that the segment is corrupt.
     #[cold]
     pub fn note_damage(&self) {
         self.segment.fixed().header.damage.note();

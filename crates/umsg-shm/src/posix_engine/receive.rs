@@ -33,7 +33,7 @@ pub struct Taken {
     pub len: usize,
     pub key: usize,
     pub mark: u64,
-    /// Process id of the sender.
+    /// The process id of the sender.
     pub pid: u32,
 }
 
@@ -55,7 +55,7 @@ pub(crate) struct Found<'a> {
     pub(crate) cell: &'a Cell,
     /// The length of the message in bytes, at most the message size of the queue.
     pub(crate) len: usize,
-    /// The priority, below the number of priorities.
+    /// The priority of the message, below the number of priorities.
     pub(crate) key: usize,
     /// The mark that the sender of a ring set beside the message.
     pub(crate) mark: u64,
@@ -110,7 +110,7 @@ struct Sighted<'a> {
     cell: &'a Cell,
 }
 
-/// Copies the message into the caller's buffer.
+/// A receive that copies its message into the caller's buffer.
 struct Copy<'a> {
     buffer: &'a mut [u8],
 }

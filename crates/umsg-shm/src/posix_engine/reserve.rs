@@ -124,7 +124,7 @@ impl Engine {
         Waiters::of(self.segment()).len(List::Senders) == 0 && self.has_room(position)
     }
 
-    /// Reserves a slot, when there is room.
+    /// Reserves a slot. The caller has checked that there is room.
     fn reserve_slot(
         &self,
         both: BothHeld<'_>,

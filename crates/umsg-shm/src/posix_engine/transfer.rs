@@ -59,7 +59,7 @@ impl Origin {
         record.until.set(upper << 48 | self.ticket & TICKET);
     }
 
-    /// Returns where the message of an arrival came from.
+    /// Returns the origin of the message of an arrival: the queue and the record from which it came.
     pub(crate) fn of(record: &LeaseRecord) -> Origin {
         let until = record.until.get();
         Origin {
@@ -77,13 +77,13 @@ impl Origin {
     }
 }
 
-/// A message that comes from elsewhere.
+/// A message that comes from another queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival<'a> {
     pub origin: Origin,
-    /// The history of a dead letter.
+    /// The history of the message, if it is a dead letter.
     pub history: Option<&'a History>,
-    /// The time of the first send on the machine's clock. None for now.
+    /// The time of the first send, on the machine's clock. None if the message is sent now.
     pub sent_at: Option<u64>,
 }
 
@@ -256,7 +256,7 @@ impl Engine {
 
     /// Returns whether this process is the mover of a record's message.
     fn is_mover(&self, me: &Thread, record: &LeaseRecord) -> bool {
-        // The process may have got its liveness id since it took over.
+        // The process may have got its liveness id after it became the mover, so its birth is compared in both forms.
         let start = || process::birth(me.pid());
         let births = [liveness::birth(self.segment(), start), start()];
         record.pid.get() == me.pid() && births.contains(&record.birth.get())
@@ -335,7 +335,7 @@ impl Engine {
             } else {
                 cell.restore(me.pid(), sent_at, 0);
             }
-            // The messages in the ring were sent before.
+            // The messages in the ring were sent before this message, so they go into the store first.
             self.drain(receiving)?;
             self.foretell_doorbell(receiving, 1, 0);
             arrival.origin.note(record);
@@ -358,7 +358,7 @@ impl Engine {
         })
     }
 
-    /// Returns whether a message has arrived from there.
+    /// Returns whether a message of this origin has arrived.
     pub fn has_arrived(
         &self,
         me: &Thread,
@@ -450,7 +450,7 @@ impl Engine {
             let mut slots = Vec::new();
             self.find_in_store(receiving, 0, usize::MAX, &mut slots)?;
             let mut letters = Vec::new();
-            // Each message has memory of its own: all together are shorter than the file.
+            // More bytes would show corruption: each message has memory of its own, and all messages together are shorter than the file.
             let mut room = self.segment().layout().len;
             for slot in slots {
                 let found = self.in_hand(receiving, slot)?;

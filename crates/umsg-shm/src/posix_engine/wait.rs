@@ -21,7 +21,7 @@ use crate::waiters::{NO_SLOT, Node};
 /// The result of an attempt to enlist: see [`wait::Enlisted`]. A waiting thread has the index of its node, and the node.
 pub(super) type Enlisted<'a, T> = wait::Enlisted<(u32, &'a Node), T>;
 
-/// A thread that takes messages under the receiver lock.
+/// A thread that takes messages, with its engine and the proof that it holds the receiver lock.
 #[derive(Clone, Copy)]
 pub(super) struct Taker<'a> {
     pub(super) receiving: ReceiverHeld<'a>,
@@ -272,7 +272,7 @@ impl Engine {
             return Ok(outcome);
         }
         match result {
-            // The owner of the lock is stopped.
+            // The owner of the lock is stopped, so the outcome can't be taken.
             Err(Refused::Fault(Fault::Busy)) if end == End::Settled => Err(Refused::TimedOut),
             Err(Refused::Fault(Fault::Busy)) => Err(self.refusal(end)),
             other => other,
@@ -438,7 +438,7 @@ impl Engine {
                     waiters.insert(receiving, sleeper.list, index)?;
                 }
                 self.update_wait_flags(receiving);
-                // ATTENTION, as in `enlist_receiver`.
+                // ATTENTION: as in `enlist_receiver`.
                 fence(Ordering::SeqCst);
                 self.serve(receiving, wakes)?;
                 if List::of(node) != List::None {
@@ -466,14 +466,14 @@ fn has_lost_message(node: &Node) -> bool {
     node.slot.get() == NO_SLOT
 }
 
-/// Releases a sender's node without the lock. Some if the message is sent.
+/// Releases a sender's node without the lock. Returns the outcome `Some` if the message is sent.
 fn let_go_of_sender(node: &Node) -> Option<Option<()>> {
     if waiters::give_up_waiting(node) {
         return None;
     }
     // HANDOVER, by the acquire in `state`: the reason for the settling is visible.
     if waiters::state(node) == State::Settled && has_lost_message(node) {
-        // The turn of this sender came, and no other thread could have sent its message.
+        // The turn of this sender came. No other thread could have sent its message, so it was not sent.
         waiters::give_up(node);
         return None;
     }
@@ -511,7 +511,7 @@ mod tests {
     use crate::sys::thread;
     use std::time::Duration;
 
-    /// The receiver waits less long than one slice for each node.
+    /// In this test, the receiver waits for less time than one slice for each node.
     #[test]
     fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
         let engine = Engine::new(testing::segment(4, 8));
@@ -538,7 +538,7 @@ mod tests {
         });
     }
 
-    /// The owner of the lock, which has offered the message, does not run for longer than the grace period.
+    /// In this test, the owner of the lock has offered the message, and does not run for longer than the grace period.
     #[test]
     #[allow(unsafe_code, reason = "a signal is sent by calls of libc")]
     fn a_signal_does_not_interrupt_a_receiver_that_has_its_message() {

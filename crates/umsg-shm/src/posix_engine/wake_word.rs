@@ -298,7 +298,7 @@ impl Engine {
         }
     }
 
-    /// Returns how often the wake word was armed.
+    /// Returns the number of times that the wake word was armed.
     #[cfg(any(test, feature = "testing"))]
     pub fn turns(&self) -> u32 {
         self.segment().fixed().wait_flags.turns()
@@ -311,7 +311,7 @@ impl Engine {
     }
 }
 
-/// Makes the receiver's descriptor readable.
+/// A function of `umsg` that makes the receiver's descriptor readable.
 pub struct Notifier(Box<dyn Fn() -> bool + Send + Sync>);
 
 impl Notifier {

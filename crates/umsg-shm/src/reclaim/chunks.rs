@@ -16,7 +16,7 @@ pub unsafe trait Zeroed: Sync {}
 /// elements, and is never unmapped. A forked child has a copy of all chunks.
 #[repr(C)]
 pub struct Chunks<T, const CHUNK: usize, const ROOTS: usize> {
-    /// One more than the highest index that was requested for writing. It lies in the page of the first elements.
+    /// The highest index that was requested for writing, plus one. The word lies in the page of the first elements.
     end: AtomicUsize,
     first: MaybeUninit<[T; CHUNK]>,
     /// The addresses of the chunks. The first one is unused, because the first chunk is part of the array.

@@ -195,7 +195,7 @@ impl<T: Send + Sync> Held<T> {
         }
     }
 
-    /// Returns the value of the link.
+    /// Returns the value that the link had when it was read.
     #[inline(always)]
     pub fn word(&self) -> Word<T> {
         self.word

@@ -22,9 +22,9 @@ pub struct Slot<T: 'static> {
     users: AtomicU32,
     /// The next slot of this slot's list, as its index plus 1; 0 ends the list.
     next: AtomicU32,
-    /// This slot's index. Set when the slot is first used.
+    /// This slot's index. It is set when the slot is first used.
     index: AtomicU32,
-    /// The owner of the slot. Set when the slot is first used.
+    /// The array to which the slot belongs. It is set when the slot is first used.
     owner: AtomicPtr<Slots<T>>,
     thing: UnsafeCell<MaybeUninit<T>>,
 }

@@ -15,7 +15,7 @@ pub(crate) const SECOND: u64 = 1_000_000_000;
 /// The time at which a blocking call ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deadline {
-    /// Never.
+    /// At no time.
     Never,
     /// The call has no time left: it must not block.
     Passed,
@@ -150,7 +150,7 @@ pub fn monotonic_coarse() -> u64 {
 #[cfg(not(loom))]
 pub(super) const NOT_NOTED: u64 = 1;
 
-/// Returns the same as [`monotonic_coarse`], in fewer instructions, because each thread keeps a copy of the shift.
+/// Returns the result of [`monotonic_coarse`] in fewer instructions, because each thread keeps a copy of the shift.
 #[cfg(not(loom))]
 #[inline(always)]
 pub(crate) fn monotonic_coarse_of(me: &Thread) -> u64 {

@@ -53,7 +53,7 @@ pub fn current() -> usize {
     0
 }
 
-/// Lets other threads run on this processor first. Source: sched_yield(2).
+/// Lets other threads run on this processor before this thread continues. Source: sched_yield(2).
 #[cfg(not(loom))]
 pub(crate) fn give_way() {
     std::thread::yield_now();

@@ -26,7 +26,7 @@ impl Depth {
         }
     }
 
-    /// Resets the state in a forked child, which is in no critical section.
+    /// Resets the state in a forked child, whose thread is in no critical section.
     pub(crate) fn reset(&self) {
         self.depth.set(0);
         self.deferred.set(0);

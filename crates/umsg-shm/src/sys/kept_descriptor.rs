@@ -49,7 +49,7 @@ impl Sighting {
         }
     }
 
-    /// Returns a copy, for another user of the same descriptor.
+    /// Returns a copy without a check, for another user of the same descriptor.
     pub(crate) fn copy(&self) -> Sighting {
         let copy = Sighting::none();
         copy.device

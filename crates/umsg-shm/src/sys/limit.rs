@@ -1,12 +1,12 @@
 //! Limits of the process. If a sandbox refuses to tell a limit, the functions assume no limit, and a call that exceeds the limit fails.
 
-/// Returns the limit on the length of files, in bytes; None without a limit.
+/// Returns the limit on the length of files, in bytes; None if there is no limit.
 pub(crate) fn of_file_size() -> Option<u64> {
     // SAFETY: a structure that getrlimit(2) fills in.
     soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit) })
 }
 
-/// Returns the limit on descriptors; None without a limit.
+/// Returns the limit on the number of descriptors; None if there is no limit.
 pub fn of_descriptors() -> Option<u64> {
     // SAFETY: a structure that getrlimit(2) fills in.
     soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit) })

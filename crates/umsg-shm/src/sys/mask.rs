@@ -17,13 +17,13 @@ const fn bit(signal: i32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Masks all signals until it is dropped.
+/// Masks all signals of the thread until this value is dropped.
 pub struct Masked {
     before: u64,
 }
 
 thread_local! {
-    /// The number of the thread's [`Masked`] values.
+    /// The number of [`Masked`] values that the thread has.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -53,7 +53,7 @@ impl Drop for Masked {
     }
 }
 
-/// Returns the number of the thread's [`Masked`] values.
+/// Returns the number of [`Masked`] values that the thread has.
 pub(crate) fn depth() -> u32 {
     DEPTH.get()
 }
@@ -80,7 +80,7 @@ impl Drop for Lifted {
     }
 }
 
-/// Unmasks all signals.
+/// Unmasks all signals of the thread.
 pub fn clear() {
     set(0);
 }

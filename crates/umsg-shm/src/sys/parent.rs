@@ -193,7 +193,7 @@ mod tests {
         (0..100).any(|_| test())
     }
 
-    /// Computes the process's knowledge of itself from /proc.
+    /// Computes the process's knowledge of its namespaces and of its clock from /proc.
     fn know() -> Option<(u64, u64)> {
         keep();
         home::known().zip(clock::known_ahead())
@@ -229,7 +229,7 @@ mod tests {
     fn the_child_of_a_bare_fork_takes_over_nothing_and_neither_does_its_child() {
         let inherits_nothing = || {
             let (own, nothing) = (know(), || inherited().is_none());
-            // The middle one has the note of its parent, and its own child must not.
+            // The process in the middle has the note of its parent. Its own child must not have that note.
             own.is_some() && in_known_child(|| in_child(|| nothing() && in_known_child(nothing)))
         };
         assert!(in_child(inherits_nothing));

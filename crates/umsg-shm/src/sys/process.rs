@@ -39,7 +39,7 @@ mod real {
     #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
     static LAST_EPOCH: AtomicU64 = AtomicU64::new(0);
 
-    /// Returns the epoch of this process, or 0 before the first call, and before the first call after a fork.
+    /// Returns the epoch of this process. Returns 0 before the process has begun one, which also holds after a fork.
     #[inline(always)]
     pub fn epoch() -> u64 {
         // Acquire: pairs with the release in `map_page`. The page is zeroed memory, so no other store has to be visible.
@@ -274,7 +274,7 @@ mod real {
         }
     }
 
-    /// Returns an error if rt_sigqueueinfo(2) is refused. It sends signal 0, which has no effect.
+    /// Returns an error if rt_sigqueueinfo(2) is refused. To find out, it sends signal 0, which has no effect.
     pub(crate) fn can_raise_for_message() -> Result<(), Errno> {
         match queue_to_self(0, 0, 0, 0) {
             0 => Ok(()),
@@ -407,7 +407,7 @@ mod tests {
         (child, stat.birth & u64::from(u32::MAX))
     }
 
-    /// The parent may wait for the process at any time during the check, also between two steps.
+    /// In this test, the parent may wait for the process at any time during the check, also between two steps.
     #[test]
     fn the_dead_stay_dead() {
         for wait in 0..100 {

@@ -44,7 +44,7 @@ thread_local! {
     static WAY_BACK: Cell<Option<WayBack>> = const { Cell::new(None) };
 }
 
-/// Runs `work` with enough stack.
+/// Runs `work` on the library's stack, which is large enough. Uses the thread's own stack in the cases that the module lists.
 pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
     if cfg!(miri) || WAY_BACK.get().is_some() || is_on_alternate() {
         return work();
@@ -170,7 +170,7 @@ impl Stack {
         self.0.wrapping_byte_add(LEN - LABEL).cast()
     }
 
-    /// Runs `work` on this stack. `mask` is the mask of its waits.
+    /// Runs `work` on this stack. `mask` is the signal mask of the waits in `work`.
     fn run<T>(&self, mask: u64, work: impl FnOnce() -> T) -> T {
         let job = Job::new(|home| {
             WAY_BACK.set(Some(WayBack { home, mask }));
@@ -201,7 +201,7 @@ impl Drop for Stack {
     }
 }
 
-/// Work for another stack. It gets the lowest used address of the caller's stack.
+/// Work for another stack. `work` gets the lowest used address of the caller's stack.
 struct Job<F, T> {
     work: Option<F>,
     outcome: Option<Result<T, Box<dyn Any + Send>>>,

@@ -110,7 +110,7 @@ impl<'a> Calm<'a> {
         self.count.load(Relaxed) != self.then
     }
 
-    /// Returns the count, and its value without an interruption.
+    /// Returns the count of interruptions, and the value that it has without an interruption.
     pub(crate) fn word(self) -> (&'a Count, u32) {
         (self.count, self.then)
     }
@@ -230,14 +230,14 @@ mod real {
 
     /// The knowledge of a thread about itself. Each thread has one such value, in thread-local storage. The value is never dropped.
     pub struct Thread {
-        /// The process epoch of the fields below; [`NOT_YET`] before they are computed.
+        /// The epoch of the process for which the fields below were computed; [`NOT_YET`] before that.
         epoch: Cell<u64>,
         /// The kernel's id of the thread, in the form of lock words.
         tid: Cell<u32>,
         /// The process id, and the start time of the thread (0 before the first request).
         pid: Cell<u32>,
         birth: Cell<u64>,
-        /// The word of a lock in plain form: the thread id in the lower half, the process id in the upper half.
+        /// The word with which the thread takes a lock in plain form: the thread id in the lower half, the process id in the upper half.
         owner: Cell<u64>,
         /// True if the thread takes locks only in shared form. There are two reasons: its ids are not valid in the queues that its process inherited
         /// ([`home::is_stray`]), or the kernel would not mark its locks at its death.
@@ -262,7 +262,7 @@ mod real {
         own: Head,
     }
 
-    /// No epoch of a process: the fields of a thread are not computed yet.
+    /// In place of an epoch: the fields of a thread are not computed yet.
     const NOT_YET: u64 = u64::MAX;
 
     thread_local! {
@@ -368,7 +368,7 @@ mod real {
             self.pid.get()
         }
 
-        /// Returns the word of a lock in plain form: the thread id in the lower half, the process id in the upper half.
+        /// Returns the word with which the thread takes a lock in plain form: the thread id in the lower half, the process id in the upper half.
         #[inline(always)]
         pub(crate) fn owner(&self) -> u64 {
             self.owner.get()

@@ -27,7 +27,7 @@ pub struct Seen {
     pub returns: u32,
     /// For a delayed message, the reading of the monotonic clock, in nanoseconds, at which it is due; otherwise 0.
     pub due: u64,
-    /// The first bytes of the message.
+    /// The first bytes of the message, as many as the caller asked for.
     pub bytes: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ pub struct Counts {
     pub receiver: u32,
 }
 
-/// The number of attempts to copy the messages of a queue that grows meanwhile. Each attempt has twice the room of the previous one.
+/// The number of attempts to copy the messages of a queue that grows meanwhile. For each attempt, there is twice the room of the previous one.
 const ATTEMPTS: u32 = 64;
 
 /// Returns the room for a copy of `needed` messages or bytes: at least twice as much, and at most `most`. A hostile process can overwrite the count

@@ -78,7 +78,7 @@ use crate::waiters::pacing::Pacing;
 use crate::waiters::{List, Waiters};
 use segment::{Fixed, Generation, Policy, Segment};
 
-/// The reason why an attempt did not succeed.
+/// The reason why an attempt failed.
 pub type Refused = crate::waiters::wait::Refused<Why>;
 
 /// The reasons of a failed attempt that only System V queues have.
@@ -302,7 +302,7 @@ impl Engine {
         }
     }
 
-    /// Fails if the caller's permission was checked under an older version of the rights.
+    /// Returns an error if the caller's permission was checked under an older version of the rights.
     #[inline(always)]
     fn check_rights(&self, _: ReceiverHeld<'_>, version: u32) -> Result<(), Refused> {
         if self.fixed().rights.version() == version {

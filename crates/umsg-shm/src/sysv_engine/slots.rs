@@ -36,7 +36,7 @@ impl Engine {
         }
     }
 
-    /// Takes the first free slot.
+    /// Takes the first free slot of the free list, if there is one.
     #[inline(always)]
     fn take_free_slot(
         &self,

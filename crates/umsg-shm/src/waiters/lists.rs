@@ -16,11 +16,11 @@ use crate::sys::thread::Thread;
 pub enum List {
     /// No list. The node is free. Or it belongs to an accepted sender, or to a receiver that did not accept an offer and has to try again.
     None = 0,
-    /// Receivers that wait for a message.
+    /// The list of receivers that wait for a message.
     Receivers = 1,
-    /// Receivers with an offered message.
+    /// The list of receivers with an offered message.
     Offered = 2,
-    /// Senders that wait for room.
+    /// The list of senders that wait for room.
     Senders = 3,
 }
 

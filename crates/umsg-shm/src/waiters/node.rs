@@ -8,17 +8,17 @@ pub const NODES: usize = 4096;
 #[cfg(loom)]
 pub const NODES: usize = 4;
 
-/// The record of a blocked thread, for the threads that end its wait; see [`super`].
+/// The record of a blocked thread, for the threads that end its wait: see [`super`].
 #[repr(C, align(64))]
 #[derive(Default)]
 pub struct Node {
-    /// The state, and the futex that the thread sleeps on; see the table in [`super`].
+    /// The state, which is also the futex on which the thread sleeps: see the table in [`super`].
     pub(crate) word: AtomicU32,
     /// The list that the node is in.
     pub list: Guarded32,
-    /// The next node in that list, as index + 1; 0 for none.
+    /// The next node in the list, as index + 1; 0 for none.
     pub next: Guarded32,
-    /// The previous node in that list, as index + 1; 0 for none.
+    /// The previous node in the list, as index + 1; 0 for none.
     pub previous: Guarded32,
     /// The slot of a blocked sender's message ([`NO_SLOT`] for a batch), or of the message offered to a receiver.
     pub slot: Guarded32,

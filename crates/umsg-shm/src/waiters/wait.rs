@@ -82,7 +82,7 @@ pub(crate) enum End {
     Settled,
     TimedOut,
     Interrupted,
-    /// No other process can end the wait.
+    /// No other thread will end the wait, for example because the queue was closed.
     Abandoned,
 }
 

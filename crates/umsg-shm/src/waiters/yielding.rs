@@ -39,7 +39,7 @@ const PAUSE: u64 = 500_000_000;
 /// The history of the yields of a handle. It is private to the process; a race between threads costs a wrong guess.
 #[derive(Debug)]
 pub(super) struct Yielding {
-    /// The number of waits that ended with a yield to another thread, since the last wait that ended with a shorter yield. At most
+    /// The number of waits that ended with a yield to another thread, since a wait last ended with a shorter yield. It is at most [`SURE`].
     /// [`SURE`].
     shared: AtomicU32,
     /// The number of yields that are still to be timed.
@@ -120,7 +120,7 @@ impl Yielding {
         self.shared.store(shared, Relaxed);
     }
 
-    /// Returns how many times a call may yield.
+    /// Returns the number of times that a call may yield the processor.
     fn yields(&self) -> u32 {
         // In a model, threads sleep at once: yielding gains nothing, and loom would let them spin endlessly.
         if cfg!(loom) {

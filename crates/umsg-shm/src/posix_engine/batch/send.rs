@@ -57,7 +57,7 @@ impl Batch for (&[u8], usize) {
 /// How much of a batch the call must send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Amount {
-    /// All messages or none.
+    /// Send all messages, or none.
     All,
     /// At least one message. The first messages are sent, as many as there is room for.
     Some,

@@ -41,7 +41,7 @@ pub enum Outcome {
     Armed,
     /// A message of that process and user has fired the registration.
     Fired { pid: u32, uid: u32 },
-    /// The registration was removed.
+    /// The registration is over: it was removed, or its record is free or used again.
     Gone,
 }
 

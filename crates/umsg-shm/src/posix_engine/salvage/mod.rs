@@ -171,7 +171,7 @@ struct Salvage<'a> {
     slots: usize,
     /// For each slot, the message in it, if the message is kept.
     messages: Vec<Option<(bool, u64, Owner)>>,
-    /// Slots with a corrupt message.
+    /// The slots whose message is corrupt.
     corrupt: BTreeSet<u32>,
     outcome: Salvaged,
 }

@@ -120,7 +120,7 @@ impl Salvage<'_> {
         Ok(())
     }
 
-    /// Rebuilds the store.
+    /// Rebuilds the store from the messages that are kept.
     pub(super) fn rebuild_store(&mut self, receiving: ReceiverHeld<'_>) -> Result<(), Fault> {
         let segment = self.engine.segment();
         let receiver = &segment.fixed().receiver;

@@ -63,7 +63,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Returns how many entries the ring has for `slots` slots.
+    /// Returns the number of entries that the ring has for `slots` slots.
     fn entries(&self, slots: usize) -> usize {
         let most = self.segment().layout().ring_len;
         slots.next_power_of_two().max(1024).min(most)

@@ -80,7 +80,7 @@ impl Cell {
         self.sent_at.get()
     }
 
-    /// Returns the machine's clock at the send, in nanoseconds.
+    /// Returns the time of the send, a reading of the machine's clock in nanoseconds.
     pub(crate) fn sent_at(&self) -> u64 {
         // The time of a message from a snapshot may lie before the start of the machine.
         self.sent_at.get().wrapping_sub(self.send_delay())
@@ -169,7 +169,7 @@ impl Cell {
         self.stored.set(0);
     }
 
-    /// Returns how often the message was leased and came back.
+    /// Returns the number of times that the message was leased and came back.
     pub(crate) fn returns(&self) -> u32 {
         self.stored.get() >> 1
     }

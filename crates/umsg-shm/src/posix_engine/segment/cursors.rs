@@ -18,7 +18,7 @@ impl Fixed {
         self.sender.known_free(first) >= count
     }
 
-    /// Returns how many slots are free.
+    /// Returns the number of free slots.
     pub(crate) fn free_slots(&self, both: BothHeld<'_>) -> u64 {
         let sent = self.sender.next_position(both.sender());
         self.published.freed(both.receiver()).wrapping_sub(sent)
@@ -30,7 +30,7 @@ impl Fixed {
         self.sender.see_freed(both.sender(), freed);
     }
 
-    /// Tells senders how many messages and bytes have left the queue.
+    /// Publishes the numbers of messages and bytes that have left the queue, for senders.
     #[inline(always)]
     pub(crate) fn publish_counts(&self, receiving: ReceiverHeld<'_>) {
         let (removed, bytes) = self.receiver.removed_with_bytes(receiving);

@@ -60,9 +60,9 @@ pub struct Fixed {
     pub rules: Rules,
     pub ownership: Ownership,
     pub notices: [Notice; NOTICES],
-    /// The last repairs: first those of the sender side, then those of the receiver side.
+    /// The last repairs of the sender side, and the last repairs of the receiver side.
     pub repair_log: [[RepairLog; MENDED]; 2],
-    /// The numbers of repairs since creation: first of the sender side, then of the receiver side.
+    /// Two numbers of repairs since the creation: of the sender side, and of the receiver side.
     pub(super) repairs: [AtomicU32; 2],
     pub producers: Producers,
 }

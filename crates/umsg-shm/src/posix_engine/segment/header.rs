@@ -95,7 +95,7 @@ impl Header {
         self.creator.load(Ordering::Relaxed)
     }
 
-    /// Returns CLOCK_REALTIME at the creation, in nanoseconds since 1970.
+    /// Returns the time of the creation: CLOCK_REALTIME, in nanoseconds since 1970.
     pub fn created_at(&self) -> u64 {
         self.created_at.load(Ordering::Relaxed)
     }

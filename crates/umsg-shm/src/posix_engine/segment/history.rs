@@ -89,7 +89,7 @@ pub struct HistoryRecord {
     pid: Guarded32,
     redrives: Guarded32,
     deliveries: Guarded32,
-    /// 1 if `uid` is known.
+    /// 1 if `uid` is known, otherwise 0.
     has_uid: Guarded32,
     uid: Guarded32,
     _spare: Guarded32,
@@ -110,9 +110,9 @@ pub struct History {
     /// The process that sent the message first, and its user; None if the user is unknown.
     pub pid: u32,
     pub uid: Option<u32>,
-    /// How often the message was sent back to its source.
+    /// The number of times that the message was sent back to its source.
     pub redrives: u32,
-    /// How often the message was leased, in all queues.
+    /// The number of times that the message was leased, in all queues.
     pub deliveries: u32,
     /// The time of the first send.
     pub sent_at: u64,

@@ -157,7 +157,7 @@ impl Segment {
         self.populate_page_of((notices, size_of::<Notice>(), MORE_NOTICES), usable)
     }
 
-    /// Returns the times at which the message of a slot was leased.
+    /// Returns the times of the first and the last lease of a slot's message.
     pub(crate) fn deliveries(&self, slot: u32) -> Result<&Deliveries, Fault> {
         let layout = self.layout();
         self.entry(layout.deliveries, slot as usize, layout.slots)

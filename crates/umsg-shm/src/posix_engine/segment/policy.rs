@@ -56,7 +56,7 @@ pub struct Rules {
     /// Two delays of a returned message before it is delivered again, in nanoseconds: the delay after its first return, and the longest delay. Both
     /// are 0 for no delay.
     retry_delay: [AtomicU64; 2],
-    /// The number of deliveries after which a lower priority has a turn; 0 for strict order.
+    /// The number of deliveries that pass lower priorities before a lower priority has a turn; 0 for strict order.
     fair_priorities: AtomicU32,
 }
 

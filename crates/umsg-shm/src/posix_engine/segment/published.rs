@@ -50,7 +50,7 @@ impl Published {
         self.removed_bytes.load(Ordering::Acquire)
     }
 
-    /// Tells senders how many messages and bytes have left the queue.
+    /// Publishes the numbers of messages and bytes that have left the queue, for senders.
     #[inline(always)]
     pub(super) fn publish(&self, _: ReceiverHeld<'_>, removed: u64, bytes: u64) {
         // Relaxed: the store to `removed` publishes this store.

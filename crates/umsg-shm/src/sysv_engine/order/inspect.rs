@@ -75,7 +75,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok(())
     }
 
-    /// Corrects the cursor's position after a message came back before it.
+    /// Corrects the cursor's position after a message came back to a place before the cursor.
     pub(super) fn note_return(&self, sequence: u64) -> Result<(), Fault> {
         let roots = self.store.kinds();
         if let Some(cursor) = target(&roots.cursor)

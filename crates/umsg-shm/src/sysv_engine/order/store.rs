@@ -80,11 +80,11 @@ pub struct TypeRoots {
     pub(super) root: Guarded32,
     /// The link to the message that was inspected last: see [`super::inspect`].
     pub(super) cursor: Guarded32,
-    /// The position of that message.
+    /// The position of the message to which the cursor leads.
     pub(super) position: Guarded32,
     /// The link to the message that came back last.
     pub(super) returned: Guarded32,
-    /// The records of recent types, by the lowest bits of the types.
+    /// The cache words: links to the records of recent types, by the lowest bits of the types.
     pub(super) recent: [Guarded32; RECENT],
     // -- second line: only a type that comes or goes writes it
     // The first unused record; then the number of records that were ever used; then the

@@ -252,7 +252,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         named.ok_or(Fault::Damaged)
     }
 
-    /// Computes the least number of a node and its subtrees.
+    /// Returns the least number of a node and its subtrees.
     #[inline(always)]
     fn least_in(&self, kind: &Kind) -> Result<u64, Fault> {
         let below = self.least_of(&kind.left)?.min(self.least_of(&kind.right)?);

@@ -107,7 +107,7 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
         Ok((index, kind))
     }
 
-    /// Takes an unused record. With `may_evict`, takes the record of an idle type if the memory is used up.
+    /// Takes an unused record. If the memory is used up, takes the record of an idle type, but only with `may_evict`.
     fn take(&self, may_evict: bool) -> Result<u32, Fault> {
         let roots = self.store.kinds();
         if let Some(index) = target(&roots.free) {

@@ -61,7 +61,7 @@ pub struct Header {
 // ([`Rights`]) changes the identifier, the creator, the time and the turn, under the lock. A reader without the lock therefore compares the state
 // before and after its reads.
 impl Header {
-    /// Offsets of the identifier and of the key in the file, in bytes.
+    /// The offsets of the identifier and of the key in the file, in bytes.
     #[cfg(not(loom))]
     pub const ID_AT: u64 = std::mem::offset_of!(Header, id) as u64;
     #[cfg(not(loom))]

@@ -69,7 +69,7 @@ impl Layout {
         }
     }
 
-    /// Returns how many bytes of a message fit into the cell itself. A longer message lies wholly in a block of the arena.
+    /// Returns the length of the longest message that a cell itself can hold, in bytes. A longer message lies wholly in a block of the arena.
     #[inline(always)]
     pub const fn inline() -> usize {
         CELL - size_of::<Cell>()

@@ -104,7 +104,8 @@ pub const CLOSED: u32 = 1 << 31;
 pub struct Rights {
     /// The state: see the table of the module.
     pub(super) state: AtomicU32,
-    /// The version grows with each change of the fields below, and with each change of its bit [`CLOSED`]. A permission that was checked under an
+    /// The version grows with each change of the words below, and with each change of its own bit [`CLOSED`]. A permission that was checked under an
+    /// older version is checked again.
     /// older version is checked again.
     pub(super) version: AtomicU32,
     pub(super) uid: AtomicU32,

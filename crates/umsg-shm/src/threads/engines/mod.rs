@@ -12,7 +12,7 @@ const PATIENT: Duration = Duration::from_secs(60);
 /// A time-out that is too short if the other threads are slow.
 const IMPATIENT: Duration = Duration::from_micros(200);
 
-/// Repeats a call until it succeeds, with this time-out each time.
+/// Repeats a call until it succeeds. Each call has this time-out.
 fn insist<T, E>(patience: Duration, mut call: impl FnMut(Deadline) -> Result<T, E>) -> T
 where
     E: std::fmt::Debug + PartialEq,
