@@ -2,14 +2,14 @@
 //!
 //! A descriptor for writing is a file in memory. Its name contains the path, and its mode is [`MARK`], so each process that inherits it recognises
 //! it: a shell passes it on to its commands. The library parses a write to it as the kernel does, and the write takes effect before it returns. The
-//! streams of libc write without a call of this library. The text that they have written to the file takes effect in fflush or fclose.
+//! streams of libc write without a call of this library. The text that they have written to the file takes effect in fflush, fclose, fseek or rewind.
 //!
 //! The file must belong to the process's user or to root. If another user passes such a file on, writes to it have no effect.
 
 use std::ffi::c_int;
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{iovec, off_t, ssize_t};
@@ -198,6 +198,7 @@ impl Knob {
         if access != libc::O_WRONLY {
             let text = self.text(namespace)?;
             rustix::io::pwrite(&file, text.as_bytes(), 0).map_err(raw)?;
+            mark_unwritten(file.as_fd());
         }
         if access != libc::O_RDONLY {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(MARK)).map_err(raw)?;
@@ -336,6 +337,23 @@ fn show(knob: Knob, descriptor: BorrowedFd<'_>) {
     // A failure leaves the old value to be read.
     let _ = rustix::fs::ftruncate(descriptor, text.len() as u64);
     let _ = rustix::io::pwrite(descriptor, text.as_bytes(), 0);
+    mark_unwritten(descriptor);
+}
+
+/// Sets the time of the file's last change to 0: a write by a stream sets it again.
+fn mark_unwritten(descriptor: BorrowedFd<'_>) {
+    let zero = rustix::fs::Timespec::default();
+    let times = rustix::fs::Timestamps {
+        last_access: zero,
+        last_modification: zero,
+    };
+    // If this fails, a stream that has only read sets the limit to the value that it has read.
+    let _ = rustix::fs::futimens(descriptor, &times);
+}
+
+/// Returns whether a stream has written to the file.
+fn is_written(descriptor: BorrowedFd<'_>) -> bool {
+    rustix::fs::fstat(descriptor).is_ok_and(|stat| (stat.st_mtime, stat.st_mtime_nsec) != (0, 0))
 }
 
 /// Sets a limit from the text that a stream has written to the limit's file.
@@ -344,22 +362,31 @@ pub(crate) fn settle(number: c_int) -> Result<(), c_int> {
         return Ok(());
     };
     let access = fd::status_flags(descriptor).unwrap_or(0) & ACCESS_MODE;
-    if access != libc::O_WRONLY {
-        return Ok(());
-    }
+    // The old text is behind the bytes that a stream has written at the beginning.
+    let len = match access {
+        libc::O_WRONLY => 4095,
+        libc::O_RDWR if is_written(descriptor) => rustix::fs::tell(descriptor).unwrap_or(0),
+        _ => return Ok(()),
+    };
     roomy(|| {
         let mut text = Vec::new();
         let file = File::open(path_of(number)).map_err(|_| libc::EIO)?;
-        file.take(4095)
+        file.take(len.min(4095))
             .read_to_end(&mut text)
             .map_err(|_| libc::EIO)?;
-        let _ = rustix::fs::ftruncate(descriptor, 0);
+        if access == libc::O_WRONLY {
+            let _ = rustix::fs::ftruncate(descriptor, 0);
+        }
         // An empty text was written by a call, or not at all. If the first byte is zero, the write was not at the beginning of the file, and is
         // ignored.
-        match text.first() {
+        let outcome = match text.first() {
             None | Some(0) => Ok(()),
             Some(_) => knob.set(&text).map(drop),
+        };
+        if access == libc::O_RDWR {
+            show(knob, descriptor);
         }
+        outcome
     })
 }
 

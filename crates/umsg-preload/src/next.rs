@@ -6,7 +6,7 @@
 //! calls a function before this library has started, dlsym looks up its name, too. A successful dlsym allocates nothing (glibc 2.34 and later), so a
 //! look-up may happen while an allocator starts. All look-ups precede any access to the drop-in's state.
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_ulong, c_void};
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{
@@ -288,6 +288,10 @@ next_functions! {
     fn setns(fd: c_int, kind: c_int) -> c_int;
     fn clone(run: *const c_void, stack: *mut c_void, flags: c_int, argument: *mut c_void, parent: usize, tls: usize, child: usize) -> c_int;
     fn fflush(stream: *mut FILE) -> c_int;
+    fn rewind(stream: *mut FILE);
+    fn fseek(stream: *mut FILE, offset: c_long, whence: c_int) -> c_int;
+    fn fseeko(stream: *mut FILE, offset: off_t, whence: c_int) -> c_int;
+    fn fseeko64(stream: *mut FILE, offset: off_t, whence: c_int) -> c_int;
     fn fclose(stream: *mut FILE) -> c_int;
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut FILE;

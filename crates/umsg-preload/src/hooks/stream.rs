@@ -1,8 +1,8 @@
-//! fflush and fclose: libc's streams write to the file of a limit without a call of this library ([`crate::knobs`]).
+//! fflush, fclose and fseek: libc's streams write to the file of a limit without a call of this library ([`crate::knobs`]).
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_long};
 
-use libc::FILE;
+use libc::{FILE, off_t};
 
 use crate::{arrivals, errno, knobs, next, table};
 
@@ -42,6 +42,50 @@ pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
         };
         let outcome = next::fclose(stream);
         settled.map_or_else(errno::fail, |()| outcome)
+    }
+}
+
+hooks! {
+    /// Moves a stream to its beginning. libc writes the buffered bytes first.
+    fn [rewind](stream: *mut FILE) -> () {
+        next => {
+            // A failure can't be reported, as in libc.
+            let _ = settle(stream);
+            next(stream)
+        }
+    }
+
+    /// Moves a stream. libc writes the buffered bytes first.
+    fn [fseek](stream: *mut FILE, offset: c_long, whence: c_int) -> c_int {
+        next => match settle(stream) {
+            Ok(()) => next(stream, offset, whence),
+            Err(errno) => errno::fail(errno),
+        }
+    }
+
+    /// fseek with an offset of the type off_t.
+    fn [fseeko, fseeko64](stream: *mut FILE, offset: off_t, whence: c_int) -> c_int {
+        next => match settle(stream) {
+            Ok(()) => next(stream, offset, whence),
+            Err(errno) => errno::fail(errno),
+        }
+    }
+}
+
+/// Applies what a stream has written to a limit.
+///
+/// # Safety
+/// `stream` is an open stream.
+#[inline(always)]
+unsafe fn settle(stream: *mut FILE) -> Result<(), c_int> {
+    // SAFETY: by this function's contract.
+    match unsafe { limit_of(stream) } {
+        Some(number) => {
+            // SAFETY: as above.
+            unsafe { next::fflush(stream) };
+            knobs::settle(number)
+        }
+        None => Ok(()),
     }
 }
 

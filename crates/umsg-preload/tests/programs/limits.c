@@ -209,6 +209,15 @@ CASE(streams_write_limits) {
     EXPECT_ERRNO(fflush(stream), EINVAL);
     EXPECT(ferror(stream));
     fclose(stream);
+    /* libc writes before it moves a stream. */
+    int value = 0;
+    stream = fopen(path_of(MSGMAX), "r+");
+    EXPECT(stream && fprintf(stream, "%d", 115) == 3);
+    rewind(stream);
+    EXPECT(fscanf(stream, "%d", &value) == 1 && value == 115 && value_of(MSGMAX) == 115);
+    rewind(stream);
+    EXPECT(fprintf(stream, "%d", 116) == 3 && fseek(stream, 0, SEEK_SET) == 0 && value_of(MSGMAX) == 116);
+    fclose(stream);
 }
 
 static int shell(const char *line) {
