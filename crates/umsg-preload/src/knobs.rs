@@ -154,19 +154,13 @@ impl Knob {
         })
     }
 
-    /// Sets a limit. The kernel creates a queue with the lower of default and maximum. Here, a default is never above the maximum.
+    /// Sets a limit.
     fn change(self, limits: &mut Limits, value: u32) {
         match self {
-            MsgDefault => limits.default_messages = value.min(limits.max_messages),
-            MsgMost => {
-                limits.max_messages = value;
-                limits.default_messages = limits.default_messages.min(value);
-            }
-            MsgsizeDefault => limits.default_message_size = value.min(limits.max_message_size),
-            MsgsizeMost => {
-                limits.max_message_size = value;
-                limits.default_message_size = limits.default_message_size.min(value);
-            }
+            MsgDefault => limits.default_messages = value,
+            MsgMost => limits.max_messages = value,
+            MsgsizeDefault => limits.default_message_size = value,
+            MsgsizeMost => limits.max_message_size = value,
             QueuesMost => limits.max_queues = value,
             Msgmax => limits.msgmax = value,
             Msgmnb => limits.msgmnb = value,

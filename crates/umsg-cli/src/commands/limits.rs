@@ -170,15 +170,21 @@ impl Limits {
             _ => {}
         }
         let pairs = [
-            ("messages", wanted.default_messages, wanted.max_messages),
+            (
+                "messages",
+                (wanted.default_messages, self.default_messages),
+                (wanted.max_messages, self.max_messages),
+            ),
             (
                 "message-size",
-                wanted.default_message_size,
-                wanted.max_message_size,
+                (wanted.default_message_size, self.default_message_size),
+                (wanted.max_message_size, self.max_message_size),
             ),
         ];
-        for (what, default, most) in pairs {
-            if default > most && most > 0 {
+        // Such a pair means a lower default, and is mostly a mistake. A program may have written it in /proc/sys.
+        for (what, (default, given), (most, also_given)) in pairs {
+            let is_given = given.is_some() || also_given.is_some();
+            if is_given && default > most && most > 0 {
                 let line = format!(
                     "--default-{what} is {default}, more than --max-{what} allows ({most}): set both"
                 );

@@ -109,6 +109,11 @@ CASE(queues_obey_written_limits) {
     EXPECT(write_to(MSG_MAX, "2\n") == 2 && write_to(MSGSIZE_MAX, "128\n") == 4);
     queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
     EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 2 && seen.mq_msgsize == 128);
+    EXPECT(value_of(MSG_DEFAULT) == 3 && value_of(MSGSIZE_DEFAULT) == 256);
+    EXPECT(mq_unlink(name()) == 0 && write_to(MSG_DEFAULT, "5\n") == 2 && value_of(MSG_DEFAULT) == 5);
+    EXPECT(write_to(MSG_MAX, "4\n") == 2);
+    queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
+    EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 4);
 }
 
 static const char next_id[] = "/proc/sys/kernel/msg_next_id";

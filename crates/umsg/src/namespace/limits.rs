@@ -34,9 +34,11 @@ pub struct Limits {
     pub max_messages: u32,
     /// The largest message size of a new POSIX queue, in bytes: 1 to 16 MiB, which is also the default.
     pub max_message_size: u32,
-    /// The capacity of a POSIX queue that is created without one, in messages; the default is 10.
+    /// The capacity of a POSIX queue that is created without one, in messages: 1 to 1,048,576; the default is 10. Such a queue gets `max_messages`
+    /// if that is lower.
     pub default_messages: u32,
-    /// The message size of a POSIX queue that is created without one, in bytes; the default is 8,192.
+    /// The message size of a POSIX queue that is created without one, in bytes: 1 to 16 MiB; the default is 8,192. Such a queue gets
+    /// `max_message_size` if that is lower.
     pub default_message_size: u32,
     /// The largest memory of all queues of both kinds and rings together, in bytes, counted when it is allocated. There is no limit by
     /// default.
@@ -88,11 +90,11 @@ impl Limits {
         let ranges = [
             ("max_messages", self.max_messages, MOST_MESSAGES),
             ("max_message_size", self.max_message_size, MOST_MESSAGE_SIZE),
-            ("default_messages", self.default_messages, self.max_messages),
+            ("default_messages", self.default_messages, MOST_MESSAGES),
             (
                 "default_message_size",
                 self.default_message_size,
-                self.max_message_size,
+                MOST_MESSAGE_SIZE,
             ),
         ];
         for (limit, value, most) in ranges {
@@ -380,14 +382,14 @@ mod tests {
             (
                 "default_messages",
                 Limits {
-                    max_messages: 9,
+                    default_messages: MOST_MESSAGES + 1,
                     ..good()
                 },
             ),
             (
                 "default_message_size",
                 Limits {
-                    max_message_size: 8191,
+                    default_message_size: MOST_MESSAGE_SIZE + 1,
                     ..good()
                 },
             ),

@@ -165,8 +165,11 @@ impl OpenOptions {
     }
 
     pub(super) fn layout(&self, limits: &Limits) -> Result<Layout, OpenError> {
-        let messages = self.max_messages.unwrap_or(limits.default_messages);
-        let size = self.message_size.unwrap_or(limits.default_message_size);
+        // As in the kernel, a default is never more than the maximum.
+        let default = limits.default_messages.min(limits.max_messages);
+        let messages = self.max_messages.unwrap_or(default);
+        let default = limits.default_message_size.min(limits.max_message_size);
+        let size = self.message_size.unwrap_or(default);
         check(
             "max_messages",
             messages,
