@@ -220,13 +220,14 @@ def test_policies_are_keyword_arguments(namespace: str) -> None:
         remove_on_last_close=True,
         close_with_last_producer=True,
         fair_priorities=4,
+        trace_messages=True,
         waiting="blocking",
     ) as queue:
         status = queue.status()
         assert (status.on_full, status.time_to_live, status.max_deliveries) == ("drop-oldest", 60.0, 3)
         assert (status.retry_delay, status.dead_letter) == ((0.5, 60.0), "/failed")
         assert (status.remove_on_last_close, status.close_with_last_producer) == (True, True)
-        assert status.fair_priorities == 4
+        assert (status.fair_priorities, status.trace_messages) == (4, True)
         queue.send_many([b"1", b"2"])
         queue.send(b"3")
         assert queue.receive_many() == [b"2", b"3"]

@@ -257,6 +257,12 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
  */
 #define UMSG_CLOSE_WITH_LAST_PRODUCER 2
 
+/*
+ * The queue notes each delivery of a message on a lease and its end, and each move to a dead-letter queue and back, with time and process id.
+ * umsg peek --long shows them (umsg(1)). A send, and a receive without a lease, do nothing for it.
+ */
+#define UMSG_TRACE_MESSAGES 4
+
 /* The send waits for room, as in the kernel's queues. A send that must not block fails. */
 #define UMSG_ON_FULL_BLOCK 0
 
@@ -313,7 +319,7 @@ struct umsg_mq_options {
      * queue, which must be named, too.
      */
     uint32_t max_deliveries;
-    /* Flags of a created queue: 0, or UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER or both. */
+    /* Flags of a created queue: 0, or any of UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER and UMSG_TRACE_MESSAGES. */
     uint32_t flags;
     /*
      * The rule if a queue of this name exists and differs from a member that is not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
@@ -1311,6 +1317,8 @@ struct umsg_mq_status {
     uint64_t retry_delay_max;
     /* The number of deliveries of higher priorities before a lower priority has its turn; 0 for strict order. */
     uint64_t fair_priorities;
+    /* 1 if the queue notes the events of its messages (UMSG_TRACE_MESSAGES), else 0. */
+    uint64_t trace_messages;
 };
 
 /*

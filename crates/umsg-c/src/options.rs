@@ -47,7 +47,7 @@ pub struct umsg_mq_options {
     /// The number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
     /// queue, which must be named, too.
     pub max_deliveries: u32,
-    /// Flags of a created queue: 0, or UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER or both.
+    /// Flags of a created queue: 0, or any of UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER and UMSG_TRACE_MESSAGES.
     pub flags: u32,
     /// The rule if a queue of this name exists and differs from a member that is not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
     /// default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
@@ -80,6 +80,10 @@ pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 /// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its count,
 /// or has died.
 pub const UMSG_CLOSE_WITH_LAST_PRODUCER: c_int = 2;
+
+/// The queue notes each delivery of a message on a lease and its end, and each move to a dead-letter queue and back, with time and process id.
+/// `umsg peek --long` shows them (umsg(1)). A send, and a receive without a lease, do nothing for it.
+pub const UMSG_TRACE_MESSAGES: c_int = 4;
 
 /// The send waits for room, as in the kernel's queues. A send that must not block fails.
 pub const UMSG_ON_FULL_BLOCK: c_int = 0;
@@ -186,6 +190,9 @@ impl Prepared {
         if given.flags & UMSG_CLOSE_WITH_LAST_PRODUCER.cast_unsigned() != 0 {
             options.close_with_last_producer(true);
         }
+        if given.flags & UMSG_TRACE_MESSAGES.cast_unsigned() != 0 {
+            options.trace_messages(true);
+        }
         if given.fair_priorities != 0 {
             options.fair_priorities(given.fair_priorities);
         }
@@ -259,10 +266,10 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
     }
     // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
-    let flags = UMSG_REMOVE_ON_LAST_CLOSE | UMSG_CLOSE_WITH_LAST_PRODUCER;
+    let flags = UMSG_REMOVE_ON_LAST_CLOSE | UMSG_CLOSE_WITH_LAST_PRODUCER | UMSG_TRACE_MESSAGES;
     if known.flags & !flags.cast_unsigned() != 0 {
         return Err(Failure::Invalid(
-            "flags may have UMSG_REMOVE_ON_LAST_CLOSE and UMSG_CLOSE_WITH_LAST_PRODUCER, and no other bit",
+            "flags may have UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER and UMSG_TRACE_MESSAGES, and no other bit",
         ));
     }
     Ok(Some(known))

@@ -104,6 +104,8 @@ pub struct umsg_mq_status {
     pub retry_delay_max: u64,
     /// The number of deliveries of higher priorities before a lower priority has its turn; 0 for strict order.
     pub fair_priorities: u64,
+    /// 1 if the queue notes the events of its messages (UMSG_TRACE_MESSAGES), else 0.
+    pub trace_messages: u64,
 }
 
 /// Gets the complete status of a queue.
@@ -207,6 +209,7 @@ fn in_c(status: &Status) -> umsg_mq_status {
         retry_delay: in_nanoseconds(status.retry_delay.map(|(first, _)| first)),
         retry_delay_max: in_nanoseconds(status.retry_delay.map(|(_, most)| most)),
         fair_priorities: status.fair_priorities.unwrap_or(0).into(),
+        trace_messages: status.trace_messages.into(),
     }
 }
 

@@ -209,6 +209,59 @@ fn peek_shows_what_comes_next_and_leaves_it_there() {
 }
 
 #[test]
+fn peek_long_shows_the_events_of_each_message() {
+    let site = Site::new();
+    let limits = ["--max-deliveries", "2", "--dead-letter", "/dead"];
+    let create = ["create", "/q", "--trace-messages"];
+    site.umsg(&[&create[..], &limits].concat()).text();
+    let stat = site.umsg(&["stat", "/q", "--json"]).json();
+    assert_eq!(stat["trace_messages"], true);
+    assert!(
+        site.umsg(&["stat", "/q"])
+            .text()
+            .contains("umsg peek --long /q")
+    );
+    // An existing queue without the option differs.
+    site.umsg(&["create", "/dead", "--trace-messages"])
+        .fails(1, &["no --trace-messages"]);
+    site.umsg(&["create", "key:1", "--trace-messages"])
+        .fails(2, &["--trace-messages"]);
+    site.umsg(&["send", "/q", "job"]).text();
+    for _ in 0..2 {
+        site.umsg(&["recv", "/q", "--exec", "false"]);
+    }
+    let told = site.umsg(&["peek", "/dead", "--json"]).json();
+    let events = told["events"].as_array().unwrap();
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|e| e["event"].as_str().unwrap())
+        .collect();
+    let delivery = ["delivered", "returned"];
+    let wanted = [&["sent"], &delivery[..], &delivery, &["dead-undelivered"]].concat();
+    assert_eq!(kinds, wanted);
+    let deliveries: Vec<_> = events[1..].iter().map(|e| &e["delivery"]).collect();
+    assert_eq!(deliveries, [1, 1, 2, 2, 2].each_ref());
+    let printed = site.umsg(&["peek", "/dead", "--long"]);
+    let lines: Vec<&str> = printed.text().lines().collect();
+    assert_eq!(lines.len(), 2 + events.len(), "{lines:?}");
+    assert!(lines[0].starts_with("position 0, ID "), "{lines:?}");
+    assert_eq!(lines[1], "  job");
+    for (line, event) in lines[2..].iter().zip(events) {
+        let (at, pid) = (event["at"].as_str().unwrap(), &event["pid"]);
+        assert!(line.starts_with(&format!("  {at}  ")), "{line}");
+        assert!(line.contains(&format!("process {pid}")), "{line}");
+    }
+    assert!(lines[3].contains("delivery 1: leased by "), "{lines:?}");
+    // A queue without the option shows the send.
+    site.umsg(&["create", "/plain"]).text();
+    site.umsg(&["send", "/plain", "job"]).text();
+    let plain = site.umsg(&["peek", "/plain", "--long"]);
+    assert!(plain.text().contains("  sent by process "));
+    let told = site.umsg(&["peek", "/plain", "--json"]).json();
+    assert!(told.get("events").is_none(), "{told}");
+}
+
+#[test]
 fn peek_lists_delayed_messages_on_request() {
     let site = site_with_queue(&[]);
     site.umsg(&["create", "key:7"]).text();

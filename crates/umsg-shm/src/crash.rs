@@ -94,6 +94,11 @@ points! {
     LEASE_HELD;
     /// The message is leased and has left the queue, and the counts do not show it: the repair counts again.
     LEASE_TAKEN;
+    /// An event of a message's trace is written and not counted: the next event overwrites it.
+    TRACE_WRITTEN;
+    /// An event of a message's trace is counted, and its lease or return has not taken effect: a reader leaves it out, and the next event of this
+    /// step replaces it.
+    TRACE_NOTED;
     /// A lease is acknowledged, and no list has its slot: the repair frees the slot.
     LEASE_ENDED;
     /// A leased message is marked as stored, but its record is still leased: the record decides, and the message goes back, because

@@ -71,6 +71,7 @@ const OTHER_FILES: &[&str] = &[
     "producers.rs",
     "salvage_killed.rs",
     "last_close/races.rs",
+    "message_events.rs",
     "real_time.rs",
     "ipc_namespaces_crash.rs",
     "recycling.rs",

@@ -196,10 +196,10 @@ fn a_thousand_processes_that_were_notified_and_have_not_run_since_keep_others_fr
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let file = file_of(&place);
     let write = |value: u32, at: u64| file.write_all_at(&value.to_le_bytes(), at).unwrap();
-    // From docs/format.md: eight records in the fixed part, and 1,024 before the two regions of 4,164 slots that end the file. The
+    // From docs/format.md: eight records in the fixed part, and 1,024 before the three regions of 4,164 slots that end the file. The
     // named process lives.
-    let [deliveries, histories] = [16, 320].map(|len: u64| (4164 * len).next_multiple_of(4096));
-    let end = file.metadata().unwrap().len() - deliveries - histories;
+    let behind = [16, 320, 256].map(|len: u64| (4164 * len).next_multiple_of(4096));
+    let end = file.metadata().unwrap().len() - behind.iter().sum::<u64>();
     let all = (0..8).map(|index| 6784 + index * 64);
     for record in all.chain((0..1024).map(|index| end - 65_536 + index * 64)) {
         write(own_pid(), record + 12);

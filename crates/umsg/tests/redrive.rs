@@ -335,7 +335,8 @@ fn forge_source(place: &Place, queue: &str, name: &[u8]) {
     const SLOTS: u64 = 3 + 4096 + 64;
     let path = place.path().join("mq").join(&queue[1..]);
     let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-    let histories = file.metadata().unwrap().len() - (SLOTS * 320).next_multiple_of(4096);
+    let traces = file.metadata().unwrap().len() - (SLOTS * 256).next_multiple_of(4096);
+    let histories = traces - (SLOTS * 320).next_multiple_of(4096);
     for slot in 0..64 {
         let at = histories + slot * 320;
         file.write_all_at(&(name.len() as u32).to_le_bytes(), at + 4)

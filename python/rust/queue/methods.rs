@@ -113,6 +113,7 @@ impl Queue {
         remove_on_last_close = None,
         close_with_last_producer = None,
         fair_priorities = None,
+        trace_messages = None,
         waiting = None,
         namespace = None,
     ))]
@@ -139,6 +140,7 @@ impl Queue {
         remove_on_last_close: Option<bool>,
         close_with_last_producer: Option<bool>,
         fair_priorities: Option<&Bound<'_, PyAny>>,
+        trace_messages: Option<bool>,
         waiting: Option<&str>,
         namespace: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Queue> {
@@ -176,6 +178,9 @@ impl Queue {
         }
         if let Some(number) = fair_priorities {
             options.fair_priorities(open::number(number, "fair_priorities")?);
+        }
+        if let Some(trace) = trace_messages {
+            options.trace_messages(trace);
         }
         let name = names::os_string(name, "name")?;
         let namespace = names::namespace(py, namespace)?;

@@ -100,6 +100,8 @@ pub struct Status {
     retry_delay: Option<(f64, f64)>,
     /// The number of deliveries that pass lower priorities before one of these has a turn; None for strict order.
     fair_priorities: Option<u32>,
+    /// True if the queue notes the events of its messages.
+    trace_messages: bool,
     /// True if the queue is closed for sending.
     send_closed: bool,
     /// Number of living processes that count as producers.
@@ -236,6 +238,7 @@ pub fn status(this: &Queue, py: Python<'_>) -> PyResult<Status> {
             .retry_delay
             .map(|(first, most)| (first.as_secs_f64(), most.as_secs_f64())),
         fair_priorities: from.fair_priorities,
+        trace_messages: from.trace_messages,
         send_closed: from.send_closed,
         producers: from.producers,
         set_aside: from.set_aside,

@@ -40,6 +40,7 @@ class Queue:
         remove_on_last_close: bool | None = None,
         close_with_last_producer: bool | None = None,
         fair_priorities: int | None = None,
+        trace_messages: bool | None = None,
         waiting: _Waiting | None = None,
         namespace: _Path | None = None,
     ) -> _Self: ...
@@ -496,6 +497,8 @@ class Status:
     def retry_delay(self) -> tuple[float, float] | None: ...
     @property
     def fair_priorities(self) -> int | None: ...
+    @property
+    def trace_messages(self) -> bool: ...
     @property
     def send_closed(self) -> bool: ...
     @property

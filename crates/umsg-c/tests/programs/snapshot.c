@@ -89,7 +89,7 @@ static void it_goes_by_the_rules_that_were_saved(void)
     options.fair_priorities = 4;
     options.retry_delay = 5;
     options.retry_delay_max = 6;
-    options.flags = UMSG_CLOSE_WITH_LAST_PRODUCER;
+    options.flags = UMSG_CLOSE_WITH_LAST_PRODUCER | UMSG_TRACE_MESSAGES;
     queue = umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0620, &options);
     CHECK(queue != NONE && umsg_mq_snapshot(queue, fd) == 0);
     done(queue, "/rules");
@@ -99,7 +99,7 @@ static void it_goes_by_the_rules_that_were_saved(void)
     CHECK(status.max_messages == 1 && status.on_full == UMSG_ON_FULL_DROP_OLDEST);
     CHECK(status.max_deliveries == 3 && strcmp(status.dead_letter, "/rules-dead") == 0);
     CHECK(status.fair_priorities == 4 && status.retry_delay == 5 && status.retry_delay_max == 6);
-    CHECK(status.close_with_last_producer == 1 && status.producers == 0);
+    CHECK(status.close_with_last_producer == 1 && status.trace_messages == 1 && status.producers == 0);
     done(queue, "/rules");
     CHECK(umsg_mq_unlink("/rules-dead") == 0);
     CHECK(close(fd) == 0);

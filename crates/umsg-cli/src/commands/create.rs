@@ -75,7 +75,7 @@ pub struct Create {
     /// System V: maximum bytes of all messages in the queue [default: that of the namespace, 16K unless set with
     /// `umsg limits`]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true,
-          conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "priorities", "remove_on_last_close"])]
+          conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "priorities", "remove_on_last_close", "trace_messages"])]
     qbytes: Option<u32>,
     /// Permission bits: r permits receiving, w permits sending. The umask does not apply to a given mode [default: 0600; for
     /// POSIX queues, the umask applies to the default]
@@ -121,7 +121,7 @@ impl Create {
         }
         if self.policy.is_any() {
             return Err(label.has_no(
-                "--on-full, --ttl, --max-deliveries, --dead-letter, --priorities or --remove-on-last-close",
+                "--on-full, --ttl, --max-deliveries, --dead-letter, --priorities, --remove-on-last-close or --trace-messages",
                 "leave them out",
             ));
         }

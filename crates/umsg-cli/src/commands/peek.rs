@@ -5,6 +5,7 @@ use std::io::{IsTerminal, Write};
 use std::time::SystemTime;
 
 use clap::Args;
+use umsg::posix::{EventKind, MessageEvent};
 use umsg::{Namespace, posix, sysv};
 
 use crate::address::{Address, Label, address};
@@ -33,6 +34,10 @@ const PREVIEW: usize = 60;
 /// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due. The message that is due first
 /// comes first. DUE is the time until the message is due.
 ///
+/// With --long, each message has several lines: its numbers, its text, and its events, if the queue was created with --trace-messages. The events
+/// are the send, each delivery on a lease and its end, and each move to a dead-letter queue and back, each with its time (UTC) and process id. A queue
+/// keeps the send and the last 14 other events of a message. Any process that may use the queue can forge them.
+///
 /// Characters that could control a terminal are escaped, and on a terminal, long messages are truncated.
 ///
 /// For a POSIX queue, the output shows one instant. For a System V queue, the command reads one message after the other, and
@@ -43,6 +48,7 @@ Examples:
   umsg peek /orders                 the ten messages that are received next
   umsg peek /orders --count 1
   umsg peek key:0x1234              the ten oldest of a System V queue
+  umsg peek /orders --long          with the events of each message
   umsg peek /orders --delayed       the next ten messages that are delayed
   umsg peek /orders --json | jq -r .data")]
 pub struct Peek {
@@ -55,6 +61,9 @@ pub struct Peek {
     /// Show the delayed messages instead of the queued messages
     #[arg(long)]
     delayed: bool,
+    /// Show each message in several lines, with its events
+    #[arg(long, short)]
+    long: bool,
     #[command(flatten)]
     format: Format,
 }
@@ -84,6 +93,8 @@ impl Peek {
             sent: peeked.sent,
             returns: peeked.returns,
             data: &peeked.data,
+            events: &peeked.events,
+            forgotten: peeked.forgotten_events,
         });
         match self.format.json {
             true => self.print_json(&messages, |name, n, one| {
@@ -116,6 +127,8 @@ impl Peek {
             sent: peeked.sent,
             returns: peeked.returns,
             data: &peeked.data,
+            events: &[],
+            forgotten: 0,
         });
         match self.format.json {
             true => self.print_json(&messages, |name, n, one| {
@@ -161,6 +174,9 @@ impl Peek {
             true => PREVIEW,
             false => usize::MAX,
         };
+        if self.long {
+            return self.print_long(rank, messages);
+        }
         let mut table = Table::new([
             match self.delayed {
                 true => ("DUE", Side::Left),
@@ -200,6 +216,74 @@ impl Peek {
     }
 }
 
+impl Peek {
+    fn print_long<'a>(&self, rank: &str, messages: impl Iterator<Item = Shown<'a>>) -> Result {
+        let mut out = output::standard()?;
+        for (position, message) in messages.enumerate() {
+            let place = match self.delayed {
+                true => format!("due {}", time::ahead(message.due)),
+                false => format!("position {position}"),
+            };
+            let id = message
+                .id
+                .map_or_else(String::new, |id| format!(", ID {id}"));
+            writeln!(
+                out,
+                "{place}{id}, {} {}, {} bytes, delivered {} times",
+                rank.to_lowercase(),
+                message.rank,
+                message.len,
+                message.returns
+            )?;
+            writeln!(out, "  {}", text::preview(message.data, usize::MAX))?;
+            if message.events.is_empty() {
+                let (sent, pid) = (time::utc(message.sent), message.pid);
+                writeln!(out, "  {sent}  sent by process {pid}")?;
+            }
+            for (n, event) in message.events.iter().enumerate() {
+                if n == 1 && message.forgotten != 0 {
+                    writeln!(
+                        out,
+                        "  {:24}  {} events are no longer known",
+                        "", message.forgotten
+                    )?;
+                }
+                writeln!(out, "  {}  {}", time::utc(event.at), sentence(event))?;
+            }
+        }
+        Ok(out.flush()?)
+    }
+}
+
+/// Says what happened to a message.
+fn sentence(event: &MessageEvent) -> String {
+    let pid = event.pid;
+    let delivery = event
+        .delivery
+        .map_or_else(String::new, |number| format!("delivery {number}: "));
+    let what = match event.kind {
+        EventKind::Sent => format!("sent by process {pid}"),
+        EventKind::Delivered => format!("leased by process {pid}"),
+        EventKind::Returned => format!("returned by process {pid}"),
+        EventKind::TimedOut => format!("time limit over, process {pid} held it"),
+        EventKind::HolderDied => format!("process {pid} died with it"),
+        EventKind::DeadExpired => {
+            return format!("too old, moved to the dead-letter queue by process {pid}");
+        }
+        EventKind::DeadUndelivered => {
+            return format!("delivered too often, moved to the dead-letter queue by process {pid}");
+        }
+        EventKind::DeadDropped => {
+            return format!(
+                "dropped from the full queue, moved to the dead-letter queue by process {pid}"
+            );
+        }
+        EventKind::Redriven => return format!("sent back by process {pid}"),
+        _ => format!("unknown event of process {pid}"),
+    };
+    delivery + &what
+}
+
 /// Counts the messages of the queue that are not shown, on standard error.
 fn tell_hidden(queue: impl Display, leased: u64, delayed: u64) {
     let leased = (leased, "leased, and their receivers are at work");
@@ -225,4 +309,7 @@ struct Shown<'a> {
     sent: SystemTime,
     returns: u32,
     data: &'a [u8],
+    /// None if the queue traces no messages.
+    events: &'a [MessageEvent],
+    forgotten: u32,
 }

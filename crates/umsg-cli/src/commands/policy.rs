@@ -48,6 +48,10 @@ pub struct Policy {
     /// or a program that declares itself a producer
     #[arg(long)]
     close_with_last_producer: bool,
+    /// Note the deliveries and moves of each message, with times and process ids, for `umsg peek --long`. Each delivery on a lease takes some
+    /// nanoseconds more
+    #[arg(long)]
+    trace_messages: bool,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,7 +83,7 @@ impl Policy {
     /// Returns whether an option is given that only POSIX queues have.
     pub fn is_any(&self) -> bool {
         let what = self.on_full.is_some() || self.dead_letter.is_some();
-        let what = what || self.priorities.is_some();
+        let what = what || self.priorities.is_some() || self.trace_messages;
         what || self.ttl.is_some() || self.max_deliveries.is_some() || self.remove_on_last_close
     }
 
@@ -105,6 +109,7 @@ impl Policy {
         }
         options.remove_on_last_close(self.remove_on_last_close);
         options.close_with_last_producer(self.close_with_last_producer);
+        options.trace_messages(self.trace_messages);
     }
 
     /// Checks the dead-letter queue.
@@ -142,6 +147,8 @@ impl Policy {
                 .then(|| "no --remove-on-last-close".to_owned()),
             (self.close_with_last_producer && !found.close_with_last_producer)
                 .then(|| "no --close-with-last-producer".to_owned()),
+            (self.trace_messages && !found.trace_messages)
+                .then(|| "no --trace-messages".to_owned()),
             differs(
                 "--retry-delay",
                 self.retry_delay,

@@ -179,6 +179,12 @@ fn print(
     line("deliveries", status.max_deliveries.map_or_else(any, most))?;
     line("retry delay", retry_delay(status.retry_delay))?;
     line("priorities", json::priorities(status.fair_priorities))?;
+    if status.trace_messages {
+        line(
+            "traces",
+            format!("events of messages; see `umsg peek --long {name}`"),
+        )?;
+    }
     line("dead letters", dead_letters(status))?;
     if let Some(of) = letters {
         let text = format!(

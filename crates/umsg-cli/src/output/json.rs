@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use data_encoding::BASE64;
 use serde::{Deserialize, Serialize};
-use umsg::posix::{self, DeadReason, NotifyKind, OnFull, Peeked, Status};
+use umsg::posix::{self, DeadReason, EventKind, NotifyKind, OnFull, Peeked, Status};
 use umsg::sysv;
 
 use super::time::utc;
@@ -54,6 +54,8 @@ pub struct Queue {
     pub ttl_seconds: Option<f64>,
     pub max_deliveries: Option<u32>,
     pub priorities: String,
+    /// True if the queue notes the events of its messages.
+    pub trace_messages: bool,
     pub dead_letter: Option<String>,
     pub undelivered: Option<String>,
     /// `stat` only: the dead letters in the queue, by reason.
@@ -177,6 +179,7 @@ impl Queue {
             ttl_seconds: status.time_to_live.map(|time| time.as_secs_f64()),
             max_deliveries: status.max_deliveries,
             priorities: priorities(status.fair_priorities),
+            trace_messages: status.trace_messages,
             dead_letter: status
                 .dead_letter
                 .as_ref()
@@ -253,8 +256,53 @@ pub struct Message<'a> {
     /// The history of a dead letter, or of a message that was one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub history: Option<History>,
+    /// `peek` only, in a queue that traces messages: the known events, the oldest first.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<Event>>,
+    /// The number of events behind the first one that are no longer known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forgotten_events: Option<u32>,
     #[serde(flatten)]
     pub data: Data<'a>,
+}
+
+/// An event of a message.
+#[derive(Serialize)]
+pub struct Event {
+    pub event: &'static str,
+    pub at: String,
+    pub pid: u32,
+    /// The number of the delivery in the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub delivery: Option<u32>,
+}
+
+impl Event {
+    fn all_of(peeked: &Peeked) -> Option<Vec<Event>> {
+        let events = peeked.events.iter().map(|event| Event {
+            event: kind(event.kind),
+            at: utc(event.at),
+            pid: event.pid,
+            delivery: event.delivery,
+        });
+        (!peeked.events.is_empty()).then(|| events.collect())
+    }
+}
+
+/// The name of a kind of event.
+pub fn kind(kind: EventKind) -> &'static str {
+    match kind {
+        EventKind::Sent => "sent",
+        EventKind::Delivered => "delivered",
+        EventKind::Returned => "returned",
+        EventKind::TimedOut => "timed-out",
+        EventKind::HolderDied => "holder-died",
+        EventKind::DeadExpired => "dead-expired",
+        EventKind::DeadUndelivered => "dead-undelivered",
+        EventKind::DeadDropped => "dead-dropped",
+        EventKind::Redriven => "redriven",
+        _ => "unknown",
+    }
 }
 
 impl<'a> Message<'a> {
@@ -275,6 +323,8 @@ impl<'a> Message<'a> {
             due: None,
             deliveries: message.deliveries(),
             history: message.history().as_ref().map(History::new),
+            events: None,
+            forgotten_events: None,
             data: Data::of(bytes),
         }
     }
@@ -291,6 +341,8 @@ impl<'a> Message<'a> {
             due: peeked.due.map(utc),
             deliveries: peeked.returns,
             history: peeked.history.as_ref().map(History::new),
+            events: Event::all_of(peeked),
+            forgotten_events: Some(peeked.forgotten_events).filter(|count| *count != 0),
             data: Data::of(&peeked.data),
         }
     }
@@ -314,6 +366,8 @@ impl<'a> Message<'a> {
             due: None,
             deliveries: returns,
             history: None,
+            events: None,
+            forgotten_events: None,
             data: Data::of(bytes),
         }
     }
@@ -334,6 +388,8 @@ impl<'a> Message<'a> {
             due: peeked.due.map(utc),
             deliveries: peeked.returns,
             history: None,
+            events: None,
+            forgotten_events: None,
             data: Data::of(&peeked.data),
         }
     }

@@ -76,6 +76,8 @@ pub struct LeaseRoots {
     pub(crate) histories: Guarded32,
     /// The kinds of changes that time or a death alone may bring, as noted since the queue was created: see [`crate::doorbell::MESSAGES_LATER`].
     pub later: AtomicU32,
+    /// The number of slots for which the table of traces has memory. POSIX queues only.
+    pub(crate) traces: Guarded32,
 }
 
 #[cfg(not(loom))]

@@ -4,6 +4,7 @@ use crate::fault::Fault;
 use crate::leases::LeaseRecord;
 use crate::posix_engine::segment::{
     Cell, Deliveries, Fifo, Fixed, HistoryRecord, Layout, MORE_NOTICES, Notice, PRIORITIES, Policy,
+    TraceRecord,
 };
 use crate::sync::{AtomicU32, Guarded32, Guarded64, Ordering};
 use crate::sys::liveness::all_live;
@@ -25,6 +26,7 @@ pub struct Segment {
     notices: Vec<Notice>,
     deliveries: Vec<Deliveries>,
     histories: Vec<HistoryRecord>,
+    traces: Vec<TraceRecord>,
     ring: Vec<AtomicU32>,
     cells: Vec<Cell>,
     links: Vec<Guarded32>,
@@ -59,6 +61,7 @@ impl Segment {
             notices: some(MORE_NOTICES),
             deliveries: some(layout.slots),
             histories: some(layout.slots),
+            traces: some(layout.slots),
             ring: some(layout.ring_len),
             cells: some(layout.slots),
             links: some(layout.slots),
@@ -149,6 +152,14 @@ impl Segment {
 
     pub fn populate_histories(&self, _usable: u32) -> Result<u32, Fault> {
         Ok(self.histories.len() as u32)
+    }
+
+    pub fn trace(&self, slot: u32) -> Result<&TraceRecord, Fault> {
+        self.traces.get(slot as usize).ok_or(Fault::Damaged)
+    }
+
+    pub fn populate_traces(&self, _usable: u32) -> Result<u32, Fault> {
+        Ok(self.traces.len() as u32)
     }
 
     pub fn fifo(&self, priority: usize) -> Result<&Fifo, Fault> {

@@ -22,6 +22,7 @@ use crate::leases::{self, LeaseRecord, Leases, State};
 use crate::lock::STOPPED;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::TraceKind;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
@@ -141,6 +142,7 @@ impl Engine {
         self.with_receiver_lock(me, Deadline::Never, |receiving, wakes| {
             let leases = Leases::of(self.segment());
             leases.with_leased(handle, |record| {
+                self.trace_end(receiving, record, TraceKind::Returned);
                 match self.is_undeliverable(record) {
                     true => self.set_lease_aside(receiving, record),
                     false => self.delay_lease(receiving, record, until, wakes),

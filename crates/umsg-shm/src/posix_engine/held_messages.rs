@@ -11,6 +11,7 @@ use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
+use crate::posix_engine::segment::TraceKind;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
@@ -157,7 +158,15 @@ impl Engine {
         let (now, mut has_freed) = (clock::monotonic_coarse(), false);
         Leases::of(self.segment()).end_overdue(receiving, now, |index, record, state| {
             match state {
-                State::Leased => return self.return_lease(receiving, index, record, wakes),
+                State::Leased => {
+                    let until = record.until.get();
+                    let kind = match until != 0 && until <= now {
+                        true => TraceKind::TimedOut,
+                        false => TraceKind::HolderDied,
+                    };
+                    self.trace_end(receiving, record, kind);
+                    return self.return_lease(receiving, index, record, wakes);
+                }
                 State::Delayed => return self.deliver_delayed(receiving, index, record),
                 _ => {}
             }

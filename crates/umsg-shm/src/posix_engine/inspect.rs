@@ -8,7 +8,7 @@ use crate::leases;
 use crate::leases::{LeaseRecord, Leases};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
-use crate::posix_engine::segment::{History, Ring, has_begun};
+use crate::posix_engine::segment::{History, Ring, Trace, has_begun};
 use crate::sync::Ordering;
 #[cfg(not(loom))]
 use crate::sys::clock;
@@ -38,6 +38,8 @@ pub struct PeekedMessages {
     pub bytes: Vec<u8>,
     /// The histories of the messages that have one, in order of delivery.
     pub histories: Vec<SeenHistory>,
+    /// The traces of the messages whose events are noted, each with the position of its message, in order of delivery.
+    pub traces: Vec<(usize, Trace)>,
 }
 
 /// The history of an inspected message.
@@ -255,7 +257,8 @@ impl Engine {
                 if let Some(ahead) = slots.get(n + AHEAD) {
                     self.segment().prefetch(*ahead);
                 }
-                self.copy_seen(receiving, *slot, &mut peeked)?;
+                let returns = self.segment().cell(*slot)?.returns();
+                self.copy_seen(receiving, (*slot, returns), &mut peeked)?;
             }
             Ok(more(receiving, &mut peeked)?)
         })
@@ -404,7 +407,8 @@ impl Engine {
     ) -> Result<(), Fault> {
         let now = clock::monotonic();
         for record in delayed {
-            self.copy_seen(receiving, record.slot.get(), peeked)?;
+            let (slot, deliveries) = (record.slot.get(), record.deliveries.get());
+            self.copy_seen(receiving, (slot, deliveries), peeked)?;
             if let Some(seen) = peeked.messages.last_mut() {
                 seen.returns = record.deliveries.get();
                 seen.due = record.until.get();
@@ -417,7 +421,7 @@ impl Engine {
     fn copy_seen(
         &self,
         receiving: ReceiverHeld<'_>,
-        slot: u32,
+        (slot, deliveries): (u32, u32),
         peeked: &mut PeekedMessages,
     ) -> Result<(), Fault> {
         let found = self.in_hand(receiving, slot)?;
@@ -439,6 +443,10 @@ impl Engine {
                 id: found.cell.sequence(),
                 history,
             });
+        }
+        if let Some(trace) = self.trace_of(receiving, &found, deliveries) {
+            peeked.traces.try_reserve(1).map_err(no_memory)?;
+            peeked.traces.push((peeked.messages.len(), trace));
         }
         peeked.messages.push(Seen {
             id: found.cell.is_stored().then(|| found.cell.sequence()),
@@ -471,6 +479,12 @@ impl PeekedMessages {
             .histories
             .binary_search_by_key(&position, |seen| seen.position);
         self.histories.get(at.ok()?)
+    }
+
+    /// Returns the trace of the message at a position.
+    pub fn trace(&self, position: usize) -> Option<&Trace> {
+        let at = self.traces.binary_search_by_key(&position, |seen| seen.0);
+        self.traces.get(at.ok()?).map(|(_, trace)| trace)
     }
 
     /// Iterates over the messages, each with its bytes.

@@ -12,6 +12,7 @@ use crate::doorbell::Watched;
 use crate::fault::Fault;
 use crate::leases::{self, LeaseRecord, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
+use crate::posix_engine::segment::TraceKind;
 use crate::sys::clock::Deadline;
 use crate::sys::liveness;
 use crate::sys::thread::Thread;
@@ -88,6 +89,7 @@ impl Engine {
         let deliveries = found.cell.returns().saturating_add(1);
         let (index, record) =
             Leases::of(self.segment()).claim_own(receiving, me, found.slot, deliveries)?;
+        self.trace_delivery(receiving, found, me.pid(), deliveries);
         leases::set(record, State::Leased);
         crash_point!(LEASE_HELD);
         if self.policy().sets_aside() {
@@ -121,6 +123,7 @@ impl Engine {
     /// Ends a lease and makes its message the first of its priority. Returns false if the lease has ended already, because its time was up.
     pub fn give_back(&self, me: &Thread, handle: &LeaseHandle) -> Result<bool, Refused> {
         self.end_lease(me, handle, |engine, receiving, record, wakes| {
+            engine.trace_end(receiving, record, TraceKind::Returned);
             engine.return_lease(receiving, handle.index, record, wakes)?;
             crash_point!(RETURN_ENDED);
             engine.serve(receiving, wakes)?;

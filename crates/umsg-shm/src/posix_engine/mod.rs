@@ -46,6 +46,7 @@ mod send;
 mod serve;
 mod spin;
 mod tag;
+mod trace;
 mod transfer;
 mod wait;
 mod wake_word;

@@ -25,7 +25,7 @@
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;
-use super::segment::{History, Reason};
+use super::segment::{History, Reason, Trace};
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;
@@ -83,6 +83,8 @@ pub struct Arrival<'a> {
     pub origin: Origin,
     /// The history of the message, if it is a dead letter.
     pub history: Option<&'a History>,
+    /// The trace of the message, if its events are noted.
+    pub trace: Option<&'a Trace>,
     /// The time of the first send, on the machine's clock. None if the message is sent now.
     pub sent_at: Option<u64>,
 }
@@ -95,6 +97,8 @@ pub struct Departure {
     pub was_left: bool,
     /// The history of the message, as far as this queue has recorded it. The caller adds the name of the source.
     pub history: History,
+    /// The trace of the message, if its events are noted. Its last event is the departure.
+    pub trace: Option<Trace>,
 }
 
 /// A message with a history: its place in the queue, and where it lies.
@@ -213,9 +217,14 @@ impl Engine {
                 history.last_delivery = last;
             }
         }
+        let at = match State::of(record) {
+            State::Moving => history.dead_at,
+            _ => clock::monotonic_coarse(),
+        };
         Ok(Departure {
             handle,
             was_left,
+            trace: self.trace_of_departure(receiving, &found, record, at),
             history,
         })
     }
@@ -334,6 +343,10 @@ impl Engine {
                 self.set_history(receiving, &found, history);
             } else {
                 cell.restore(me.pid(), sent_at, 0);
+            }
+            if let Some(trace) = arrival.trace {
+                let found = self.in_hand(receiving, slot)?;
+                self.set_trace(receiving, &found, trace);
             }
             // The messages in the ring were sent before this message, so they go into the store first.
             self.drain(receiving)?;

@@ -64,6 +64,8 @@ pub struct Real {
     pub deliveries: usize,
     /// The number of entries in the table of histories. Only for POSIX queues.
     pub histories: usize,
+    /// The number of traces. Only POSIX queues.
+    pub traces: usize,
 }
 
 /// The result of a salvage.

@@ -212,8 +212,13 @@ impl Subject for Segment {
             ),
             histories: count(
                 layout.histories,
-                layout.len,
+                layout.traces,
                 size_of::<umsg_shm::posix_engine::segment::HistoryRecord>(),
+            ),
+            traces: count(
+                layout.traces,
+                layout.len,
+                size_of::<umsg_shm::posix_engine::segment::TraceRecord>(),
             ),
         }
     }

@@ -252,7 +252,8 @@ impl Mover {
         if history.uid.is_none() && engine.segment().is_home() {
             history.uid = process::user_at(history.pid, history.sent_at);
         }
-        let copy = (self.origin(&departure.handle), &history);
+        let origin = self.origin(&departure.handle);
+        let copy = (origin, &history, departure.trace.as_ref());
         transfer::send_copy(engine, &departure.handle, to, copy, PATIENCE).is_ok()
     }
 

@@ -33,6 +33,7 @@ pub(super) struct Asked {
     pub(super) close_with_producers: bool,
     pub(super) retry_delay: bool,
     pub(super) fair_priorities: bool,
+    pub(super) trace_messages: bool,
 }
 
 type IsAsked = fn(&Asked) -> bool;
@@ -40,7 +41,7 @@ type Show = fn(&Policy) -> String;
 
 /// The options of the policy. Each entry has a function that tells whether the option was set, its name, and a function that returns its value as a
 /// text. Different values have different texts.
-const OPTIONS: [(IsAsked, &str, Show); 8] = [
+const OPTIONS: [(IsAsked, &str, Show); 9] = [
     (
         |asked| asked.on_full,
         "on_full",
@@ -89,6 +90,11 @@ const OPTIONS: [(IsAsked, &str, Show); 8] = [
         |asked| asked.fair_priorities,
         "fair_priorities",
         |policy| or_none(policy.fair_priorities, policy.fair_priorities != 0),
+    ),
+    (
+        |asked| asked.trace_messages,
+        "trace_messages",
+        |policy| policy.trace_messages.to_string(),
     ),
 ];
 
@@ -166,7 +172,7 @@ mod tests {
         created.fair_priorities(4);
         drop(created.open("/q").unwrap());
         type Change = fn(&mut OpenOptions) -> &mut OpenOptions;
-        let policies: [(Change, &str); 8] = [
+        let policies: [(Change, &str); 9] = [
             (|o| o.on_full(OnFull::Block), "on_full is Fail, not Block"),
             (
                 |o| o.time_to_live(Duration::ZERO),
@@ -180,6 +186,10 @@ mod tests {
             (|o| o.dead_letter("/d"), "dead_letter is /dead, not /d"),
             (|o| o.fair_priorities(5), "fair_priorities is 4, not 5"),
             (|o| o.fair_priorities(0), "fair_priorities is 4, not none"),
+            (
+                |o| o.trace_messages(true),
+                "trace_messages is false, not true",
+            ),
             (
                 |o| o.remove_on_last_close(true),
                 "remove_on_last_close is false, not true",

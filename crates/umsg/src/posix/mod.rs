@@ -23,6 +23,8 @@
 //!
 //! Turns for lower priorities, so that their messages do not wait for ever: [`OpenOptions::fair_priorities`].
 //!
+//! The events of each message, with their times and processes: [`OpenOptions::trace_messages`].
+//!
 //! Saving a queue's contents to a file and restoring them: [`Queue::snapshot`], [`Snapshot::restore`]. Inspection and repair of
 //! a queue: [`diagnose`], [`repair`].
 //!
@@ -52,6 +54,7 @@ mod glance;
 mod history;
 mod known_file;
 mod lease;
+mod message_event;
 mod notify;
 mod open;
 mod options;
@@ -92,6 +95,7 @@ pub use history::{DeadReason, History};
 #[doc(hidden)]
 pub use known_file::{FileState, KnownFile};
 pub use lease::Lease;
+pub use message_event::{EventKind, MessageEvent};
 pub use notify::{Awaited, Notify, Registered, Registration};
 #[doc(hidden)]
 pub use notify::{has_notifications, withdraw_notification, withdraw_notification_at_close};

@@ -479,6 +479,35 @@ impl OpenOptions {
         self
     }
 
+    /// Sets whether a created queue notes the events of its messages: each delivery on a lease and its end, and each move to a dead-letter queue and
+    /// back, with time and process. [`peek`](super::Queue::peek) and [`messages`](super::Queue::messages) return them. A message takes
+    /// its events along to a dead-letter queue and back, and a queue without the option continues the events of such a message.
+    ///
+    /// A delivery and a return take some nanoseconds more, and 256 bytes of memory for each slot that held a leased message. A send, and a
+    /// receive without a lease, do nothing for it. By default, events are not noted.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// use umsg::posix::{EventKind, OpenOptions};
+    ///
+    /// let mut options = OpenOptions::new();
+    /// options.read(true).write(true).create(true).namespace(&namespace);
+    /// let queue = options.trace_messages(true).open("/q")?;
+    /// queue.send(b"job", 0)?;
+    /// queue.receive_lease()?.give_back()?;
+    /// let message = queue.peek(0)?.unwrap();
+    /// let kinds: Vec<EventKind> = message.events.iter().map(|event| event.kind).collect();
+    /// assert_eq!(kinds, [EventKind::Sent, EventKind::Delivered, EventKind::Returned]);
+    /// assert!(message.events.iter().all(|event| event.pid == std::process::id()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn trace_messages(&mut self, trace: bool) -> &mut Self {
+        self.asked.trace_messages = true;
+        self.policy.trace_messages = trace;
+        self
+    }
+
     /// Sets whether the handle counts as an open handle of a queue with [`remove_on_last_close`](Self::remove_on_last_close). By
     /// default it counts. A handle that does not count, for inspection, neither keeps nor removes the queue. A queue that is
     /// created with such a handle waits for the first handle that counts.

@@ -71,6 +71,7 @@ impl Reservation<'_> {
             let arrival = Arrival {
                 origin: origin.recorded(),
                 history: None,
+                trace: None,
                 sent_at,
             };
             let me = thread::current();

@@ -1,9 +1,11 @@
 //! Peeking: reading messages that stay in the queue.
 
 use super::history::History;
+use super::message_event::MessageEvent;
 use super::queue::Queue;
 use crate::error::ReceiveError;
 use std::time::{Duration, SystemTime};
+use umsg_shm::posix_engine::segment::Trace;
 use umsg_shm::posix_engine::{PeekedMessages, Seen, SeenHistory};
 use umsg_shm::sys::{clock, thread};
 
@@ -30,10 +32,20 @@ pub struct Peeked {
     pub returns: u32,
     /// The history of a dead letter, and of a message that was one.
     pub history: Option<History>,
+    /// The known events of the message, the oldest first, in a queue that [traces messages](super::OpenOptions::trace_messages); otherwise empty.
+    /// The first one is the send, and the queue keeps the last 14 others. A message takes its events along to a dead-letter queue and back.
+    pub events: Vec<MessageEvent>,
+    /// The number of events behind the send that are no longer known.
+    pub forgotten_events: u32,
 }
 
 impl Peeked {
-    fn new(seen: &Seen, bytes: &[u8], history: Option<&SeenHistory>) -> Peeked {
+    fn new(
+        seen: &Seen,
+        bytes: &[u8],
+        history: Option<&SeenHistory>,
+        trace: Option<&Trace>,
+    ) -> Peeked {
         Peeked {
             id: seen.id,
             data: bytes.to_vec(),
@@ -43,13 +55,22 @@ impl Peeked {
             due: (seen.due != 0).then(|| clock::shown(seen.due)),
             returns: seen.returns,
             history: history.map(|seen| History::of(seen.id, &seen.history)),
+            events: trace.map_or_else(Vec::new, |trace| {
+                let (at, pid) = match history {
+                    Some(first) => (first.history.sent_at, first.history.pid),
+                    None => (seen.sent_at, seen.pid),
+                };
+                let sent = std::iter::once(MessageEvent::sent(at, pid));
+                sent.chain(MessageEvent::all_of(trace)).collect()
+            }),
+            forgotten_events: trace.map_or(0, Trace::forgotten),
         }
     }
 
     fn all_of(look: &PeekedMessages) -> Vec<Peeked> {
         let messages = look.iter().enumerate();
         messages
-            .map(|(at, (seen, bytes))| Peeked::new(seen, bytes, look.history(at)))
+            .map(|(at, (seen, bytes))| Peeked::new(seen, bytes, look.history(at), look.trace(at)))
             .collect()
     }
 

@@ -489,7 +489,7 @@ impl Targets<'_> {
         let mut history = departure.history;
         history.redrives = history.redrives.saturating_add(1);
         let origin = self.origin(&departure.handle);
-        let copy = (origin, &history);
+        let copy = (origin, &history, departure.trace.as_ref());
         let sent = transfer::send_copy(engine, &departure.handle, to, copy, PATIENCE);
         engine
             .end_redrive(me, &departure.handle, sent.is_ok())

@@ -94,6 +94,8 @@ pub struct Status {
     pub retry_delay: Option<(Duration, Duration)>,
     /// The number of deliveries of higher priorities before a lower priority has its turn; `None` for strict order.
     pub fair_priorities: Option<u32>,
+    /// True if the queue notes the events of its messages.
+    pub trace_messages: bool,
     /// Number of living processes that count as producers.
     pub producers: usize,
     /// True if the queue's memory held a state that no operation leaves there.
@@ -181,6 +183,7 @@ pub(super) fn status(queue: &Queue) -> Status {
         close_with_last_producer: policy.close_with_producers,
         retry_delay: retry_delay(policy),
         fair_priorities: (policy.fair_priorities != 0).then_some(policy.fair_priorities),
+        trace_messages: policy.trace_messages,
         producers: match policy.close_with_producers {
             true => engine.producers(thread::current()).unwrap_or_default(),
             false => 0,

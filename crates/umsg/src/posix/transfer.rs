@@ -4,7 +4,7 @@ use super::queue::Queue;
 use crate::error::SendError;
 use std::time::Duration;
 use umsg_shm::leases::InPlace;
-use umsg_shm::posix_engine::segment::History;
+use umsg_shm::posix_engine::segment::{History, Trace};
 use umsg_shm::posix_engine::{Arrival, Engine, LeaseHandle, Origin, Refused};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::random::mix;
@@ -28,7 +28,7 @@ pub(super) fn send_copy(
     from: &Engine,
     handle: &LeaseHandle,
     to: &Queue,
-    (origin, history): (Origin, &History),
+    (origin, history, trace): (Origin, &History, Option<&Trace>),
     patience: Duration,
 ) -> Result<(), SendError> {
     let mut data = vec![0; handle.len];
@@ -47,6 +47,7 @@ pub(super) fn send_copy(
             let arrival = Arrival {
                 origin,
                 history: Some(history),
+                trace,
                 sent_at: None,
             };
             engine.arrive(me, &room, handle.key, &arrival, by)

@@ -32,6 +32,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("posix_engine/lease.rs", &[Posix]),
     ("posix_engine/reserve.rs", &[Posix]),
     ("posix_engine/policy.rs", &[Posix]),
+    ("posix_engine/trace.rs", &[Posix]),
     ("posix_engine/transfer.rs", &[Posix]),
     ("posix_engine/notification", &[Posix]),
     ("posix_engine/watch.rs", &[Posix]),

@@ -165,6 +165,7 @@ fn send(from: &Queue, to: &Queue, me: &Thread, departure: &Departure, origin: Or
         .copy_in(other.cell(room.slot).unwrap(), &bytes)
         .unwrap();
     let arrival = Arrival {
+        trace: None,
         origin,
         history: Some(&departure.history),
         sent_at: None,

@@ -84,6 +84,7 @@ impl Engine {
         for (usable, real) in [
             (&leases.deliveries, real.deliveries),
             (&leases.histories, real.histories),
+            (&leases.traces, real.traces),
         ] {
             usable.set(usable.get().min(real.min(layout.slots) as u32));
         }

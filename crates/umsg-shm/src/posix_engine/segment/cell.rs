@@ -13,7 +13,7 @@ pub struct Cell {
     /// without a lock. Its release store sends the message.
     pub(super) stamp: AtomicU64,
     /// The lower bits are the priority. The upper bits differ: in a ring, they are the tag of the message; in a queue, they are the delay of the send
-    /// ([`DELAY`]), and whether the message has a history ([`HISTORY`]).
+    /// ([`DELAY`]), and whether the message has a history ([`HISTORY`]) and a trace ([`TRACE`]).
     pub(super) key: Guarded64,
     /// The length of the message in bytes.
     pub(super) len: Guarded32,
@@ -67,6 +67,16 @@ impl Cell {
         self.key.set(self.key.get() | HISTORY);
     }
 
+    /// Returns whether the message has a trace, in the record of its slot.
+    pub(crate) fn has_trace(&self) -> bool {
+        self.key.get() & TRACE != 0
+    }
+
+    /// Notes that the message has a trace. The next message of the slot has none.
+    pub(crate) fn set_trace(&self) {
+        self.key.set(self.key.get() | TRACE);
+    }
+
     /// Returns the process id of the sender.
     #[inline(always)]
     pub(crate) fn pid(&self) -> u32 {
@@ -96,7 +106,7 @@ impl Cell {
     pub(crate) fn become_due(&self, due: u64) {
         let delay = due.wrapping_sub(self.sent_at.get()) as i64;
         if delay > 0 {
-            let bits = (delay as u64) >> DELAY_UNIT << DELAY_SHIFT;
+            let bits = (delay as u64) >> DELAY_UNIT << DELAY_SHIFT & DELAY;
             self.key.set(self.key.get() & !DELAY | bits);
             self.sent_at.set(due);
         }
@@ -183,12 +193,14 @@ impl Cell {
 
 /// The bit of a key that says that the message has a history. The mark of a ring has other bits.
 const HISTORY: u64 = 1 << 63;
+/// The bit of a key that says that the message has a trace.
+const TRACE: u64 = 1 << 62;
 /// The bits of a key that hold the delay with which the message was sent, in units of 2^16 ns. Rings, which use these bits for the mark, have no
 /// delayed messages.
-const DELAY: u64 = !HISTORY >> DELAY_SHIFT << DELAY_SHIFT;
+const DELAY: u64 = !(HISTORY | TRACE) >> DELAY_SHIFT << DELAY_SHIFT;
 /// The lowest of the bits of [`DELAY`], above the priority.
 const DELAY_SHIFT: u32 = 16;
-/// The unit of [`DELAY`], as a power of 2 in nanoseconds: in this unit, the bits hold every time of the clock.
+/// The unit of [`DELAY`], as a power of 2 in nanoseconds: in this unit, the bits hold 146 years.
 const DELAY_UNIT: u32 = 16;
 
 /// The length of a short cell in bytes, with the header.

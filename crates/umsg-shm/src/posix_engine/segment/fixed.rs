@@ -89,7 +89,7 @@ const _: () = {
 /// swapping two fields or using spare bytes, needs another [`VERSION`].
 #[cfg(not(loom))]
 const fn layout_hash() -> u32 {
-    use super::{Cell, Deliveries, Fifo, HistoryRecord, LeaseRecord, Node, Notice};
+    use super::{Cell, Deliveries, Fifo, HistoryRecord, LeaseRecord, Node, Notice, TraceRecord};
     use std::mem::{offset_of, size_of};
     crate::memory::fnv(&[
         size_of::<Fixed>(),
@@ -135,5 +135,8 @@ const fn layout_hash() -> u32 {
         size_of::<Deliveries>(),
         size_of::<HistoryRecord>(),
         offset_of!(LeaseRoots, histories),
+        size_of::<TraceRecord>(),
+        offset_of!(LeaseRoots, traces),
+        Rules::TRACE_MESSAGES,
     ])
 }

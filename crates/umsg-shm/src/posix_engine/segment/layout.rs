@@ -1,7 +1,9 @@
 //! The layout of a segment: the offsets of its regions, computed from two numbers: the capacity of the queue in messages, and the message size.
 
 use super::cell::{LONG_CELL, SHORT_CELL};
-use super::{Cell, Deliveries, Fifo, Fixed, HistoryRecord, LeaseRecord, NODES, Node, Notice};
+use super::{
+    Cell, Deliveries, Fifo, Fixed, HistoryRecord, LeaseRecord, NODES, Node, Notice, TraceRecord,
+};
 use crate::arena::{ALIGN, ARENA_GAP, region_len};
 
 /// The number of priorities of POSIX, which are 0 to 32,767.
@@ -44,6 +46,8 @@ pub struct Layout {
     pub deliveries: usize,
     /// The histories of dead letters, one for each slot.
     pub histories: usize,
+    /// The traces of messages, one for each slot.
+    pub traces: usize,
     /// The greatest number of slots in use.
     pub slots: usize,
     /// The greatest number of entries of the ring: a power of two, at least `slots`.
@@ -71,7 +75,8 @@ impl Layout {
         let notices = arena + arena_len;
         let deliveries = notices + (MORE_NOTICES * size_of::<Notice>()).next_multiple_of(ALIGN);
         let histories = deliveries + (slots * size_of::<Deliveries>()).next_multiple_of(ALIGN);
-        let len = histories + (slots * size_of::<HistoryRecord>()).next_multiple_of(ALIGN);
+        let traces = histories + (slots * size_of::<HistoryRecord>()).next_multiple_of(ALIGN);
+        let len = traces + (slots * size_of::<TraceRecord>()).next_multiple_of(ALIGN);
         Layout {
             max_messages,
             message_size,
@@ -88,6 +93,7 @@ impl Layout {
             notices,
             deliveries,
             histories,
+            traces,
             slots,
             ring_len,
             len,
@@ -150,6 +156,7 @@ mod tests {
             (layout.notices, MORE_NOTICES * 64),
             (layout.deliveries, layout.slots * 16),
             (layout.histories, layout.slots * 320),
+            (layout.traces, layout.slots * 256),
         ];
         for pair in ends.windows(2) {
             assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{layout:?}");

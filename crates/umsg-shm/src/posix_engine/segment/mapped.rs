@@ -2,7 +2,7 @@
 
 use super::{
     Cell, Deliveries, Fifo, Fixed, GRANULE, HistoryRecord, Layout, LeaseRecord, MORE_NOTICES,
-    NODES, Node, Notice, PRIORITIES, Policy,
+    NODES, Node, Notice, PRIORITIES, Policy, TraceRecord,
 };
 use crate::fault::Fault;
 use crate::memory::{Format, LastUse, Regions};
@@ -183,6 +183,19 @@ impl Segment {
         self.populate_page_of(region, usable)
     }
 
+    /// Returns the trace of the message in a slot. Valid if its cell says that it has one.
+    pub(crate) fn trace(&self, slot: u32) -> Result<&TraceRecord, Fault> {
+        let layout = self.layout();
+        self.entry(layout.traces, slot as usize, layout.slots)
+    }
+
+    /// Makes more traces real memory than `usable`. Returns how many are.
+    pub(crate) fn populate_traces(&self, usable: u32) -> Result<u32, Fault> {
+        let layout = self.layout();
+        let region = (layout.traces, size_of::<TraceRecord>(), layout.slots);
+        self.populate_page_of(region, usable)
+    }
+
     #[inline(always)]
     pub fn fifo(&self, priority: usize) -> Result<&Fifo, Fault> {
         self.entry(self.layout().fifos, priority, PRIORITIES)
@@ -232,11 +245,13 @@ impl Segment {
         let leases = &self.fixed().leases;
         let deliveries = (leases.deliveries.get() as usize).min(self.layout().slots);
         let histories = (leases.histories.get() as usize).min(self.layout().slots);
+        let traces = (leases.traces.get() as usize).min(self.layout().slots);
         (self.layout().fifos
             + (lease_records * size_of::<LeaseRecord>()).next_multiple_of(PAGE)
             + notices.min(MORE_NOTICES) * size_of::<Notice>()
             + (deliveries * size_of::<Deliveries>()).next_multiple_of(PAGE)
             + (histories * size_of::<HistoryRecord>()).next_multiple_of(PAGE)
+            + (traces * size_of::<TraceRecord>()).next_multiple_of(PAGE)
             + 2 * 4096
             + ring.min(self.layout().ring_len) * 4
             + slots * self.layout().cell_len) as u64

@@ -12,6 +12,7 @@
 //! arena     blocks for longer messages
 //! notices   registrations beyond those in the fixed part, of processes that were notified and have not run since
 //! deliveries, histories   of dead letters, one for each slot: history.rs
+//! traces    of messages, one for each slot, in queues that note them: trace.rs
 //! ```
 //!
 //! The offsets of the regions follow from two numbers: how many messages of which size the queue may hold. A process computes the offsets itself,
@@ -45,6 +46,7 @@ mod ring;
 mod run;
 mod sender;
 mod tables;
+pub mod trace;
 #[cfg(not(loom))]
 mod vacant;
 mod wait_flags;
@@ -78,6 +80,7 @@ pub(crate) use priorities::Priorities;
 pub use receiver::LEVEL1;
 pub use ring::Ring;
 pub use run::has_begun;
+pub use trace::{Trace, TraceEvent, TraceKind, TraceRecord};
 #[cfg(not(loom))]
 pub use vacant::{attributes, presence, take, vacated_by};
 pub(crate) use wait_flags::{ARMED, POLLED};

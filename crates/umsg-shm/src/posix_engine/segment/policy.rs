@@ -58,6 +58,8 @@ pub struct Rules {
     retry_delay: [AtomicU64; 2],
     /// The number of deliveries that pass lower priorities before a lower priority has a turn; 0 for strict order.
     fair_priorities: AtomicU32,
+    /// 1: deliveries and moves of messages are noted.
+    trace_messages: AtomicU32,
 }
 
 /// A value of [`Rules::removal`]: the queue is removed after its last close, and no process has opened it yet.
@@ -73,6 +75,10 @@ impl Rules {
     /// The offset of the number of deliveries between turns, for the layout hash.
     #[cfg(not(loom))]
     pub(super) const FAIR_PRIORITIES: usize = std::mem::offset_of!(Rules, fair_priorities);
+
+    /// The offset of the word `trace_messages`, for the layout hash.
+    #[cfg(not(loom))]
+    pub(super) const TRACE_MESSAGES: usize = std::mem::offset_of!(Rules, trace_messages);
 
     /// The offset of the word `removal`.
     pub const REMOVAL: usize = std::mem::offset_of!(Rules, removal);
@@ -113,6 +119,8 @@ pub struct Policy {
     pub retry_delay: [u64; 2],
     /// The number of deliveries that pass lower priorities before a lower priority has a turn, at most [`MOST_PASSED`]; 0 for strict order.
     pub fair_priorities: u32,
+    /// True if deliveries and moves of messages are noted.
+    pub trace_messages: bool,
 }
 
 /// The greatest number of deliveries between turns of lower priorities.
@@ -153,6 +161,8 @@ impl Policy {
             word.store(delay, store);
         }
         rules.fair_priorities.store(self.fair_priorities, store);
+        let traces = self.trace_messages.into();
+        rules.trace_messages.store(traces, store);
     }
 
     /// Reads the policy of a segment, without the name of the dead-letter queue. Returns None if the policy is invalid.
@@ -181,6 +191,11 @@ impl Policy {
                 after if after <= MOST_PASSED => after,
                 _ => return None,
             },
+            trace_messages: match rules.trace_messages.load(load) {
+                0 => false,
+                1 => true,
+                _ => return None,
+            },
         })
     }
 }
@@ -202,6 +217,7 @@ mod tests {
                 close_with_producers: true,
                 retry_delay: [1, 2],
                 fair_priorities: MOST_PASSED,
+                trace_messages: true,
             };
             let rules = Rules::default();
             policy.write(&rules);
@@ -225,6 +241,9 @@ mod tests {
         assert_eq!(Policy::read(&rules), None);
         rules.close_with_producers.store(0, Ordering::Relaxed);
         rules.fair_priorities.store(65_536, Ordering::Relaxed);
+        assert_eq!(Policy::read(&rules), None);
+        rules.fair_priorities.store(0, Ordering::Relaxed);
+        rules.trace_messages.store(2, Ordering::Relaxed);
         assert_eq!(Policy::read(&rules), None);
     }
 }

@@ -19,6 +19,8 @@ pub(super) const MINOR: u16 = 1;
 const WITH_HISTORIES: u16 = 2;
 /// A bit of the flags, which versions 1.1 and 3 have behind the names.
 const REMOVE_ON_LAST_CLOSE: u32 = 1;
+/// A bit of the flags of both versions. A reader that does not know it restores a queue without traces.
+const TRACE_MESSAGES: u32 = 8;
 /// Bits of the flags of version 3.
 const CLOSE_WITH_LAST_PRODUCER: u32 = 2;
 const SEND_CLOSED: u32 = 4;
@@ -72,6 +74,7 @@ impl Header {
         let minor = match self.major {
             MAJOR if self.has_histories() => WITH_HISTORIES,
             MAJOR if !states.is_empty() => MINOR,
+            MAJOR_WITH_STATES if policy.trace_messages => MINOR,
             _ => 0,
         };
         let names = self.name.len() + dead_letter.len();
@@ -113,6 +116,7 @@ impl Header {
             (policy.remove_on_last_close, REMOVE_ON_LAST_CLOSE),
             (policy.close_with_producers, CLOSE_WITH_LAST_PRODUCER),
             (self.send_closed, SEND_CLOSED),
+            (policy.trace_messages, TRACE_MESSAGES),
         ];
         let set = flags.into_iter().filter(|(is_set, _)| *is_set);
         let flags: u32 = set.map(|(_, flag)| flag).sum();
@@ -202,6 +206,7 @@ impl Header {
 
     fn take_flags(&mut self, flags: u32) {
         self.policy.remove_on_last_close = flags & REMOVE_ON_LAST_CLOSE != 0;
+        self.policy.trace_messages = flags & TRACE_MESSAGES != 0;
     }
 
     fn check(&self) -> Result<(), &'static str> {

@@ -102,6 +102,8 @@ pub struct SnapshotInfo {
     pub retry_delay: Option<(Duration, Duration)>,
     /// The number of deliveries of higher priorities before a lower priority has its turn; `None` for strict order.
     pub fair_priorities: Option<u32>,
+    /// True if the queue notes the events of its messages. The snapshot has no events.
+    pub trace_messages: bool,
 }
 
 /// A message in a snapshot.
@@ -272,6 +274,7 @@ impl Snapshot {
             close_with_last_producer: policy.close_with_producers,
             retry_delay: status::retry_delay(policy),
             fair_priorities: (policy.fair_priorities != 0).then_some(policy.fair_priorities),
+            trace_messages: policy.trace_messages,
         }
     }
 

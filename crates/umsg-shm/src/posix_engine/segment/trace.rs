@@ -1,0 +1,301 @@
+//! The trace of a message, beside the cell of its slot: deliveries, returns and moves, with their times and processes.
+//!
+//! A queue notes traces if its creator asked for them. A message has a trace if its cell says so ([`Cell::has_trace`](super::Cell::has_trace)): the
+//! first event sets that bit, and the next send to the slot clears it with the rest of the word. So a send does nothing for traces. A message
+//! takes its trace along to a dead-letter queue and back.
+//!
+//! The record is a ring of events. A writer holds the receiver lock, writes the event, and then counts it. The place of the next event is therefore
+//! never read: a writer may have died while it wrote there. A trace is for people, and decides nothing. Every process that may use the queue can
+//! write these words, and any words are a trace.
+
+use crate::sync::{Guarded32, Guarded64};
+
+/// Events in the record of a slot.
+const PLACES: usize = if cfg!(loom) { 3 } else { 15 };
+/// The greatest number of events that a reader gets: the last ones.
+pub const MOST_EVENTS: usize = PLACES - 1;
+
+/// The kind of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TraceKind {
+    /// The number in the segment has no meaning.
+    #[default]
+    Unknown,
+    /// A process leased the message.
+    Delivered,
+    /// The process that held the lease gave the message back.
+    Returned,
+    /// The time limit of the lease was over.
+    TimedOut,
+    /// The process that held the lease died.
+    HolderDied,
+    /// The message was older than the time to live, and went to the dead-letter queue.
+    DeadExpired,
+    /// The message was delivered as often as the queue allows, and went to the dead-letter queue.
+    DeadUndelivered,
+    /// The queue was full, and the message went to the dead-letter queue.
+    DeadDropped,
+    /// The message was sent back from a dead-letter queue.
+    Redriven,
+}
+
+const KINDS: [TraceKind; 9] = [
+    TraceKind::Unknown,
+    TraceKind::Delivered,
+    TraceKind::Returned,
+    TraceKind::TimedOut,
+    TraceKind::HolderDied,
+    TraceKind::DeadExpired,
+    TraceKind::DeadUndelivered,
+    TraceKind::DeadDropped,
+    TraceKind::Redriven,
+];
+
+/// The bits of the word `what` below the number of the delivery.
+const KIND_BITS: u32 = 4;
+/// The greatest number of a delivery that a trace holds.
+const MOST_DELIVERIES: u32 = u32::MAX >> KIND_BITS;
+
+/// An event of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceEvent {
+    pub kind: TraceKind,
+    /// The machine's clock, in nanoseconds.
+    pub at: u64,
+    /// The process that leased the message, or held the lease, or moved the message.
+    pub pid: u32,
+    /// The number of the delivery in this queue, from 1; 0 for a message that was not delivered.
+    pub delivery: u32,
+}
+
+impl TraceEvent {
+    fn what(&self) -> u32 {
+        let kind = KINDS.iter().position(|kind| *kind == self.kind);
+        self.delivery.min(MOST_DELIVERIES) << KIND_BITS | kind.unwrap_or(0) as u32
+    }
+
+    fn of(at: u64, pid: u32, what: u32) -> TraceEvent {
+        let kind = KINDS.get((what & ((1 << KIND_BITS) - 1)) as usize);
+        TraceEvent {
+            kind: kind.copied().unwrap_or_default(),
+            at,
+            pid,
+            delivery: what >> KIND_BITS,
+        }
+    }
+
+    /// Returns whether the event ends a delivery.
+    fn ends_delivery(&self) -> bool {
+        matches!(
+            self.kind,
+            TraceKind::Returned | TraceKind::TimedOut | TraceKind::HolderDied
+        )
+    }
+
+    /// Returns whether `other` is the same step of a message: a process that noted `self` died before the step took effect.
+    fn is_same_step(&self, other: &TraceEvent) -> bool {
+        let same_kind = self.kind == other.kind || self.ends_delivery() && other.ends_delivery();
+        same_kind && self.delivery == other.delivery.min(MOST_DELIVERIES)
+    }
+}
+
+/// An event as it lies in a segment.
+#[repr(C)]
+#[derive(Default)]
+struct EventRecord {
+    at: Guarded64,
+    pid: Guarded32,
+    what: Guarded32,
+}
+
+/// A trace as it lies in a segment.
+#[repr(C)]
+#[derive(Default)]
+pub struct TraceRecord {
+    /// The number of events that were ever noted. Event n is at n modulo the number of places.
+    noted: Guarded32,
+    _spare: [Guarded32; 3],
+    events: [EventRecord; PLACES],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<TraceRecord>() == 256);
+
+/// A trace in the memory of a process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    noted: u32,
+    events: [TraceEvent; PLACES],
+}
+
+impl Trace {
+    /// Returns the events that are known, the oldest first.
+    pub fn events(&self) -> impl ExactSizeIterator<Item = &TraceEvent> {
+        let first = self.noted.saturating_sub(MOST_EVENTS as u32);
+        (first..self.noted).map(|n| &self.events[n as usize % PLACES])
+    }
+
+    /// Returns the number of older events that are no longer known.
+    pub fn forgotten(&self) -> u32 {
+        self.noted.saturating_sub(MOST_EVENTS as u32)
+    }
+
+    /// Adds an event.
+    pub(crate) fn add(&mut self, event: TraceEvent) {
+        self.events[self.noted as usize % PLACES] = event;
+        self.noted = self.noted.wrapping_add(1);
+    }
+
+    /// Returns the trace of a message that was delivered `deliveries` times. A process that notes a delivery and dies before the lease takes effect
+    /// leaves an event of a later number, which is left out.
+    pub(crate) fn as_delivered(mut self, deliveries: u32) -> Trace {
+        let Some(last) = self.events().last() else {
+            return self;
+        };
+        if last.kind == TraceKind::Delivered && last.delivery > deliveries.min(MOST_DELIVERIES) {
+            self.noted -= 1;
+        }
+        self
+    }
+}
+
+impl TraceRecord {
+    /// Empties the record, for another message.
+    pub(crate) fn clear(&self) {
+        self.noted.set(0);
+    }
+
+    /// Takes back the last event, if `event` is the same step.
+    pub(crate) fn take_back(&self, event: &TraceEvent) {
+        let noted = self.noted.get();
+        let Some(last) = noted.checked_sub(1) else {
+            return;
+        };
+        if self.event(last).is_same_step(event) {
+            self.noted.set(last);
+        }
+    }
+
+    /// Writes an event behind the counted ones. [`count`](Self::count) adds it.
+    pub(crate) fn write_next(&self, event: &TraceEvent) {
+        let place = &self.events[self.noted.get() as usize % PLACES];
+        place.at.set(event.at);
+        place.pid.set(event.pid);
+        place.what.set(event.what());
+    }
+
+    /// Counts the event that was written.
+    pub(crate) fn count(&self) {
+        // The number wraps around after 2^32 events: the trace then begins anew.
+        self.noted.set(self.noted.get().wrapping_add(1));
+    }
+
+    fn event(&self, n: u32) -> TraceEvent {
+        let place = &self.events[n as usize % PLACES];
+        TraceEvent::of(place.at.get(), place.pid.get(), place.what.get())
+    }
+
+    /// Writes a whole trace, for a message that no process sees yet.
+    pub(crate) fn write(&self, trace: &Trace) {
+        for n in trace.forgotten()..trace.noted {
+            let event = &trace.events[n as usize % PLACES];
+            let place = &self.events[n as usize % PLACES];
+            place.at.set(event.at);
+            place.pid.set(event.pid);
+            place.what.set(event.what());
+        }
+        self.noted.set(trace.noted);
+    }
+
+    /// Reads a trace. Any words are a trace.
+    pub(crate) fn read(&self) -> Trace {
+        let mut trace = Trace {
+            noted: self.noted.get(),
+            ..Trace::default()
+        };
+        for n in trace.forgotten()..trace.noted {
+            trace.events[n as usize % PLACES] = self.event(n);
+        }
+        trace
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn event(n: u32) -> TraceEvent {
+        TraceEvent {
+            kind: TraceKind::Delivered,
+            at: n.into(),
+            pid: n + 1,
+            delivery: n + 2,
+        }
+    }
+
+    #[test]
+    fn a_trace_keeps_the_last_events_and_counts_the_others() {
+        let (record, mut trace) = (TraceRecord::default(), Trace::default());
+        for n in 0..40 {
+            record.write_next(&event(n));
+            // A process that dies here has noted nothing, and the events before are whole.
+            assert_eq!(record.read(), trace);
+            record.count();
+            trace.add(event(n));
+            let read = record.read();
+            let kept: Vec<_> = read.events().copied().collect();
+            let first = (n + 1).saturating_sub(MOST_EVENTS as u32);
+            assert_eq!(kept, (first..=n).map(event).collect::<Vec<_>>());
+            assert_eq!(read.forgotten(), first);
+            let copy = TraceRecord::default();
+            copy.write(&read);
+            assert_eq!(copy.read(), read);
+        }
+    }
+
+    #[test]
+    fn a_step_that_did_not_take_effect_is_replaced() {
+        let record = TraceRecord::default();
+        let note = |event: TraceEvent| {
+            record.take_back(&event);
+            record.write_next(&event);
+            record.count();
+        };
+        let ended = |kind| TraceEvent { kind, ..event(0) };
+        note(event(0));
+        note(TraceEvent { pid: 9, ..event(0) });
+        note(ended(TraceKind::Returned));
+        note(ended(TraceKind::HolderDied));
+        let kinds: Vec<_> = record.read().events().map(|e| (e.kind, e.pid)).collect();
+        assert_eq!(
+            kinds,
+            [(TraceKind::Delivered, 9), (TraceKind::HolderDied, 1)]
+        );
+        note(event(1));
+        assert_eq!(record.read().as_delivered(2).events().len(), 2);
+        assert_eq!(record.read().as_delivered(3).events().len(), 3);
+    }
+
+    #[test]
+    fn any_words_are_a_trace() {
+        let record = TraceRecord::default();
+        for word in [u32::MAX, u32::MAX - 1, 1 << 31, 16, 15] {
+            record.noted.set(word);
+            for place in &record.events {
+                place.what.set(word);
+            }
+            let read = record.read();
+            assert_eq!(read.events().len(), MOST_EVENTS);
+            assert!(
+                read.as_delivered(0)
+                    .events()
+                    .all(|e| e.delivery <= MOST_DELIVERIES)
+            );
+            record.write_next(&event(1));
+            record.count();
+        }
+        record.noted.set(0);
+        assert_eq!(record.read().as_delivered(0).events().len(), 0);
+    }
+}
