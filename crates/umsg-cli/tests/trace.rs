@@ -4,7 +4,7 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -339,4 +339,33 @@ impl Usage for Outcome {
     fn fails_usage(&self) {
         assert_eq!(self.code, Some(2), "{self:?}");
     }
+}
+
+#[test]
+fn a_process_that_runs_as_another_user_is_named() {
+    if !umsg_testkit::users::is_root() {
+        return;
+    }
+    let stage = Stage::new();
+    // It lives until the test closes its input.
+    let program = "setpriv --reuid 65534 --clear-groups cat; true";
+    let mut command = stage.command(&["trace", "--", "sh", "-c", program]);
+    command.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut tracer = command.spawn().unwrap();
+    let (input, errors) = (tracer.stdin.take(), tracer.stderr.take().unwrap());
+    let (told, lines) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        for line in BufReader::new(errors).lines() {
+            let _ = told.send(line.unwrap());
+        }
+    });
+    let line = lines.recv_timeout(PATIENCE).unwrap();
+    assert!(
+        line.contains("runs as user 65534 and can't send records"),
+        "{line}"
+    );
+    drop(input);
+    reader.join().unwrap();
+    assert!(tracer.wait().unwrap().success());
+    assert_eq!(lines.try_iter().count(), 0, "told once");
 }

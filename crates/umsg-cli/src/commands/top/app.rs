@@ -84,6 +84,8 @@ pub struct Messages {
     pub subject: Subject,
     /// None while the messages are being read.
     pub found: Option<Result<Vec<Message>, String>>,
+    /// The number of messages that the queue had then.
+    pub all: u64,
     pub at: SystemTime,
     pub search: String,
     pub selected: usize,
@@ -262,7 +264,8 @@ impl App {
                 if let Page::Messages(messages) = &mut self.page
                     && messages.subject == subject
                 {
-                    messages.found = Some(found);
+                    messages.all = found.as_ref().map_or(0, |found| found.1);
+                    messages.found = Some(found.map(|found| found.0));
                     messages.at = SystemTime::now();
                     messages.select(messages.selected, self.size.1);
                 }
@@ -487,6 +490,7 @@ impl App {
             self.page = Page::Messages(Messages {
                 subject,
                 found: None,
+                all: 0,
                 at: SystemTime::now(),
                 search: String::new(),
                 selected: 0,

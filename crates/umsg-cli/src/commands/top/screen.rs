@@ -12,7 +12,7 @@ use ratatui::crossterm::event::{
 };
 use ratatui::crossterm::execute;
 use ratatui::crossterm::style::force_color_output;
-use rustix::process::{Signal, getpid, kill_process};
+use rustix::process::{Signal, kill_current_process_group};
 
 use super::app::{App, Page};
 use super::rates::Refreshes;
@@ -182,11 +182,11 @@ fn is_suspend(key: &KeyEvent) -> bool {
     key.code == KeyCode::Char('z') && key.modifiers.contains(KeyModifiers::CONTROL)
 }
 
-/// Stops the process, as ^Z does in a program without a screen.
+/// Stops the process group, as ^Z does in a program without a screen: also a process that waits for this one, such as sudo(8).
 fn suspend(terminal: &mut DefaultTerminal) -> io::Result<()> {
     execute!(io::stdout(), DisableMouseCapture)?;
     ratatui::try_restore()?;
-    kill_process(getpid(), Signal::TSTP)?;
+    kill_current_process_group(Signal::TSTP)?;
     // The process was continued.
     *terminal = ratatui::try_init()?;
     execute!(io::stdout(), EnableMouseCapture)?;

@@ -40,7 +40,8 @@ pub enum Task {
 #[derive(Debug)]
 pub enum Done {
     Examined(Subject, Result<Box<Diagnosis>, String>),
-    Read(Subject, Result<Vec<Message>, String>),
+    /// The first messages, and how many the queue has.
+    Read(Subject, Result<(Vec<Message>, u64), String>),
     /// A text that says whether a queue was changed.
     Told(Result<String, String>),
 }
@@ -143,7 +144,8 @@ fn not_a_ring(name: &Name, what: &str) -> Failure {
     Failure::new(Code::Failed, line)
 }
 
-fn read(namespace: &Namespace, subject: &Subject) -> Result<Vec<Message>> {
+/// Copies the first messages of a queue. Returns how many it has, too.
+fn read(namespace: &Namespace, subject: &Subject) -> Result<(Vec<Message>, u64)> {
     match subject {
         Subject::Queue(Address::Posix(name)) => {
             let opened = Opened::open(namespace, name, Purpose::See)?;
@@ -151,13 +153,18 @@ fn read(namespace: &Namespace, subject: &Subject) -> Result<Vec<Message>> {
             let most = (MOST_BYTES / longest.max(1)).clamp(1, MOST);
             let found = opened.queue.messages(most);
             let found = found.map_err(|error| opened.not_seen(&error))?;
-            Ok(found.into_iter().map(Message::from).collect())
+            let all = opened.queue.attributes().messages as u64;
+            Ok((found.into_iter().map(Message::from).collect(), all))
         }
         Subject::Queue(Address::SystemV(label)) => {
             let attached = Attached::open(namespace, *label)?;
             let found = attached.queue.look(0, MOST, MOST_BYTES / MOST);
             let found = found.map_err(|error| attached.not_seen(&error))?;
-            Ok(found.into_iter().map(Message::from).collect())
+            let all = attached
+                .queue
+                .status()
+                .map_or(0, |status| status.entry.messages);
+            Ok((found.into_iter().map(Message::from).collect(), all))
         }
         Subject::Ring(name) => Err(not_a_ring(name, "the messages of a ring can't be read")),
     }

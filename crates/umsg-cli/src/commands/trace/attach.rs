@@ -1,8 +1,9 @@
 //! Finds the request for records in the memory of a process, and writes it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use object::read::elf::ElfFile64;
@@ -24,6 +25,10 @@ pub struct Attached {
 }
 
 impl Attached {
+    pub fn id(&self) -> u32 {
+        self.pid.as_raw_nonzero().get().cast_unsigned()
+    }
+
     /// Asks a process for records to a ring.
     pub fn to(pid: Pid, place: &[u8]) -> Result<Attached> {
         let attached = Attached {
@@ -153,13 +158,28 @@ fn mapped(line: &[u8]) -> Option<(u64, PathBuf)> {
     (is_beginning && path.is_absolute()).then_some((start, path))
 }
 
+/// The length of the longest file that is taken for the library, in bytes.
+const LARGEST: u64 = 64 << 20;
+
 /// Returns the address of the symbol in the library's file, as the process sees the file.
 fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
     let seen = Path::new("/proc")
         .join(pid.to_string())
         .join("root")
         .join(path.strip_prefix("/").ok()?);
-    let bytes = fs::read(seen).ok()?;
+    // The process chooses the file: a FIFO would block, and a device has no end.
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(seen);
+    let file = file.ok()?;
+    let kind = file.metadata().ok()?;
+    if !kind.is_file() || kind.len() > LARGEST {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
     let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
     let mut symbols = file.dynamic_symbols();
     let symbol = symbols.find(|symbol| symbol.name() == Ok(SYMBOL))?;
@@ -193,6 +213,24 @@ mod tests {
         );
         for other in [&b""[..], b"umsg-trace-1", b"/d/umsg-trace-", b"/d/other-1"] {
             assert_eq!(command_of(other), None);
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_no_library_is_refused_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let [fifo, endless, text] = ["fifo", "endless", "text"].map(|name| dir.path().join(name));
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        fs::File::create(&endless)
+            .unwrap()
+            .set_len(1 << 40)
+            .unwrap();
+        fs::write(&text, "no library").unwrap();
+        let zeroes = PathBuf::from("/dev/zero");
+        for path in [fifo, endless, text, zeroes] {
+            let own = rustix::process::getpid();
+            assert_eq!(symbol_of(own, &path), None, "{}", path.display());
         }
     }
 

@@ -11,6 +11,7 @@
 mod attach;
 mod filter;
 mod line;
+mod silent;
 mod subject;
 mod summary;
 mod symbols;
@@ -31,6 +32,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result, say};
 use crate::output::{Format, json};
 use filter::Filter;
+use silent::Silent;
 use subject::Subject;
 use summary::Summary;
 
@@ -122,6 +124,7 @@ impl Trace {
             options: self,
             out,
             summary: Summary::default(),
+            silent: Silent::below(subject.id()),
         };
         let watched = tracing.watch(&mut ring.ring, &subject);
         if watched.is_err() {
@@ -210,12 +213,14 @@ struct Tracing<'a> {
     options: &'a Trace,
     out: Output,
     summary: Summary,
+    silent: Silent,
 }
 
 impl Tracing<'_> {
     /// Shows records until the process has ended or refuses to send any.
     fn watch(&mut self, ring: &mut Ring, subject: &Subject) -> Result {
         while !subject.is_over()? {
+            self.silent.look();
             match ring.receive_timeout(PAUSE) {
                 Ok(message) => {
                     let bytes = message.payload.to_vec();
@@ -249,6 +254,7 @@ impl Tracing<'_> {
         let Some(call) = Record::read(bytes).and_then(line::Call::of) else {
             return Ok(());
         };
+        self.silent.heard(call.numbers.pid);
         if !self.options.filter.wants(&call) {
             return Ok(());
         }

@@ -84,6 +84,17 @@ impl Subject {
         Ok(Subject::Attached { process, pidfd })
     }
 
+    /// Returns the process id.
+    pub fn id(&self) -> u32 {
+        match self {
+            Subject::Started(child) => {
+                let child = child.lock().unwrap_or_else(|held| held.into_inner());
+                child.id()
+            }
+            Subject::Attached { process, .. } => process.id(),
+        }
+    }
+
     /// Returns whether the process has ended, or the user has ended the command. Fails if the process refuses to send records.
     pub fn is_over(&self) -> Result<bool> {
         let signal = ending::noted();

@@ -32,6 +32,9 @@ pub fn draw(app: &App, messages: &Messages, area: Rect, buffer: &mut Buffer) {
     let shown = messages.shown();
     let name = text::on_one_line(messages.subject.lossy().as_bytes());
     let count = match messages.search.is_empty() {
+        true if messages.all > found.len() as u64 => {
+            format!("the first {} of {} messages", found.len(), messages.all)
+        }
         true => text::counted(found.len() as u64, "message"),
         false => format!(
             "{} of {} with \"{}\"",
@@ -136,14 +139,19 @@ fn lines(message: &Message, width: usize) -> Vec<String> {
 }
 
 fn wrapped(line: &str, width: usize) -> Vec<String> {
-    let chars: Vec<char> = line.replace('\t', "    ").chars().collect();
-    match chars.is_empty() {
-        true => vec![String::new()],
-        false => chars
-            .chunks(width)
-            .map(|part| part.iter().collect())
-            .collect(),
+    let (mut lines, mut part, mut taken) = (Vec::new(), String::new(), 0);
+    for char in line.replace('\t', "    ").chars() {
+        // A character takes no, one or two columns.
+        let columns = Span::raw(char.to_string()).width();
+        if taken + columns > width && !part.is_empty() {
+            lines.push(std::mem::take(&mut part));
+            taken = 0;
+        }
+        part.push(char);
+        taken += columns;
     }
+    lines.push(part);
+    lines
 }
 
 fn hexadecimal((number, bytes): (usize, &[u8])) -> String {
@@ -154,4 +162,21 @@ fn hexadecimal((number, bytes): (usize, &[u8])) -> String {
     };
     let text: String = bytes.iter().map(shown).collect();
     format!("{:08x}  {hex:<48} {text}", number * HEX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_wrapped_by_columns_and_not_by_characters() {
+        assert_eq!(wrapped("", 4), [""]);
+        assert_eq!(wrapped("abcdef", 4), ["abcd", "ef"]);
+        assert_eq!(wrapped("日本語", 4), ["日本", "語"]);
+        assert_eq!(wrapped("a日本", 4), ["a日", "本"]);
+        // A combining mark stays with its letter.
+        assert_eq!(wrapped("abcde\u{301}f", 5), ["abcde\u{301}", "f"]);
+        // A screen of one column has no room for a wide character.
+        assert_eq!(wrapped("日a", 1), ["日", "a"]);
+    }
 }
