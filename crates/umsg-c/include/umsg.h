@@ -3702,6 +3702,40 @@ int umsg_defer_signal(int signal, const void *info, void *context);
  */
 int umsg_catch_truncation(void);
 
+/* ---- The log of a program: rare events of its queues ---- */
+
+/*
+ * A function that gets the events of the process's queues: level is LOG_WARNING, LOG_INFO or LOG_DEBUG of syslog(3), and text a line
+ * without a line feed, which is valid during the call.
+ */
+typedef void (*umsg_log)(int level, const char *text, void *argument);
+
+/*
+ * Sets a function that gets rare events of the process's queues, for the log of the program.
+ *
+ * The events are: a process died inside a queue, and the library repaired the queue; a process died with a lease or a reservation; a thread died
+ * while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are LOG_WARNING, but LOG_INFO for
+ * expired messages and waits for room, and LOG_DEBUG for waits for a message. An event is found by one of the process's own calls. text names the queue, if
+ * it was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
+ *
+ * log is called with argument in the thread of a call of the library, which holds no lock of a queue then, at the end of that call or of a later one. If a
+ * signal handler of the program calls the library, log may run in the handler. log may call the library, but not this function. A log of NULL ends the effect of an earlier
+ * call. After this function has returned, a call in another thread may still be in the earlier log. A child of fork(2) has its parent's function.
+ *
+ * Return value:
+ * 0. The call can't fail.
+ *
+ * Errors:
+ * None.
+ *
+ * If the process dies:
+ * The call changes nothing outside of the process.
+ *
+ * See also:
+ * umsg(1), umsg_mq_open(3), syslog(3)
+ */
+int umsg_set_log(umsg_log log, void *argument);
+
 /* ---- Errors: errno gives the kind, and a text gives the cause ---- */
 
 /*

@@ -5,7 +5,7 @@
 //!
 //! | what | where |
 //! |---|---|
-//! | the exported functions, one file for each subject | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `dead_letter`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `version` |
+//! | the exported functions, one file for each subject | `open`, `options`, `send`, `receive`, `batch`, `receive_batch`, `reservation`, `lease`, `dead_letter`, `attributes`, `status`, `peek`, `snapshot`, `notify`, `waiting`, `pollable`, `signals`, `log`, `version` |
 //! | the functions of System V queues | `msg` |
 //! | the functions of rings | `ring` |
 //! | handle → queue | `handle` |
@@ -39,6 +39,7 @@ mod handle;
 mod handles;
 mod lease;
 mod leases;
+mod log;
 mod messages;
 mod msg;
 mod notify;

@@ -112,7 +112,7 @@ macro_rules! programs {
     };
 }
 
-programs!(everywhere: open, messages, batch, look, threads, in_place, pollfd, snapshot, notify, typed, ring);
+programs!(everywhere: open, messages, batch, look, threads, in_place, pollfd, snapshot, notify, typed, ring, log);
 
 // Sanitizers and valgrind do not work under the limits that this program sets.
 programs! {

@@ -358,3 +358,43 @@ fn without_a_namespace_mq_open_fails_and_says_why_if_asked() {
         "{line}"
     );
 }
+
+/// The tracepoints of a library, with their arguments: the entries of `.note.stapsdt`. An entry has the lengths of the name and of the description, the type 3
+/// and the name `stapsdt`; then three addresses, the provider, the name, and the places of the arguments.
+fn tracepoints(library: &[u8]) -> BTreeSet<(String, String, usize)> {
+    const OWNER: &[u8] = b"stapsdt\0";
+    let mut found = BTreeSet::new();
+    for at in 12..library.len() - OWNER.len() {
+        let word = |at: usize| u32::from_le_bytes(library[at..at + 4].try_into().unwrap());
+        let is_note = &library[at..at + OWNER.len()] == OWNER
+            && (word(at - 12), word(at - 4)) == (OWNER.len() as u32, 3);
+        if !is_note {
+            continue;
+        }
+        let begin = at + OWNER.len();
+        let description = &library[begin..begin + word(at - 8) as usize];
+        let texts = description[24..].split(|&byte| byte == 0);
+        let texts: Vec<String> = texts
+            .map(|text| String::from_utf8(text.to_vec()).unwrap())
+            .collect();
+        let arguments = texts[2].split_whitespace().count();
+        found.insert((texts[0].clone(), texts[1].clone(), arguments));
+    }
+    found
+}
+
+#[test]
+fn the_tracepoints_of_the_guide_are_in_the_library() {
+    let library = std::fs::read(library()).unwrap();
+    let wanted = [
+        ("event", 2),
+        ("msg_receive", 3),
+        ("msg_send", 3),
+        ("receive", 3),
+        ("send", 3),
+        ("wait_begin", 2),
+        ("wait_end", 2),
+    ];
+    let wanted = wanted.map(|(name, arguments)| ("umsg".to_owned(), name.to_owned(), arguments));
+    assert_eq!(tracepoints(&library), BTreeSet::from(wanted));
+}

@@ -38,6 +38,10 @@ compile_error!(
      x86_64-unknown-linux-gnu, aarch64-unknown-linux-gnu, and the same with musl"
 );
 
+#[doc(hidden)]
+#[cfg(not(any(loom, miri)))]
+pub use probe;
+
 #[cfg(any(loom, feature = "crash-points"))]
 pub mod account;
 pub mod announcements;
@@ -70,6 +74,7 @@ pub mod producers;
 )]
 pub mod reclaim;
 pub mod repair;
+pub mod report;
 #[cfg_attr(
     loom,
     allow(unsafe_code, reason = "cells that loom watches are Sync by protocol")
@@ -83,4 +88,6 @@ pub mod sys;
 pub mod sysv_engine;
 #[cfg(all(any(test, feature = "testing"), not(loom)))]
 pub mod threads;
+#[macro_use]
+mod tracepoint;
 pub mod waiters;

@@ -49,6 +49,7 @@ mod error;
 mod io_error;
 mod last_close;
 mod lease;
+pub mod log;
 mod namespace;
 #[allow(unsafe_code, reason = "a table that is never freed, behind a pointer")]
 mod notification;

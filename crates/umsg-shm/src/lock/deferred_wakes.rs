@@ -1,6 +1,7 @@
 //! Deferred wake-ups: the threads to wake after a lock is released. They are collected under the lock, so the wake-ups themselves read nothing that
 //! the lock protects.
 
+use crate::report;
 use std::ops::Range;
 
 /// The number of wake-ups that are collected one by one. If there are more, the unlock wakes the threads of all nodes up to the last collected one.
@@ -9,14 +10,18 @@ const WAKES: usize = 16;
 /// A flag in [`DeferredWakes::among`]: this process needs a helper that keeps the time.
 const KEEP_TIME: u32 = 1 << 31;
 
+/// A flag in [`DeferredWakes::among`]: reports are to be told, see [`crate::report`].
+const TELL: u32 = 1 << 30;
+/// The bits of the number in [`DeferredWakes::among`].
+const NUMBER: u32 = !(KEEP_TIME | TELL);
+
 /// The deferred wake-ups of one operation.
 #[derive(Default)]
 pub(crate) struct DeferredWakes {
     nodes: [u32; WAKES],
     len: usize,
-    /// The threads of the first `among` nodes are woken. The flag [`KEEP_TIME`] is beside the number, so one read shows whether there is anything to
-    /// do after the unlock.
-    /// anything to do.
+    /// The threads of the first `among` nodes are woken. The flags [`KEEP_TIME`] and [`TELL`] are beside the number, so one read shows whether there
+    /// is anything to do after the unlock.
     among: u32,
     fired: Option<Fired>,
 }
@@ -45,8 +50,8 @@ impl DeferredWakes {
     /// Adds the wake-ups of all threads whose nodes are among the first `usable` ones, because a repair does not know which threads wait. A thread
     /// with a later node began to wait after the lock was released, so it has missed no event.
     pub(crate) fn add_everybody(&mut self, usable: u32) {
-        let among = self.among & !KEEP_TIME;
-        self.among = self.among & KEEP_TIME | among.max(usable.min(!KEEP_TIME));
+        let among = self.among & NUMBER;
+        self.among = self.among & !NUMBER | among.max(usable.min(NUMBER));
     }
 
     /// Adds the start of a helper that keeps the time for this process, which polls.
@@ -58,6 +63,20 @@ impl DeferredWakes {
     #[cfg(not(loom))]
     pub(crate) fn need_timekeeper(&self) -> bool {
         self.among & KEEP_TIME != 0
+    }
+
+    /// Adds the reports that were noted, which are told after the unlock.
+    pub(crate) fn add_reports(&mut self) {
+        if report::is_any() {
+            self.among |= TELL;
+        }
+    }
+
+    /// Tells the reports that were added. The caller holds no lock.
+    pub(crate) fn tell_reports(&self) {
+        if self.among & TELL != 0 {
+            report::tell();
+        }
     }
 
     /// Adds the notification of a registered process.
@@ -77,7 +96,7 @@ impl DeferredWakes {
 
     /// Returns the range of nodes whose threads are all woken, in addition to [`nodes`](Self::nodes).
     pub(crate) fn everybody(&self) -> Range<u32> {
-        0..self.among & !KEEP_TIME
+        0..self.among & NUMBER
     }
 
     /// Returns the nodes that were added one by one.

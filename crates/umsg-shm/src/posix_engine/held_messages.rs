@@ -12,6 +12,7 @@ use crate::leases::{self, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::TraceKind;
+use crate::report::What;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
@@ -165,10 +166,13 @@ impl Engine {
                         false => TraceKind::HolderDied,
                     };
                     self.trace_end(receiving, record, kind);
+                    if kind == TraceKind::HolderDied {
+                        self.report(What::HolderDied, record.pid.get());
+                    }
                     return self.return_lease(receiving, index, record, wakes);
                 }
                 State::Delayed => return self.deliver_delayed(receiving, index, record),
-                _ => {}
+                _ => self.report(What::HolderDied, record.pid.get()),
             }
             let slot = record.slot.get();
             self.segment().cell(slot)?;
@@ -184,6 +188,7 @@ impl Engine {
             self.settle_freed(receiving, wakes);
         }
         self.publish_counts(receiving);
+        wakes.add_reports();
         Ok(())
     }
 

@@ -79,11 +79,13 @@ use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, Left, LockError};
 use crate::posix_engine::segment::Segment;
 use crate::producers::NextQuery;
-use crate::sys::clock::Deadline;
+use crate::report;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::futex;
 use crate::sys::thread::Thread;
 use crate::waiters;
 use crate::waiters::pacing::Pacing;
+use std::sync::Arc;
 
 /// A bit of the attention word: receivers are blocked. The attention word is in the wait flags, and every sender reads it.
 pub const RECEIVERS: u32 = 1;
@@ -129,6 +131,8 @@ pub struct Engine {
     /// The function that handles this process's fired registrations with the queue.
     #[cfg(not(loom))]
     raise_own: Option<notification::RaiseOwn>,
+    /// The name of the queue, with its slash, for reports. Empty if no process wants them.
+    name: Arc<[u8]>,
 }
 
 /// The number of slices for which a call waits for a sender lock that is lent.
@@ -150,6 +154,7 @@ impl Engine {
             identity: None,
             #[cfg(not(loom))]
             raise_own: None,
+            name: Arc::default(),
         }
     }
 
@@ -159,6 +164,7 @@ impl Engine {
         let mut engine = Engine::new(self.segment.share());
         engine.identity = self.identity;
         engine.raise_own = self.raise_own;
+        engine.name = self.name.clone();
         engine
     }
 
@@ -179,6 +185,30 @@ impl Engine {
     #[cfg(loom)]
     pub(crate) fn identity(&self) -> Option<(u64, u64)> {
         Some((0, 0))
+    }
+
+    /// Sets the name of the queue, with its slash, which reports bear.
+    pub fn set_name(&mut self, name: &[u8]) {
+        self.name = name.into();
+    }
+
+    /// Notes an event for the log of the program, see [`report`]. `pid` is that of a dead process.
+    #[cold]
+    fn report(&self, what: report::What, pid: u32) {
+        report::note(what, report::Subject::Named(&self.name), pid, 0);
+    }
+
+    /// Reports a wait that began at `began`, if it was long. The caller holds no lock.
+    #[cold]
+    fn report_wait(&self, what: report::What, began: u64) {
+        if !report::is_on() {
+            return;
+        }
+        let lasted = clock::monotonic().saturating_sub(began);
+        if report::is_slow(lasted) {
+            report::note(what, report::Subject::Named(&self.name), 0, lasted);
+        }
+        report::tell();
     }
 
     pub fn set_notifier(&mut self, notifier: Notifier) {
@@ -213,6 +243,7 @@ impl Engine {
                 Ok((held, Left::InOrder | Left::Counted)) => return Ok(held),
                 Ok((held, Left::ByTheDead)) => {
                     recover::sender_side(held.sender(), &self.segment)?;
+                    self.report(report::What::Repaired, self.segment.fixed().died_last(0));
                     return Ok(held);
                 }
                 Err(LockError::TimedOut) => return Err(Fault::Busy),
@@ -272,10 +303,12 @@ impl Engine {
             Ok((held, Left::ByTheDead)) => {
                 let receiving = held.receiver();
                 recover::receiver_side(receiving, self)?;
+                self.report(report::What::Repaired, self.segment.fixed().died_last(1));
                 self.serve(receiving, wakes)?;
                 self.update_wait_flags(receiving);
                 self.repair_poll_fifo(receiving);
                 wakes.add_everybody(waiters::Waiters::of(&self.segment).usable());
+                wakes.add_reports();
                 Ok(held)
             }
             Err(LockError::TimedOut | LockError::NoThread) => Err(Fault::Busy),
@@ -324,6 +357,7 @@ impl Engine {
         if wakes.need_timekeeper() {
             crate::doorbell::Polled::keep_time_after_call(self);
         }
+        wakes.tell_reports();
     }
 
     /// Runs `work` under the receiver lock, then wakes the waiters that `work` settled.
@@ -354,5 +388,6 @@ impl Engine {
     #[cold]
     pub fn note_damage(&self) {
         self.segment.fixed().header.damage.note();
+        self.report(report::What::Corrupted, 0);
     }
 }

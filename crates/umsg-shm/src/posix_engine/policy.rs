@@ -20,6 +20,7 @@ use crate::leases::{self, Claim, Leases, State};
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Policy, Reason};
+use crate::report::What;
 use crate::sync::Ordering;
 use crate::sys::clock::{self, Deadline};
 #[cfg(not(loom))]
@@ -129,6 +130,7 @@ impl Engine {
     /// Drops an expired message, or sets it aside.
     fn expire(&self, receiving: ReceiverHeld<'_>, found: &Found<'_>) -> Result<(), Fault> {
         self.segment().fixed().counters.count(Event::Expired);
+        self.report(What::Expired, 0);
         if self.policy().sets_aside() {
             return self.set_aside(receiving, found, Reason::Expired);
         }
@@ -264,6 +266,7 @@ impl Engine {
         }
         if self.policy().time_to_live != 0 {
             self.sweep(receiving)?;
+            wakes.add_reports();
         }
         Ok(())
     }

@@ -15,9 +15,11 @@ use crate::lock::Held;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Cell, PRIORITIES, Ring, has_begun};
+use crate::report::What;
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
+use crate::tracepoint;
 use crate::waiters::Node;
 use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
@@ -356,7 +358,9 @@ impl Engine {
         if self.holds_any() && self.may_reclaim() {
             self.reclaim_and_serve(receiving, wakes)?;
         }
-        match self.upcoming(receiving)? {
+        let upcoming = self.upcoming(receiving);
+        wakes.add_reports();
+        match upcoming? {
             // Expired messages were removed, which has made room for waiting senders.
             None if Waiters::of(self.segment()).len(List::Senders) != 0 => {
                 self.admit(receiving, wakes)?;
@@ -382,6 +386,7 @@ impl Engine {
         crash_point!(RECEIVE_FREED);
         let receiver = &self.segment().fixed().receiver;
         receiver.note_receive(clock::monotonic_coarse_of(me));
+        tracepoint!(receive, self.segment().address(), found.len, found.key);
         Ok(found.taken())
     }
 
@@ -637,6 +642,7 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
         let calm = me.interruptions.calm();
+        let began = clock::monotonic_coarse();
         let mut is_counted = false;
         let wait = |receipt: &mut R| {
             if self.spin_for_message(calm, deadline) {
@@ -649,6 +655,8 @@ impl Engine {
             self.block_receiver(me, receipt, calm, deadline)
         };
         let attempt = |receipt: &mut R| self.try_take(me, receipt, deadline);
-        wait_and_attempt(receipt, deadline, wait, attempt)
+        let outcome = wait_and_attempt(receipt, deadline, wait, attempt);
+        self.report_wait(What::WaitedForMessage, began);
+        outcome
     }
 }

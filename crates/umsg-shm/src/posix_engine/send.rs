@@ -10,8 +10,10 @@ use crate::fault::Fault;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::lock::{Held, STOPPED};
 use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
+use crate::report::{self, What};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
+use crate::tracepoint;
 use crate::waiters::wait::wait_and_attempt;
 use crate::waiters::{List, Waiters};
 
@@ -116,6 +118,7 @@ impl Engine {
             }
         }
         self.serve_if_asked(me, deadline);
+        report::tell();
         if has_made_room {
             // The message that was dropped may be set aside for the dead-letter queue.
             self.do_chore();
@@ -209,6 +212,7 @@ impl Engine {
         crash_point!(SEND_PUBLISHED);
         sender.move_cursor(sending, position.wrapping_add(1));
         crash_point!(SEND_COUNTED);
+        tracepoint!(send, self.segment().address(), message.len(), key);
         // Only free slots are prefetched: from `freed` on, the entries name cells that receivers may be reading.
         if sender.known_free(position) > AHEAD
             && let Ok((slot, _)) = ring.slot(position.wrapping_add(AHEAD))
@@ -380,6 +384,7 @@ impl Engine {
             return Err(Refused::NotNow);
         }
         let calm = me.interruptions.calm();
+        let began = clock::monotonic_coarse();
         let mut is_counted = false;
         let wait = |(): &mut ()| {
             if self.spin_for_room(messages, calm, deadline) {
@@ -396,7 +401,9 @@ impl Engine {
             }
             Ok(outcome)
         };
-        wait_and_attempt(&mut (), deadline, wait, |()| attempt())
+        let outcome = wait_and_attempt(&mut (), deadline, wait, |()| attempt());
+        self.report_wait(What::WaitedForRoom, began);
+        outcome
     }
 
     /// Returns whether there seems to be room for that number of messages, in addition to the room that is kept for a waiter. The result is a hint,

@@ -9,6 +9,7 @@ use crate::crash::crash_point;
 use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::tokens::ReceiverHeld;
+use crate::report::What;
 use crate::sys::clock;
 use crate::waiters::{self, List, State, Waiters};
 use crate::waiters::{NO_SLOT, NODES, Node};
@@ -26,6 +27,7 @@ impl Engine {
         let waiters = Waiters::of(self.segment());
         if waiters.len(List::Offered) != 0 {
             self.reclaim_offers(receiving)?;
+            wakes.add_reports();
         }
         self.hand_over(receiving, wakes)?;
         // Receivers and senders may wait at the same time while messages are held or expire. Each pass then admits a message and offers it to a
@@ -206,6 +208,7 @@ impl Engine {
             }
             State::DiedSettled | State::DiedWaiting => {
                 self.segment().fixed().counters.count(Event::WaiterDied);
+                self.report(What::WaiterDied, node.pid.get());
                 true
             }
             State::Free | State::Accepted | State::Waiting => true,

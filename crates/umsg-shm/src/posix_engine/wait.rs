@@ -14,6 +14,7 @@ use crate::lock::{Held, STOPPED};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::Deadline;
 use crate::sys::thread::{Calm, Thread};
+use crate::tracepoint;
 use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
 use crate::waiters::{self, List, State, UNRANKED, Waiters};
 use crate::waiters::{NO_SLOT, Node};
@@ -105,7 +106,9 @@ impl Engine {
             deadline,
         };
         loop {
+            tracepoint!(wait_begin, self.segment().address(), list as u32);
             let end = self.sleep(&sleeper, index);
+            tracepoint!(wait_end, self.segment().address(), list as u32);
             crash_point!(WAIT_WOKEN);
             // FOREIGN_MARK: a node that this thread has given up may belong to a thread with the same id in another PID
             // namespace.

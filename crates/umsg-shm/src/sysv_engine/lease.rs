@@ -15,6 +15,7 @@ use crate::leases::LeaseRecord;
 use crate::leases::{self, Leases, State};
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
+use crate::report::What;
 use crate::sys::clock::{self, Deadline};
 use crate::sys::liveness;
 use crate::sys::thread::Thread;
@@ -235,7 +236,14 @@ impl Engine {
         let leases = Leases::of(self.segment());
         leases.end_overdue(receiving, now, |index, record, state| match state {
             State::Delayed => self.deliver_delayed(receiving, index, record, wakes),
-            _ => self.return_lease(receiving, index, record, wakes),
+            _ => {
+                let until = record.until.get();
+                if until == 0 || until > now {
+                    self.report(What::HolderDied, record.pid.get());
+                    wakes.add_reports();
+                }
+                self.return_lease(receiving, index, record, wakes)
+            }
         })
     }
 }

@@ -69,6 +69,7 @@ use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::{Held, Left, LockError};
 use crate::producers::NextQuery;
+use crate::report::{self, What};
 use crate::sync::fence_after_rmw;
 use crate::sys::clock::Deadline;
 use crate::sys::futex;
@@ -218,6 +219,8 @@ impl Engine {
                 let receiving = held.receiver();
                 self.announce_counts(receiving);
                 repair::repair(receiving, self)?;
+                self.report(What::Repaired, self.fixed().died_last());
+                wakes.add_reports();
                 match self.serve(receiving, wakes) {
                     Err(Fault::Damaged) => return Err(Fault::Damaged.into()),
                     // Without memory, this thread serves no waiters. It wakes all of them, and they serve themselves.
@@ -269,10 +272,13 @@ impl Engine {
         // Relaxed: the word is a setting, and publishes no other data.
         if self.wakes_inside.load(std::sync::atomic::Ordering::Relaxed) {
             self.wake(wakes);
-            return unlock(held);
+            let left = unlock(held);
+            wakes.tell_reports();
+            return left;
         }
         let left = unlock(held);
         self.wake(wakes);
+        wakes.tell_reports();
         left
     }
 
@@ -334,9 +340,17 @@ impl Engine {
         }
     }
 
+    /// Notes an event for the log of the program, see [`report`]. `pid` is that of a dead process.
+    #[cold]
+    fn report(&self, what: What, pid: u32) {
+        let id = self.fixed().header.id();
+        report::note(what, report::Subject::Id(id), pid, 0);
+    }
+
     /// Records in the header that the segment is corrupted.
     #[cold]
     pub fn note_damage(&self) {
         self.fixed().header.damage.note();
+        self.report(What::Corrupted, 0);
     }
 }

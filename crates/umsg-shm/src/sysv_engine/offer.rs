@@ -13,6 +13,7 @@ use crate::fault::Fault;
 use crate::lock::SLICE;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
+use crate::report::What;
 use crate::sys::clock;
 use crate::sys::thread::Thread;
 use crate::sysv_engine::order::{TypeIndexStore, Want};
@@ -160,6 +161,8 @@ impl Engine {
                 }
                 State::DiedSettled | State::DiedWaiting => {
                     self.fixed().counters.count(Event::WaiterDied);
+                    self.report(What::WaiterDied, node.pid.get());
+                    wakes.add_reports();
                     self.put_back(receiving, waiter, wakes)?;
                 }
                 State::Free | State::Waiting => self.put_back(receiving, waiter, wakes)?,

@@ -11,6 +11,7 @@ use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sysv_engine::order::Want;
+use crate::tracepoint;
 use crate::waiters::{self, List};
 
 /// A received message, whose bytes are in the caller's buffer.
@@ -102,6 +103,12 @@ impl Receipt for Copy<'_> {
         crash_point!(MSG_COPIED);
         engine.remove_and_free(receiving, found)?;
         engine.fixed().control.note_receive(call.me.pid());
+        tracepoint!(
+            msg_receive,
+            engine.segment().address(),
+            taken.len,
+            taken.mtype
+        );
         Ok(taken)
     }
 

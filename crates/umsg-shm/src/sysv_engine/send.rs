@@ -10,6 +10,7 @@ use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sys::clock;
 use crate::sysv_engine::order::TypeIndexStore;
+use crate::tracepoint;
 use crate::waiters::List;
 
 impl Engine {
@@ -53,6 +54,7 @@ impl Engine {
         let sequence = self.commit(receiving, slot)?;
         self.route(receiving, slot, mtype, sequence, message.len(), wakes)?;
         self.fixed().control.note_send(call.me.pid(), now);
+        tracepoint!(msg_send, self.segment().address(), message.len(), mtype);
         Ok(())
     }
 

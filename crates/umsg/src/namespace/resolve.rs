@@ -235,6 +235,7 @@ fn admitted(
     let _ = queues::make_fit(&directory, queues::RINGS, mode, caller);
     let _ = queues::make_fit(&directory, queues::POLL_FIFOS, mode, caller);
     let _ = queues::make_fit(&directory, queues::OWN, mode, caller);
+    crate::log::begin();
     Ok(Namespace {
         owner: directory.owner(),
         identity: directory.identity(),

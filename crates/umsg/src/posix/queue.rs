@@ -13,6 +13,7 @@ use rustix::fs::{Mode, Stat};
 use std::ffi::{OsStr, OsString};
 use std::fmt::{self, Debug, Formatter};
 use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
 use std::time::SystemTime;
 use umsg_shm::lock::STOPPED;
 use umsg_shm::posix_engine::Engine;
@@ -77,6 +78,9 @@ impl Queue {
         ));
         let identity = (stat.st_dev, stat.st_ino);
         engine.set_identity(identity, crate::notification::raise_own);
+        if let Some(name) = name.as_deref().filter(|_| umsg_shm::report::is_on()) {
+            engine.set_name(name.as_bytes());
+        }
         Queue {
             engine,
             name,

@@ -30,7 +30,7 @@ const NAMES: [(&str, &str); 18] = [
 const ALIASES: [&str; 2] = ["umsg_mqd_t", "umsg_handle"];
 
 /// The types that are pointers to a program's functions.
-const FUNCTIONS: [&str; 2] = ["umsg_ring_visitor", "umsg_ring_filter"];
+const FUNCTIONS: [&str; 3] = ["umsg_ring_visitor", "umsg_ring_filter", "umsg_log"];
 
 /// Returns the declaration of `name` with a type.
 pub fn declare(rust: &Type, name: &str) -> Result<String> {

@@ -10,7 +10,7 @@ use super::doc::Doc;
 use crate::failure::{Context as _, Failure, Result};
 
 /// The files that declare something, in the order of the header.
-const FILES: [&str; 45] = [
+const FILES: [&str; 46] = [
     "handle",
     "attributes",
     "open",
@@ -56,6 +56,7 @@ const FILES: [&str; 45] = [
     "ring/control",
     "ring/status",
     "signals",
+    "log",
 ];
 /// The items that come last in the header.
 const LAST_FILES: [&str; 2] = ["error", "version"];

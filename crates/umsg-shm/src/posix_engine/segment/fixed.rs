@@ -32,7 +32,7 @@ use super::{ArenaRoots, LeaseRoots};
 use crate::counters::Counters;
 use crate::producers::Producers;
 use crate::repair::log::{MENDED, RepairLog};
-use crate::sync::AtomicU32;
+use crate::sync::{AtomicU32, Ordering};
 
 /// The first eight bytes of every segment: "umsg-mq" and a zero.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"umsg-mq\0");
@@ -65,6 +65,16 @@ pub struct Fixed {
     /// Two numbers of repairs since the creation: of the sender side, and of the receiver side.
     pub(super) repairs: [AtomicU32; 2],
     pub producers: Producers,
+}
+
+impl Fixed {
+    /// Returns the process whose death made the last repair of a side necessary: 0 for senders, 1 for receivers.
+    pub(crate) fn died_last(&self, side: usize) -> u32 {
+        // Relaxed: for people.
+        let last = self.repairs[side].load(Ordering::Relaxed).wrapping_sub(1);
+        let record = &self.repair_log[side][last as usize % MENDED];
+        record.died.load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(not(loom))]

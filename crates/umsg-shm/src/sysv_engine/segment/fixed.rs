@@ -148,6 +148,15 @@ impl Fixed {
     pub(crate) fn log_repair(&self, _: ReceiverHeld<'_>) {
         log::note(&self.control.lock, &self.control.repairs, &self.repair_log);
     }
+
+    /// Returns the process whose death made the last repair necessary.
+    pub(crate) fn died_last(&self) -> u32 {
+        // Relaxed: for people.
+        let last = self.control.repairs.load(Ordering::Relaxed).wrapping_sub(1);
+        self.repair_log[last as usize % MENDED]
+            .died
+            .load(Ordering::Relaxed)
+    }
 }
 
 #[cfg(not(loom))]

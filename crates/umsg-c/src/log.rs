@@ -1,0 +1,82 @@
+//! The log of a program: rare events of its queues.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use umsg::log::{self, Event, Level};
+
+use crate::error::{Failure, answer};
+
+/// A function that gets the events of the process's queues: `level` is `LOG_WARNING`, `LOG_INFO` or `LOG_DEBUG` of syslog(3), and `text` a line
+/// without a line feed, which is valid during the call.
+pub type umsg_log =
+    Option<unsafe extern "C" fn(level: c_int, text: *const c_char, argument: *mut c_void)>;
+
+type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
+
+/// The program's function.
+static FUNCTION: RwLock<Option<Function>> = RwLock::new(None);
+/// Its argument.
+static ARGUMENT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+
+/// Sets a function that gets rare events of the process's queues, for the log of the program.
+///
+/// The events are: a process died inside a queue, and the library repaired the queue; a process died with a lease or a reservation; a thread died
+/// while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are `LOG_WARNING`, but `LOG_INFO` for
+/// expired messages and waits for room, and `LOG_DEBUG` for waits for a message. An event is found by one of the process's own calls. `text` names the queue, if
+/// it was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
+///
+/// `log` is called with `argument` in the thread of a call of the library, which holds no lock of a queue then, at the end of that call or of a later one. If a
+/// signal handler of the program calls the library, `log` may run in the handler. `log` may call the library, but not this function. A `log` of NULL ends the effect of an earlier
+/// call. After this function has returned, a call in another thread may still be in the earlier `log`. A child of fork(2) has its parent's function.
+///
+/// # Return value
+/// 0. The call can't fail.
+///
+/// # Errors
+/// None.
+///
+/// # If the process dies
+/// The call changes nothing outside of the process.
+///
+/// # See also
+/// umsg(1), umsg_mq_open(3), syslog(3)
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c_int {
+    let set = || {
+        {
+            let mut function = FUNCTION
+                .write()
+                .unwrap_or_else(std::sync::PoisonError::into_inner);
+            // Relaxed: the lock orders the store.
+            ARGUMENT.store(argument, Ordering::Relaxed);
+            *function = log;
+        }
+        match log {
+            Some(_) => log::listen(pass_on),
+            None => log::stop_listening(),
+        }
+        Ok::<_, Failure>(0)
+    };
+    answer(set())
+}
+
+fn pass_on(event: &Event<'_>) {
+    // Not `read`: a signal handler may have interrupted `umsg_set_log`.
+    let known = match FUNCTION.try_read() {
+        Ok(function) => function.map(|function| (function, ARGUMENT.load(Ordering::Relaxed))),
+        Err(_) => None,
+    };
+    // The text has no NUL: names are escaped.
+    let (Some((function, argument)), Ok(text)) = (known, CString::new(event.to_string())) else {
+        return;
+    };
+    let level = match event.level() {
+        Level::Warning => libc::LOG_WARNING,
+        Level::Info => libc::LOG_INFO,
+        Level::Debug => libc::LOG_DEBUG,
+    };
+    // SAFETY: the program promises a function of this type that may be called with this argument; the text is a string.
+    unsafe { function(level, text.as_ptr(), argument) };
+}

@@ -1,0 +1,221 @@
+//! Rare events of this process's queues, for the log of a program: repairs after a death, dead holders and waiters, expired messages, corruption and
+//! long waits.
+//!
+//! [`listen`] gives them to a function. With the feature `tracing`, the crate emits them as events of the crate `tracing`, too, with the target `umsg`.
+//! The C library has umsg_set_log(3).
+//!
+//! A call finds most of these events while it holds a lock of the queue. It tells them after it has released the lock, at the end of the call or of a later
+//! one. So a listener may use queues. It must not block for long, because the call waits for it.
+//!
+//! ```
+//! # let dir = tempfile::tempdir_in("/dev/shm")?;
+//! # let namespace = umsg::Namespace::at(dir.path())?;
+//! use std::sync::atomic::{AtomicU32, Ordering};
+//! use std::time::Duration;
+//! use umsg::log::{self, What};
+//!
+//! static EXPIRED: AtomicU32 = AtomicU32::new(0);
+//! log::listen(|event| {
+//!     eprintln!("umsg: {event}"); // umsg: /q: a message expired
+//!     if event.what == What::Expired {
+//!         EXPIRED.fetch_add(1, Ordering::Relaxed);
+//!     }
+//! });
+//!
+//! let mut options = umsg::posix::OpenOptions::new();
+//! options.read(true).write(true).create(true).namespace(&namespace);
+//! let queue = options.time_to_live(Duration::from_millis(1)).open("/q")?;
+//! queue.send(b"job", 0)?;
+//! std::thread::sleep(Duration::from_millis(20));
+//! assert!(queue.try_receive_vec().is_err());
+//! assert_eq!(EXPIRED.load(Ordering::Relaxed), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use std::ffi::OsStr;
+use std::fmt::{self, Display, Formatter};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::RwLock;
+use std::time::Duration;
+use umsg_shm::report::{self, Report};
+
+pub use umsg_shm::report::What;
+
+/// An event.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct Event<'a> {
+    /// The kind of the event.
+    pub what: What,
+    /// The name of the POSIX queue, with its slash. `None` for other queues, and for a queue that was opened before [`listen`].
+    pub queue: Option<&'a OsStr>,
+    /// The identifier of the System V queue.
+    pub id: Option<i32>,
+    /// The process that died. `None` for unknown, and for other events.
+    pub pid: Option<u32>,
+    /// The duration of a wait.
+    pub lasted: Option<Duration>,
+    /// The number of events that were lost, of [`What::Lost`].
+    pub lost: u64,
+}
+
+/// The importance of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// A receiver waited for a long time.
+    Debug,
+    /// A message expired, or a sender waited for a long time.
+    Info,
+    /// A process died inside a queue, or a queue is corrupted.
+    Warning,
+}
+
+impl Event<'_> {
+    /// Returns how important the event is.
+    ///
+    /// ```
+    /// use umsg::log::Level;
+    ///
+    /// umsg::log::listen(|event| {
+    ///     if event.level() == Level::Warning {
+    ///         eprintln!("umsg: {event}");
+    ///     }
+    /// });
+    /// assert!(Level::Warning > Level::Debug);
+    /// ```
+    #[must_use]
+    pub fn level(&self) -> Level {
+        match self.what {
+            What::WaitedForMessage => Level::Debug,
+            What::Expired | What::WaitedForRoom => Level::Info,
+            _ => Level::Warning,
+        }
+    }
+}
+
+/// A line without a line feed, such as `/jobs: process 4711 died with a message`.
+impl Display for Event<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match (self.queue, self.id) {
+            (Some(name), _) => write!(f, "{}: ", name.as_bytes().escape_ascii())?,
+            (None, Some(id)) => write!(f, "id:{id}: ")?,
+            (None, None) => {}
+        }
+        let process = |f: &mut Formatter<'_>| match self.pid {
+            Some(pid) => write!(f, "process {pid}"),
+            None => f.write_str("a process"),
+        };
+        let lasted = self.lasted.unwrap_or_default().as_secs_f64();
+        match self.what {
+            What::Repaired => {
+                process(f)?;
+                f.write_str(" died inside the queue, which is repaired")
+            }
+            What::HolderDied => {
+                process(f)?;
+                f.write_str(" died with a lease or a reservation")
+            }
+            What::WaiterDied => {
+                process(f)?;
+                f.write_str(" died while it waited")
+            }
+            What::Expired => f.write_str("a message expired"),
+            What::Corrupted => f.write_str("the queue is corrupted"),
+            What::WaitedForRoom => write!(f, "a sender waited {lasted:.1} s for room"),
+            What::WaitedForMessage => write!(f, "a receiver waited {lasted:.1} s for a message"),
+            What::Lost => write!(f, "{} events were lost", self.lost),
+            _ => f.write_str("an unknown event"),
+        }
+    }
+}
+
+/// A function that gets events.
+///
+/// It runs in a thread that calls this crate. If a signal handler of the program calls the crate, the function may run in the handler.
+pub type Listener = fn(&Event<'_>);
+
+static LISTENER: RwLock<Option<Listener>> = RwLock::new(None);
+
+/// Sets the function that gets the events of this process's queues, in place of the earlier one. Queues that are open already have no
+/// name in their events.
+///
+/// ```
+/// umsg::log::listen(|event| eprintln!("umsg: {event}"));
+/// ```
+pub fn listen(listener: Listener) {
+    set(Some(listener));
+    report::set_receiver(Some(receive));
+}
+
+/// Ends the effect of [`listen`].
+///
+/// ```
+/// umsg::log::listen(|event| eprintln!("umsg: {event}"));
+/// umsg::log::stop_listening();
+/// ```
+pub fn stop_listening() {
+    set(None);
+    if cfg!(not(feature = "tracing")) {
+        report::set_receiver(None);
+    }
+}
+
+/// Sets how long a call waits before its wait is an event; by default, one second.
+///
+/// ```
+/// umsg::log::set_slow_wait(std::time::Duration::from_millis(100));
+/// ```
+pub fn set_slow_wait(time: Duration) {
+    report::set_slow_wait(time);
+}
+
+fn set(listener: Option<Listener>) {
+    let mut present = LISTENER
+        .write()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    *present = listener;
+}
+
+/// Emits events of `tracing` from now on, with the feature of that name.
+pub(crate) fn begin() {
+    #[cfg(feature = "tracing")]
+    report::set_first_receiver(receive);
+}
+
+fn receive(report: &Report) {
+    let name = report.name();
+    let is_wait = matches!(report.what, What::WaitedForRoom | What::WaitedForMessage);
+    let event = Event {
+        what: report.what,
+        queue: (!name.is_empty()).then(|| OsStr::from_bytes(name)),
+        id: report.id,
+        pid: (report.pid != 0).then_some(report.pid),
+        lasted: is_wait.then(|| Duration::from_nanos(report.amount)),
+        lost: if is_wait { 0 } else { report.amount },
+    };
+    #[cfg(feature = "tracing")]
+    emit(&event);
+    // Not `read`: a signal handler may have interrupted `listen`.
+    let listener = LISTENER.try_read().ok().and_then(|listener| *listener);
+    if let Some(listener) = listener {
+        listener(&event);
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn emit(event: &Event<'_>) {
+    let queue = event.queue.map(|name| name.to_string_lossy());
+    let queue = queue.as_deref();
+    let (id, pid) = (event.id, event.pid);
+    let seconds = event.lasted.map(|time| time.as_secs_f64());
+    macro_rules! emit {
+        ($level:ident) => {
+            tracing::event!(target: "umsg", tracing::Level::$level, queue, id, pid, seconds, "{event}")
+        };
+    }
+    match event.level() {
+        Level::Debug => emit!(DEBUG),
+        Level::Info => emit!(INFO),
+        Level::Warning => emit!(WARN),
+    }
+}
