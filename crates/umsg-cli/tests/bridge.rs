@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::SystemTime;
 use support::Site;
 
@@ -42,23 +42,31 @@ fn metrics_show_the_states_of_bridges() {
     site.umsg(&["create", "/q"]).text();
     let before = site.umsg(&["metrics"]);
     assert!(!before.text().contains("umsg_bridge"), "{}", before.text());
-    let directory = site.path().join("bridge.0");
-    std::fs::create_dir(&directory).unwrap();
+    let own = std::fs::metadata(site.path()).unwrap().uid();
+    let [directory, planted] = [own, own + 1].map(|user| {
+        let directory = site.path().join(format!("bridge.{user}"));
+        std::fs::create_dir(&directory).unwrap();
+        directory
+    });
     let now = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_millis();
-    let state = |name: &str, updated: u128| {
+    let state_in = |directory: &std::path::Path, name: &str, updated: u128| {
         let text = format!(
             "{{\"name\":{name:?},\"direction\":\"export\",\"queue\":\"/q\",\"stream\":\"S\",\"connected\":true,\"messages\":7,\"updated_ms\":{updated}}}"
         );
         std::fs::write(directory.join(format!("{name}.state.json")), text).unwrap();
     };
+    let state = |name: &str, updated| state_in(&directory, name, updated);
     state("dead", now - 60_000);
     state("live", now);
+    // The directory bears the name of another user than its owner's.
+    state_in(&planted, "planted", now);
     // Files that another user plants stop no scrape.
     umsg_testkit::run::succeed(
         std::process::Command::new("mkfifo").arg(directory.join("fifo.state.json")),
     );
     std::fs::write(directory.join("bad.state.json"), "[").unwrap();
     let metrics = site.umsg(&["metrics"]);
+    assert!(!metrics.text().contains("planted"), "{}", metrics.text());
     let labels = |name: &str| {
         format!("{{bridge=\"{name}\",direction=\"export\",queue=\"/q\",stream=\"S\"}}")
     };

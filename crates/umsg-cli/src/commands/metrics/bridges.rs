@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -42,31 +43,36 @@ const FRESH: Duration = Duration::from_secs(5);
 const MOST: usize = 1000;
 const LONGEST: u64 = 64 * 1024;
 
-/// Reads the states of the bridges of a namespace: the files `bridge.UID/NAME.state.json`. Directories of other users that may not be read are
-/// skipped.
+/// Reads the states of the bridges of a namespace: the files `bridge.UID/NAME.state.json`. Directories of other users that may not be read are skipped.
+/// A directory and its files count only if they belong to the user that the directory's name says: any user may plant others.
 pub fn read(namespace: &Path) -> Vec<Bridge> {
-    let named = |entry: &std::fs::DirEntry, start: &str, end: &str| {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
-        name.starts_with(start) && name.ends_with(end)
-    };
     let entries = |path: &Path| std::fs::read_dir(path).into_iter().flatten().flatten();
+    let owned = |entry: &std::fs::DirEntry| {
+        let name = entry.file_name();
+        let owner = name.to_str()?.strip_prefix("bridge.")?.parse().ok()?;
+        let file = std::fs::symlink_metadata(entry.path()).ok()?;
+        (file.is_dir() && file.uid() == owner).then(|| (entry.path(), owner))
+    };
     let mut bridges: Vec<Bridge> = entries(namespace)
-        .filter(|entry| named(entry, "bridge.", ""))
-        .flat_map(|entry| entries(&entry.path()))
-        .filter(|entry| named(entry, "", ".state.json"))
+        .filter_map(|entry| owned(&entry))
+        .flat_map(|(path, owner)| entries(&path).map(move |entry| (entry, owner)))
+        .filter(|(entry, _)| {
+            let name = entry.file_name();
+            name.to_string_lossy().ends_with(".state.json")
+        })
         .take(MOST)
-        .filter_map(|entry| serde_json::from_slice(&contents(&entry.path())?).ok())
+        .filter_map(|(entry, owner)| serde_json::from_slice(&contents(&entry.path(), owner)?).ok())
         .collect();
     bridges.sort_by(|one, other| one.name.cmp(&other.name));
     bridges
 }
 
-/// Reads a regular file. A FIFO or a link in its place is skipped.
-fn contents(path: &Path) -> Option<Vec<u8>> {
+/// Reads a regular file of this owner. A FIFO or a link in its place is skipped.
+fn contents(path: &Path, owner: u32) -> Option<Vec<u8>> {
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = std::fs::File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
-    if !file.metadata().ok()?.is_file() {
+    let about = file.metadata().ok()?;
+    if !about.is_file() || about.uid() != owner {
         return None;
     }
     let mut bytes = Vec::new();
