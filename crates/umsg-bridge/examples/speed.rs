@@ -33,6 +33,12 @@ impl Drop for Guard {
 }
 
 fn main() -> Outcome<()> {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, word, directory] = &*arguments
+        && word == "receive"
+    {
+        return receive(directory);
+    }
     let mut numbers = std::env::args().skip(1).map(|text| text.parse::<u64>());
     let messages = numbers.next().transpose()?.unwrap_or(100_000);
     let rounds = numbers.next().transpose()?.unwrap_or(5);
@@ -49,12 +55,14 @@ fn main() -> Outcome<()> {
         let (client, bridge) = runtime.block_on(bench.import(round))?;
         note("3 consume, async-nats, messages/s", client);
         note("4 import, bridge, messages/s", bridge);
-        let (client, bridge) = runtime.block_on(bench.latency(round))?;
-        note("5 publish to consume, async-nats, us", client);
-        note("6 local to local over two bridges, us", bridge);
-        let (alone, beside) = bench.senders(round)?;
-        note("7 one paced send, without a bridge, ns", alone);
-        note("8 one paced send, beside an export, ns", beside);
+        let [client, apart, bridge] = runtime.block_on(bench.latency(round))?;
+        note("5 publish to consume, one process, us", client);
+        note("6 publish to consume, two connections, us", apart);
+        note("7 local to local over two bridges, us", bridge);
+        let [alone, local, export] = bench.senders(round)?;
+        note("8 one paced send, no receiver waits, ns", alone);
+        note("9 one paced send, a local receiver waits, ns", local);
+        note("A one paced send, beside an export, ns", export);
     }
     for (name, mut values) in figures {
         values.sort_by(f64::total_cmp);
@@ -247,12 +255,12 @@ impl Bench {
                 .expires(Duration::from_secs(2))
                 .messages()
                 .await?;
-            while let Some(message) = batch.next().await {
-                message
-                    .map_err(|error| error.to_string())?
-                    .ack()
-                    .await
-                    .map_err(|error| error.to_string())?;
+            // A batch that the stream can't fill ends two seconds later: the last one ends with the last message.
+            while seen < self.messages
+                && let Some(message) = batch.next().await
+            {
+                let message = message.map_err(|error| error.to_string())?;
+                message.ack().await.map_err(|error| error.to_string())?;
                 seen += 1;
             }
         }
@@ -264,7 +272,7 @@ impl Bench {
         Ok((client, rate))
     }
 
-    async fn latency(&self, round: u64) -> Outcome<(f64, f64)> {
+    async fn latency(&self, round: u64) -> Outcome<[f64; 3]> {
         let (name, subject) = (format!("D{round}"), format!("d{round}"));
         let context = self.stream(&name).await?;
         let stream = context.get_stream(&name).await?;
@@ -285,6 +293,11 @@ impl Bench {
             message.ack().await.map_err(|error| error.to_string())?;
             client.push(begin.elapsed().as_secs_f64() * 1e6);
         }
+        drop(messages);
+        stream.delete_consumer("client").await?;
+        let apart = self.apart(&context, &name).await?;
+        // The bridges get new messages only.
+        stream.purge().await?;
         let (out, into) = (self.queue("/out")?, self.queue("/in")?);
         let _export = self.bridge(&[
             "--name",
@@ -297,9 +310,8 @@ impl Bench {
             &subject,
         ])?;
         let _import = self.bridge(&["--name", "b", "--import", "/in", "--stream", &name])?;
-        for _ in 0..client.len() {
-            into.receive_vec_timeout(Duration::from_secs(10))?;
-        }
+        out.send(&[7; BYTES], 0)?;
+        into.receive_vec_timeout(Duration::from_secs(10))?;
         let mut bridge = Vec::new();
         for _ in 0..300 {
             std::thread::sleep(Duration::from_millis(2));
@@ -309,11 +321,45 @@ impl Bench {
             bridge.push(begin.elapsed().as_secs_f64() * 1e6);
         }
         context.delete_stream(name).await?;
-        Ok((median(client), median(bridge)))
+        Ok([median(client), apart, median(bridge)])
     }
 
-    /// The time of a send at 2,000 messages a second, with a receiver that takes them at once: none, or a bridge.
-    fn senders(&self, round: u64) -> Outcome<(f64, f64)> {
+    /// The same with a consumer on a thread and a connection of its own, as on another machine.
+    async fn apart(&self, context: &Context, name: &str) -> Outcome<f64> {
+        let (tell, told) = std::sync::mpsc::channel();
+        let (url, stream) = (self.url.clone(), name.to_owned());
+        let consumer = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|error| error.to_string())?;
+            runtime
+                .block_on(consume(&url, &stream, &tell))
+                .map_err(|error| error.to_string())
+        });
+        told.recv()?;
+        let mut times = Vec::new();
+        for _ in 0..300 {
+            std::thread::sleep(Duration::from_millis(2));
+            let begin = Instant::now();
+            context
+                .publish(name.to_lowercase(), vec![7; BYTES].into())
+                .await?;
+            // The client writes in a task of this thread.
+            let arrived = loop {
+                match told.try_recv() {
+                    Ok(arrived) => break arrived,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(1)).await,
+                }
+            };
+            times.push((arrived - begin).as_secs_f64() * 1e6);
+        }
+        consumer.join().map_err(|_| "the consumer has failed")??;
+        Ok(median(times))
+    }
+
+    /// The time of a send at 2,000 messages a second: to a queue without a waiting receiver, to a local receiver, and to an export.
+    fn senders(&self, round: u64) -> Outcome<[f64; 3]> {
         let times = |queue: &Queue, drain: bool| -> Outcome<f64> {
             let mut times = Vec::new();
             for _ in 0..2000 {
@@ -328,6 +374,15 @@ impl Bench {
             Ok(median(times))
         };
         let alone = times(&self.queue("/alone")?, true)?;
+        let beside = self.queue("/beside")?;
+        let receiver = Command::new(std::env::current_exe()?)
+            .arg("receive")
+            .arg(self.namespace.path())
+            .spawn()?;
+        let receiver = Guard(receiver);
+        std::thread::sleep(Duration::from_millis(300));
+        let local = times(&beside, false)?;
+        drop(receiver);
         let name = format!("E{round}");
         let queue = self.queue("/out")?;
         let _bridge = self.bridge(&[
@@ -340,7 +395,36 @@ impl Bench {
             "--create-stream",
         ])?;
         std::thread::sleep(Duration::from_millis(300));
-        Ok((alone, times(&queue, false)?))
+        Ok([alone, local, times(&queue, false)?])
+    }
+}
+
+/// Consumes 300 messages, and tells when each arrived; the first line tells that the consumer is ready.
+async fn consume(url: &str, stream: &str, tell: &std::sync::mpsc::Sender<Instant>) -> Outcome<()> {
+    let context = jetstream::new(async_nats::connect(url).await?);
+    let stream = context.get_stream(stream).await?;
+    let config = pull::Config {
+        durable_name: Some("apart".to_owned()),
+        deliver_policy: jetstream::consumer::DeliverPolicy::New,
+        ..pull::Config::default()
+    };
+    let mut messages = stream.create_consumer(config).await?.messages().await?;
+    tell.send(Instant::now())?;
+    for _ in 0..300 {
+        let message = messages.next().await.ok_or("a message")??;
+        tell.send(Instant::now())?;
+        message.ack().await.map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Receives for ever, as a program of this machine.
+fn receive(directory: &str) -> Outcome<()> {
+    let namespace = Namespace::at(directory)?;
+    let mut options = OpenOptions::new();
+    let queue = options.read(true).namespace(&namespace).open("/beside")?;
+    loop {
+        queue.receive_vec()?;
     }
 }
 

@@ -116,12 +116,7 @@ pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<Strin
             faults.extend(Exporter::open(namespace, &bridge).err().map(fault));
         }
         let timeout = config.server.timeout.0;
-        let context = stream::context(
-            &link,
-            config.server.domain.as_deref(),
-            timeout,
-            bridge.window,
-        );
+        let context = stream::context(&link, config.server.domain.as_deref(), timeout);
         let without = Bridge {
             create_stream: None,
             ..bridge.clone()

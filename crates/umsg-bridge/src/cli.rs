@@ -5,9 +5,9 @@ use crate::config::{
 };
 use crate::status::{self, State};
 use crate::{check, log, supervise};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use umsg::Namespace;
 
@@ -61,6 +61,18 @@ enum Command {
     Check(Check),
     /// Show the state of the bridges of this namespace
     Status(Status),
+    /// Write the manual pages into a directory, for packages
+    #[command(hide = true)]
+    Man {
+        /// The directory
+        directory: PathBuf,
+    },
+    /// Print completions, for packages
+    #[command(hide = true)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
 }
 
 /// The form of log lines.
@@ -223,6 +235,8 @@ pub fn main() -> ExitCode {
         Some(Command::Run(arguments)) => run(&cli, arguments),
         Some(Command::Check(arguments)) => check(&cli, arguments),
         Some(Command::Status(arguments)) => show(&cli, arguments),
+        Some(Command::Man { directory }) => man(directory),
+        Some(Command::Completions { shell }) => completions(*shell),
     };
     outcome.unwrap_or_else(|error| {
         eprintln!("umsg bridge: {error}");
@@ -284,6 +298,24 @@ fn show(cli: &Cli, arguments: &Status) -> Result<ExitCode, String> {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
+}
+
+/// Writes umsg-bridge(1) and a page for each sub-command.
+fn man(directory: &Path) -> Result<ExitCode, String> {
+    let command = Cli::command().disable_help_subcommand(true);
+    std::fs::create_dir_all(directory)
+        .and_then(|()| clap_mangen::generate_to(command, directory))
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Prints the completions of the program `umsg-bridge`.
+fn completions(shell: clap_complete::Shell) -> Result<ExitCode, String> {
+    let mut text = Vec::new();
+    let mut command = Cli::command().bin_name("umsg-bridge");
+    clap_complete::generate(shell, &mut command, "umsg-bridge", &mut text);
+    print(&String::from_utf8_lossy(&text))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn table(states: &[State]) -> String {

@@ -1,17 +1,24 @@
 //! The connection to the servers, and its secrets.
 //!
-//! Secrets are read from files and from the environment when the bridge connects. Secrets never appear in messages, logs, states or command lines.
+//! Secrets are read from files and from the environment at each connection, so that a changed secret counts at the next one. They are in no message,
+//! no log, no state and no command line.
 
 use crate::backoff;
 use crate::config::Server;
 use crate::log::{self, Level};
-use async_nats::{Client, ConnectOptions, Event};
+use crate::status::Board;
+use crate::{reason, window};
+use async_nats::{Auth, AuthError, Client, ConnectOptions, Event};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::time::Duration;
 use tokio::sync::watch;
 
-/// The connection that all bridges of a process share.
+/// The words of a bridge without a connection.
+pub const WAITING: &str = "waiting for the server";
+
+/// The connection of a bridge.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// The client, which connects again by itself after a failure.
@@ -20,8 +27,6 @@ pub struct Link {
     pub connected: watch::Receiver<(u64, bool)>,
     /// The last refusal of the servers that no call returns, such as a missing permission.
     pub refusal: Arc<Mutex<Option<String>>>,
-    /// The setting from which the user's identity comes.
-    pub identity: &'static str,
 }
 
 impl Link {
@@ -30,10 +35,37 @@ impl Link {
         self.refusal.lock().ok()?.take()
     }
 
+    /// Returns the last refusal of the servers.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        self.refusal.lock().ok()?.clone()
+    }
+
+    /// Returns whether there is a connection.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.connected.borrow().1
+    }
+
+    /// Returns whether the client still connects.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        // The sender lives as long as the client's task.
+        self.connected.has_changed().is_ok()
+    }
+
     /// Waits until there is a connection.
     pub async fn wait(&mut self) {
-        // The sender lives as long as the client.
         let _ = self.connected.wait_for(|(_, holds)| *holds).await;
+    }
+
+    /// Waits until there is a connection, and shows why there is none.
+    pub async fn wait_shown(&self, board: &Board) {
+        let mut link = self.clone();
+        while !link.holds() {
+            board.become_(WAITING, link.refusal());
+            let _ = tokio::time::timeout(Duration::from_millis(300), link.wait()).await;
+        }
     }
 }
 
@@ -44,13 +76,14 @@ fn identity(server: &Server) -> &'static str {
         (server.nkey_file.is_some(), "nkey_file"),
         (server.token_file.is_some(), "token_file"),
         (server.token_env.is_some(), "token_env"),
-        (server.user.is_some(), "user"),
+        (server.password_file.is_some(), "password_file"),
+        (server.password_env.is_some(), "password_env"),
     ];
     let way = ways.iter().find(|way| way.0);
     way.map_or("credentials_file (or another way to sign in)", |way| way.1)
 }
 
-/// Reads a secret of one line.
+/// Reads a secret.
 fn read_secret(setting: &str, path: &Path) -> Result<String, String> {
     match std::fs::read_to_string(path) {
         Ok(secret) if secret.trim().is_empty() => Err(format!(
@@ -71,46 +104,112 @@ fn read_variable(setting: &str, name: &str) -> Result<String, String> {
     }
 }
 
+/// Returns the lines between the marks of a credentials file: the JWT and the seed.
+fn parts(credentials: &str) -> Option<(String, String)> {
+    let mut lines = credentials.lines().map(str::trim);
+    let mut after = |mark: &str| {
+        lines.find(|line| line.starts_with("-----BEGIN") && line.contains(mark))?;
+        let line = lines.find(|line| !line.is_empty())?;
+        Some(line.to_owned())
+    };
+    Some((after("USER JWT")?, after("USER NKEY SEED")?))
+}
+
+/// Reads the identity of this client, and signs the server's challenge.
+///
+/// # Errors
+/// A sentence that names the setting.
+pub fn sign_in(server: &Server, nonce: &[u8]) -> Result<Auth, String> {
+    let mut auth = Auth::new();
+    let mut seed = None;
+    if let Some(path) = &server.credentials_file {
+        let text = read_secret("credentials_file", path)?;
+        let Some((jwt, key)) = parts(&text) else {
+            return Err(no_credentials(path));
+        };
+        let pair = nkeys::KeyPair::from_seed(&key).map_err(|_| no_credentials(path))?;
+        auth.jwt = Some(jwt);
+        seed = Some(pair);
+    }
+    if let Some(path) = &server.nkey_file {
+        // The error of the parser may show parts of the file.
+        let pair = nkeys::KeyPair::from_seed(&read_secret("nkey_file", path)?);
+        let pair = pair.ok().filter(|pair| pair.public_key().starts_with('U'));
+        let Some(pair) = pair else {
+            return Err(format!(
+                "server: `nkey_file` {}: not the seed of a user (SU...)",
+                path.display()
+            ));
+        };
+        auth.nkey = Some(pair.public_key());
+        seed = Some(pair);
+    }
+    if let Some(pair) = seed {
+        let signed = pair.sign(nonce);
+        auth.signature = Some(signed.map_err(|_| "server: the challenge can't be signed")?);
+    }
+    if let Some(path) = &server.token_file {
+        auth.token = Some(read_secret("token_file", path)?);
+    }
+    if let Some(name) = &server.token_env {
+        auth.token = Some(read_variable("token_env", name)?);
+    }
+    if let Some(user) = &server.user {
+        auth.username = Some(user.clone());
+        auth.password = match (&server.password_file, &server.password_env) {
+            (Some(path), _) => Some(read_secret("password_file", path)?),
+            (None, Some(name)) => Some(read_variable("password_env", name)?),
+            (None, None) => None,
+        };
+    }
+    Ok(auth)
+}
+
+fn no_credentials(path: &Path) -> String {
+    format!(
+        "server: `credentials_file` {}: not a credentials file of nsc",
+        path.display()
+    )
+}
+
+/// Mixes the contents of all files of secrets and certificates into a number, which tells whether one has changed.
+///
+/// # Errors
+/// A sentence that names the setting: a file can't be read, or is none.
+pub fn fingerprint(server: &Server) -> Result<u64, String> {
+    options(server)?;
+    let files = [
+        &server.credentials_file,
+        &server.nkey_file,
+        &server.token_file,
+        &server.password_file,
+        &server.ca_file,
+        &server.certificate_file,
+        &server.key_file,
+    ];
+    let read = |path: &Option<std::path::PathBuf>| {
+        let path = path.as_ref()?;
+        std::fs::read(path).ok()
+    };
+    let contents: Vec<Vec<u8>> = files
+        .into_iter()
+        .map(|path| read(path).unwrap_or_default())
+        .collect();
+    let contents: Vec<&[u8]> = contents.iter().map(Vec::as_slice).collect();
+    Ok(window::key(&contents))
+}
+
 /// Makes the options of a connection.
 ///
 /// # Errors
 /// The error is a sentence that names the setting.
 pub fn options(server: &Server) -> Result<ConnectOptions, String> {
-    let mut options = ConnectOptions::new();
-    if let Some(path) = &server.credentials_file {
-        let text = read_secret("credentials_file", path)?;
-        // The error of the parser may show parts of the file.
-        options = options.credentials(&text).map_err(|_| {
-            format!(
-                "server: `credentials_file` {}: not a credentials file of nsc",
-                path.display()
-            )
-        })?;
-    }
-    if let Some(path) = &server.nkey_file {
-        let seed = read_secret("nkey_file", path)?;
-        if !(seed.starts_with("SU") && seed.len() == 58) {
-            return Err(format!(
-                "server: `nkey_file` {}: not the seed of a user (SU...)",
-                path.display()
-            ));
-        }
-        options = options.nkey(seed);
-    }
-    if let Some(path) = &server.token_file {
-        options = options.token(read_secret("token_file", path)?);
-    }
-    if let Some(name) = &server.token_env {
-        options = options.token(read_variable("token_env", name)?);
-    }
-    if let Some(user) = &server.user {
-        let password = match (&server.password_file, &server.password_env) {
-            (Some(path), _) => read_secret("password_file", path)?,
-            (None, Some(name)) => read_variable("password_env", name)?,
-            (None, None) => String::new(),
-        };
-        options = options.user_and_password(user.clone(), password);
-    }
+    sign_in(server, b"")?;
+    let own = server.clone();
+    let options = ConnectOptions::with_auth_callback(move |nonce| {
+        let signed = sign_in(&own, &nonce).map_err(AuthError::new);
+        std::future::ready(signed)
+    });
     tls(options, server)
 }
 
@@ -148,11 +247,15 @@ fn tls(mut options: ConnectOptions, server: &Server) -> Result<ConnectOptions, S
 /// # Errors
 /// The error is a sentence that names the setting.
 pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
+    reason::listen();
     let (tell, connected) = watch::channel((0, false));
     let refusal = Arc::new(Mutex::new(None));
     let noted = Arc::clone(&refusal);
-    let identity = identity(server);
-    let tell = Arc::new(tell);
+    let explain = Explain {
+        identity: identity(server),
+        urls: server.url.join(", "),
+    };
+    let bridge = std::thread::current().name().unwrap_or("-").to_owned();
     let options = options(server)?
         .name(name)
         .retry_on_initial_connect()
@@ -160,7 +263,7 @@ pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
         .request_timeout(Some(server.timeout.0))
         .reconnect_delay_callback(|attempts| backoff::after(attempts.min(u32::MAX as usize) as u32))
         .event_callback(move |event| {
-            note(&event, &tell, &noted, identity);
+            note(&event, &tell, &noted, &explain, &bridge);
             async {}
         });
     let client = options.connect(server.url.clone()).await;
@@ -169,15 +272,48 @@ pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
         client,
         connected,
         refusal,
-        identity,
     })
+}
+
+/// The settings that explain an error of a connection.
+struct Explain {
+    identity: &'static str,
+    urls: String,
+}
+
+impl Explain {
+    /// Names the setting behind an error.
+    fn refusal(&self, event: &str) -> String {
+        let (identity, urls) = (self.identity, &self.urls);
+        let small = event.to_ascii_lowercase();
+        let has = |words: &[&str]| words.iter().any(|word| small.contains(word));
+        if has(&["permissions violation"]) {
+            return format!("{event}: see the permissions of the user of `{identity}`");
+        }
+        if has(&[
+            "authorization",
+            "authentication",
+            "signing nonce",
+            "expired",
+        ]) && !has(&["certificate"])
+        {
+            return format!("server: `{identity}`: the server refuses this user: {event}");
+        }
+        if has(&["tls", "certificate", "corrupt message"]) {
+            return format!(
+                "server: TLS: see `ca_file`, `certificate_file`, `tls` and `url` {urls}: {event}"
+            );
+        }
+        format!("server: `url` {urls}: {event}")
+    }
 }
 
 fn note(
     event: &Event,
     connected: &watch::Sender<(u64, bool)>,
     refusal: &Mutex<Option<String>>,
-    identity: &str,
+    explain: &Explain,
+    bridge: &str,
 ) {
     let level = match event {
         Event::Connected => {
@@ -193,16 +329,18 @@ fn note(
             Level::Warning
         }
         Event::ServerError(_) | Event::ClientError(_) => {
+            let why = match reason::take() {
+                Some(reason) => format!("{event}: {reason}"),
+                None => event.to_string(),
+            };
             if let Ok(mut refusal) = refusal.lock() {
-                *refusal = Some(format!(
-                    "{event}: see the permissions of the user of `{identity}`"
-                ));
+                *refusal = Some(explain.refusal(&why));
             }
-            Level::Error
+            return log::event(Level::Error, bridge, "server", &[("is", &why)]);
         }
         _ => Level::Warning,
     };
-    log::event(level, "-", "server", &[("is", event)]);
+    log::event(level, bridge, "server", &[("is", event)]);
 }
 
 #[cfg(test)]

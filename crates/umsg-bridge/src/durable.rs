@@ -8,10 +8,15 @@ use std::time::{Duration, Instant};
 use umsg::posix;
 
 /// The messages that no local receiver has acknowledged, by their number in the queue.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Unconsumed {
     /// The messages, by the number in the queue and the sequence in the stream. The number is 0 if a bridge died before it noted the number.
     messages: BTreeMap<(u64, u64), Copy>,
+    /// The numbers of the messages that are in the queue or unacknowledged, as far as the last look saw: their sequences must stay in the window.
+    held: HashSet<u64>,
+    /// The numbers that the window had at the start, until their redeliveries have come.
+    early: HashSet<u64>,
+    until: Instant,
 }
 
 /// The copy of a message in the stream.
@@ -32,6 +37,50 @@ impl Copy {
 }
 
 impl Unconsumed {
+    /// Begins with the messages that are in the queue: an earlier bridge has placed them. `early` are the numbers in the window: the server may
+    /// deliver any of them again in the given time, also if it was consumed.
+    ///
+    /// # Errors
+    /// The sentence of the library.
+    pub fn begin(
+        queue: &posix::Queue,
+        early: HashSet<u64>,
+        time: Duration,
+    ) -> Result<Unconsumed, String> {
+        let mut unconsumed = Unconsumed {
+            messages: BTreeMap::new(),
+            held: HashSet::new(),
+            early: HashSet::new(),
+            until: Instant::now() + time,
+        };
+        unconsumed.look(queue)?;
+        unconsumed.early = early;
+        Ok(unconsumed)
+    }
+
+    /// Looks again which messages are held: those that have just been acknowledged are still counted.
+    ///
+    /// # Errors
+    /// The sentence of the library.
+    pub fn look(&mut self, queue: &posix::Queue) -> Result<(), String> {
+        let held = queue.message_ids().map_err(|error| error.to_string())?;
+        let unacknowledged = self.messages.keys().map(|(number, _)| *number);
+        self.held = held.into_iter().chain(unacknowledged).collect();
+        self.early = HashSet::new();
+        Ok(())
+    }
+
+    /// Notes that a message is in the queue.
+    pub fn hold(&mut self, number: u64) {
+        self.held.insert(number);
+    }
+
+    /// Returns whether the server may deliver a message again. The number 0: a bridge died before it noted the number.
+    #[must_use]
+    pub fn is_held(&self, number: u64) -> bool {
+        number == 0 || self.held.contains(&number) || self.early.contains(&number)
+    }
+
     /// Adds a message that is in the queue. A redelivery replaces the way to acknowledge it.
     pub fn add(&mut self, number: u64, sequence: u64, message: &Message) {
         let copy = Copy {
@@ -61,12 +110,19 @@ impl Unconsumed {
     /// # Errors
     /// The error is the sentence of the library.
     pub fn take_consumed(&mut self, queue: &posix::Queue) -> Result<Vec<Acker>, String> {
-        if self.messages.is_empty() {
+        if self.messages.is_empty() && self.held.is_empty() {
             return Ok(Vec::new());
         }
         let held = queue.message_ids().map_err(|error| error.to_string())?;
         let held: HashSet<u64> = held.into_iter().collect();
         let mut consumed = Vec::new();
+        self.held.retain(|number| {
+            let mut copies = self.messages.range((*number, 0)..=(*number, u64::MAX));
+            held.contains(number) || copies.next().is_some()
+        });
+        if Instant::now() > self.until {
+            self.early = HashSet::new();
+        }
         self.messages.retain(|(number, _), copy| {
             let is_missing = match number {
                 0 => held.is_empty(),

@@ -13,19 +13,14 @@
 use crate::backoff::Backoff;
 use crate::config::{Bridge, OnReject, SubjectBy};
 use crate::crash::{self, Point};
+use crate::flights::{Flights, Landed, Outcome};
 use crate::headers::{self, Source};
 use crate::local::{Exporter, Key, Spool, Taken};
 use crate::log::{self, Level};
 use crate::status::Board;
 use crate::supervise::Scene;
-use crate::{envelope, stream};
-use async_nats::jetstream::Context;
-use async_nats::jetstream::context::{PublishAckFuture, PublishError, PublishErrorKind};
-use async_nats::jetstream::message::PublishMessage;
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
-use std::future::{Future, IntoFuture};
-use std::pin::Pin;
+use crate::{connect, envelope, stream};
+use async_nats::header::NATS_EXPECTED_STREAM;
 use std::time::Duration;
 use umsg::posix;
 
@@ -35,21 +30,6 @@ pub const REFUSED: Duration = Duration::from_secs(30);
 const TICK: Duration = Duration::from_secs(1);
 /// The time that publishes have to settle when the bridge ends.
 const LAST: Duration = Duration::from_secs(5);
-
-/// The end of a publish, with its message and the message's place in the order of leases.
-type Flight = Pin<Box<dyn Future<Output = (u64, Taken, Outcome)>>>;
-
-/// The result of a publish.
-#[derive(Debug)]
-enum Outcome {
-    Stored {
-        duplicate: bool,
-    },
-    /// The stream will never take this message.
-    Message(String),
-    /// The stream takes no message now.
-    Stream(String),
-}
 
 /// Runs an export until the process stops it.
 ///
@@ -61,14 +41,9 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         Some(name) => Some(crate::local::dead_letter(&scene.namespace, name)?),
         None => None,
     };
-    board.become_("waiting for the server", None);
-    scene.link.clone().wait().await;
-    let context = stream::context(
-        &scene.link,
-        scene.domain.as_deref(),
-        scene.timeout,
-        bridge.window,
-    );
+    board.become_(connect::WAITING, None);
+    scene.link.wait_shown(board).await;
+    let context = stream::context(&scene.link, scene.domain.as_deref(), scene.timeout);
     let found = stream::find(&context, bridge, &scene.link).await?;
     // The spool is opened after the steps that may fail: if the bridge closed its ring again, the messages in the ring would be lost.
     let spool = Spool::open(&scene.namespace, bridge)?;
@@ -85,19 +60,25 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
             .ok()
             .filter(|most| *most > 0),
         exporter,
-        context,
         dead,
         bridge,
         scene,
         board,
     };
-    match spool {
-        None => work.go().await,
-        Some(mut spool) => tokio::select! {
-            ended = spool.fill() => ended,
-            ended = work.go() => ended,
-        },
-    }
+    let mut flights = Flights::open(&scene.link.client, scene.timeout).await?;
+    let Some(mut spool) = spool else {
+        let ended = work.go(&mut flights).await;
+        work.settle_rest(flights).await;
+        return ended;
+    };
+    let ended = tokio::select! {
+        ended = spool.fill() => ended,
+        ended = work.go(&mut flights) => ended,
+    };
+    // Acknowledgements make room in the spool.
+    let last = async { tokio::join!(spool.finish(&bridge.name), work.settle_rest(flights)) };
+    last.await;
+    ended
 }
 
 /// A running export.
@@ -105,7 +86,6 @@ struct Work<'a> {
     exporter: Exporter,
     source: Source,
     longest: Option<usize>,
-    context: Context,
     dead: Option<posix::Queue>,
     bridge: &'a Bridge,
     scene: &'a Scene,
@@ -113,8 +93,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    async fn go(&self) -> Result<(), String> {
-        let mut flights: FuturesUnordered<Flight> = FuturesUnordered::new();
+    async fn go(&self, flights: &mut Flights) -> Result<(), String> {
         let mut failed: Vec<(u64, Taken)> = Vec::new();
         let mut backoff = Backoff::default();
         let mut leases = 0;
@@ -122,6 +101,12 @@ impl Work<'_> {
         let mut tick = tokio::time::interval(TICK);
         let mut stop = self.scene.stop.clone();
         loop {
+            // All acknowledgements that are there, then all messages that have room: one wake-up serves many of both.
+            while let Some(landed) = flights.try_next() {
+                if self.settle(landed, &mut failed) {
+                    backoff.reset();
+                }
+            }
             while failed.is_empty() && flights.len() < self.bridge.window {
                 let Some(taken) = self.exporter.try_take()? else {
                     break;
@@ -129,39 +114,47 @@ impl Work<'_> {
                 crash::reached(Point::EXPORT_LEASED);
                 leases += 1;
                 in_vain = 0;
-                if let Some(flight) = self.publish(leases, taken).await {
-                    flights.push(flight);
-                }
+                self.publish((leases, taken), flights, &mut failed).await;
             }
             if !failed.is_empty() && flights.is_empty() {
                 self.wait(&mut backoff).await?;
                 self.board
                     .count(|state| state.retries += failed.len() as u64);
-                for (place, taken) in failed.drain(..) {
-                    flights.extend(self.publish(place, taken).await);
+                for one in std::mem::take(&mut failed) {
+                    self.publish(one, flights, &mut failed).await;
                 }
             }
             let may_take = failed.is_empty() && flights.len() < self.bridge.window;
             tokio::select! {
                 biased;
-                Some(landed) = flights.next(), if !flights.is_empty() => {
+                // First, so that an export under load ends, too.
+                _ = stop.wait_for(|stop| *stop) => return Ok(()),
+                landed = flights.next(), if !flights.is_empty() => {
                     if self.settle(landed, &mut failed) {
                         backoff.reset();
                     }
                 }
                 () = self.ready(in_vain), if may_take => in_vain = in_vain.saturating_add(1),
-                _ = tick.tick() => self.look(flights.len() + failed.len())?,
-                _ = stop.wait_for(|stop| *stop) => break,
+                _ = tick.tick() => {
+                    for landed in flights.take_late() {
+                        self.settle(landed, &mut failed);
+                    }
+                    self.look(flights.len() + failed.len())?;
+                }
             }
         }
-        // The leases of messages that do not settle return by their drop.
+    }
+
+    /// Gives the publishes that are on their way a last time to land. The leases of the others return by their drop.
+    async fn settle_rest(&self, mut flights: Flights) {
+        let mut failed = Vec::new();
         let settle = async {
-            while let Some(landed) = flights.next().await {
+            while !flights.is_empty() {
+                let landed = flights.next().await;
                 self.settle(landed, &mut failed);
             }
         };
         let _ = tokio::time::timeout(LAST, settle).await;
-        Ok(())
     }
 
     /// Waits until there may be a message. A queue that is closed for sending stays readable and has none.
@@ -175,15 +168,16 @@ impl Work<'_> {
     /// Updates the counts on the board. Fails if the name no longer leads to this queue.
     fn look(&self, flying: usize) -> Result<(), String> {
         let backlog = self.exporter.backlog();
-        let connected = self.scene.link.connected.borrow().1;
+        let connected = self.scene.link.holds();
         self.board.count(|state| {
             state.in_flight = flying as u64;
             state.backlog = backlog;
             state.connected = connected;
         });
         if !connected {
-            self.board.become_("waiting for the server", None);
-        } else if self.board.get().state == "waiting for the server" {
+            self.board
+                .become_(connect::WAITING, self.scene.link.refusal());
+        } else if self.board.get().state == connect::WAITING {
             self.board.become_("running", None);
         }
         let is_done = flying == 0 && backlog == 0;
@@ -199,10 +193,9 @@ impl Work<'_> {
     /// Waits before publishes are repeated: for a connection, and for the time of the back-off.
     async fn wait(&self, backoff: &mut Backoff) -> Result<(), String> {
         let mut stop = self.scene.stop.clone();
-        let mut link = self.scene.link.clone();
         let wait = async {
             tokio::time::sleep(backoff.pause()).await;
-            link.wait().await;
+            self.scene.link.wait_shown(self.board).await;
         };
         tokio::pin!(wait);
         let mut tick = tokio::time::interval(TICK);
@@ -224,52 +217,49 @@ impl Work<'_> {
         }
     }
 
-    /// Publishes a message. Returns None if the message can't be published: it was rejected.
-    async fn publish(&self, place: u64, taken: Taken) -> Option<Flight> {
+    /// Publishes a message, or rejects it.
+    async fn publish(
+        &self,
+        (place, taken): (u64, Taken),
+        flights: &mut Flights,
+        failed: &mut Vec<(u64, Taken)>,
+    ) {
         let (subject, data) = match self.bridge.envelope {
             false => (self.subject(taken.key), taken.data.clone()),
             true => {
                 let below = self.bridge.subject.as_deref().unwrap_or_default();
                 match envelope::unwrap(&taken.data, below) {
                     Ok(parts) => parts,
-                    Err(why) => {
-                        self.reject(taken, &why);
-                        return None;
-                    }
+                    Err(why) => return self.reject(taken, &why),
                 }
             }
         };
-        if self.longest.is_some_and(|longest| data.len() > longest) {
-            let longest = self.longest.unwrap_or_default();
+        if let Some(longest) = self.longest.filter(|longest| data.len() > *longest) {
             let why = format!(
                 "the message has {} bytes, and the stream's max_msg_size is {longest}",
                 data.len()
             );
-            self.reject(taken, &why);
-            return None;
+            return self.reject(taken, &why);
         }
-        let message = PublishMessage::build()
-            .payload(data)
-            .headers(headers::of(&taken, &self.source))
-            // The subject may belong to another stream, which would acknowledge the message.
-            .expected_stream(&self.bridge.stream);
-        let sent = self.context.send_publish(subject, message).await;
+        let mut headers = headers::of(&taken, &self.source);
+        // The subject may belong to another stream, which would acknowledge the message.
+        headers.insert(NATS_EXPECTED_STREAM, &*self.bridge.stream);
+        let ended = flights
+            .publish((place, taken), (subject, headers, data))
+            .await;
         crash::reached(Point::EXPORT_PUBLISHED);
-        match sent {
-            Ok(ack) => Some(Box::pin(land(place, taken, ack))),
-            Err(error) => {
-                let outcome = judge(&error);
-                Some(Box::pin(std::future::ready((place, taken, outcome))))
-            }
+        if let Some(landed) = ended {
+            self.settle(landed, failed);
         }
     }
 
     /// Acts on the end of a publish. Returns whether the stream has the message.
-    fn settle(
-        &self,
-        (place, taken, outcome): (u64, Taken, Outcome),
-        failed: &mut Vec<(u64, Taken)>,
-    ) -> bool {
+    fn settle(&self, landed: Landed, failed: &mut Vec<(u64, Taken)>) -> bool {
+        let Landed {
+            place,
+            taken,
+            outcome,
+        } = landed;
         match outcome {
             Outcome::Stored { duplicate } => {
                 crash::reached(Point::EXPORT_STORED);
@@ -339,44 +329,5 @@ impl Work<'_> {
             }
             None => taken.return_after(REFUSED),
         }
-    }
-}
-
-async fn land(place: u64, taken: Taken, ack: PublishAckFuture) -> (u64, Taken, Outcome) {
-    let outcome = match ack.into_future().await {
-        Ok(ack) => Outcome::Stored {
-            duplicate: ack.duplicate,
-        },
-        Err(error) => judge(&error),
-    };
-    (place, taken, outcome)
-}
-
-/// JetStream's code for a message that is too large for a stream.
-const TOO_LARGE: u64 = 10054;
-
-/// JetStream's code for a subject of another stream than the expected one.
-const OTHER_STREAM: u64 = 10060;
-
-/// Decides whether the message or the stream is the cause of a failure, and names the setting.
-fn judge(error: &PublishError) -> Outcome {
-    let why = stream::in_full(error);
-    match (error.kind(), stream::publish_code(error)) {
-        (PublishErrorKind::MaxPayloadExceeded, _) => Outcome::Message(format!(
-            "the message is larger than the server's max_payload: {why}"
-        )),
-        (_, Some(TOO_LARGE)) => Outcome::Message(format!(
-            "the message is larger than the stream's max_msg_size: {why}"
-        )),
-        (_, Some(OTHER_STREAM)) => {
-            Outcome::Stream(format!("`subject`: another stream has this subject: {why}"))
-        }
-        (PublishErrorKind::StreamNotFound, _) => {
-            Outcome::Stream("`subject`: no stream has this subject".to_owned())
-        }
-        (PublishErrorKind::TimedOut, _) => {
-            Outcome::Stream("the server has not acknowledged a publish in time".to_owned())
-        }
-        _ => Outcome::Stream(format!("`stream`: {why}")),
     }
 }

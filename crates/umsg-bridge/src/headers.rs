@@ -69,10 +69,20 @@ pub fn of(taken: &Taken, source: &Source) -> HeaderMap {
 /// Reads what a local queue keeps of a message. A message of another program has no headers: its priority is 0, its type 1.
 #[must_use]
 pub fn placing(headers: Option<&HeaderMap>, data: Bytes) -> Placing {
+    // One pass: a look-up by text would make a name of it for each header.
+    let names = [PRIORITY, TYPE, RING, SENT, TTL, REPLY_TO];
+    let mut found = [None; 6];
+    for (name, values) in headers.into_iter().flat_map(HeaderMap::iter) {
+        let at = names
+            .iter()
+            .position(|known| AsRef::<str>::as_ref(name) == *known);
+        if let (Some(at), Some(value)) = (at, values.first()) {
+            found[at] = Some(HeaderValue::as_str(value));
+        }
+    }
     let text = |name: &str| {
-        headers
-            .and_then(|headers| headers.get(name))
-            .map(HeaderValue::as_str)
+        let at = names.iter().position(|known| *known == name)?;
+        found[at]
     };
     let ring = text(RING).and_then(|text| {
         let mut words = text.split(' ');

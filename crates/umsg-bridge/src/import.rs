@@ -16,25 +16,29 @@ use crate::export::REFUSED;
 use crate::headers;
 use crate::local::{Importer, Placing, Refusal};
 use crate::log::{self, Level};
+use crate::pulls::{Pulled, Pulls};
 use crate::status::Board;
-use crate::stream;
 use crate::supervise::Scene;
 use crate::window::{self, Window};
+use crate::{connect, stream};
 use crate::{durable::Unconsumed, envelope};
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{AckKind, Message};
-use futures_util::StreamExt;
 use std::cell::RefCell;
+use std::io;
 use std::time::{Duration, Instant};
 use umsg::posix;
 
-/// The time that a pull waits for messages at the server.
-const PULL: Duration = Duration::from_secs(2);
-/// The time within which messages arrive that were under way when their pull ended.
+/// The time between two looks whether the queue is still the one of its name.
+const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
+/// The time in which messages that are on their way to a pull that ends arrive.
 const LATE: Duration = Duration::from_millis(50);
 
 /// The interval at which the import checks which messages of a durable queue were consumed.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The most kept entries of a window: 16 MiB of file and memory.
+const MOST_KEPT: usize = 1 << 20;
 
 /// Runs an import until the process stops it.
 ///
@@ -46,14 +50,9 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         Some(name) => Some(crate::local::dead_letter(&scene.namespace, name)?),
         None => None,
     };
-    board.become_("waiting for the server", None);
-    scene.link.clone().wait().await;
-    let context = stream::context(
-        &scene.link,
-        scene.domain.as_deref(),
-        scene.timeout,
-        bridge.window,
-    );
+    board.become_(connect::WAITING, None);
+    scene.link.wait_shown(board).await;
+    let context = stream::context(&scene.link, scene.domain.as_deref(), scene.timeout);
     let found = stream::find(&context, bridge, &scene.link).await?;
     let capacity = importer
         .posix()
@@ -75,12 +74,26 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     let key = window::key(&[&origin.to_le_bytes(), &importer.identity.to_le_bytes()]);
     let path = scene.directory.join(format!("{}.window", bridge.name));
     // After a restart, the server delivers all unacknowledged messages again.
-    let window = Window::open(&path, key, bridge.dedupe.max(pending));
+    let limit = usize::try_from(consumer.cached_info().config.max_ack_pending);
+    let kept = match bridge.is_durable() {
+        // The server delivers no more messages than these without an acknowledgement.
+        true => limit.unwrap_or(0).clamp(pending, MOST_KEPT.max(pending)),
+        false => 0,
+    };
+    let window = Window::open(&path, key, (bridge.dedupe.max(pending), kept));
     let mut window = window.map_err(|error| format!("`state_dir` {}: {error}", path.display()))?;
     recover(&importer, &mut window)?;
     board.become_("running", None);
+    let unconsumed = match (bridge.is_durable(), importer.posix()) {
+        (true, Some(queue)) => {
+            let early = window.numbers().collect();
+            let time = 2 * consumer.cached_info().config.ack_wait;
+            Some(RefCell::new(Unconsumed::begin(queue, early, time)?))
+        }
+        _ => None,
+    };
     let work = Work {
-        unconsumed: bridge.is_durable().then(RefCell::default),
+        unconsumed,
         window: RefCell::new(window),
         importer,
         consumer,
@@ -89,23 +102,34 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         scene,
         board,
     };
-    work.go().await
+    let client = &scene.link.client;
+    let pulls = Pulls::open(client, &context, &work.consumer, bridge.window).await?;
+    work.go(pulls).await
 }
 
 /// Notes the messages that a bridge has placed and not noted before it died.
 fn recover(importer: &Importer, window: &mut Window) -> Result<(), String> {
     for sequence in importer.arrivals()? {
         if window.find(sequence).is_none() {
-            note(window, sequence, 0)?;
+            // The numbers of these messages are not known: all count as held.
+            note(window, (sequence, 0), &|_| true)?;
         }
         importer.forget(sequence)?;
     }
     Ok(())
 }
 
-fn note(window: &mut Window, sequence: u64, number: u64) -> Result<(), String> {
-    let noted = window.note(sequence, number);
-    noted.map_err(|error| format!("`state_dir`: the window can't be written: {error}"))
+fn note(
+    window: &mut Window,
+    (sequence, number): (u64, u64),
+    is_held: &dyn Fn(u64) -> bool,
+) -> Result<(), String> {
+    let noted = window.note(sequence, number, is_held);
+    noted.map_err(|error| unwritten(&error))
+}
+
+fn unwritten(error: &io::Error) -> String {
+    format!("`state_dir`: the window can't be written: {error}")
 }
 
 /// A running import.
@@ -140,16 +164,16 @@ impl Work<'_> {
         }
     }
 
-    async fn go(&self) -> Result<(), String> {
+    async fn go(&self, pulls: Pulls) -> Result<(), String> {
         let mut stop = self.scene.stop.clone();
         tokio::select! {
-            ended = self.pull_for_ever() => ended,
+            ended = self.pull_for_ever(pulls) => ended,
             ended = self.acknowledge_consumed() => ended,
             _ = stop.wait_for(|stop| *stop) => Ok(()),
         }
     }
 
-    async fn pull_for_ever(&self) -> Result<(), String> {
+    async fn pull_for_ever(&self, mut pulls: Pulls) -> Result<(), String> {
         let mut connected = self.scene.link.connected.clone();
         let mut backoff = Backoff::default();
         loop {
@@ -160,11 +184,14 @@ impl Work<'_> {
                     self.bridge.queue
                 ));
             }
-            self.scene.link.clone().wait().await;
+            self.scene.link.wait_shown(self.board).await;
             let pulled = tokio::select! {
-                pulled = self.pull() => pulled?,
-                // The server has forgotten the pull, which belonged to the last connection.
-                _ = connected.changed() => continue,
+                pulled = self.pull(&mut pulls) => pulled?,
+                _ = connected.changed() => {
+                    // The server has forgotten the pulls of the last connection.
+                    pulls.forget();
+                    continue;
+                }
             };
             match pulled {
                 Ok(()) => {
@@ -185,7 +212,7 @@ impl Work<'_> {
 
     /// Fails with `why` if there is a connection but the server has no such consumer any more.
     async fn check_consumer(&self, why: String) -> Result<(), String> {
-        if !self.scene.link.connected.borrow().1 {
+        if !self.scene.link.holds() {
             return Ok(());
         }
         let mut consumer = self.consumer.clone();
@@ -199,27 +226,20 @@ impl Work<'_> {
         let connected = *connected;
         self.board.count(|state| state.connected = connected);
         if !connected {
-            self.board.become_("waiting for the server", None);
+            self.board
+                .become_(connect::WAITING, self.scene.link.refusal());
         }
     }
 
-    /// Pulls up to a window of messages, and places them. The inner error is that of the stream. The outer error is that of the queue or the window,
-    /// which have to be opened again.
-    async fn pull(&self) -> Result<Result<(), String>, String> {
-        let began = Instant::now();
-        let batch = self
-            .consumer
-            .batch()
-            .max_messages(self.bridge.window)
-            .expires(PULL);
-        let mut batch = match batch.messages().await {
-            Ok(batch) => batch,
-            Err(error) => return Ok(Err(format!("`consumer`: {error}"))),
-        };
-        while let Some(message) = batch.next().await {
-            let message = match message {
-                Ok(message) => message,
-                Err(error) => return Ok(Err(format!("`consumer`: {error}"))),
+    /// Pulls messages and places them, until there are none or it is time for a look at the queue. The inner error is one of the stream, the outer one
+    /// is of the queue or the window: both have to be opened again.
+    async fn pull(&self, pulls: &mut Pulls) -> Result<Result<(), String>, String> {
+        let looked = Instant::now();
+        while looked.elapsed() < LOOK_AT_QUEUE {
+            let (message, began) = match pulls.next().await {
+                Ok(Pulled::Message(message, began)) => (message, began),
+                Ok(Pulled::Nothing) => break,
+                Err(why) => return Ok(Err(why)),
             };
             crash::reached(Point::IMPORT_PULLED);
             if self.place(&message, began).await? == Placed::Settled {
@@ -227,8 +247,12 @@ impl Work<'_> {
             }
             // Other machines may have room.
             give_back(&message).await;
-            while let Ok(Some(Ok(message))) = tokio::time::timeout(LATE, batch.next()).await {
+            while let Some(message) = pulls.late(LATE).await {
                 give_back(&message).await;
+            }
+            // Later answers would grow old in the inbox: without it, the server keeps them.
+            if let Err(why) = pulls.begin_again().await {
+                return Ok(Err(why));
             }
             return self.wait_for_room(message.payload.len()).await.map(Ok);
         }
@@ -290,11 +314,29 @@ impl Work<'_> {
 
     fn placed(&self, sequence: u64, number: u64) -> Result<(), String> {
         crash::reached(Point::IMPORT_PLACED);
-        note(&mut self.window.borrow_mut(), sequence, number)?;
+        self.note(sequence, number)?;
         crash::reached(Point::IMPORT_NOTED);
         self.importer.forget(sequence)?;
         crash::reached(Point::IMPORT_FORGOTTEN);
         Ok(())
+    }
+
+    fn note(&self, sequence: u64, number: u64) -> Result<(), String> {
+        let mut window = self.window.borrow_mut();
+        let (Some(unconsumed), Some(queue)) = (&self.unconsumed, self.importer.posix()) else {
+            return note(&mut window, (sequence, number), &|_| false);
+        };
+        let mut unconsumed = unconsumed.borrow_mut();
+        unconsumed.hold(number);
+        match window.note(sequence, number, &|number| unconsumed.is_held(number)) {
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            noted => return noted.map_err(|error| unwritten(&error)),
+        }
+        unconsumed.look(queue)?;
+        unconsumed.hold(number);
+        note(&mut window, (sequence, number), &|number| {
+            unconsumed.is_held(number)
+        })
     }
 
     /// Acknowledges a message that is in the queue: at once, or when a local receiver has acknowledged it.

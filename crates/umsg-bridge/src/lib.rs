@@ -19,10 +19,10 @@
 //! | subject | where |
 //! |---|---|
 //! | the file and the flags that declare bridges | [`config`] |
-//! | the connection, and its secrets | [`connect`] |
+//! | the connection, and its secrets | [`connect`], [`reason`] |
 //! | the local ends: POSIX and System V queues, rings, the kernel's queues | [`local`] |
-//! | the two directions | [`export`], [`import`] |
-//! | several bridges in one process, and a new configuration | [`supervise`] |
+//! | the two directions | [`export`] with [`flights`], [`import`] with [`pulls`] |
+//! | several bridges in one process, and a new configuration | [`supervise`], [`name`] |
 //! | what `umsg bridge status` and `umsg metrics` show | [`status`] |
 #![deny(unsafe_code)]
 
@@ -35,10 +35,14 @@ pub mod crash;
 pub mod durable;
 pub mod envelope;
 pub mod export;
+pub mod flights;
 pub mod headers;
 pub mod import;
 pub mod local;
 pub mod log;
+pub mod name;
+pub mod pulls;
+pub mod reason;
 pub mod service;
 pub mod status;
 pub mod stream;

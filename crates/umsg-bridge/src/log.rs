@@ -34,6 +34,32 @@ pub fn use_json() {
     JSON.store(true, Ordering::Relaxed);
 }
 
+/// Reports a panic as an event of the thread's bridge, and ends the process: a bridge that is gone must not look like one that rests. The leases of the
+/// process return to their queues, and a service manager starts the bridges again.
+pub fn report_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let bridge = thread.name().filter(|name| *name != "main").unwrap_or("-");
+        let at = panic
+            .location()
+            .map(ToString::to_string)
+            .unwrap_or_default();
+        let payload = panic.payload();
+        let text = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned());
+        let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
+        let text = text.unwrap_or_default();
+        event(
+            Level::Error,
+            bridge,
+            "panic: the process ends",
+            &[("at", &at), ("error", &text)],
+        );
+        std::process::abort();
+    }));
+}
+
 /// Writes an event. A line that can't be written is lost: the bridge must not end with its log.
 pub fn event(level: Level, bridge: &str, event: &str, fields: &[(&str, &dyn std::fmt::Display)]) {
     let line = match JSON.load(Ordering::Relaxed) {

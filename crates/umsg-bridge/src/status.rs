@@ -1,10 +1,10 @@
 //! The state of each bridge: a file of JSON in the state directory, which `umsg bridge status` and `umsg metrics` read.
 
+use crate::log::{self, Level};
 use serde::{Deserialize, Serialize};
-use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 use umsg::Namespace;
 
@@ -53,51 +53,78 @@ pub struct State {
     pub updated_ms: u64,
 }
 
-/// The state of a bridge and its file.
+/// The state of a bridge and its file. The bridge's thread changes it, and the main thread looks whether the bridge's thread goes on.
 #[derive(Clone, Debug)]
-pub struct Board(Rc<RefCell<Inner>>);
+pub struct Board(Arc<Mutex<Inner>>);
 
 #[derive(Debug)]
 struct Inner {
     state: State,
     path: PathBuf,
     written: Option<Instant>,
+    /// When the bridge's thread last said anything.
+    heard: Instant,
+    /// True while the bridge's thread stands still.
+    is_blocked: bool,
+    /// True from the moment at which the name belongs to this process: another process may write the file before.
+    is_public: bool,
 }
 
 /// The time between two writes without a change of state.
 const PERIOD: Duration = Duration::from_millis(500);
+
+/// The silence after which a bridge counts as blocked. Its thread says something each second.
+const SILENCE: Duration = Duration::from_secs(4);
 
 impl Board {
     /// Makes the state of a bridge that begins.
     #[must_use]
     pub fn new(state: State, directory: &Path) -> Board {
         let path = directory.join(format!("{}{ENDING}", state.name));
-        Board(Rc::new(RefCell::new(Inner {
+        Board(Arc::new(Mutex::new(Inner {
             state,
             path,
             written: None,
+            heard: Instant::now(),
+            is_blocked: false,
+            is_public: false,
         })))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // No code panics with the lock.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes the file from now on.
+    pub fn publish(&self) {
+        let mut inner = self.inner();
+        inner.is_public = true;
+        inner.hear();
+        inner.write();
     }
 
     /// Changes counts.
     pub fn count(&self, change: impl FnOnce(&mut State)) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
         change(&mut inner.state);
+        inner.hear();
         inner.write_if_due();
     }
 
     /// Changes the state in words, and the error if there is one. Logs a change.
     pub fn become_(&self, words: &str, error: Option<String>) {
-        let mut inner = self.0.borrow_mut();
+        let mut inner = self.inner();
+        inner.hear();
         let error = error.unwrap_or_default();
         if inner.state.state == words && inner.state.error == error {
             return inner.write_if_due();
         }
         let level = match error.is_empty() {
-            true => crate::log::Level::Info,
-            false => crate::log::Level::Error,
+            true => Level::Info,
+            false => Level::Error,
         };
-        crate::log::event(level, &inner.state.name, words, &[("error", &error)]);
+        log::event(level, &inner.state.name, words, &[("error", &error)]);
         inner.state.state = words.to_owned();
         inner.state.error = error;
         inner.write();
@@ -106,16 +133,58 @@ impl Board {
     /// Returns a copy of the state.
     #[must_use]
     pub fn get(&self) -> State {
-        self.0.borrow().state.clone()
+        self.inner().state.clone()
     }
 
     /// Writes the state, if the last write is old.
     pub fn refresh(&self) {
-        self.0.borrow_mut().write_if_due();
+        let mut inner = self.inner();
+        inner.hear();
+        inner.write_if_due();
+    }
+
+    /// Returns whether the bridge's thread stands still.
+    #[must_use]
+    pub fn is_silent(&self) -> bool {
+        self.inner().heard.elapsed() >= SILENCE
+    }
+
+    /// Shows the bridge as blocked if its thread has been silent. The main thread calls this.
+    pub fn look(&self) {
+        let mut inner = self.inner();
+        if !inner.is_public || inner.heard.elapsed() < SILENCE {
+            return;
+        }
+        if !inner.is_blocked {
+            let why = inner.why_blocked();
+            log::event(Level::Error, &inner.state.name, BLOCKED, &[("error", &why)]);
+        }
+        inner.is_blocked = true;
+        inner.write();
     }
 }
 
+/// The words of a bridge whose thread stands still.
+const BLOCKED: &str = "blocked";
+
 impl Inner {
+    /// The bridge's thread goes on.
+    fn hear(&mut self) {
+        self.heard = Instant::now();
+        if std::mem::take(&mut self.is_blocked) {
+            let waited: [(&str, &dyn std::fmt::Display); 0] = [];
+            log::event(Level::Info, &self.state.name, "goes on", &waited);
+            self.write();
+        }
+    }
+
+    fn why_blocked(&self) -> String {
+        format!(
+            "`queue` {}: no step for seconds. A process that is stopped holds its lock, or the file system stands still",
+            self.state.queue
+        )
+    }
+
     fn write_if_due(&mut self) {
         if self
             .written
@@ -127,10 +196,18 @@ impl Inner {
 
     /// Writes the state. If the write fails, the bridge continues, and `umsg bridge status` does not show it.
     fn write(&mut self) {
+        if !self.is_public {
+            return;
+        }
         self.written = Some(Instant::now());
         let now = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
         self.state.updated_ms = now.as_millis() as u64;
-        let text = serde_json::to_vec(&self.state).unwrap_or_default();
+        let mut shown = self.state.clone();
+        if self.is_blocked {
+            shown.state = BLOCKED.to_owned();
+            shown.error = self.why_blocked();
+        }
+        let text = serde_json::to_vec(&shown).unwrap_or_default();
         let beside = self.path.with_extension("new");
         let _ = std::fs::write(&beside, text).and_then(|()| std::fs::rename(&beside, &self.path));
     }

@@ -1,20 +1,16 @@
 //! Streams and consumers: finding them, and making them if the configuration says so.
 
-use crate::config::{Bridge, Delivery, NewStream, Retention, Storage};
+use crate::config::{Bridge, Delivery, Direction, NewStream, Retention, Storage};
 use crate::connect::Link;
 use async_nats::jetstream::consumer::{AckPolicy, Consumer, pull};
 use async_nats::jetstream::stream::{Config, Info, RetentionPolicy, StorageType, Stream};
 use async_nats::jetstream::{Context, ContextBuilder};
-use std::error::Error as _;
 use std::time::Duration;
 
 /// Makes the context of a bridge.
 #[must_use]
-pub fn context(link: &Link, domain: Option<&str>, timeout: Duration, window: usize) -> Context {
+pub fn context(link: &Link, domain: Option<&str>, timeout: Duration) -> Context {
     let builder = ContextBuilder::new().timeout(timeout).ack_timeout(timeout);
-    // The limit is above the window. The export itself keeps to the window, but the client frees the place of a publish some time after its
-    // acknowledgement.
-    let builder = builder.max_ack_inflight(2 * window + 16);
     match domain {
         Some(domain) => builder.domain(domain).build(link.client.clone()),
         None => builder.build(link.client.clone()),
@@ -26,6 +22,18 @@ pub fn context(link: &Link, domain: Option<&str>, timeout: Duration, window: usi
 /// # Errors
 /// The error is a sentence that names the setting.
 pub async fn find(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream<Info>, String> {
+    let found = found(context, bridge, link).await?;
+    // Such a stream acknowledges no publish: each would be repeated for ever.
+    if bridge.direction == Direction::Export && found.cached_info().config.no_ack {
+        return Err(format!(
+            "`stream` {}: the stream has no_ack, so that it acknowledges no message. Set no_ack to false, or name another stream",
+            bridge.stream
+        ));
+    }
+    Ok(found)
+}
+
+async fn found(context: &Context, bridge: &Bridge, link: &Link) -> Result<Stream<Info>, String> {
     let name = &bridge.stream;
     let why = match (context.get_stream(name).await, &bridge.create_stream) {
         (Ok(stream), _) => return Ok(stream),
@@ -157,28 +165,5 @@ fn fitting(
             info.name, info.config.filter_subject
         )),
         _ => Ok(consumer),
-    }
-}
-
-/// Returns the server's code of an error of JetStream.
-#[must_use]
-pub fn code(error: &(dyn std::error::Error + 'static)) -> Option<u64> {
-    let mut cause = error.source();
-    while let Some(deeper) = cause {
-        if let Some(error) = deeper.downcast_ref::<async_nats::jetstream::Error>() {
-            return Some(error.error_code().0);
-        }
-        cause = deeper.source();
-    }
-    None
-}
-
-/// Returns the server's code as [`code`] does, for an error of a publish.
-#[must_use]
-pub fn publish_code(error: &async_nats::jetstream::context::PublishError) -> Option<u64> {
-    let source = error.source()?;
-    match source.downcast_ref::<async_nats::jetstream::Error>() {
-        Some(error) => Some(error.error_code().0),
-        None => code(source),
     }
 }

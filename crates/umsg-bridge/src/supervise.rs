@@ -1,20 +1,30 @@
-//! All bridges of a process: each runs in a task of one thread, begins again after a failure, and ends or changes with the configuration.
+//! All bridges of a process: each has a thread and a connection of its own, begins again after a failure, and ends or changes with the configuration.
+//!
+//! A process that is stopped while it holds the lock of a queue stops the threads of that queue's bridges only. The main thread touches no queue: it
+//! shows such bridges as blocked, reads the configuration again, and ends the process.
 
 use crate::backoff::Backoff;
-use crate::config::{Bridge, Config, Direction};
+use crate::config::{Bridge, Config, Direction, Server};
 use crate::connect::{self, Link};
 use crate::log::{self, Level};
 use crate::status::{self, Board, State};
-use crate::{export, import, service};
-use std::path::PathBuf;
+use crate::{export, import, name, service};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot::{self, error::TryRecvError};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, LocalSet, spawn_local};
+use tokio::task::LocalSet;
 use umsg::Namespace;
 
 /// The longest pause between two attempts of a bridge.
 const LONGEST: Duration = Duration::from_secs(2);
+/// The time that a bridge has to end.
+const END: Duration = Duration::from_secs(8);
+/// The time between two looks at the bridges' threads.
+const LOOK: Duration = Duration::from_secs(1);
+/// The number of attempts after which a bridge connects anew: the client keeps a little memory for each request without an answer.
+const RENEW: u32 = 500;
 
 /// The surroundings of a bridge.
 #[derive(Clone, Debug)]
@@ -35,11 +45,27 @@ pub struct Scene {
     pub stop: watch::Receiver<bool>,
 }
 
+/// What the thread of a bridge gets.
+struct Start {
+    bridge: Bridge,
+    server: Server,
+    namespace: Namespace,
+    directory: PathBuf,
+    board: Board,
+    stop: watch::Receiver<bool>,
+    /// Changes when the secrets have changed.
+    secrets: watch::Receiver<u64>,
+}
+
+/// The end of a thread: the sender is dropped there.
+type Ended = oneshot::Receiver<()>;
+
 /// A bridge that runs.
 struct Running {
     bridge: Bridge,
+    board: Board,
     stop: watch::Sender<bool>,
-    task: JoinHandle<()>,
+    ended: Ended,
 }
 
 /// Returns the host's name.
@@ -56,12 +82,16 @@ pub fn host() -> String {
 /// # Errors
 /// The error is a sentence: the configuration is wrong, or the system refuses a call.
 pub fn run(namespace: &Namespace, read: &dyn Fn() -> Result<Config, String>) -> Result<(), String> {
+    log::report_panics();
     let config = read()?;
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    runtime()?.block_on(serve(namespace, config, read))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, String> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .build();
-    let runtime = runtime.map_err(|error| format!("the runtime can't be made: {error}"))?;
-    LocalSet::new().block_on(&runtime, serve(namespace, config, read))
+        .build()
+        .map_err(|error| format!("the runtime can't be made: {error}"))
 }
 
 async fn serve(
@@ -69,12 +99,13 @@ async fn serve(
     mut config: Config,
     read: &dyn Fn() -> Result<Config, String>,
 ) -> Result<(), String> {
-    let mut process = Process::begin(namespace, &config).await?;
-    process.apply(&config);
+    let mut process = Process::begin(namespace, &config)?;
+    process.apply(&config)?;
     let listen = |kind| signal(kind).map_err(|error| format!("signals: {error}"));
     let mut hangup = listen(SignalKind::hangup())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut terminate = listen(SignalKind::terminate())?;
+    let mut look = tokio::time::interval(LOOK);
     service::tell(&format!(
         "READY=1\nSTATUS={} bridges",
         process.running.len()
@@ -91,6 +122,7 @@ async fn serve(
             }
             _ = interrupt.recv() => break,
             _ = terminate.recv() => break,
+            _ = look.tick() => process.look(),
         }
     }
     service::tell("STOPPING=1");
@@ -106,43 +138,44 @@ async fn reload(
     read: &dyn Fn() -> Result<Config, String>,
 ) -> Result<Config, String> {
     let new = read()?;
+    let secrets = connect::fingerprint(&new.server)?;
     if new.server != old.server || new.state_dir != old.state_dir {
-        let next = Process::begin(namespace, &new).await?;
+        let next = Process::begin(namespace, &new)?;
         std::mem::replace(process, next).end().await;
+    } else if process
+        .secrets
+        .send_if_modified(|now| std::mem::replace(now, secrets) != secrets)
+    {
+        log::event(Level::Info, "-", "secrets have changed", &[]);
     }
-    process.apply(&new);
+    process.apply(&new)?;
     let count = process.running.len();
     log::event(Level::Info, "-", "reloaded", &[("bridges", &count)]);
     Ok(new)
 }
 
 struct Process {
-    scene: Scene,
+    namespace: Namespace,
+    server: Server,
+    directory: PathBuf,
+    secrets: watch::Sender<u64>,
     running: Vec<Running>,
 }
 
 impl Process {
-    async fn begin(namespace: &Namespace, config: &Config) -> Result<Process, String> {
-        let directory = status::directory(config.state_dir.as_deref(), namespace)?;
-        let host = host();
-        let link = connect::connect(&config.server, &format!("umsg-bridge {host}")).await?;
-        let scene = Scene {
-            namespace: namespace.clone(),
-            link,
-            directory,
-            host,
-            domain: config.server.domain.clone(),
-            timeout: config.server.timeout.0,
-            stop: watch::channel(false).1,
-        };
+    fn begin(namespace: &Namespace, config: &Config) -> Result<Process, String> {
+        let secrets = connect::fingerprint(&config.server)?;
         Ok(Process {
-            scene,
+            namespace: namespace.clone(),
+            server: config.server.clone(),
+            directory: status::directory(config.state_dir.as_deref(), namespace)?,
+            secrets: watch::channel(secrets).0,
             running: Vec::new(),
         })
     }
 
     /// Ends the bridges that are no longer declared or are declared differently, and starts the new ones.
-    fn apply(&mut self, config: &Config) {
+    fn apply(&mut self, config: &Config) -> Result<(), String> {
         let wanted = config.one_way();
         let (stay, end) = std::mem::take(&mut self.running)
             .into_iter()
@@ -158,50 +191,80 @@ impl Process {
             }
             // A changed bridge begins when the old one has ended: both use one window.
             let before = ending.iter().position(|old| old.bridge.name == bridge.name);
-            let before = before.map(|at| ending.swap_remove(at).task);
-            self.running.push(self.start(bridge, before));
+            let before = before.map(|at| ending.swap_remove(at).ended);
+            let started = self.start(bridge, before)?;
+            self.running.push(started);
         }
         // The file of the state is removed: the state of a bridge that is no longer declared would look like the state of a dead bridge.
         for old in ending {
             let file = format!("{}{}", old.bridge.name, status::ENDING);
-            let path = self.scene.directory.join(file);
-            spawn_local(async move {
-                let _ = old.task.await;
+            let path = self.directory.join(file);
+            tokio::spawn(async move {
+                let _ = old.ended.await;
                 let _ = std::fs::remove_file(path);
             });
         }
+        Ok(())
     }
 
-    fn start(&self, bridge: Bridge, before: Option<JoinHandle<()>>) -> Running {
+    fn start(&self, bridge: Bridge, before: Option<Ended>) -> Result<Running, String> {
         let (stop, stopped) = watch::channel(false);
-        let scene = Scene {
+        let (end, ended) = oneshot::channel::<()>();
+        let board = board(&bridge, &self.directory);
+        let start = Start {
+            bridge: bridge.clone(),
+            server: self.server.clone(),
+            namespace: self.namespace.clone(),
+            directory: self.directory.clone(),
+            board: board.clone(),
             stop: stopped,
-            ..self.scene.clone()
+            secrets: self.secrets.subscribe(),
         };
-        let own = bridge.clone();
-        let task = spawn_local(async move {
-            if let Some(before) = before {
-                let _ = before.await;
+        // The thread has the bridge's name, which the report of a panic shows.
+        let thread = std::thread::Builder::new().name(bridge.name.clone());
+        let work = move || {
+            // Dropped at the end of the thread, however it ends.
+            let _end = end;
+            if let Err(why) = live(start, before) {
+                log::event(Level::Error, "-", "a bridge can't run", &[("error", &why)]);
             }
-            keep(&own, &scene).await;
-        });
-        Running { bridge, stop, task }
+        };
+        let spawned = thread.spawn(work);
+        spawned.map_err(|error| format!("bridge {:?}: no thread: {error}", bridge.name))?;
+        Ok(Running {
+            bridge,
+            board,
+            stop,
+            ended,
+        })
     }
 
-    async fn end(self) {
+    /// Shows the bridges whose threads stand still.
+    fn look(&self) {
+        for running in &self.running {
+            running.board.look();
+        }
+    }
+
+    /// Ends all bridges. A thread that stands still at the lock of a queue ends with the process.
+    async fn end(mut self) {
         for running in &self.running {
             let _ = running.stop.send(true);
         }
-        for running in self.running {
-            let _ = running.task.await;
+        let begin = Instant::now();
+        let lives =
+            |running: &mut Running| matches!(running.ended.try_recv(), Err(TryRecvError::Empty));
+        while begin.elapsed() < END {
+            self.running.retain_mut(lives);
+            if self.running.iter().all(|running| running.board.is_silent()) {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        // Sends the acknowledgements that are still in the client's buffers.
-        let _ = tokio::time::timeout(Duration::from_secs(1), self.scene.link.client.flush()).await;
     }
 }
 
-/// Runs a bridge, and begins again after each failure.
-async fn keep(bridge: &Bridge, scene: &Scene) {
+fn board(bridge: &Bridge, directory: &Path) -> Board {
     let direction = match bridge.direction {
         Direction::Export => "export",
         _ => "import",
@@ -214,14 +277,73 @@ async fn keep(bridge: &Bridge, scene: &Scene) {
         pid: std::process::id(),
         ..State::default()
     };
-    let board = Board::new(state, &scene.directory);
+    Board::new(state, directory)
+}
+
+/// The life of a bridge's thread.
+fn live(start: Start, before: Option<Ended>) -> Result<(), String> {
+    let runtime = runtime()?;
+    let life = async move {
+        if let Some(before) = before {
+            let _ = before.await;
+        }
+        let Some(_names) = own_name(&start).await else {
+            return;
+        };
+        keep(start).await;
+    };
+    LocalSet::new().block_on(&runtime, life);
+    Ok(())
+}
+
+/// Waits until no other process runs a bridge of this name. None: the bridge has to end.
+async fn own_name(start: &Start) -> Option<Vec<std::fs::File>> {
+    let mut stop = start.stop.clone();
+    let mut last = String::new();
+    loop {
+        match name::own(&start.namespace, &start.directory, &start.bridge.name) {
+            Ok(names) => {
+                start.board.publish();
+                return Some(names);
+            }
+            Err(why) if why != last => {
+                log::event(
+                    Level::Error,
+                    &start.bridge.name,
+                    "waiting for its name",
+                    &[("error", &why)],
+                );
+                last = why;
+            }
+            Err(_) => {}
+        }
+        if let Ok(Ok(_)) = tokio::time::timeout(LONGEST, stop.wait_for(|stop| *stop)).await {
+            return None;
+        }
+    }
+}
+
+/// Runs a bridge, and begins again after each failure.
+async fn keep(start: Start) {
+    let Start { bridge, board, .. } = &start;
     let mut backoff = Backoff::default();
-    let mut stop = scene.stop.clone();
+    let mut stop = start.stop.clone();
+    let mut secrets = start.secrets.clone();
+    let mut scene: Option<Scene> = None;
+    let mut attempts = 0;
     while !*stop.borrow() {
         let began = Instant::now();
-        let ended = tokio::select! {
-            ended = once(bridge, scene, &board) => ended,
-            _ = stopped_and_settled(scene) => break,
+        attempts += 1;
+        let ended = match connected(&start, scene.take(), attempts).await {
+            Ok(with) => {
+                let with = scene.insert(with);
+                tokio::select! {
+                    ended = once(bridge, with, board) => ended,
+                    () = renew_secrets(&mut secrets, with) => Ok(()),
+                    () = stopped_and_settled(&stop) => break,
+                }
+            }
+            Err(why) => Err(why),
         };
         let Err(why) = ended else { break };
         // A failure at the first message of each attempt must not repeat without a pause.
@@ -235,12 +357,45 @@ async fn keep(bridge: &Bridge, scene: &Scene) {
         let pause = pause.mul_f64(0.5 + fastrand::f64() / 2.0);
         let _ = tokio::time::timeout(pause, stop.wait_for(|stop| *stop)).await;
     }
+    if let Some(scene) = scene {
+        // Sends the acknowledgements that are still in the client's buffers.
+        let _ = tokio::time::timeout(Duration::from_secs(1), scene.link.client.flush()).await;
+    }
     board.become_("stopped", None);
 }
 
+/// Returns the connection of the last attempt, or a new one.
+async fn connected(start: &Start, last: Option<Scene>, attempts: u32) -> Result<Scene, String> {
+    if let Some(scene) = last
+        && !attempts.is_multiple_of(RENEW)
+        && scene.link.is_alive()
+    {
+        return Ok(scene);
+    }
+    let host = host();
+    let name = format!("umsg-bridge {host} {}", start.bridge.name);
+    Ok(Scene {
+        namespace: start.namespace.clone(),
+        link: connect::connect(&start.server, &name).await?,
+        directory: start.directory.clone(),
+        host,
+        domain: start.server.domain.clone(),
+        timeout: start.server.timeout.0,
+        stop: start.stop.clone(),
+    })
+}
+
+/// Connects again whenever the secrets have changed, for ever: each connection reads them.
+async fn renew_secrets(secrets: &mut watch::Receiver<u64>, scene: &Scene) {
+    while secrets.changed().await.is_ok() {
+        let _ = scene.link.client.force_reconnect().await;
+    }
+    std::future::pending().await
+}
+
 /// Returns some seconds after the request to stop: for a bridge that does not end by itself, for example because it waits for the server.
-async fn stopped_and_settled(scene: &Scene) {
-    let mut stop = scene.stop.clone();
+async fn stopped_and_settled(stop: &watch::Receiver<bool>) {
+    let mut stop = stop.clone();
     let _ = stop.wait_for(|stop| *stop).await;
     tokio::time::sleep(Duration::from_secs(6)).await;
 }

@@ -442,3 +442,95 @@ fn a_durable_queue_is_refilled_after_the_loss_of_the_machine() {
     );
     wait_for("end", || left() == 0, || machine.logged());
 }
+
+#[test]
+fn a_durable_queue_repeats_no_message_that_others_have_passed_for_long() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    // The window has 4 + 2 * 4 sequences, and far more messages pass.
+    let durable = "[[bridge]]\nname = \"d\"\ndirection = \"durable\"\ninbox = \"/d.in\"\nqueue = \"/d\"\nstream = \"D\"\nsubject = \"d\"\nack_wait = \"1s\"\nwindow = 4\ndedupe = 12\ncreate_stream = {}\n";
+    let mut machine = Machine::new();
+    let (inbox, queue) = (machine.queue("/d.in", 100, 64), machine.queue("/d", 4, 64));
+    machine.declare(&server.url(), durable);
+    machine.start();
+    for n in [100, 101] {
+        inbox.send(&[n], 0).unwrap();
+    }
+    wait_for(
+        "messages",
+        || queue.attributes().messages == 2,
+        || machine.logged(),
+    );
+    for n in 0..60 {
+        inbox.send(&[n], 9).unwrap();
+        wait_for(
+            "message",
+            || queue.attributes().messages == 3,
+            || machine.logged(),
+        );
+        assert_eq!(receive(&queue).data, [n]);
+    }
+    machine.kill();
+    machine.start();
+    // Longer than `ack_wait`: the server delivers both messages again.
+    wait_for(
+        "redelivery",
+        || {
+            let states = machine.states();
+            states
+                .iter()
+                .any(|state| state.name == "d.out" && state.duplicates >= 2)
+        },
+        || format!("{:?}\n{}", machine.states(), machine.logged()),
+    );
+    assert_eq!([receive(&queue).data, receive(&queue).data], [[100], [101]]);
+    assert_eq!(queue.attributes().messages, 0);
+}
+
+#[test]
+fn an_orderly_end_loses_no_message_of_a_ring() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let export = EXPORT.replace("\"/out\"", "\"ring:/r\"");
+    machine.declare(&server.url(), &export);
+    let mut sent = 0_u32;
+    for _ in 0..2 {
+        machine.start();
+        let ring = || ring::Sender::open_in(&machine.namespace, "/r");
+        wait_for("ring", || ring().is_ok(), || machine.logged());
+        let ring = ring().unwrap();
+        // The bridge finds all messages in its ring, and the signal to end.
+        let bridge = machine.bridge.as_mut().unwrap();
+        bridge.signal(libc::SIGSTOP);
+        for _ in 0..900 {
+            let post = ring::Post::new(0).payload(&sent.to_le_bytes());
+            ring.try_send(&post).unwrap();
+            sent += 1;
+        }
+        bridge.signal(libc::SIGTERM);
+        bridge.signal(libc::SIGCONT);
+        assert_eq!(bridge.wait().code(), Some(0));
+    }
+    machine.start();
+    let mut seen = Vec::new();
+    wait_for(
+        "messages",
+        || {
+            let count = with_client(&server.url(), async |js| {
+                let stream = js.get_stream("S").await.unwrap();
+                stream.cached_info().state.messages
+            });
+            count >= u64::from(sent)
+        },
+        || format!("{sent} {}", machine.logged()),
+    );
+    with_client(&server.url(), async |js| {
+        let stream = js.get_stream("S").await.unwrap();
+        for sequence in 1..=stream.cached_info().state.messages {
+            let message = stream.get_raw_message(sequence).await.unwrap();
+            seen.push(u32::from_le_bytes(message.payload[..].try_into().unwrap()));
+        }
+    });
+    assert_eq!(seen, (0..sent).collect::<Vec<_>>());
+}

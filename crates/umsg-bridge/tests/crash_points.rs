@@ -194,3 +194,33 @@ fn a_death_beside_a_dead_letter_keeps_the_message() {
         || machine.logged(),
     );
 }
+
+#[test]
+fn a_panic_is_an_event_of_its_bridge_and_ends_the_process() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    machine.declare(&server.url(), EXPORT);
+    let log = std::fs::File::create(machine.home.path().join("bridge.log")).unwrap();
+    let mut command = machine.command();
+    command.arg("--config").arg(machine.config()).stderr(log);
+    command.env("UMSG_BRIDGE_CRASH", "EXPORT_STORED");
+    command.env("UMSG_CRASH_PANICS", "1");
+    machine.bridge = Some(Process::start(&mut command));
+    out.send(b"one", 0).unwrap();
+    let status = machine.bridge.as_mut().unwrap().wait();
+    assert_eq!(status.code(), None, "a signal ends the process");
+    let log = machine.logged();
+    assert!(
+        log.contains("level=error bridge=out event=\"panic: the process ends\" at=crates/umsg-carry/src/crash.rs"),
+        "{log}"
+    );
+    // The message is in the stream, and its lease has returned.
+    machine.start();
+    wait_for(
+        "end",
+        || out.attributes().leased + out.attributes().messages == 0,
+        || machine.logged(),
+    );
+}

@@ -121,7 +121,7 @@ fn wrong_users_and_missing_rights_are_named_and_secrets_are_not() {
             .arg(machine.config()),
     );
     assert!(
-        text.contains("authorization violation") && text.contains("`user`"),
+        text.contains("authorization violation") && text.contains("`password_file`"),
         "{text}"
     );
     assert!(!text.contains("wrong-secret"), "{text}");
@@ -214,4 +214,236 @@ fn a_queue_that_is_made_again_is_found() {
         || out.attributes().messages + out.attributes().leased == 0,
         || machine.logged(),
     );
+}
+
+#[test]
+fn a_wrong_password_is_in_the_state_and_a_new_one_needs_no_new_start() {
+    let Some(program) = nats_server() else { return };
+    let users = "authorization { users: [ { user: ann, password: \"hunter2\" } ] }";
+    let server = Server::start(&program, users);
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    let secret = machine.home.path().join("password");
+    std::fs::write(&secret, "wrong-secret").unwrap();
+    let settings = format!(
+        "url = {:?}\nuser = \"ann\"\npassword_file = {secret:?}",
+        server.url()
+    );
+    machine.declare_server(&settings, EXPORT);
+    machine.start();
+    machine.await_error(&["`password_file`", "authorization violation"]);
+    let (text, code) = output(machine.command().arg("status"));
+    assert!(text.contains("`password_file`"), "{text}");
+    assert_eq!(code, Some(1));
+    out.send(b"waits", 0).unwrap();
+    std::fs::write(&secret, "hunter2").unwrap();
+    wait_for(
+        "export",
+        || out.attributes().messages + out.attributes().leased == 0,
+        || machine.logged(),
+    );
+    machine.expect_no_secret(&["hunter2", "wrong-secret"]);
+}
+
+#[test]
+fn sighup_connects_again_with_a_changed_secret() {
+    let Some(program) = nats_server() else { return };
+    let [one, other] = [0, 1].map(|_| nkeys::KeyPair::new_user());
+    let users = format!(
+        "authorization {{ users: [ {{ nkey: {} }}, {{ nkey: {} }} ] }}",
+        one.public_key(),
+        other.public_key()
+    );
+    let server = Server::start(&program, &users);
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    let secret = machine.home.path().join("seed");
+    std::fs::write(&secret, one.seed().unwrap()).unwrap();
+    let settings = format!("url = {:?}\nnkey_file = {secret:?}", server.url());
+    machine.declare_server(&settings, EXPORT);
+    machine.start();
+    machine.await_log("running");
+    let connections = || machine.logged().matches("is=connected").count();
+    let hangup = || machine.bridge.as_ref().unwrap().signal(libc::SIGHUP);
+    hangup();
+    machine.await_log("reloaded");
+    assert_eq!(connections(), 1, "nothing has changed");
+    // A file with an error changes nothing.
+    std::fs::write(&secret, "no seed").unwrap();
+    hangup();
+    machine.await_log("the old configuration stays");
+    assert_eq!(connections(), 1);
+    std::fs::write(&secret, other.seed().unwrap()).unwrap();
+    hangup();
+    wait_for("new connection", || connections() == 2, || machine.logged());
+    out.send(b"the other user", 0).unwrap();
+    wait_for(
+        "export",
+        || out.attributes().messages + out.attributes().leased == 0,
+        || machine.logged(),
+    );
+    machine.expect_no_secret(&[&one.seed().unwrap(), &other.seed().unwrap()]);
+}
+
+#[test]
+fn a_stream_that_acknowledges_nothing_is_refused() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    with_client(&server.url(), async |js| {
+        let config = async_nats::jetstream::stream::Config {
+            name: "S".to_owned(),
+            subjects: vec!["s".to_owned()],
+            no_ack: true,
+            ..Default::default()
+        };
+        js.create_stream(config).await.unwrap();
+    });
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    machine.declare(&server.url(), EXPORT);
+    let (text, code) = output(
+        machine
+            .command()
+            .arg("check")
+            .arg("-c")
+            .arg(machine.config()),
+    );
+    // A stream that the bridge would make is not looked for.
+    assert_eq!(code, Some(0), "{text}");
+    out.send(b"waits", 0).unwrap();
+    machine.start();
+    machine.await_error(&["`stream` S", "no_ack"]);
+    let held = out.attributes();
+    assert_eq!((held.messages, held.leased), (1, 0), "the message waits");
+}
+
+#[test]
+fn a_name_belongs_to_one_process_whatever_its_state_directory() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let out = machine.queue("/out", 100, 16);
+    machine.declare(&server.url(), EXPORT);
+    machine.start();
+    machine.await_log("running");
+    let states = tempfile::tempdir().unwrap();
+    let config = states.path().join("second.toml");
+    let text = std::fs::read_to_string(machine.config()).unwrap();
+    let text = format!("state_dir = {:?}\n{text}", states.path());
+    std::fs::write(&config, text).unwrap();
+    let log = states.path().join("log");
+    let mut command = machine.command();
+    command.arg("--config").arg(&config);
+    command.stderr(std::fs::File::create(&log).unwrap());
+    let mut second = Process::start(&mut command);
+    let logged = || std::fs::read_to_string(&log).unwrap();
+    let waits = "another process runs a bridge named \\\"out\\\"";
+    wait_for("refusal", || logged().contains(waits), logged);
+    assert!(!logged().contains("running"), "{}", logged());
+    machine.kill();
+    wait_for("turn", || logged().contains("running"), logged);
+    out.send(b"one", 0).unwrap();
+    wait_for(
+        "export",
+        || out.attributes().messages + out.attributes().leased == 0,
+        logged,
+    );
+    second.kill();
+}
+
+/// The variable that makes this program a process that uses the queue without rest.
+const HOLDER: &str = "UMSG_BRIDGE_TEST_HOLDER";
+
+#[test]
+fn holder() {
+    if std::env::var_os(HOLDER).is_none() {
+        return;
+    }
+    let namespace = umsg::Namespace::resolve().unwrap();
+    let mut options = umsg::posix::OpenOptions::new();
+    options.read(true).write(true).namespace(&namespace);
+    let queue = options.open("/held").unwrap();
+    loop {
+        let _ = queue.try_send(b"x", 0);
+        let _ = queue.try_receive_vec();
+    }
+}
+
+/// Stops a process that holds the queue's lock.
+fn hold(machine: &Machine) -> Process {
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "holder", "--nocapture", "--test-threads=1"]);
+    command
+        .env("UMSG_DIR", machine.home.path())
+        .env(HOLDER, "1")
+        .stdout(std::process::Stdio::null());
+    let holder = Process::start(&mut command);
+    for n in 0.. {
+        assert!(n < 2000, "the lock is never held");
+        std::thread::sleep(Duration::from_millis(5));
+        let queue = machine.queue("/held", 100, 16);
+        holder.signal(libc::SIGSTOP);
+        let (tell, told) = std::sync::mpsc::channel();
+        // This call has no deadline: if the lock is held, the thread goes on with the holder.
+        std::thread::spawn(move || {
+            let _ = queue.arrivals(1);
+            let _ = tell.send(());
+        });
+        if told.recv_timeout(Duration::from_millis(1000)).is_err() {
+            return holder;
+        }
+        holder.signal(libc::SIGCONT);
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_stopped_process_blocks_the_bridge_of_its_queue_and_no_other() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let (_held, out) = (
+        machine.queue("/held", 100, 16),
+        machine.queue("/out", 100, 16),
+    );
+    machine.declare(
+        &server.url(),
+        &(EXPORT.to_owned() + &IMPORT.replace("/in", "/held")),
+    );
+    let holder = hold(&machine);
+    machine.start();
+    let import = || {
+        let states = machine.states();
+        states.into_iter().find(|state| state.name == "in")
+    };
+    let show = || format!("{:?}\n{}", machine.states(), machine.logged());
+    wait_for(
+        "state",
+        || import().is_some_and(|import| import.state == "blocked"),
+        show,
+    );
+    let error = import().unwrap().error;
+    assert!(
+        error.contains("/held") && error.contains("stopped"),
+        "{error}"
+    );
+    out.send(b"goes on", 0).unwrap();
+    let is_gone = || out.attributes().messages + out.attributes().leased == 0;
+    wait_for("export", is_gone, show);
+    holder.signal(libc::SIGCONT);
+    wait_for(
+        "end of the block",
+        || import().is_some_and(|import| import.state == "running"),
+        show,
+    );
+    // The process ends although one of its threads stands still.
+    drop(holder);
+    machine.kill();
+    let holder = hold(&machine);
+    machine.start();
+    machine.await_log("running");
+    machine.bridge.as_ref().unwrap().signal(libc::SIGTERM);
+    let status = machine.bridge.as_mut().unwrap().wait();
+    assert_eq!(status.code(), Some(0), "{}", machine.logged());
+    drop(holder);
 }

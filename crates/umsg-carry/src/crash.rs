@@ -38,6 +38,9 @@ mod armed {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
+    /// The variable that makes an armed point panic.
+    const PANICS: &str = "UMSG_CRASH_PANICS";
+
     static ARMED: OnceLock<Option<String>> = OnceLock::new();
     static LEFT: AtomicU32 = AtomicU32::new(0);
 
@@ -55,6 +58,10 @@ mod armed {
         let is_meant = armed.as_deref().is_some_and(|armed| armed == point());
         // Relaxed: the process dies, or goes on as before.
         if is_meant && LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            assert!(
+                std::env::var_os(PANICS).is_none(),
+                "a test armed this point"
+            );
             use rustix::process::{Signal, getpid, kill_process};
             let _ = kill_process(getpid(), Signal::KILL);
             loop {

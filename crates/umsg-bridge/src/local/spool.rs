@@ -4,6 +4,7 @@ use super::kernel;
 use super::{Key, opened};
 use crate::config::{Bridge, End, NewQueue, Size};
 use crate::crash::{self, Point};
+use crate::log::{self, Level};
 use bytes::Bytes;
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -11,12 +12,18 @@ use std::time::Duration;
 use tokio::io::Interest;
 use umsg::Namespace;
 use umsg::posix::{self, Reservation, SendError, Until};
-use umsg::ring::{AsyncRing, INLINE, Options};
+use umsg::ring::{AsyncRing, INLINE, Options, ReceiveError};
 
+/// The entries of a ring whose number is not declared.
+const ENTRIES: u32 = 1024;
+/// The number of messages that the spool takes between two chances for other tasks of the thread.
+const TURN: u32 = 32;
 /// The length of the fields of a ring's message.
 const FIELDS: usize = 16;
 /// The time without a message after which the name of a queue of the kernel is looked up again.
 const IDLE: Duration = Duration::from_secs(1);
+/// The time that the last messages of a ring have to find room in the spool.
+const LAST: Duration = Duration::from_secs(4);
 
 /// Opens the spool of a bridge.
 pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Queue, String> {
@@ -32,8 +39,16 @@ pub(super) fn queue(namespace: &Namespace, bridge: &Bridge) -> Result<posix::Que
         }
         _ => longest_in_ring(source),
     };
+    let ring = match &bridge.queue {
+        End::Ring(_) => bridge
+            .create_queue
+            .as_ref()
+            .map_or(ENTRIES, |new| new.max_messages),
+        _ => 0,
+    };
     let new = NewQueue {
-        max_messages: (4 * bridge.window).max(1024) as u32,
+        // The messages of a ring at its end have room beside those that wait for the stream.
+        max_messages: ring.saturating_add((4 * bridge.window).max(1024) as u32),
         message_size: Size(longest + FIELDS as u64),
     };
     opened::posix(
@@ -75,6 +90,8 @@ pub struct Spool {
     queue: Arc<posix::Queue>,
     source: Source,
     longest: usize,
+    /// The number of messages at which the spool is full for a ring that lives: the rest is for its last messages.
+    fill_to: usize,
 }
 
 #[derive(Debug)]
@@ -94,6 +111,8 @@ impl Spool {
         let source = match &bridge.queue {
             End::Ring(name) => {
                 let mut options = Options::new();
+                // The spool is the overflow, and outlasts the bridge.
+                options.entries(ENTRIES).overflow(0);
                 if let Some(new) = new {
                     options.entries(new.max_messages);
                     options.longest(u32::try_from(new.message_size.0).unwrap_or(u32::MAX));
@@ -127,8 +146,15 @@ impl Spool {
                 bridge.name
             )));
         }
+        let most = queue.attributes().max_messages;
+        let kept_free = match &source {
+            Source::Ring(_) => new.map_or(ENTRIES, |new| new.max_messages) as usize,
+            Source::Kernel(_) => 0,
+        };
         Ok(Some(Spool {
             longest,
+            // The spool of an earlier configuration may be small.
+            fill_to: most - kept_free.min(most / 2),
             queue: Arc::new(queue),
             source,
         }))
@@ -139,8 +165,12 @@ impl Spool {
     /// # Errors
     /// The error is the sentence of the library or the system: the source or the spool is lost.
     pub async fn fill(&mut self) -> Result<(), String> {
-        loop {
-            // The wait for room comes first: a message that has left its source must have a place.
+        for turn in 1_u32.. {
+            if turn.is_multiple_of(TURN) {
+                tokio::task::yield_now().await;
+            }
+            // Waits for room first: a message that has left its source must have a place.
+            self.await_level().await;
             let room = self.room().await?;
             match &mut self.source {
                 Source::Ring(ring) => {
@@ -170,6 +200,58 @@ impl Spool {
             }
             crash::reached(Point::SPOOL_STORED);
         }
+        Ok(())
+    }
+
+    /// Waits until the spool has more free places than the ring has messages.
+    async fn await_level(&self) {
+        let mut pause = Duration::from_millis(1);
+        loop {
+            let now = self.queue.attributes();
+            if now.messages + now.leased + now.delayed < self.fill_to {
+                return;
+            }
+            tokio::time::sleep(pause).await;
+            pause = (2 * pause).min(Duration::from_millis(64));
+        }
+    }
+
+    /// Closes a ring, and moves its last messages to the spool: they would end with the ring. Waits a while for room.
+    pub async fn finish(&mut self, bridge: &str) {
+        if let Source::Ring(ring) = &mut self.source {
+            ring.get_mut().close();
+        }
+        let rest = async {
+            loop {
+                let room = self.room().await?;
+                let Source::Ring(ring) = &mut self.source else {
+                    return Ok(());
+                };
+                let message = match ring.get_mut().try_receive() {
+                    Ok(message) => message,
+                    Err(ReceiveError::Empty) => return Ok(()),
+                    Err(error) => return Err(error.to_string()),
+                };
+                let fields = frame(message.user_data, message.res, message.flags);
+                store(room, &[&fields, message.payload], 0)?;
+            }
+        };
+        let why = match tokio::time::timeout(LAST, rest).await {
+            Ok(Ok(())) => return,
+            Ok(Err(why)) => why,
+            Err(_) => "the spool is full".to_owned(),
+        };
+        let lost = match &mut self.source {
+            Source::Ring(ring) => ring.get_mut().available(),
+            Source::Kernel(_) => 0,
+        };
+        let fields: [(&str, &dyn std::fmt::Display); 2] = [("messages", &lost), ("error", &why)];
+        log::event(
+            Level::Error,
+            bridge,
+            "messages of the ring are lost",
+            &fields,
+        );
     }
 
     async fn room(&self) -> Result<Reservation<'static>, String> {

@@ -87,11 +87,19 @@ impl Drop for Process {
 
 /// A server on the loopback, with its files.
 pub struct Server {
-    home: TempDir,
-    program: PathBuf,
+    pub home: TempDir,
+    place: Place,
     pub port: u16,
-    more: String,
+    pub more: String,
     process: Process,
+}
+
+/// The program of a server, its address, and the command that starts it in another network.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub program: PathBuf,
+    pub address: String,
+    pub enter: Vec<String>,
 }
 
 /// Returns a port that was free a moment ago.
@@ -106,12 +114,22 @@ pub fn free_port() -> u16 {
 impl Server {
     /// Starts a server with JetStream. `more` is added to its configuration.
     pub fn start(program: &Path, more: &str) -> Server {
+        let place = Place {
+            program: program.to_owned(),
+            address: "127.0.0.1".to_owned(),
+            enter: Vec::new(),
+        };
+        Server::start_at(place, more)
+    }
+
+    /// The same at another address.
+    pub fn start_at(place: Place, more: &str) -> Server {
         let home = tempfile::tempdir().unwrap();
         let port = free_port();
-        let process = launch(program, home.path(), port, more);
+        let process = launch(&place, home.path(), port, more);
         let mut server = Server {
             home,
-            program: program.to_owned(),
+            place,
             port,
             more: more.to_owned(),
             process,
@@ -121,7 +139,7 @@ impl Server {
     }
 
     pub fn url(&self) -> String {
-        format!("nats://127.0.0.1:{}", self.port)
+        format!("nats://{}:{}", self.place.address, self.port)
     }
 
     pub fn kill(&mut self) {
@@ -139,13 +157,13 @@ impl Server {
     /// Starts the server again, with its files.
     pub fn restart(&mut self) {
         self.process.kill();
-        self.process = launch(&self.program, self.home.path(), self.port, &self.more);
+        self.process = launch(&self.place, self.home.path(), self.port, &self.more);
         self.await_ready();
     }
 
     fn await_ready(&mut self) {
         let begin = Instant::now();
-        while std::net::TcpStream::connect(("127.0.0.1", self.port)).is_err() {
+        while std::net::TcpStream::connect((&*self.place.address, self.port)).is_err() {
             assert!(
                 self.process.0.try_wait().unwrap().is_none(),
                 "the server ended"
@@ -156,16 +174,23 @@ impl Server {
     }
 }
 
-fn launch(program: &Path, home: &Path, port: u16, more: &str) -> Process {
+fn launch(place: &Place, home: &Path, port: u16, more: &str) -> Process {
+    let address = &place.address;
     let text = format!(
-        "listen: \"127.0.0.1:{port}\"\njetstream {{ store_dir: {:?}, max_mem: 64M, max_file: 1G }}\n{more}\n",
+        "listen: \"{address}:{port}\"\njetstream {{ store_dir: {:?}, max_mem: 64M, max_file: 1G }}\n{more}\n",
         home.join("js")
     );
     let config = home.join("server.conf");
     std::fs::write(&config, text).unwrap();
     let log = std::fs::File::create(home.join("log")).unwrap();
-    let mut command = Command::new(program);
-    command.arg("-c").arg(config).stdin(Stdio::null());
+    let words = place.enter.iter().map(std::ffi::OsStr::new);
+    let mut words = words.chain([place.program.as_os_str()]);
+    let mut command = Command::new(words.next().unwrap());
+    command
+        .args(words)
+        .arg("-c")
+        .arg(config)
+        .stdin(Stdio::null());
     Process::start(command.stdout(log.try_clone().unwrap()).stderr(log))
 }
 
@@ -254,6 +279,38 @@ impl Machine {
             || self.logged().contains(part),
             || self.logged(),
         );
+    }
+
+    /// Writes a configuration with settings of the server.
+    pub fn declare_server(&self, settings: &str, bridges: &str) {
+        let text = format!("[server]\ntimeout = \"2s\"\n{settings}\n{bridges}");
+        std::fs::write(self.config(), text).unwrap();
+    }
+
+    /// Waits until the state of the only bridge has an error with these words.
+    pub fn await_error(&self, words: &[&str]) {
+        let error = || {
+            let states = self.states();
+            states.first().map(|state| state.error.clone())
+        };
+        wait_for(
+            &format!("{words:?} in the state"),
+            || error().is_some_and(|error| words.iter().all(|word| error.contains(word))),
+            || format!("{:?}\n{}", self.states(), self.logged()),
+        );
+    }
+
+    /// Checks that nothing that others may read has a secret: logs, states, the command line.
+    pub fn expect_no_secret(&self, secrets: &[&str]) {
+        let mut shown = self.logged() + &format!("{:?}", self.states());
+        if let Some(bridge) = &self.bridge {
+            let arguments = std::fs::read(format!("/proc/{}/cmdline", bridge.0.id())).unwrap();
+            shown += &String::from_utf8_lossy(&arguments);
+        }
+        shown += &output(self.command().arg("status")).0;
+        for secret in secrets {
+            assert!(!shown.contains(secret), "{secret}: {shown}");
+        }
     }
 
     pub fn states(&self) -> Vec<umsg_bridge::status::State> {

@@ -1,0 +1,176 @@
+//! The pulls of an import: requests for messages, which the server answers to one inbox.
+//!
+//! One inbox, because the server serves several waiting requests in turn: in several inboxes, the messages would lose their order.
+//!
+//! ```text
+//!   request 512 ----> the consumer
+//!               <---- 256 messages, in the order of the stream
+//!   request 256 ----> ...: while one half of the window is placed, the server sends the other one
+//! ```
+
+use async_nats::jetstream::consumer::{Consumer, pull};
+use async_nats::jetstream::{Context, Message};
+use async_nats::{Client, StatusCode, Subject, Subscriber};
+use futures_util::StreamExt;
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+/// The time that a request waits for messages at the server.
+const PULL: Duration = Duration::from_secs(2);
+/// The silence after which a request counts as lost: the server reports its end.
+const LOST: Duration = Duration::from_secs(7);
+
+/// What a pull brings.
+#[derive(Debug)]
+pub enum Pulled {
+    /// A message. The server has sent it at this time or later.
+    Message(Box<Message>, Instant),
+    /// No message for a while.
+    Nothing,
+}
+
+/// The requests on their way to the consumer, and its answers.
+#[derive(Debug)]
+pub struct Pulls {
+    client: Client,
+    context: Context,
+    consumer: Consumer<pull::Config>,
+    inbox: Subject,
+    answers: Subscriber,
+    window: usize,
+    /// The requests: the messages that each still brings, and when it was made. The oldest is the first.
+    requests: VecDeque<(usize, Instant)>,
+}
+
+impl Pulls {
+    /// Opens the inbox.
+    ///
+    /// # Errors
+    /// A sentence: the client has ended.
+    pub async fn open(
+        client: &Client,
+        context: &Context,
+        consumer: &Consumer<pull::Config>,
+        window: usize,
+    ) -> Result<Pulls, String> {
+        let inbox = Subject::from(client.new_inbox());
+        let answers = client.subscribe(inbox.clone()).await;
+        Ok(Pulls {
+            client: client.clone(),
+            context: context.clone(),
+            consumer: consumer.clone(),
+            inbox,
+            answers: answers.map_err(|error| format!("server: {error}"))?,
+            window,
+            requests: VecDeque::new(),
+        })
+    }
+
+    /// Closes the inbox, and opens another one.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub async fn begin_again(&mut self) -> Result<(), String> {
+        let client = self.client.clone();
+        *self = Pulls::open(&client, &self.context, &self.consumer, self.window).await?;
+        Ok(())
+    }
+
+    /// Forgets all requests: the server has forgotten those of the last connection.
+    pub fn forget(&mut self) {
+        self.requests.clear();
+    }
+
+    fn pending(&self) -> usize {
+        self.requests.iter().map(|request| request.0).sum()
+    }
+
+    /// Asks for the messages that the window has room for, if half of it is free.
+    async fn request(&mut self) -> Result<(), String> {
+        let pending = self.pending();
+        if pending > self.window / 2 {
+            return Ok(());
+        }
+        let batch = self.window - pending;
+        let request = pull::BatchConfig {
+            batch,
+            expires: Some(PULL),
+            ..pull::BatchConfig::default()
+        };
+        let sent = self.consumer.request_batch(request, self.inbox.clone());
+        sent.await.map_err(|error| format!("`consumer`: {error}"))?;
+        self.requests.push_back((batch, Instant::now()));
+        Ok(())
+    }
+
+    /// Returns the next message. A call that is dropped loses none.
+    ///
+    /// # Errors
+    /// A sentence: the consumer does not answer as it should, or is gone.
+    pub async fn next(&mut self) -> Result<Pulled, String> {
+        self.request().await?;
+        self.answer(LOST).await
+    }
+
+    /// Returns a message that is on its way, if it comes within the time, and requests no other one.
+    pub async fn late(&mut self, time: Duration) -> Option<Box<Message>> {
+        match self.answer(time).await {
+            Ok(Pulled::Message(message, _)) => Some(message),
+            _ => None,
+        }
+    }
+
+    async fn answer(&mut self, time: Duration) -> Result<Pulled, String> {
+        loop {
+            let message = match tokio::time::timeout(time, self.answers.next()).await {
+                Ok(Some(message)) => message,
+                Ok(None) => return Err("server: the client has ended".to_owned()),
+                Err(_) => {
+                    self.forget();
+                    return Ok(Pulled::Nothing);
+                }
+            };
+            match message.status.unwrap_or(StatusCode::OK) {
+                StatusCode::OK => {
+                    let began = self.requests.front().map(|request| request.1);
+                    self.take(1);
+                    let context = self.context.clone();
+                    let message = Box::new(Message { message, context });
+                    return Ok(Pulled::Message(message, began.unwrap_or_else(Instant::now)));
+                }
+                StatusCode::IDLE_HEARTBEAT => {}
+                StatusCode::TIMEOUT | StatusCode::NOT_FOUND => {
+                    // The end of a request, which brings no more messages.
+                    let left = message.headers.as_ref().and_then(|headers| {
+                        let left = headers.get("Nats-Pending-Messages")?;
+                        left.as_str().parse().ok()
+                    });
+                    let oldest = self.requests.front().map_or(0, |request| request.0);
+                    self.take(left.unwrap_or(oldest));
+                    return Ok(Pulled::Nothing);
+                }
+                status => {
+                    self.forget();
+                    let why = message.description.unwrap_or_default();
+                    return Err(format!("`consumer`: {status} {why}"));
+                }
+            }
+        }
+    }
+
+    /// Counts messages that have come, or will not come any more.
+    fn take(&mut self, mut count: usize) {
+        while let Some((left, _)) = self.requests.front_mut() {
+            let now = count.min(*left);
+            *left -= now;
+            count -= now;
+            if *left > 0 {
+                return;
+            }
+            self.requests.pop_front();
+            if count == 0 {
+                return;
+            }
+        }
+    }
+}

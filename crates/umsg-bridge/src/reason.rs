@@ -1,0 +1,100 @@
+//! The reasons of failed connections. The client's events name the kind of an error only (`IO error`); its diagnostics have the whole text.
+
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+
+/// The part of the client that connects.
+const CONNECTOR: &str = "async_nats::connector";
+
+thread_local! {
+    /// The reason of this thread's last failure. Each bridge connects in its own thread.
+    static LAST: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Listens to the client's diagnostics from now on, in the whole process.
+pub fn listen() {
+    // A second call changes nothing.
+    let _ = tracing::subscriber::set_global_default(Reasons);
+}
+
+/// Returns the reason of this thread's last failure, and forgets it.
+#[must_use]
+pub fn take() -> Option<String> {
+    LAST.with_borrow_mut(Option::take)
+}
+
+struct Reasons;
+
+impl Subscriber for Reasons {
+    fn register_callsite(&self, metadata: &'static Metadata<'static>) -> Interest {
+        // All other diagnostics cost nothing.
+        match metadata.is_event() && metadata.target() == CONNECTOR {
+            true => Interest::always(),
+            false => Interest::never(),
+        }
+    }
+
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target() == CONNECTOR
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut reason = Reason(None);
+        event.record(&mut reason);
+        if let Some(reason) = reason.0 {
+            LAST.set(Some(reason));
+        }
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+/// The field `error` of an event.
+struct Reason(Option<String>);
+
+impl Visit for Reason {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "error" {
+            let mut text = String::new();
+            let _ = write!(text, "{value:?}");
+            self.0 = Some(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_connection_has_a_reason() {
+        listen();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        // The port is closed as soon as it is known.
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("nats://{}", port.local_addr().unwrap());
+        drop(port);
+        let refused = runtime.block_on(async_nats::connect(url));
+        assert!(refused.is_err());
+        let reason = take().unwrap();
+        assert!(reason.contains("Connection refused"), "{reason}");
+        assert_eq!(take(), None);
+    }
+}
