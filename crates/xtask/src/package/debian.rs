@@ -1,4 +1,4 @@
-//! Debian packages: umsg, libumsg0 and libumsg-dev.
+//! Debian packages: umsg, libumsg0, libumsg-dev and umsg-bridge.
 //!
 //! dpkg-shlibdeps finds the dependencies, dpkg-deb writes the archives. Both are Debian's own tools.
 
@@ -19,6 +19,9 @@ use crate::workspace::Workspace;
 /// The name and address in the packages, unless DEBFULLNAME and DEBEMAIL are set.
 const MAINTAINER: (&str, &str) = ("The umsg authors", "umsg@localhost");
 
+/// The crate of the bridge. Its dependencies are many, so that tests take its programs from the usual build.
+const BRIDGE: &str = "umsg-bridge";
+
 /// The crates in the packages. One command builds all of them, so that their common dependencies are built once.
 pub const CRATES: [&str; 3] = ["umsg-cli", "umsg-preload", "umsg-c"];
 
@@ -27,7 +30,7 @@ const SMALL: [&str; 2] = ["-Zxz", "--threads-max=1"];
 /// The compression for tests.
 const QUICK: [&str; 2] = ["-Zgzip", "-z1"];
 
-/// The facts that the three packages share.
+/// The facts that the packages share.
 struct Packages<'a> {
     workspace: &'a Workspace,
     architecture: String,
@@ -40,7 +43,7 @@ struct Packages<'a> {
     staging: PathBuf,
 }
 
-/// Builds the programs and the three packages.
+/// Builds the programs and the packages.
 pub fn make(
     workspace: &Workspace,
     quick: bool,
@@ -56,17 +59,31 @@ pub fn make(
         (build, command)
     };
     steps.need("Debian: command, drop-in and C library", &mut command)?;
+    let (bridge, mut command) = bridge(workspace, quick, &build);
+    steps.need("Debian: bridge", &mut command)?;
     println!("\n==> Debian: packages");
+    let bridge = packages.bridge(&bridge)?;
     let command = packages.command(&build)?;
     let (library, development) = packages.c_library(&build)?;
     for (name, tree) in [
         ("umsg", command),
         ("libumsg0", library),
         ("libumsg-dev", development),
+        ("umsg-bridge", bridge),
     ] {
         packages.pack(name, &tree, files)?;
     }
     Ok(())
+}
+
+/// The program of the bridge, and the command that builds it. For tests, it is the program of the crate's own tests.
+fn bridge(workspace: &Workspace, quick: bool, build: &Build) -> (PathBuf, Command) {
+    if !quick {
+        return (build.file(BRIDGE), build.of(&[BRIDGE]));
+    }
+    let mut command = workspace.cargo(&["build", "--locked", "--features", "crash-points"]);
+    command.args(["--package", BRIDGE]);
+    (workspace.target.join("debug").join(BRIDGE), command)
 }
 
 impl<'a> Packages<'a> {
@@ -129,6 +146,48 @@ impl<'a> Packages<'a> {
         let readme = self.workspace.root.join("README.md");
         tree.file(&readme, "usr/share/doc/umsg/README.md")?;
         self.add_documents(&tree, "umsg", &["umsg-cli", "umsg-preload"])?;
+        Ok(tree)
+    }
+
+    /// Returns the bridge to NATS: its program, its unit and its user.
+    fn bridge(&self, program: &Path) -> Result<Tree> {
+        let tree = self.tree(BRIDGE)?;
+        tree.stripped(program, "usr/bin/umsg-bridge", "--strip-all")?;
+        let pages = self.staging.join("man1-bridge");
+        let made = Tree::new(pages.clone())?;
+        succeed(Command::new(program).arg("man").arg(&made.root))?;
+        // The package of the command has the page of `umsg bridge`.
+        let whole = pages.join("umsg-bridge.1");
+        fs::remove_file(&whole).context(whole.display())?;
+        tree.compressed_directory(&pages, "usr/share/man/man1")?;
+        for (shell, file) in [
+            ("bash", "usr/share/bash-completion/completions/umsg-bridge"),
+            (
+                "fish",
+                "usr/share/fish/vendor_completions.d/umsg-bridge.fish",
+            ),
+            ("zsh", "usr/share/zsh/vendor-completions/_umsg-bridge"),
+        ] {
+            let made = text(Command::new(program).args(["completions", shell]))?;
+            tree.write(file, made)?;
+        }
+        for (from, to) in [
+            (
+                "systemd/umsg-bridge.service",
+                "usr/lib/systemd/system/umsg-bridge.service",
+            ),
+            (
+                "systemd/umsg-bridge.sysusers",
+                "usr/lib/sysusers.d/umsg-bridge.conf",
+            ),
+            (
+                "systemd/bridge.toml",
+                "usr/share/doc/umsg-bridge/examples/bridge.toml",
+            ),
+        ] {
+            tree.file(&self.text_of(from), to)?;
+        }
+        self.add_documents(&tree, BRIDGE, &[BRIDGE])?;
         Ok(tree)
     }
 

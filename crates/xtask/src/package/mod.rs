@@ -1,7 +1,7 @@
 //! `cargo xtask package`: the files that users install, built so that two builds give the same bytes.
 //!
 //! ```text
-//! target/packages/files/umsg_V_ARCH.deb, libumsg0_V_ARCH.deb, libumsg-dev_V_ARCH.deb
+//! target/packages/files/umsg_V_ARCH.deb, libumsg0_V_ARCH.deb, libumsg-dev_V_ARCH.deb, umsg-bridge_V_ARCH.deb
 //!                       umsg-V-linux-MACHINE.tar.gz    the static command, the drop-ins for glibc and for musl
 //!                       umsg-shm-V.crate, umsg-V.crate, umsg-carry-V.crate, umsg-trace-V.crate, umsg-preload-V.crate, umsg-cli-V.crate, umsg-bridge-V.crate
 //!                 build*/                               the builds
@@ -58,7 +58,7 @@ pub struct Options {
 /// A kind of package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
-    /// umsg, libumsg0 and libumsg-dev for Debian
+    /// umsg, libumsg0, libumsg-dev and umsg-bridge for Debian
     Debian,
     /// An archive for any Linux: the static command, the drop-ins for glibc and for musl
     Tarball,

@@ -53,7 +53,8 @@ const ORDINARY: [(&str, &str); 5] = [
     (
         "manual pages",
         "cd && man umsg | grep -q 'umsg run' && man umsg-send | grep -q umsg-send && man umsg_mq_open | grep -q umsg_mq_open
-         for page in $(dpkg -L umsg libumsg-dev | grep /man/man..*/.*gz); do man --warnings \"$page\" 2>&1 >/dev/null; done >warnings
+         man umsg-bridge | grep -q JetStream && man umsg-bridge-check | grep -q offline && man umsg-bridge-status | grep -q json
+         for page in $(dpkg -L umsg libumsg-dev umsg-bridge | grep /man/man..*/.*gz); do man --warnings \"$page\" 2>&1 >/dev/null; done >warnings
          cat warnings && test ! -s warnings",
     ),
     (
@@ -62,7 +63,9 @@ const ORDINARY: [(&str, &str); 5] = [
          bash -c 'source /usr/share/bash-completion/completions/umsg; COMP_WORDS=(umsg se); COMP_CWORD=1; _umsg umsg se umsg
                   echo ${COMPREPLY[*]}' | grep send
          zsh -c 'autoload -Uz compinit && compinit -u && test \"${_comps[umsg]}\" = _umsg && autoload +X _umsg && which _umsg >/dev/null'
-         fish -c 'complete -C \"umsg se\"' | grep send",
+         fish -c 'complete -C \"umsg se\"' | grep send
+         fish -c 'complete -C \"umsg-bridge st\"' | grep status
+         bash -c 'source /usr/share/bash-completion/completions/umsg-bridge; complete -p umsg-bridge'",
     ),
     (
         "symbols for dependent packages",
@@ -71,7 +74,7 @@ const ORDINARY: [(&str, &str); 5] = [
 ];
 
 /// The steps of an administrator.
-const ADMINISTRATION: [(&str, &str); 4] = [
+const ADMINISTRATION: [(&str, &str); 5] = [
     (
         "umsg run -- pmqtest",
         "umsg run -- pmqtest -q -l 100 -i 1000 | tee /tmp/printed && grep -q Min /tmp/printed",
@@ -90,9 +93,20 @@ const ADMINISTRATION: [(&str, &str); 4] = [
          $(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/umsg-gc.service)",
     ),
     (
+        "the bridge: its user, its unit and its example",
+        "getent passwd umsg-bridge | grep /usr/sbin/nologin
+         systemd-analyze verify /usr/lib/systemd/system/umsg-bridge.service
+         cat /usr/share/doc/umsg-bridge/examples/bridge.toml
+         mkdir -p /etc/umsg && cp /usr/share/doc/umsg-bridge/examples/bridge.toml /etc/umsg/bridge.toml
+         run=$(sed -n 's/^ExecStart=//p' /usr/lib/systemd/system/umsg-bridge.service)
+         setpriv --reuid umsg-bridge --regid umsg-bridge --clear-groups ${run%% --dir*} check --offline --config /etc/umsg/bridge.toml
+         umsg bridge check --offline --config /etc/umsg/bridge.toml | grep 'leases messages of /orders'
+         umsg bridge status",
+    ),
+    (
         "removal leaves nothing",
-        "dpkg -L umsg libumsg0 libumsg-dev | sort -u >/tmp/files
-         apt-get purge -y -qq umsg libumsg0 libumsg-dev
+        "dpkg -L umsg libumsg0 libumsg-dev umsg-bridge | sort -u >/tmp/files
+         apt-get purge -y -qq umsg libumsg0 libumsg-dev umsg-bridge
          while read -r file; do test -d \"$file\" || test ! -e \"$file\"; done </tmp/files
          ls -d /usr/lib/umsg /usr/include/umsg /usr/share/doc/umsg 2>/dev/null && exit 1 || true",
     ),
@@ -101,12 +115,12 @@ const ADMINISTRATION: [(&str, &str); 4] = [
 const INSTALL: &str = "\
     apt-get install -y -qq --no-install-recommends /packages/*.deb
     test \"$(stat -c '%a %u' /dev/shm/umsg)\" = '1777 0'
-    dpkg --audit && dpkg --verify umsg libumsg0 libumsg-dev
+    dpkg --audit && dpkg --verify umsg libumsg0 libumsg-dev umsg-bridge
     useradd --create-home --uid 1000 ann";
 
 /// The installation of the README, by the command that it shows.
 const INSTALL_ALONE: &str = "\
-    cd /packages && apt install -y ./umsg*.deb
+    cd /packages && apt install -y ./umsg_*.deb
     test \"$(dpkg-query --show --showformat '${db:Status-Status}' umsg)\" = installed
     useradd --create-home --uid 1000 ann";
 
@@ -145,7 +159,7 @@ fn run_alone(
     put_packages(files, &root)?;
     root.put(program, "/usr/bin/mqsend")?;
     let install = &mut root.script(User::Root, INSTALL_ALONE);
-    steps.need("empty Debian: apt install ./umsg*.deb", install)?;
+    steps.need("empty Debian: apt install ./umsg_*.deb", install)?;
     let mut step = root.script(User::Ann, ALONE);
     steps.run(
         "empty Debian: umsg run -- mqsend, by an ordinary user",
@@ -154,7 +168,7 @@ fn run_alone(
 }
 
 fn put_packages(files: &Files, root: &Root<'_>) -> Result<()> {
-    for name in ["umsg_", "libumsg0_", "libumsg-dev_"] {
+    for name in ["umsg_", "libumsg0_", "libumsg-dev_", "umsg-bridge_"] {
         let package = files.find(name)?;
         let file = package.file_name().unwrap_or_default().to_string_lossy();
         root.put(&package, &format!("/packages/{file}"))?;
