@@ -112,7 +112,7 @@ fn find() -> Result<PathBuf> {
     }
     program::find(PROGRAM).map_err(|fault| {
         let line = format!(
-            "{PROGRAM} is neither at {} nor in PATH: install it (cargo install umsg-bridge), or set {VARIABLE} to its path",
+            "{PROGRAM} is neither at {} nor in PATH: install it (cargo install umsg-bridge, or the package umsg-bridge), or set {VARIABLE} to its path",
             beside.display()
         );
         Failure::new(fault.kind.code(), line)
