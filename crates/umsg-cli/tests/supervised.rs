@@ -14,7 +14,8 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 use support::compiler::Workshop;
-use support::{NOBODY, Outcome, Site, finish, give_to};
+use support::patients::Killed;
+use support::{NOBODY, Outcome, Site, finish, give_to, start};
 use umsg_testkit::artefacts::{build_drop_in, workshop};
 use umsg_testkit::programs;
 use umsg_testkit::run::{on_the_path, skip};
@@ -98,6 +99,7 @@ static_cases! { sysv:
     a_handler_with_sa_restart_ends_a_blocked_call,
     a_signal_handler_may_send_and_receive,
     a_child_of_vfork_may_send,
+    the_last_sender_and_receiver_are_named,
     each_queue_in_a_row_is_new_and_has_another_identifier,
     who_waits_in_one_of_many_queues_in_a_row_is_told_of_its_removal,
 }
@@ -175,6 +177,51 @@ fn a_program_with_a_filter_and_a_handler_of_its_own_keeps_both() {
         let program = stream(&workshop, kind, &[linking]);
         let outcome = run(&Site::new(), &[options], &program, &["trap"]);
         assert_eq!(outcome.text(), "trapped\n");
+    }
+}
+
+#[test]
+fn a_thread_of_a_static_program_is_notified() {
+    let workshop = Workshop::new();
+    let program = stream(&workshop, "static", &["-static"]);
+    if Path::new("/proc/sys/fs/mqueue").exists() {
+        let kernels = finish(Command::new(&program).arg("thread"), b"");
+        assert_eq!(kernels.text(), "told 13\n");
+    }
+    let outcome = run(&Site::new(), &[], &program, &["thread"]);
+    assert_eq!(outcome.text(), "told 13\n");
+}
+
+#[test]
+fn a_call_that_takes_long_holds_up_no_other() {
+    let workshop = Workshop::new();
+    let program = stream(&workshop, "static", &["-static"]);
+    let outcome = run(&Site::new(), &[], &program, &["stuck"]);
+    if outcome.text() == "unavailable\n" {
+        skip("userfaultfd is not permitted: no call is stuck");
+        return;
+    }
+    assert_eq!(outcome.text(), "went on\n");
+}
+
+/// Each receiver has a supervisor of its own.
+#[test]
+fn blocked_receivers_of_static_programs_are_served_in_order() {
+    let (site, workshop) = (Site::new(), Workshop::new());
+    let program = stream(&workshop, "static", &["-static"]);
+    let mut receivers: Vec<_> = (1..=4)
+        .map(|count| {
+            let receiver = Killed(start(&mut command(&site, &[], &program, &["receive"])));
+            deaths::wait_for_receivers(&site, count);
+            receiver
+        })
+        .collect();
+    for number in 0..4 {
+        site.umsg(&["send", "/stream", &number.to_string()]).text();
+    }
+    for (number, receiver) in receivers.iter_mut().enumerate() {
+        let first = deaths::lines(&mut receiver.0).next();
+        assert_eq!(first, Some(number.to_string()));
     }
 }
 
@@ -274,6 +321,7 @@ fn a_static_program_of_musl_uses_queues() {
     for text in ["0", "1", "2"] {
         assert_eq!(site.umsg(&["recv", "/stream"]).text().trim(), text);
     }
+    assert_eq!(run(&site, &[], &program, &["thread"]).text(), "told 13\n");
 }
 
 #[test]

@@ -20,6 +20,7 @@ cases_on_both! { "sysv":
     who_gives_up_his_user_gives_up_its_rights,
     a_strangers_queue_can_be_named_but_not_used,
     a_child_of_vfork_may_send,
+    the_last_sender_and_receiver_are_named,
     each_queue_in_a_row_is_new_and_has_another_identifier,
     who_waits_in_one_of_many_queues_in_a_row_is_told_of_its_removal,
     a_child_keeps_away_from_the_queues_that_its_parent_makes_later,

@@ -15,6 +15,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use umsg::SegmentError;
 use umsg::posix::{OpenError, Queue, name_of_file, withdraw_notification};
 
+use super::cookies::{Cookie, Mailbox, WITHDRAWN};
 use super::memory;
 
 /// A queue, as one open file description leads to it.
@@ -89,15 +90,23 @@ pub struct Registered {
     queue: (u64, u64),
     /// The files to which the descriptor may lead: the queue's file, and then the FIFO by which the queue is polled.
     opened: Mutex<Vec<Arc<Opened>>>,
+    /// For SIGEV_THREAD.
+    cookie: Option<Arc<Cookie>>,
 }
 
 impl Registered {
-    pub fn new(process: pid_t, number: RawFd, opened: Arc<Opened>) -> Registered {
+    pub fn new(
+        process: pid_t,
+        number: RawFd,
+        opened: Arc<Opened>,
+        cookie: Option<Arc<Cookie>>,
+    ) -> Registered {
         Registered {
             process,
             number,
             queue: opened.queue.identity(),
             opened: Mutex::new(vec![opened]),
+            cookie,
         }
     }
 
@@ -105,7 +114,14 @@ impl Registered {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes the descriptor.
+    fn withdraw(&self) {
+        withdraw_notification(self.queue);
+        if let Some(cookie) = &self.cookie {
+            cookie.send(WITHDRAWN);
+        }
+    }
+
+    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes it.
     pub fn is_open(&self) -> bool {
         let leads_to = |opened: &Arc<Opened>| {
             memory::is_same_file(self.process, self.number, opened.file.as_fd())
@@ -114,15 +130,29 @@ impl Registered {
     }
 }
 
+/// What the supervisor knows. No call that another process can delay is made while a map is locked.
 #[derive(Default)]
 pub struct Descriptors {
-    /// The known queues, by thread and descriptor number.
-    known: HashMap<(pid_t, RawFd), Arc<Opened>>,
-    /// The registrations, by the identity of the queue.
-    registered: HashMap<(u64, u64), Arc<Registered>>,
+    /// By thread and number.
+    known: Mutex<HashMap<(pid_t, RawFd), Arc<Opened>>>,
+    registrations: Mutex<Registrations>,
     /// The queues that programs poll, by the identity of the FIFO. They are kept, because a forked child may use its descriptor for the first time
     /// long after all other descriptors are closed.
-    polled: HashMap<(u64, u64), Arc<Opened>>,
+    polled: Mutex<HashMap<(u64, u64), Arc<Opened>>>,
+    /// Held while a descriptor of a program is replaced.
+    replacing: Mutex<()>,
+}
+
+/// The registrations of programs, by the identity of the queue. The lock is held while a process registers, which may have to wait for a lock of the
+/// queue. Then other calls of mq_notify wait, too.
+#[derive(Default)]
+pub struct Registrations {
+    all: HashMap<(u64, u64), Arc<Registered>>,
+    pub mailboxes: Vec<Arc<Mailbox>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn identity(file: impl AsFd) -> Result<(u64, u64), i32> {
@@ -131,19 +161,20 @@ fn identity(file: impl AsFd) -> Result<(u64, u64), i32> {
 }
 
 impl Descriptors {
-    /// Returns the queue to which a thread's descriptor leads. `Ok(None)` means that the kernel answers the call.
-    pub fn find(&mut self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
-        if let Some(known) = self.known.get(&(thread, number))
+    /// Returns the queue to which a thread's descriptor leads. `Ok(None)`: the kernel answers the call.
+    pub fn find(&self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
+        let known = lock(&self.known).get(&(thread, number)).map(Arc::clone);
+        if let Some(known) = known
             && memory::is_same_file(thread, number, known.file.as_fd())
         {
-            return Ok(Some(Arc::clone(known)));
+            return Ok(Some(known));
         }
         self.find_slow(thread, number)
     }
 
     #[cold]
-    fn find_slow(&mut self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
-        self.known.remove(&(thread, number));
+    fn find_slow(&self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
+        lock(&self.known).remove(&(thread, number));
         let file = memory::copy_descriptor(thread, number)?;
         let Some(found) = self.identify(file)? else {
             return Ok(None);
@@ -152,18 +183,21 @@ impl Descriptors {
         Ok(Some(found))
     }
 
+    /// The file is any file of a program: that of a file system that does not answer, for example.
     fn identify(&self, file: OwnedFd) -> Result<Option<Arc<Opened>>, i32> {
         let me = std::process::id().cast_signed();
         let same =
-            |known: &&Arc<Opened>| memory::is_same_file(me, file.as_raw_fd(), known.file.as_fd());
-        if let Some(known) = self.known.values().find(same) {
-            return Ok(Some(Arc::clone(known)));
+            |known: &Arc<Opened>| memory::is_same_file(me, file.as_raw_fd(), known.file.as_fd());
+        let all: Vec<_> = lock(&self.known).values().map(Arc::clone).collect();
+        if let Some(known) = all.into_iter().find(same) {
+            return Ok(Some(known));
         }
         let stat = rustix::fs::fstat(&file).map_err(|_| libc::EBADF)?;
         match FileType::from_raw_mode(stat.st_mode) {
             FileType::RegularFile => {}
             FileType::Fifo => {
-                let polled = self.polled.get(&(stat.st_dev, stat.st_ino));
+                let polled = lock(&self.polled);
+                let polled = polled.get(&(stat.st_dev, stat.st_ino));
                 return Ok(polled.map(|polled| Arc::new(polled.over(file))));
             }
             _ => return Ok(None),
@@ -189,17 +223,27 @@ impl Descriptors {
 
     /// Returns whether any thread has a queue under one of these numbers.
     pub fn may_know(&self, numbers: &[RawFd]) -> bool {
-        let mut known = self.known.keys();
-        !numbers.is_empty() && known.any(|(_, number)| numbers.contains(number))
+        !numbers.is_empty()
+            && lock(&self.known)
+                .keys()
+                .any(|(_, number)| numbers.contains(number))
     }
 
-    pub fn note(&mut self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
-        self.known.insert((thread, number), Arc::clone(opened));
+    pub fn note(&self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
+        lock(&self.known).insert((thread, number), Arc::clone(opened));
+    }
+
+    pub fn replacing(&self) -> MutexGuard<'_, ()> {
+        lock(&self.replacing)
+    }
+
+    pub fn registrations(&self) -> MutexGuard<'_, Registrations> {
+        lock(&self.registrations)
     }
 
     /// Notes that a descriptor is about to lead to the FIFO of its queue. A registration by this descriptor stays.
     pub fn expect_pollable(&self, number: RawFd, opened: &Arc<Opened>) {
-        if let Some(registered) = self.registered.get(&opened.queue.identity())
+        if let Some(registered) = self.registrations().all.get(&opened.queue.identity())
             && registered.number == number
             && registered.is_open()
         {
@@ -208,38 +252,58 @@ impl Descriptors {
     }
 
     /// Notes that a descriptor leads to the FIFO of its queue now.
-    pub fn note_pollable(&mut self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
+    pub fn note_pollable(&self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {
         if let Ok(identity) = identity(&opened.file) {
-            self.polled.insert(identity, Arc::clone(opened));
+            lock(&self.polled).insert(identity, Arc::clone(opened));
         }
         self.note(thread, number, opened);
     }
 
-    pub fn note_registration(&mut self, registered: Arc<Registered>) {
-        self.registered.insert(registered.queue, registered);
+    /// Gives up what programs have closed, and what belonged to threads that have ended.
+    pub fn sweep(&self) {
+        let all: Vec<_> = lock(&self.known)
+            .iter()
+            .map(|(key, opened)| (*key, Arc::clone(opened)))
+            .collect();
+        for ((thread, number), opened) in all {
+            if memory::is_same_file(thread, number, opened.file.as_fd()) {
+                continue;
+            }
+            let mut known = lock(&self.known);
+            let is_it = |now: &Arc<Opened>| Arc::ptr_eq(now, &opened);
+            if known.get(&(thread, number)).is_some_and(is_it) {
+                known.remove(&(thread, number));
+            }
+            // The lock is free again when the last reference closes the queue.
+        }
+        self.registrations().sweep();
+    }
+}
+
+impl Registrations {
+    pub fn note(&mut self, registered: Arc<Registered>) {
+        self.all.insert(registered.queue, registered);
     }
 
     /// Withdraws the registration of a process with a queue, if it has one.
     pub fn withdraw(&mut self, process: pid_t, queue: &Queue) {
         let identity = queue.identity();
         let is_theirs = |registered: &Arc<Registered>| registered.process == process;
-        if self.registered.get(&identity).is_some_and(is_theirs) {
-            self.registered.remove(&identity);
-            withdraw_notification(identity);
+        if self.all.get(&identity).is_some_and(is_theirs)
+            && let Some(registered) = self.all.remove(&identity)
+        {
+            registered.withdraw();
         }
     }
 
-    /// Forgets the descriptors that programs have closed, and the descriptors of threads that have ended.
-    pub fn sweep(&mut self) {
-        self.known.retain(|(thread, number), opened| {
-            memory::is_same_file(*thread, *number, opened.file.as_fd())
-        });
-        self.registered.retain(|identity, registered| {
+    fn sweep(&mut self) {
+        self.all.retain(|_, registered| {
             let stays = registered.is_open();
             if !stays {
-                withdraw_notification(*identity);
+                registered.withdraw();
             }
             stays
         });
+        self.mailboxes.retain(|mailbox| mailbox.is_open());
     }
 }

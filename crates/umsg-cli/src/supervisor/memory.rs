@@ -3,12 +3,15 @@
 //! The number of a thread may name another thread as soon as the first one has died. So each caller asks afterwards whether the thread still waits
 //! ([`Listener::waits`](super::listener::Listener::waits)), before the result has an effect.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::sync::LazyLock;
 
 use libc::{iovec, pid_t};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The longest piece of a string that is read at once: no piece crosses a page.
 const PAGE: u64 = 4096;
@@ -28,7 +31,9 @@ pub unsafe trait Plain: Copy {}
 
 // SAFETY: the type consists of numbers.
 unsafe impl Plain for i64 {}
-// SAFETY: the type consists of numbers.
+// SAFETY: numbers.
+unsafe impl<const N: usize> Plain for [u8; N] {}
+// SAFETY: numbers.
 unsafe impl Plain for libc::timespec {}
 // SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::mq_attr {}
@@ -162,11 +167,13 @@ fn transfer(
 /// Returns whether a descriptor of the thread leads to the same open file description as one of this process.
 pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
     const KCMP_FILE: i32 = 0;
-    // SAFETY: the call takes only numbers.
+    /// The library would ask the kernel for it at each call.
+    static OWN: LazyLock<u32> = LazyLock::new(std::process::id);
+    // SAFETY: numbers.
     let order = unsafe {
         libc::syscall(
             libc::SYS_kcmp,
-            libc::getpid(),
+            *OWN,
             thread,
             KCMP_FILE,
             own.as_raw_fd() as usize,
@@ -184,14 +191,11 @@ pub fn open_process(process: pid_t) -> Result<OwnedFd, i32> {
 
 /// Returns a descriptor of this process for the open file description of a thread's descriptor.
 pub fn copy_descriptor(thread: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
-    /// Source: linux/pidfd.h.
-    const PIDFD_THREAD: i32 = libc::O_EXCL;
-    // SAFETY: the call takes only numbers.
-    let opened =
-        own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) });
-    let process = match opened {
-        // Linux before 6.9 opens only processes, whose descriptors are not found after the first thread has ended.
-        Err(libc::EINVAL) => open_process(status(thread).ok_or(libc::EBADF)?.process)?,
+    let process = match open_thread(thread) {
+        // Linux before 6.9: the descriptors of a process are not found after its first thread has ended.
+        Err(libc::EINVAL | libc::ENOENT) => {
+            open_process(status(thread).ok_or(libc::EBADF)?.process)?
+        }
         other => other?,
     };
     // SAFETY: the call takes only numbers.
@@ -217,9 +221,24 @@ pub fn closes_at_exec(thread: pid_t, number: RawFd) -> bool {
     flags.is_none_or(|flags| flags & libc::O_CLOEXEC != 0)
 }
 
-/// Returns whether there is a thread of this number.
-pub fn lives(thread: pid_t) -> bool {
-    fs::exists(format!("/proc/{thread}")).unwrap_or(true)
+/// Returns a descriptor that leads to a thread. It leads to no thread that gets the same number later.
+pub fn open_thread(thread: pid_t) -> Result<OwnedFd, i32> {
+    /// Source: linux/pidfd.h.
+    const PIDFD_THREAD: i32 = libc::O_EXCL;
+    // SAFETY: numbers.
+    let opened =
+        own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) });
+    match opened {
+        // Linux before 6.9 opens only processes, which are their first threads.
+        Err(libc::EINVAL) => open_process(thread),
+        other => other,
+    }
+}
+
+/// Returns whether a thread lives. For a first thread on Linux before 6.9: whether its process lives.
+pub fn lives(thread: &OwnedFd) -> bool {
+    let mut polled = [PollFd::new(thread, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())) == Ok(0)
 }
 
 /// The state of a thread's process.
@@ -256,9 +275,32 @@ pub enum Signal {
     OfProcess,
 }
 
-/// Returns the signal that a thread has to take, from /proc. The kernel queues no signal that the process ignores.
-pub fn signal(thread: pid_t) -> Signal {
-    let text = fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default();
+/// Opens the file that shows a thread's signals.
+pub fn open_status(thread: pid_t) -> io::Result<File> {
+    File::open(format!("/proc/{thread}/status"))
+}
+
+/// Reads a file of /proc, which may be open for longer.
+fn text_of(file: &File) -> io::Result<String> {
+    let mut bytes = vec![0; 4096];
+    // A thread may have many groups.
+    loop {
+        let len = file.read_at(&mut bytes, 0)?;
+        if len < bytes.len() {
+            bytes.truncate(len);
+            return Ok(String::from_utf8_lossy(&bytes).into_owned());
+        }
+        bytes.resize(2 * len, 0);
+    }
+}
+
+/// Reads the file in /proc that shows a thread's signals. The kernel queues no signal that the process ignores.
+pub fn signal(thread: pid_t, kept: Option<&File>) -> Signal {
+    let text = match kept {
+        Some(file) => text_of(file),
+        None => open_status(thread).and_then(|file| text_of(&file)),
+    };
+    let text = text.unwrap_or_default();
     let line = |name| text.lines().find_map(|line| line.strip_prefix(name));
     let set = |name| u64::from_str_radix(line(name).unwrap_or("0").trim(), 16).unwrap_or(0);
     let open = !set("SigBlk:");

@@ -10,15 +10,22 @@
 //! | the descriptor by which the kernel hands them over | [`listener`] |
 //! | the memory, the user and the descriptors of a calling thread | [`memory`] |
 //! | descriptor → queue | [`descriptors`] |
-//! | the loop that takes calls, interrupted calls | [`serve`] |
+//! | what is known about their threads | [`threads`] |
+//! | the loop that takes calls | [`serve`] |
+//! | which thread runs this loop | [`lead`] |
+//! | calls that block, and their ends by signals | [`waits`] |
+//! | the thread that looks at both | [`watch`] |
 //! | the calls | [`posix`], [`sysv`], [`polls`] |
+//! | notifications by a thread | [`cookies`] |
 //! | threads for calls that block | [`workers`] |
 //!
 //! docs/protocols.md, "The supervisor", describes the steps and the deaths.
 
+mod cookies;
 mod descriptors;
 #[allow(unsafe_code, reason = "a filter is installed by a system call")]
 mod filter;
+mod lead;
 #[allow(unsafe_code, reason = "the kernel hands calls over by ioctl(2)")]
 mod listener;
 #[allow(unsafe_code, reason = "system calls on another process's memory")]
@@ -29,6 +36,9 @@ mod serve;
 #[allow(unsafe_code, reason = "a process forks, and makes a system call")]
 mod start;
 mod sysv;
+mod threads;
+mod waits;
+mod watch;
 mod workers;
 
 pub use start::begin;

@@ -18,7 +18,7 @@ impl Server {
     pub fn prepare_poll(&self, call: &Call) {
         // A call that can't be read fails in the kernel.
         let Ok(numbers) = numbers(call) else { return };
-        if !self.state().descriptors.may_know(&numbers) {
+        if !self.descriptors.may_know(&numbers) {
             return;
         }
         for number in numbers {
@@ -27,29 +27,29 @@ impl Server {
     }
 
     fn make_pollable(&self, call: &Call, number: RawFd) {
-        let mut state = self.state();
-        let Ok(Some(opened)) = state.descriptors.find(call.thread, number) else {
+        let find = || self.descriptors.find(call.thread, number);
+        if !matches!(find(), Ok(Some(opened)) if !opened.is_pollable) {
             return;
-        };
+        }
+        // Another thread of the program may poll the same descriptor.
+        let _one = self.descriptors.replacing();
+        let Ok(Some(opened)) = find() else { return };
         if opened.is_pollable {
             return;
         }
         let closes = memory::closes_at_exec(call.thread, number);
         let made = opened.pollable().and_then(|pollable| {
             let pollable = Arc::new(pollable);
-            state.descriptors.expect_pollable(number, &pollable);
+            self.descriptors.expect_pollable(number, &pollable);
             self.listener
                 .replace(call, number, pollable.file.as_fd(), closes)?;
             Ok(pollable)
         });
         match made {
-            Ok(pollable) => state
+            Ok(pollable) => self
                 .descriptors
                 .note_pollable(call.thread, number, &pollable),
-            Err(error) => {
-                drop(state);
-                self.explain("poll", &error);
-            }
+            Err(error) => self.explain("poll", &error),
         }
     }
 }

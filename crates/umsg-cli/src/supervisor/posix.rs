@@ -11,10 +11,12 @@ use rustix::fs::{Mode, OFlags};
 use umsg::posix::{Lease, Notify, OpenError, OpenOptions, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
+use super::cookies::{Cookie, NOTIFIED};
 use super::descriptors::{Opened, Registered};
 use super::listener::{Call, Gone};
 use super::memory::{self, Event};
-use super::serve::{Outcome, Server, Wait};
+use super::serve::{Outcome, Server};
+use super::waits::{End, Wait};
 
 /// Priorities are below this number.
 const MQ_PRIO_MAX: u64 = 32_768;
@@ -54,15 +56,6 @@ fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
             Ok(UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)))
         }
         _ => Err(libc::EINVAL),
-    }
-}
-
-/// Returns the time until the deadline, but at most a slice; and whether the deadline comes within the slice.
-fn limit(slice: Duration, deadline: Option<SystemTime>) -> (Duration, bool) {
-    let left = deadline.map(|time| time.duration_since(SystemTime::now()).unwrap_or_default());
-    match left.filter(|left| *left <= slice) {
-        Some(left) => (left, true),
-        None => (slice, false),
     }
 }
 
@@ -126,7 +119,7 @@ impl Server {
         let opened = Arc::new(Opened::new(plain(file), Arc::new(queue))?);
         // If the call fails, the process has no free descriptor, or has died. A queue that was created stays, as the kernel's does.
         if let Ok(Ok(number)) = self.listener.give(call, opened.file.as_fd()) {
-            self.state().descriptors.note(call.thread, number, &opened);
+            self.descriptors.note(call.thread, number, &opened);
         }
         Ok(Outcome::Answered)
     }
@@ -180,7 +173,7 @@ impl Server {
 
     fn wait_to_send(
         &self,
-        mut wait: Wait,
+        wait: &Wait,
         opened: &Opened,
         bytes: &[u8],
         priority: u32,
@@ -190,14 +183,19 @@ impl Server {
             if !self.listener.waits(&wait.call) {
                 return;
             }
-            let (time, is_last) = limit(wait.slice, deadline);
-            match opened.queue.send_timeout(bytes, priority, time) {
+            let sent = match deadline {
+                Some(time) => opened.queue.send_deadline(bytes, priority, time),
+                None => opened.queue.send(bytes, priority),
+            };
+            match sent {
                 Ok(()) => break Ok(0),
-                Err(SendError::TimedOut) if !is_last => {}
+                Err(SendError::Interrupted) => {}
                 Err(error) => break Err(error.errno()),
             }
-            if let Some(errno) = wait.interruption() {
-                break Err(errno);
+            match wait.end() {
+                Some(End::Errno(errno)) => break Err(errno),
+                Some(End::Gone) => return,
+                None => {}
             }
         };
         // An error means that the thread has died.
@@ -235,22 +233,27 @@ impl Server {
         }
     }
 
-    fn wait_to_receive(&self, mut wait: Wait, opened: &Opened, deadline: Option<SystemTime>) {
+    fn wait_to_receive(&self, wait: &Wait, opened: &Opened, deadline: Option<SystemTime>) {
         let errno = loop {
             if !self.listener.waits(&wait.call) {
                 return;
             }
-            let (time, is_last) = limit(wait.slice, deadline);
-            match opened.queue.receive_lease_timeout(time) {
+            let received = match deadline {
+                Some(time) => opened.queue.receive_lease_deadline(time),
+                None => opened.queue.receive_lease(),
+            };
+            match received {
                 Ok(lease) => {
                     let _ = self.deliver(&wait.call, lease);
                     return;
                 }
-                Err(ReceiveError::TimedOut) if !is_last => {}
+                Err(ReceiveError::Interrupted) => {}
                 Err(error) => break error.errno(),
             }
-            if let Some(errno) = wait.interruption() {
-                break errno;
+            match wait.end() {
+                Some(End::Errno(errno)) => break errno,
+                Some(End::Gone) => return,
+                None => {}
             }
         };
         let _ = self.listener.answer(&wait.call, Err(errno));
@@ -329,21 +332,42 @@ impl Server {
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
-        let mut state = self.state();
+        let mut registrations = self.descriptors.registrations();
         let Some(Event {
             value,
             signal,
             notify,
         }) = event
         else {
-            state.descriptors.withdraw(process, &opened.queue);
+            registrations.withdraw(process, &opened.queue);
             return Ok(Outcome::Value(0));
         };
-        let registered = Registered::new(process, number as RawFd, Arc::clone(&opened));
+        let cookie = match notify {
+            libc::SIGEV_THREAD => {
+                let mailboxes = &mut registrations.mailboxes;
+                let cookie = Cookie::of(&self.listener, call, value, signal, mailboxes)?;
+                Some(Arc::new(cookie))
+            }
+            _ => None,
+        };
+        let registered = Registered::new(
+            process,
+            number as RawFd,
+            Arc::clone(&opened),
+            cookie.clone(),
+        );
         let registered = Arc::new(registered);
-        let how = match notify {
-            libc::SIGEV_NONE => Notify::Nothing,
-            libc::SIGEV_SIGNAL if (0..=64).contains(&signal) => {
+        let how = match (notify, cookie) {
+            (libc::SIGEV_NONE, _) => Notify::Nothing,
+            (_, Some(cookie)) => {
+                let registered = Arc::downgrade(&registered);
+                Notify::Quick(Box::new(move |_| {
+                    if registered.upgrade().is_some_and(|it| it.is_open()) {
+                        cookie.send(NOTIFIED);
+                    }
+                }))
+            }
+            (libc::SIGEV_SIGNAL, _) if (0..=64).contains(&signal) => {
                 let registered = Arc::downgrade(&registered);
                 Notify::Quick(Box::new(move |by| {
                     // A new program, or one that has closed the descriptor, does not expect the signal.
@@ -352,16 +376,15 @@ impl Server {
                     }
                 }))
             }
-            // For SIGEV_THREAD, the kernel sends the event to a netlink socket of the C library. Another process can't do so.
             _ => return Err(libc::EINVAL),
         };
         let outcome = opened.queue.register(how);
         outcome.map_err(|error| error.errno())?;
-        state.descriptors.note_registration(registered);
+        registrations.note(registered);
         Ok(Outcome::Value(0))
     }
 
     fn queue(&self, call: &Call, number: u64) -> Result<Option<Arc<Opened>>, i32> {
-        self.state().descriptors.find(call.thread, number as RawFd)
+        self.descriptors.find(call.thread, number as RawFd)
     }
 }

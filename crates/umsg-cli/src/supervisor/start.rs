@@ -157,9 +157,11 @@ fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-/// Leaves the session, streams, descriptors and directory of the program, takes over the calls and answers them. Returns only if it fails.
+/// Leaves the process group, streams, descriptors and directory of the program, takes over the calls and answers them. Returns only if it fails.
+///
+/// The supervisor stays in the session: the scheduler groups processes by sessions, and a change between two groups makes each call longer.
 fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> io::Result<()> {
-    rustix::process::setsid()?;
+    rustix::process::setpgid(None, None)?;
     // A service manager sends its signal to all processes of a service. The programs still need the supervisor while they end.
     ending::ignore(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
     let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -184,7 +186,7 @@ fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) ->
     let listener = receive(&socket)?;
     rustix::io::write(&socket, &[1])?;
     drop(socket);
-    serve::serve(listener, identity)
+    serve::serve(listener, identity).map(|never| match never {})
 }
 
 /// Raises the limit of descriptors to its maximum, because the supervisor has descriptors for all programs.

@@ -2,11 +2,16 @@
 
 use umsg::NamespaceError;
 use umsg::sysv::raw::{self, Which};
-use umsg::sysv::{Change, Lease, OpenError, ReceiveError, Until, Want};
+use umsg::sysv::{Change, Lease, OpenError, Queue, ReceiveError, Until, Want};
 
 use super::listener::{Call, Gone};
 use super::memory;
-use super::serve::{Outcome, Server, Wait};
+use super::serve::{Outcome, Server};
+use super::waits::{End, Wait};
+use super::watch::TICK;
+
+/// The longest text, in bytes, that is copied together with its type.
+const SHORT: usize = 4096;
 
 impl Server {
     pub fn msgget(&self, call: &Call) -> Result<Outcome, i32> {
@@ -31,20 +36,44 @@ impl Server {
     pub fn msgsnd(&self, call: &Call) -> Result<Outcome, i32> {
         let [id, message, length, flags, ..] = call.arguments;
         let (id, flags) = (id as i32, flags as i32);
-        let mtype = memory::read::<i64>(call.thread, message)?;
-        self.status_like_own(call)?;
-        let length = usize::try_from(length).map_err(|_| libc::EINVAL)?;
+        let length = usize::try_from(length).map_err(|_| libc::EINVAL);
+        // Most messages are short, and one copy takes half of the time of two. If it fails, the copies of the parts tell why.
+        let whole = length
+            .ok()
+            .filter(|length| *length <= SHORT)
+            .and_then(|length| {
+                let mut bytes = vec![0; 8 + length];
+                memory::read_bytes(call.thread, message, &mut bytes).ok()?;
+                let text = bytes.split_off(8);
+                let mtype = bytes.try_into().map(i64::from_ne_bytes).ok()?;
+                Some((mtype, text))
+            });
+        let (mtype, text) = match whole {
+            Some((mtype, text)) => (mtype, Some(text)),
+            None => (memory::read(call.thread, message)?, None),
+        };
+        let process = self.status_like_own(call)?.process.cast_unsigned();
+        let length = length?;
         let queue = raw::find_to_send(id, mtype, length)?;
-        let mut text = vec![0; length];
-        memory::read_bytes(call.thread, message.wrapping_add(8), &mut text)?;
+        let text = match text {
+            Some(text) => text,
+            None => {
+                let mut text = vec![0; length];
+                memory::read_bytes(call.thread, message.wrapping_add(8), &mut text)?;
+                text
+            }
+        };
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
         match queue.try_send(mtype, &text) {
-            Ok(()) => Ok(Outcome::Value(0)),
+            Ok(()) => {
+                queue.name_sender(process);
+                Ok(Outcome::Value(0))
+            }
             Err(libc::EAGAIN) if flags & libc::IPC_NOWAIT == 0 => {
                 self.wait(call, move |server, wait| {
-                    server.wait_for_room(wait, id, mtype, &text);
+                    server.wait_for_room(wait, process, id, mtype, &text);
                 })?;
                 Ok(Outcome::Answered)
             }
@@ -52,20 +81,26 @@ impl Server {
         }
     }
 
-    fn wait_for_room(&self, mut wait: Wait, id: i32, mtype: i64, text: &[u8]) {
+    fn wait_for_room(&self, wait: &Wait, process: u32, id: i32, mtype: i64, text: &[u8]) {
         let answer = loop {
             if !self.listener.waits(&wait.call) {
                 return;
             }
-            let until = Until::After(wait.slice);
-            match raw::find(id).and_then(|queue| queue.send(mtype, text, until)) {
+            let sent = raw::find(id).and_then(|queue| {
+                queue.send(mtype, text, Until::Forever)?;
+                queue.name_sender(process);
+                Ok(())
+            });
+            match sent {
                 Ok(()) => break Ok(0),
-                Err(libc::ETIMEDOUT) => {}
+                Err(libc::EINTR) => {}
                 Err(libc::EINVAL) => break Err(libc::EIDRM),
                 Err(errno) => break Err(errno),
             }
-            if let Some(errno) = wait.interruption() {
-                break Err(errno);
+            match wait.end() {
+                Some(End::Errno(errno)) => break Err(errno),
+                Some(End::Gone) => return,
+                None => {}
             }
         };
         raw::reap();
@@ -80,7 +115,7 @@ impl Server {
             return Err(libc::EINVAL);
         }
         let which = Which::of(mtype.cast_signed(), flags)?;
-        self.status_like_own(call)?;
+        let process = self.status_like_own(call)?.process.cast_unsigned();
         let (want, truncate) = match which {
             Which::Want(want, truncate) => (want, truncate),
             Which::Copy(..) => return self.copy(call, id, which),
@@ -88,7 +123,7 @@ impl Server {
         let queue = raw::find(id)?;
         let refusal = match queue.try_receive_lease(want) {
             Ok(lease) => {
-                let _ = self.hand_over(call, lease, truncate);
+                let _ = self.hand_over(call, &queue, process, lease, truncate);
                 return Ok(Outcome::Answered);
             }
             Err(refusal) => refusal,
@@ -99,7 +134,7 @@ impl Server {
             }
             ReceiveError::NoMessage | ReceiveError::Closed => {
                 self.wait(call, move |server, wait| {
-                    server.wait_for_message(wait, id, want, truncate);
+                    server.wait_for_message(wait, process, id, want, truncate);
                 })?;
                 Ok(Outcome::Answered)
             }
@@ -108,7 +143,7 @@ impl Server {
         }
     }
 
-    fn wait_for_message(&self, mut wait: Wait, id: i32, want: Want, truncate: bool) {
+    fn wait_for_message(&self, wait: &Wait, process: u32, id: i32, want: Want, truncate: bool) {
         let errno = loop {
             if !self.listener.waits(&wait.call) {
                 return;
@@ -118,18 +153,20 @@ impl Server {
                 Err(libc::EINVAL) => break libc::EIDRM,
                 Err(errno) => break errno,
             };
-            match queue.receive_lease_until(want, Until::After(wait.slice)) {
+            match queue.receive_lease_until(want, Until::Forever) {
                 Ok(lease) => {
-                    let _ = self.hand_over(&wait.call, lease, truncate);
+                    let _ = self.hand_over(&wait.call, &queue, process, lease, truncate);
                     return;
                 }
-                Err(ReceiveError::TimedOut) => {}
-                // msgrcv(2) has no error for a closed queue, so the call continues to wait.
-                Err(ReceiveError::Closed) => std::thread::sleep(wait.slice),
+                Err(ReceiveError::Interrupted) => {}
+                // msgrcv(2) has no error for a closed queue, so the call goes on waiting.
+                Err(ReceiveError::Closed) => std::thread::sleep(TICK),
                 Err(error) => break error.errno(),
             }
-            if let Some(errno) = wait.interruption() {
-                break errno;
+            match wait.end() {
+                Some(End::Errno(errno)) => break errno,
+                Some(End::Gone) => return,
+                None => {}
             }
         };
         raw::reap();
@@ -138,7 +175,14 @@ impl Server {
 
     /// Copies a message to the program, and removes it from the queue as soon as the kernel has accepted the answer. Otherwise the message goes
     /// back. A message that can't be copied is lost, as in the kernel.
-    fn hand_over(&self, call: &Call, lease: Lease<'_>, truncate: bool) -> Result<(), Gone> {
+    fn hand_over(
+        &self,
+        call: &Call,
+        queue: &Queue,
+        process: u32,
+        lease: Lease<'_>,
+        truncate: bool,
+    ) -> Result<(), Gone> {
         let [_, buffer, room, ..] = call.arguments;
         if !self.listener.waits(call) {
             return Err(Gone);
@@ -157,6 +201,7 @@ impl Server {
                 (lease.as_ptr(), length, buffer.wrapping_add(8)),
             ],
         );
+        queue.name_receiver(process);
         self.listener.answer(call, copied.map(|()| length as i64))?;
         // The lease has no time limit. An error means a damaged queue, which the next call reports.
         let _ = lease.acknowledge();

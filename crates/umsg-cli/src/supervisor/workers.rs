@@ -1,9 +1,14 @@
-//! Threads for the calls that block: one for each blocked call. An idle thread is kept for the next call.
+//! Threads for the calls that block, and for leaders: one for each, kept for the next. So there are at most as many as the supervised programs have
+//! threads, and a few. A thread without work ends after [`IDLE`].
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 type Work = Box<dyn FnOnce() + Send>;
+
+/// How long a thread waits for work.
+const IDLE: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Tasks {
@@ -38,15 +43,23 @@ impl Workers {
         loop {
             let mut tasks = tasks.lock().unwrap_or_else(PoisonError::into_inner);
             tasks.idle += 1;
+            let begin = Instant::now();
             let work = loop {
-                match tasks.waiting.pop_front() {
-                    Some(work) => break work,
-                    None => tasks = news.wait(tasks).unwrap_or_else(PoisonError::into_inner),
+                if let Some(work) = tasks.waiting.pop_front() {
+                    break Some(work);
                 }
+                let Some(left) = IDLE.checked_sub(begin.elapsed()) else {
+                    break None;
+                };
+                let waited = news.wait_timeout(tasks, left);
+                tasks = waited.unwrap_or_else(PoisonError::into_inner).0;
             };
             tasks.idle -= 1;
             drop(tasks);
-            work();
+            match work {
+                Some(work) => work(),
+                None => return,
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ fn kill(process: i32) {
     assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
 }
 
-fn lines(child: &mut Child) -> impl Iterator<Item = String> + use<> {
+pub fn lines(child: &mut Child) -> impl Iterator<Item = String> + use<> {
     let output: ChildStdout = child.stdout.take().unwrap();
     BufReader::new(output).lines().map(Result::unwrap)
 }
@@ -40,6 +40,19 @@ fn wait_for_queue(site: &Site) {
         assert!(
             start.elapsed() < Duration::from_secs(60),
             "the program opens no queue"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Waits until receivers are blocked.
+pub fn wait_for_receivers(site: &Site, count: u32) {
+    wait_for_queue(site);
+    let start = Instant::now();
+    while site.umsg(&["stat", "/stream", "--json"]).json()["blocked_receivers"] != count {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the receiver does not wait"
         );
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -164,18 +177,39 @@ fn a_killed_receiver_takes_no_message() {
     let program = stream(&workshop, "static", &["-static"]);
     let mut child = Killed(start(&mut command(&site, &[], &program, &["receive"])));
     wait_for_queue(&site);
-    let status = || site.umsg(&["stat", "/stream", "--json"]).json();
-    let start = Instant::now();
-    while status()["blocked_receivers"] != 1 {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "the receiver does not wait"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_for_receivers(&site, 1);
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     site.umsg(&["send", "/stream", "kept"]).text();
     await_none(&site);
     assert_eq!(site.umsg(&["recv", "/stream"]).text().trim(), "kept");
+}
+
+/// A call that waits has no message and has sent none.
+#[test]
+fn blocked_calls_fail_if_the_supervisor_is_killed_and_no_message_is_lost() {
+    let (site, workshop) = (Site::new(), Workshop::new());
+    let program = stream(&workshop, "static", &["-static"]);
+    let mut receiver = Killed(start(&mut command(&site, &[], &program, &["receive"])));
+    wait_for_receivers(&site, 1);
+    kill(supervisor(&site).unwrap());
+    assert_eq!(lines(&mut receiver.0).last().unwrap(), "error ENOSYS");
+    await_none(&site);
+    let mut sender = Killed(start(&mut command(&site, &[], &program, &["send", "1000"])));
+    let sent = lines(&mut sender.0);
+    let start = Instant::now();
+    while site.umsg(&["stat", "/stream", "--json"]).json()["blocked_senders"] != 1 {
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "the sender does not wait"
+        );
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    kill(supervisor(&site).unwrap());
+    let sent: Vec<String> = sent.collect();
+    let (error, numbers) = sent.split_last().unwrap();
+    assert_eq!((error.as_str(), numbers.len()), ("error ENOSYS", 10));
+    let received = site.umsg(&["recv", "/stream", "--all", "--nonblocking"]);
+    let received: Vec<&str> = received.text().lines().collect();
+    assert_eq!(received, numbers);
 }

@@ -1,17 +1,24 @@
 /* `stream send N`: sends the numbers from 0 on, and prints each one that was sent. `stream receive`: prints each number that it receives. Both end at the
  * first error, and print its name. `stream trap`: the program's own handler of SIGSYS and own filter. `stream storm N`, `stream storm-sysv N`: N messages
- * from a child to its parent, which signals interrupt all the time. `stream list`, `stream remove`: as ipcs(1) and ipcrm(1) do. */
+ * from a child to its parent, which signals interrupt all the time. `stream list`, `stream remove`: as ipcs(1) and ipcrm(1) do. `stream thread`:
+ * notifications by a thread. `stream stuck`: a call that can't read its message, beside others. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <linux/userfaultfd.h>
 #include <mqueue.h>
+#include <poll.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -136,10 +143,75 @@ static int for_all(int removes) {
     return highest < 0;
 }
 
+static sem_t told;
+static int tellings;
+
+static void tell(union sigval value) {
+    tellings = tellings * 10 + value.sival_int;
+    sem_post(&told);
+}
+
+/* Registers three times, with two queues; the second registration is withdrawn. */
+static int notified(void) {
+    char text[16];
+    mqd_t queue = open_queue();
+    struct mq_attr attributes = {.mq_maxmsg = 10, .mq_msgsize = 16};
+    mqd_t other = mq_open("/other", O_RDWR | O_CREAT, 0600, &attributes);
+    struct sigevent event = {.sigev_notify = SIGEV_THREAD};
+    event.sigev_notify_function = tell;
+    event.sigev_value.sival_int = 1;
+    if (mq_notify(queue, &event)) return perror("mq_notify"), 1;
+    if (mq_notify(queue, &event) != -1 || errno != EBUSY) return 2;
+    if (mq_send(queue, "", 0, 0) || sem_wait(&told) || mq_receive(queue, text, 16, NULL) != 0) return 3;
+    event.sigev_value.sival_int = 2;
+    if (mq_notify(queue, &event) || mq_notify(queue, NULL) || mq_send(queue, "", 0, 0)) return 4;
+    event.sigev_value.sival_int = 3;
+    if (mq_notify(other, &event)) return 5;
+    pid_t child = fork();
+    if (child == 0) _exit(mq_send(other, "", 0, 0) != 0);
+    if (sem_wait(&told)) return 6;
+    printf("told %d\n", tellings);
+    mq_unlink("/other");
+    return mq_unlink("/stream");
+}
+
+static mqd_t stuck_queue;
+
+static void *send_unreadable(void *page) { return (void *)(long)mq_send(stuck_queue, page, 3, 0); }
+
+/* One thread sends from a page that is filled later. Meanwhile the other calls of the program go on. */
+static int stuck(void) {
+    long size = sysconf(_SC_PAGESIZE);
+    char *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    int faults = syscall(SYS_userfaultfd, O_CLOEXEC);
+    struct uffdio_api api = {.api = UFFD_API};
+    struct uffdio_register all = {.range = {(unsigned long)page, size}, .mode = UFFDIO_REGISTER_MODE_MISSING};
+    if (faults < 0 || ioctl(faults, UFFDIO_API, &api) || ioctl(faults, UFFDIO_REGISTER, &all)) return puts("unavailable"), 0;
+    mqd_t queue = stuck_queue = open_queue();
+    pthread_t thread;
+    pthread_create(&thread, NULL, send_unreadable, page);
+    struct uffd_msg fault;
+    if (read(faults, &fault, sizeof fault) != sizeof fault) return 1;
+    /* Without an answer, the program ends here. */
+    alarm(60);
+    char text[16];
+    for (int i = 0; i < 3; i++)
+        if (mq_send(queue, "on", 2, 0) || mq_receive(queue, text, 16, NULL) != 2) return 2;
+    static char filled[65536] = "yes";
+    struct uffdio_copy copy = {.dst = (unsigned long)page, .src = (unsigned long)filled, .len = size};
+    void *result;
+    if (ioctl(faults, UFFDIO_COPY, &copy) || pthread_join(thread, &result) || result) return 3;
+    if (mq_receive(queue, text, 16, NULL) != 3 || memcmp(text, "yes", 3)) return 4;
+    puts("went on");
+    return mq_unlink("/stream");
+}
+
 int main(int count, char **words) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     const char *what = count > 1 ? words[1] : "";
     if (!strcmp(what, "trap")) return trap();
+    if (!strcmp(what, "thread")) return notified();
+    if (!strcmp(what, "stuck")) return stuck();
     if (!strcmp(what, "list") || !strcmp(what, "remove")) return for_all(!strcmp(what, "remove"));
     if (!strcmp(what, "storm")) return weather(atol(words[2]));
     if (!strcmp(what, "storm-sysv")) return weather_sysv(atol(words[2]));

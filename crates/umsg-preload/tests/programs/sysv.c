@@ -401,6 +401,23 @@ CASE(a_child_of_vfork_may_send) {
     expect_text(id, 0, IPC_NOWAIT, 6, "vfork");
 }
 
+CASE(the_last_sender_and_receiver_are_named) {
+    int id = create_id();
+    put(id, 1, "first");
+    pid_t child = fork();
+    if (child == 0) {
+        expect_text(id, 1, 0, 1, "first");
+        /* Most of the time this one waits. */
+        expect_text(id, 2, 0, 2, "second");
+        _exit(0);
+    }
+    put(id, 2, "second");
+    expect_success(child);
+    struct msqid_ds state;
+    EXPECT(msgctl(id, IPC_STAT, &state) == 0);
+    EXPECT(state.msg_lspid == getpid() && state.msg_lrpid == child);
+}
+
 /* Makes and removes queues, from the third one on in one segment. */
 static void make_some(key_t key) {
     for (int i = 0; i < 5; i++) {

@@ -286,7 +286,17 @@ impl Engine {
         self.fixed().control.contents()
     }
 
-    /// Returns the counts of one instant, and the waiters and last uses.
+    /// Names the process for which the caller has sent a message as the last sender.
+    pub fn name_sender(&self, pid: u32) {
+        self.fixed().control.name_last(List::Senders, pid);
+    }
+
+    /// Names the process for which the caller has received a message as the last receiver.
+    pub fn name_receiver(&self, pid: u32) {
+        self.fixed().control.name_last(List::Receivers, pid);
+    }
+
+    /// Returns the counts of one instant.
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.reclaim_if_due(receiving, wakes)?;

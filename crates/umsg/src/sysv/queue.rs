@@ -143,6 +143,18 @@ impl Queue {
         self.engine.is_removed()
     }
 
+    /// Names the process for which the caller has just sent a message: msg_lspid.
+    #[doc(hidden)]
+    pub fn name_sender(&self, process: u32) {
+        self.engine.name_sender(process);
+    }
+
+    /// Names the process for which the caller has just received a message: msg_lrpid.
+    #[doc(hidden)]
+    pub fn name_receiver(&self, process: u32) {
+        self.engine.name_receiver(process);
+    }
+
     /// Returns the longest possible message, in bytes: the namespace's `msgmax` at the creation of the queue.
     ///
     /// ```

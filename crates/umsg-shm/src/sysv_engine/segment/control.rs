@@ -219,6 +219,16 @@ impl ControlBlock {
         self.receiver.store(pid, Ordering::Relaxed);
     }
 
+    /// Names the process for which the caller has sent or received.
+    pub(crate) fn name_last(&self, list: List, pid: u32) {
+        let word = match list {
+            List::Receivers => &self.receiver,
+            _ => &self.sender,
+        };
+        // Relaxed: shown to users only.
+        word.store(pid, Ordering::Relaxed);
+    }
+
     /// Returns the last send and the last receive.
     pub(crate) fn last_uses(&self) -> LastUses {
         // Relaxed: the values are only displayed.

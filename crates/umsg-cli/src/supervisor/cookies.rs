@@ -1,0 +1,137 @@
+//! Notifications by a thread: SIGEV_THREAD of mq_notify(2).
+//!
+//! The C library starts the thread. It passes the kernel a netlink socket and 32 bytes, the cookie, whose last byte the kernel replaces by the event. A
+//! thread of the C library receives the cookie from the socket. A process can't send to that socket, so the supervisor has two other ways:
+//!
+//! | C library | the cookie | the way |
+//! |---|---|---|
+//! | glibc | the function, its argument and its attributes; one socket for all queues, from which a thread receives in a loop | The supervisor replaces the socket by one end of a pair of sockets. A message without an event has the thread of glibc receive again, from the new one. |
+//! | musl | zeroes; a socket for each registration, from which a thread receives once | The supervisor sends the kernel an empty netlink message by the program's socket. The last of the first 32 bytes of the kernel's acknowledgement is the event. |
+
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use libc::pid_t;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair, sockopt};
+
+use super::listener::{Call, Listener};
+use super::memory;
+
+/// Source: ipc/mqueue.c, NOTIFY_COOKIE_LEN.
+const LEN: usize = 32;
+
+/// The events. Source: ipc/mqueue.c, NOTIFY_WOKENUP and NOTIFY_REMOVED.
+pub const NOTIFIED: u8 = 1;
+pub const WITHDRAWN: u8 = 2;
+
+/// The pair of sockets that has replaced the netlink socket of a process.
+pub struct Mailbox {
+    process: pid_t,
+    number: RawFd,
+    ours: OwnedFd,
+    theirs: OwnedFd,
+}
+
+impl Mailbox {
+    /// Returns whether the process still has the socket.
+    pub fn is_open(&self) -> bool {
+        memory::is_same_file(self.process, self.number, self.theirs.as_fd())
+    }
+}
+
+enum Way {
+    Mailbox(Arc<Mailbox>),
+    /// The netlink socket of the program.
+    Acknowledgement(OwnedFd),
+}
+
+/// The cookie of a registration, and the way to the thread that waits for it.
+pub struct Cookie {
+    bytes: [u8; LEN],
+    way: Way,
+    /// Relaxed: the word is the whole message.
+    is_sent: AtomicBool,
+}
+
+impl Cookie {
+    /// Reads the cookie and prepares the way. `mailboxes` are those that exist; a new one is added.
+    pub fn of(
+        listener: &Listener,
+        call: &Call,
+        address: u64,
+        number: RawFd,
+        mailboxes: &mut Vec<Arc<Mailbox>>,
+    ) -> Result<Cookie, i32> {
+        let bytes = memory::read::<[u8; LEN]>(call.thread, address)?;
+        let socket = memory::copy_descriptor(call.thread, number)?;
+        let cookie = |way| Cookie {
+            bytes,
+            way,
+            is_sent: AtomicBool::new(false),
+        };
+        let me = std::process::id().cast_signed();
+        let number_here = std::os::fd::AsRawFd::as_raw_fd(&socket);
+        let is_it =
+            |known: &&Arc<Mailbox>| memory::is_same_file(me, number_here, known.theirs.as_fd());
+        if let Some(known) = mailboxes.iter().find(is_it) {
+            return Ok(cookie(Way::Mailbox(Arc::clone(known))));
+        }
+        let errno = rustix::io::Errno::raw_os_error;
+        if sockopt::socket_domain(&socket).map_err(errno)? != AddressFamily::NETLINK {
+            return Err(libc::EINVAL);
+        }
+        if bytes[..LEN - 1].iter().all(|byte| *byte == 0) {
+            return Ok(cookie(Way::Acknowledgement(socket)));
+        }
+        // Datagrams: a thread that receives sleeps on after the supervisor's death, and gets no end of file again and again.
+        let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
+        let (ours, theirs) = socketpair(AddressFamily::UNIX, kind, flags, None).map_err(errno)?;
+        let process = memory::status(call.thread).ok_or(libc::EBADF)?.process;
+        listener
+            .replace(call, number, theirs.as_fd(), true)
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::EBADF))?;
+        acknowledge(&socket, 0);
+        let mailbox = Arc::new(Mailbox {
+            process,
+            number,
+            ours,
+            theirs,
+        });
+        mailboxes.push(Arc::clone(&mailbox));
+        Ok(cookie(Way::Mailbox(mailbox)))
+    }
+
+    /// Sends the cookie, unless it was sent before. A program that does not receive loses it.
+    pub fn send(&self, event: u8) {
+        if self.is_sent.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        match &self.way {
+            Way::Mailbox(mailbox) => {
+                let mut bytes = self.bytes;
+                bytes[LEN - 1] = event;
+                let _ = send(
+                    &mailbox.ours,
+                    &bytes,
+                    SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
+                );
+            }
+            Way::Acknowledgement(socket) => acknowledge(socket, event),
+        }
+    }
+}
+
+/// Has the kernel send its acknowledgement of an empty message to a netlink socket. It has the message's header from its byte 20 on, so that the number of
+/// the message is in the bytes 28 to 31. Source: netlink_ack in net/netlink/af_netlink.c.
+fn acknowledge(socket: &OwnedFd, last: u8) {
+    const NLMSG_NOOP: u16 = 1;
+    const NLM_F_ACK: u16 = 4;
+    let mut message = [0; 16];
+    message[..4].copy_from_slice(&16_u32.to_ne_bytes());
+    message[4..6].copy_from_slice(&NLMSG_NOOP.to_ne_bytes());
+    message[6..8].copy_from_slice(&NLM_F_ACK.to_ne_bytes());
+    message[11] = last;
+    // A socket that is full has another message for its receiver.
+    let _ = send(socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+}

@@ -1,0 +1,109 @@
+//! The supervisor's first thread: looks at the leader and at the calls that block, and gives up what programs have closed.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+
+use super::lead::Lead;
+use super::serve::Server;
+
+/// The time between two looks, while programs make calls or wait in them.
+pub const TICK: Duration = Duration::from_millis(10);
+
+/// How often the supervisor looks for descriptors that programs have closed.
+const SWEEP: Duration = Duration::from_secs(1);
+
+/// The part of a processor that the looks at calls may take, as the least number of pauses for each look of the same length.
+const PAUSES: u32 = 8;
+
+/// The pause between two looks.
+pub struct Pause {
+    /// Set while the watch sleeps until a call comes.
+    is_long: AtomicBool,
+    /// Ends a long pause.
+    bell: OwnedFd,
+}
+
+impl Pause {
+    pub fn new() -> std::io::Result<Pause> {
+        Ok(Pause {
+            is_long: AtomicBool::new(false),
+            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+        })
+    }
+
+    /// Ends a long pause. Follows each call that a thread takes.
+    #[inline]
+    pub fn end(&self) {
+        if self.is_long.load(Ordering::SeqCst) {
+            self.ring();
+        }
+    }
+
+    #[cold]
+    fn ring(&self) {
+        // A full counter wakes the watch as well.
+        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+    }
+
+    /// Sleeps, without a look at the listener: each call would wake a poller of it.
+    fn sleep(&self, time: Duration) {
+        let time = Timespec {
+            tv_sec: time.as_secs().cast_signed(),
+            tv_nsec: time.subsec_nanos().into(),
+        };
+        let mut polled = [PollFd::new(&self.bell, PollFlags::IN)];
+        if poll(&mut polled, Some(&time)) == Ok(1) {
+            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        }
+        self.is_long.store(false, Ordering::SeqCst);
+    }
+
+    /// Announces a long pause. Returns whether there is nothing to look at.
+    fn may_be_long(&self, server: &Server, word: u64) -> bool {
+        // SeqCst: a leader changes the word before it reads `is_long`.
+        self.is_long.store(true, Ordering::SeqCst);
+        server.lead.word() == word && Lead::turn(word).is_none() && server.waits.is_empty()
+    }
+}
+
+impl Server {
+    pub fn watch(self: &Arc<Self>) -> ! {
+        let mut word = self.lead.word();
+        // The time of the look that found `word` first.
+        let mut since = Instant::now();
+        let (mut last_call, mut last_sweep) = (since, since);
+        let mut pause = TICK;
+        loop {
+            let is_long = last_call.elapsed() >= SWEEP && self.pause.may_be_long(self, word);
+            self.pause.sleep(if is_long { SWEEP } else { pause });
+            let begin = Instant::now();
+            let now = self.lead.word();
+            let is_stuck = now == word && begin - since >= TICK;
+            if let Some(turn) = Lead::turn(now).filter(|_| is_stuck) {
+                let server = Arc::clone(self);
+                // Without a thread, the next look tries again.
+                let _ = self.workers.perform(Box::new(move || {
+                    if server.lead.take_over(turn) {
+                        server.lead();
+                    }
+                }));
+            }
+            if now != word {
+                (word, since) = (now, begin);
+            }
+            if since == begin || !self.waits.is_empty() {
+                last_call = begin;
+            }
+            self.waits.look(&self.listener);
+            if last_sweep.elapsed() >= SWEEP {
+                last_sweep = begin;
+                self.sweep();
+            }
+            pause = TICK.max(begin.elapsed() * PAUSES);
+        }
+    }
+}
