@@ -7,6 +7,7 @@
 //! /dev/shm/umsg-1000          the namespace of the IPC namespace in which `umsg run` was started
 //! ├── ipc-141097 the namespace of the IPC namespace 141097, with all sub-directories of a namespace
 //! ├── ipc-141098-1000         user 1000's own, because another user has taken the name ipc-141098
+//! ├── ipc-141098-1000-2       the same, because another user has taken this name, too
 //! └── ipc-i4026532177 before Linux 6.18: the namespace of the IPC namespace with this inode number
 //! ```
 //!
@@ -48,6 +49,8 @@ pub(super) const VARIABLE: &str = "UMSG_IPC_NAMESPACE";
 /// The value of the variable if all processes share the directory.
 const SHARE: &str = "share";
 const PREFIX: &str = "ipc-";
+/// The most names for the directory of a user.
+const NAMES: usize = 100;
 /// The beginning of the name of a directory that is being removed.
 const GOING: &str = ".ipc-";
 
@@ -216,39 +219,86 @@ fn name_of(of: IpcNamespace) -> String {
     }
 }
 
-/// Returns whether a directory of this name belongs to an IPC namespace.
+/// The IPC namespace that the name of a directory names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    Id(u64),
+    Inode(u64),
+}
+
+impl Named {
+    /// None for other names, which are not this module's.
+    fn by(name: &OsStr) -> Option<Named> {
+        let name = name.to_str()?.strip_prefix(PREFIX)?;
+        let mut parts = name.split('-');
+        let first = parts.next()?;
+        let number = |digits: &str| {
+            let is_usual = digits.bytes().all(|byte| byte.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_usual)
+        };
+        // The user, and the number of the name.
+        if parts.clone().count() > 2 || !parts.all(|part| number(part).is_some()) {
+            return None;
+        }
+        match first.strip_prefix('i') {
+            Some(inode) => number(inode).map(Named::Inode),
+            None => number(first).map(Named::Id),
+        }
+    }
+
+    /// Returns whether this may be the name of the namespace. A sandbox may refuse the number of the namespace to one process, and not to another.
+    fn may_be(self, namespace: IpcNamespace) -> bool {
+        match self {
+            Named::Id(id) => namespace.id.is_none_or(|own| own == id),
+            Named::Inode(inode) => namespace.inode == inode,
+        }
+    }
+}
+
+/// Returns whether a directory of this name may belong to an IPC namespace.
 fn belongs(name: &OsStr, to: IpcNamespace) -> bool {
-    let usual = name_of(to);
-    name.to_str()
-        .and_then(|name| name.strip_prefix(&usual))
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    Named::by(name).is_some_and(|named| named.may_be(to))
 }
 
 /// Returns the directory of an IPC namespace inside a namespace's directory. Creates it if necessary.
 fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
     if of.id.is_none() && IS_NEW.swap(false, Ordering::Relaxed) && is_alone_in(of) {
-        remove_all(base, |name| belongs(name, of));
+        remove_all(base, |name| Named::by(name) == Some(Named::Inode(of.inode)));
     }
     let (usual, user) = (name_of(of), caller());
     // The directory of root comes before the caller's, so that processes of several users in one IPC namespace use the same directory.
-    let names = [
+    let mut names = vec![
         usual.clone(),
         format!("{usual}-0"),
         format!("{usual}-{user}"),
     ];
+    // Another user may have taken all of these, and some of the following.
+    names.extend((2..=NAMES).map(|number| format!("{usual}-{user}-{number}")));
     let is_trusted = |path: &PathBuf| {
         let found = files::symlink_metadata(path);
         found.is_ok_and(|it| it.is_dir() && [0, user].contains(&it.uid()))
     };
+    let is_taken = |path: &PathBuf| files::symlink_metadata(path).is_ok();
     for _ in 0..2 {
-        let paths = names.each_ref().map(|name| base.join(name));
-        if let Some(found) = paths.iter().find(|path| is_trusted(path)) {
+        let paths: Vec<_> = names.iter().map(|name| base.join(name)).collect();
+        if let Some(found) = paths[..3].iter().find(|path| is_trusted(path)) {
+            return Ok(found.clone());
+        }
+        if is_taken(&paths[0])
+            && let Some(found) = paths[3..].iter().find(|path| is_trusted(path))
+        {
             return Ok(found.clone());
         }
         sweep(base);
-        for path in [&paths[0], &paths[2]] {
+        for path in paths
+            .iter()
+            .enumerate()
+            .filter_map(|(at, path)| (at != 1).then_some(path))
+        {
             match make(base, path) {
                 Ok(()) => return Ok(path.clone()),
+                // A process of the same user has made it meanwhile.
+                Err(_) if is_trusted(path) => return Ok(path.clone()),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -347,7 +397,7 @@ fn is_going(name: &OsStr) -> bool {
 
 /// Returns whether a directory of this name is one of an IPC namespace, or the remains of one.
 fn is_one(name: &OsStr) -> bool {
-    is_going(name) || name.to_str().is_some_and(|name| name.starts_with(PREFIX))
+    is_going(name) || Named::by(name).is_some()
 }
 
 /// Returns whether only the caller and root can use the directory.
@@ -396,42 +446,74 @@ impl Others {
             has_failed: false,
         };
         let mut processes = BTreeSet::<u32>::new();
-        let mut add = |link: &str| others.add(link) && is_enough(&others.found);
         for _ in 0..ROUNDS {
             // A process may fork and end before its namespace is read here: the next listing has its child.
-            let new: Vec<u32> = numbers(Path::new("/proc"))
-                .filter(|process| Some(*process) != but && !processes.contains(process))
-                .collect();
+            let mut new = others.numbers("/proc");
+            new.retain(|process| Some(*process) != but && !processes.contains(process));
             if new.is_empty() {
                 break;
             }
             for process in &new {
                 let tasks = format!("/proc/{process}/task");
-                if numbers(Path::new(&tasks)).any(|task| add(&format!("{tasks}/{task}/ns/ipc"))) {
-                    return others;
+                for task in others.numbers(&tasks) {
+                    if others.add(&format!("{tasks}/{task}/ns/ipc")) && is_enough(&others.found) {
+                        return others;
+                    }
                 }
             }
             processes.extend(new);
         }
         // A namespace can live without a process, because of a mount or a descriptor.
-        let mounts = files::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        let mounts = files::read("/proc/self/mountinfo");
+        others.has_failed |= mounts.is_err();
+        let mounts = String::from_utf8_lossy(&mounts.unwrap_or_default()).into_owned();
         for line in mounts.lines().filter(|line| line.contains(" ipc:[")) {
-            if line.split(' ').nth(4).is_some_and(&mut add) {
+            let known = others.found.len();
+            let Some((inode, path)) = mounted(line) else {
+                continue;
+            };
+            others.add(&path);
+            // The path may lead elsewhere: the caller has another root, or another mount covers this one.
+            others.has_failed |= !others.found.iter().any(|found| found.inode == inode);
+            if others.found.len() > known && is_enough(&others.found) {
                 return others;
             }
         }
         for process in processes {
             let all = format!("/proc/{process}/fd");
-            let links = numbers(Path::new(&all)).map(|number| format!("{all}/{number}"));
-            let is_ipc = |link: &String| {
-                files::read_link(link)
-                    .is_ok_and(|to| to.as_os_str().as_encoded_bytes().starts_with(b"ipc:["))
-            };
-            if links.filter(is_ipc).any(|link| add(&link)) {
-                return others;
+            for number in others.numbers(&all) {
+                let link = format!("{all}/{number}");
+                let is_ipc = files::read_link(&link)
+                    .is_ok_and(|to| to.as_os_str().as_encoded_bytes().starts_with(b"ipc:["));
+                if is_ipc && others.add(&link) && is_enough(&others.found) {
+                    return others;
+                }
             }
         }
         others
+    }
+
+    /// Returns the names in a directory of /proc that are numbers. A list that ends early counts as a failure: a process that it lacks may use any
+    /// directory. A process that has ended, or is another user's, has no list.
+    fn numbers(&mut self, directory: &str) -> Vec<u32> {
+        let mut numbers = Vec::new();
+        let mut read = || {
+            for entry in files::read_dir(directory)? {
+                numbers.extend(
+                    entry?
+                        .file_name()
+                        .to_str()
+                        .and_then(|name| name.parse::<u32>().ok()),
+                );
+            }
+            Ok(())
+        };
+        let usual = [Errno::NOENT, Errno::SRCH, Errno::ACCESS, Errno::PERM];
+        self.has_failed |= read().is_err_and(|error: std::io::Error| {
+            directory == "/proc"
+                || !Errno::from_io_error(&error).is_some_and(|it| usual.contains(&it))
+        });
+        numbers
     }
 
     /// Adds the namespace to which a link leads. Returns whether it was not known before.
@@ -440,6 +522,7 @@ impl Others {
             Ok(inode) => inode,
             Err(error) => {
                 self.are_all_seen &= ![Errno::ACCESS, Errno::PERM].contains(&error);
+                self.has_failed |= [Errno::NOMEM, Errno::MFILE, Errno::NFILE].contains(&error);
                 return false;
             }
         };
@@ -470,10 +553,20 @@ impl Others {
     }
 }
 
-/// Returns the names in a directory that are numbers.
-fn numbers(directory: &Path) -> impl Iterator<Item = u32> + use<> {
-    let entries = files::read_dir(directory).into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+/// Returns the inode of the namespace in a line of mountinfo, and the path of the mount. Source: proc_pid_mountinfo(5).
+fn mounted(line: &str) -> Option<(u64, String)> {
+    let mut fields = line.split(' ').skip(3);
+    let root = fields.next()?.strip_prefix("ipc:[")?.strip_suffix(']')?;
+    let mut path = fields.next()?.to_owned();
+    for (code, byte) in [
+        ("\\040", " "),
+        ("\\011", "\t"),
+        ("\\012", "\n"),
+        ("\\134", "\\"),
+    ] {
+        path = path.replace(code, byte);
+    }
+    Some((root.parse().ok()?, path))
 }
 
 #[cfg(test)]
@@ -510,6 +603,12 @@ mod tests {
             ("ipc-5-1000", true),
             ("ipc-55", false),
             ("ipc-i5", false),
+            ("ipc-i9", true),
+            ("ipc-5-1000-2", true),
+            ("ipc-5-1000-2-1", false),
+            ("ipc-5-", false),
+            ("ipc-5-backup", false),
+            ("ipc-+5", false),
             ("ipc-", false),
             ("mq", false),
         ] {
@@ -519,6 +618,68 @@ mod tests {
             };
             assert_eq!(belongs(OsStr::new(name), five), expected, "{name}");
         }
+        // A process without the number of the namespace can't tell.
+        let nameless = IpcNamespace { inode: 9, id: None };
+        assert!(belongs(OsStr::new("ipc-5"), nameless));
+        assert!(!belongs(OsStr::new("ipc-i5"), nameless));
+    }
+
+    #[test]
+    fn a_directory_of_another_kind_of_name_stays() {
+        let dir = TestDir::new();
+        let base = dir.namespace();
+        let other = base.path().join("ipc-backup");
+        files::create_dir(&other).unwrap();
+        assert_eq!(base.left_ipc(), 0);
+        assert_eq!(base.remove_left_ipc(), 0);
+        assert!(other.exists());
+    }
+
+    #[test]
+    fn a_list_of_processes_that_fails_removes_nothing() {
+        let dir = TestDir::new();
+        let base = dir.namespace();
+        let mut others = Others {
+            found: vec![],
+            are_all_seen: true,
+            has_failed: false,
+        };
+        assert_eq!(others.numbers("/proc/4294967295/task"), vec![]);
+        assert!(others.suffice(base.path()), "an ended process");
+        assert!(others.numbers("/proc").contains(&std::process::id()));
+        assert!(others.suffice(base.path()));
+        assert_eq!(others.numbers("/proc/version"), vec![]);
+        assert!(!others.suffice(base.path()), "no list");
+    }
+
+    #[test]
+    fn a_mount_of_a_namespace_has_its_inode_and_path() {
+        let line = "521 26 0:4 ipc:[4026532177] /run/a\\040name/ipc rw shared:9 - nsfs nsfs rw";
+        let expected = Some((4_026_532_177, "/run/a name/ipc".to_owned()));
+        assert_eq!(mounted(line), expected);
+        assert_eq!(mounted("521 26 0:4 /x ipc:[1] rw - tmpfs none rw"), None);
+    }
+
+    #[test]
+    fn names_that_another_user_has_taken_are_passed_over() {
+        let dir = TestDir::new();
+        let base = dir.namespace();
+        let user = caller();
+        // A symlink is no directory of the caller's, like any file of another user. Root is a user, too.
+        let living = ipc_namespace::of(OWN).unwrap();
+        let usual = name_of(living);
+        let names = [
+            usual.clone(),
+            format!("{usual}-0"),
+            format!("{usual}-{user}"),
+            format!("{usual}-{user}-2"),
+        ];
+        for name in BTreeSet::from(names) {
+            std::os::unix::fs::symlink("/", base.path().join(name)).unwrap();
+        }
+        let own = directory(base.path(), living).unwrap();
+        assert!(own.ends_with(format!("{usual}-{user}-3")), "{own:?}");
+        assert_eq!(directory(base.path(), living).unwrap(), own);
     }
 
     #[test]
