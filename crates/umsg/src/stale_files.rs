@@ -99,14 +99,22 @@ impl Namespace {
     /// # If the process dies
     /// Some of the files are removed. A later call removes the others.
     pub fn sweep(&self) -> Result<StaleFiles, NamespaceError> {
+        let mut removed = self.sweep_files()?;
+        removed.incomplete += self.remove_left_ipc();
+        Ok(removed)
+    }
+
+    /// Removes stale files as [`sweep`](Self::sweep) does, apart from the directories of IPC namespaces: to know which of these have ended, a process
+    /// looks at all processes.
+    #[doc(hidden)]
+    pub fn sweep_files(&self) -> Result<StaleFiles, NamespaceError> {
         Ok(StaleFiles::new(
             remove_all_unused(self)?,
             self.remove_stale_fifos()?,
             self.remove_left_temporary()?
                 + self.remove_left_labels()?
                 + self.remove_left_lives()
-                + self.remove_all_vacant()?
-                + self.remove_left_ipc(),
+                + self.remove_all_vacant()?,
         ))
     }
 }

@@ -105,7 +105,8 @@ unsafe fn pass_on(
     kind: c_int,
     level: c_int,
 ) -> c_int {
-    const ROOM: usize = libc::FILENAME_MAX as usize;
+    /// For a slash, a name, and the file in the directory of a transient queue. The program's stack may be small.
+    const ROOM: usize = 1 + 255 + 1 + 255;
     let Some(walk) = WALK.get() else {
         return 0;
     };
