@@ -118,7 +118,7 @@ fn parts(credentials: &str) -> Option<(String, String)> {
 /// Reads the identity of this client, and signs the server's challenge.
 ///
 /// # Errors
-/// A sentence that names the setting.
+/// The error is a sentence that names the setting.
 pub fn sign_in(server: &Server, nonce: &[u8]) -> Result<Auth, String> {
     let mut auth = Auth::new();
     let mut seed = None;

@@ -41,7 +41,7 @@ impl Unconsumed {
     /// deliver any of them again in the given time, also if it was consumed.
     ///
     /// # Errors
-    /// The sentence of the library.
+    /// The error is the sentence of the library.
     pub fn begin(
         queue: &posix::Queue,
         early: HashSet<u64>,
@@ -61,7 +61,7 @@ impl Unconsumed {
     /// Looks again which messages are held: those that have just been acknowledged are still counted.
     ///
     /// # Errors
-    /// The sentence of the library.
+    /// The error is the sentence of the library.
     pub fn look(&mut self, queue: &posix::Queue) -> Result<(), String> {
         let held = queue.message_ids().map_err(|error| error.to_string())?;
         let unacknowledged = self.messages.keys().map(|(number, _)| *number);

@@ -31,7 +31,7 @@ use umsg::posix;
 
 /// The time between two looks whether the queue is still the one of its name.
 const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
-/// The time in which messages that are on their way to a pull that ends arrive.
+/// The time within which messages arrive that were under way when their pull ended.
 const LATE: Duration = Duration::from_millis(50);
 
 /// The interval at which the import checks which messages of a durable queue were consumed.

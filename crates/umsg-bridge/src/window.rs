@@ -147,7 +147,7 @@ impl Window {
         all.filter(|entry| entry.0 != 0).map(|entry| entry.1)
     }
 
-    /// Returns the number of the message of a sequence that was placed; None if it was not, or if the sequence has left the window.
+    /// Returns the number of the message of a sequence that was placed. None if no message was placed, or if the sequence has left the window.
     #[must_use]
     pub fn find(&self, sequence: u64) -> Option<u64> {
         let at = (sequence % self.entries.len() as u64) as usize;

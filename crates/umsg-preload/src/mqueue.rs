@@ -164,7 +164,7 @@ impl Place<'_> {
         let path = self.path()?;
         if self == Place::Directory {
             let namespace = home::namespace().map_err(|error| error.errno())?;
-            // If this fails, some files that are no queues stay.
+            // If the sweep fails, some files that are no queues stay.
             let _ = namespace.sweep_files();
             let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
             IDENTITY[0].store(status.st_dev, Ordering::Relaxed);

@@ -90,7 +90,7 @@ pub struct Registered {
     queue: (u64, u64),
     /// The files to which the descriptor may lead: the queue's file, and then the FIFO by which the queue is polled.
     opened: Mutex<Vec<Arc<Opened>>>,
-    /// For SIGEV_THREAD.
+    /// The data of a registration with SIGEV_THREAD.
     cookie: Option<Arc<Cookie>>,
 }
 
@@ -121,7 +121,7 @@ impl Registered {
         }
     }
 
-    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes it.
+    /// Returns whether the process still has the descriptor. With the kernel's queues, the registration ends when the process closes the descriptor.
     pub fn is_open(&self) -> bool {
         let leads_to = |opened: &Arc<Opened>| {
             memory::is_same_file(self.process, self.number, opened.file.as_fd())
@@ -133,7 +133,7 @@ impl Registered {
 /// What the supervisor knows. No call that another process can delay is made while a map is locked.
 #[derive(Default)]
 pub struct Descriptors {
-    /// By thread and number.
+    /// The known queues, by thread and descriptor number.
     known: Mutex<HashMap<(pid_t, RawFd), Arc<Opened>>>,
     registrations: Mutex<Registrations>,
     /// The queues that programs poll, by the identity of the FIFO. They are kept, because a forked child may use its descriptor for the first time
@@ -161,7 +161,7 @@ fn identity(file: impl AsFd) -> Result<(u64, u64), i32> {
 }
 
 impl Descriptors {
-    /// Returns the queue to which a thread's descriptor leads. `Ok(None)`: the kernel answers the call.
+    /// Returns the queue to which a thread's descriptor leads. `Ok(None)` means that the kernel answers the call.
     pub fn find(&self, thread: pid_t, number: RawFd) -> Result<Option<Arc<Opened>>, i32> {
         let known = lock(&self.known).get(&(thread, number)).map(Arc::clone);
         if let Some(known) = known
@@ -259,7 +259,7 @@ impl Descriptors {
         self.note(thread, number, opened);
     }
 
-    /// Gives up what programs have closed, and what belonged to threads that have ended.
+    /// Forgets the descriptors that programs have closed, and the descriptors of threads that have ended.
     pub fn sweep(&self) {
         let all: Vec<_> = lock(&self.known)
             .iter()

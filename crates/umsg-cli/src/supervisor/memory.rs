@@ -31,9 +31,9 @@ pub unsafe trait Plain: Copy {}
 
 // SAFETY: the type consists of numbers.
 unsafe impl Plain for i64 {}
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl<const N: usize> Plain for [u8; N] {}
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::timespec {}
 // SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::mq_attr {}
@@ -169,7 +169,7 @@ pub fn is_same_file(thread: pid_t, theirs: RawFd, own: BorrowedFd<'_>) -> bool {
     const KCMP_FILE: i32 = 0;
     /// The library would ask the kernel for it at each call.
     static OWN: LazyLock<u32> = LazyLock::new(std::process::id);
-    // SAFETY: numbers.
+    // SAFETY: the call takes only numbers.
     let order = unsafe {
         libc::syscall(
             libc::SYS_kcmp,
@@ -225,7 +225,7 @@ pub fn closes_at_exec(thread: pid_t, number: RawFd) -> bool {
 pub fn open_thread(thread: pid_t) -> Result<OwnedFd, i32> {
     /// Source: linux/pidfd.h.
     const PIDFD_THREAD: i32 = libc::O_EXCL;
-    // SAFETY: numbers.
+    // SAFETY: the call takes only numbers.
     let opened =
         own_descriptor(unsafe { libc::syscall(libc::SYS_pidfd_open, thread, PIDFD_THREAD) });
     match opened {

@@ -37,12 +37,12 @@ pub struct Server {
     pub pause: Pause,
     /// Set while a worker gives up what programs have closed. Relaxed: the word is the whole message.
     is_sweeping: AtomicBool,
-    /// Effective user and group.
+    /// The supervisor's effective user and group.
     own: (u32, u32),
     explains: bool,
     /// The device and the inode of the namespace's directory.
     namespace: (u64, u64),
-    /// This server, for its workers.
+    /// A reference to this server itself, from which each worker gets its own.
     this: Weak<Server>,
 }
 
@@ -103,7 +103,7 @@ impl Server {
         }
     }
 
-    /// Has a worker give up what programs have closed.
+    /// Lets a worker forget the descriptors that programs have closed.
     pub fn sweep(&self) {
         if self.is_sweeping.swap(true, Ordering::Relaxed) {
             return;

@@ -296,7 +296,7 @@ impl Engine {
         self.fixed().control.name_last(List::Receivers, pid);
     }
 
-    /// Returns the counts of one instant.
+    /// Returns the counts of one instant, and the waiters and last uses.
     pub fn counts(&self, me: &Thread) -> Result<Counts, Refused> {
         self.with_lock(me, Deadline::Passed, |receiving, wakes| {
             self.reclaim_if_due(receiving, wakes)?;
