@@ -11,8 +11,13 @@ use crate::failure::{Failure, Result};
 use crate::steps::{Again, Job};
 use crate::workspace::Workspace;
 
-/// The features of the library for its tests: processes that die at named points, and tokio.
-pub const FEATURES: [&str; 3] = ["umsg/crash-points", "umsg/tokio", "umsg-cli/crash-points"];
+/// The features of the library for its tests: processes that die at named points, tokio, and events of tracing.
+pub const FEATURES: [&str; 4] = [
+    "umsg/crash-points",
+    "umsg/tokio",
+    "umsg/tracing",
+    "umsg-cli/crash-points",
+];
 
 /// The jobs that use the kernel's POSIX queues, whose memory is limited for all processes of a user together (RLIMIT_MSGQUEUE).
 pub const KERNEL: &str = "the kernel's POSIX queues";
@@ -134,7 +139,7 @@ impl<'a> Suite<'a> {
             .args(&self.arguments);
         let features = match program.of.as_str() {
             "umsg-shm" => " --features crash-points",
-            "umsg" => " --features crash-points,tokio",
+            "umsg" => " --features crash-points,tokio,tracing",
             "umsg-cli" => " --features crash-points",
             _ => "",
         };
@@ -209,7 +214,7 @@ mod tests {
         };
         let job = suite.job(&program);
         assert_eq!(job.name, "umsg/ring");
-        let options = "-p umsg --test ring --features crash-points,tokio";
+        let options = "-p umsg --test ring --features crash-points,tokio,tracing";
         assert!(matches!(&job.again, Again::Options(all) if all == options));
         assert_eq!(job.command.get_args().collect::<Vec<_>>(), ["--skip=long"]);
     }
