@@ -270,7 +270,7 @@ static void a_queue_that_is_to_go_goes_with_the_last_handle(void)
     CHECK(queue != NONE);
     CHECK(umsg_mq_close(other) == 0 && umsg_mq_close(queue) == 0);
     OPENS_NOT(umsg_mq_open("/rules", O_RDWR), ENOENT);
-    options.flags = 4;
+    options.flags = 8;
     OPENS_NOT(umsg_mq_open_with("/rules", O_CREAT | O_RDWR, 0600, &options), EINVAL);
     options.flags = 0;
     queue = make_with(&options);

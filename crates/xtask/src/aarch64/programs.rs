@@ -243,10 +243,11 @@ pub const OF_DROP_IN: &[(&str, &[Compiled])] = &[
 ];
 
 /// The programs of the C library's tests.
-pub const OF_C_LIBRARY: [&str; 13] = [
+pub const OF_C_LIBRARY: [&str; 14] = [
     "open",
     "messages",
     "batch",
+    "log",
     "look",
     "threads",
     "in_place",

@@ -240,7 +240,8 @@ mod tests {
         for n in 0..40 {
             record.write_next(&event(n));
             // A process that dies here has noted nothing, and the events before are whole.
-            assert_eq!(record.read(), trace);
+            assert_eq!(record.read().noted, trace.noted);
+            assert!(record.read().events().eq(trace.events()));
             record.count();
             trace.add(event(n));
             let read = record.read();
