@@ -119,7 +119,7 @@ impl<'a, F: Comparable> Worker<'a, F> {
         })
     }
 
-    /// Forks. The parent answers with the child's number. The child reports on its own socket that it is ready.
+    /// Forks. The parent answers with the child's process id. The child reports on its own socket that it is ready.
     fn fork(&mut self, child: usize, user: Option<sys::User>) -> Option<Reply> {
         assert!(child < WORKERS);
         self.hand.fork();

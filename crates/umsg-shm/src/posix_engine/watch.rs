@@ -312,7 +312,7 @@ mod polled {
             self.poll(me, wanted)
         }
 
-        /// Ends the polling of this process. After the last poller, no process rings any more.
+        /// Stops polling in this process: closes the polled descriptor. If no poller is left, later calls do not ring the doorbell.
         pub(crate) fn stop_polling(&self, me: &Thread) {
             if !self.doorbell.close_polled() {
                 return;

@@ -41,7 +41,7 @@ pub fn unmark(number: RawFd) {
     }
 }
 
-/// Marks a number that the program can't get until the library closes the descriptor, because epoll identifies a registration by this number.
+/// Pins a reserved number: the program can't get the number until the library closes the descriptor. epoll identifies a registration by this number.
 pub fn pin(number: RawFd) {
     if let Some((pinned, bit)) = place(&PINNED, number) {
         pinned.fetch_or(bit, Ordering::Relaxed);

@@ -618,7 +618,8 @@ mod tests {
             };
             assert_eq!(belongs(OsStr::new(name), five), expected, "{name}");
         }
-        // A process without the number of the namespace can't tell.
+        // Without the id of a namespace, each directory that is named by an id may belong to it. A directory that is named by an inode belongs to it
+        // only if the inode is the same.
         let nameless = IpcNamespace { inode: 9, id: None };
         assert!(belongs(OsStr::new("ipc-5"), nameless));
         assert!(!belongs(OsStr::new("ipc-i5"), nameless));

@@ -66,7 +66,7 @@ pub(super) fn clear(queues: &Directory, name: &OsStr) -> Way {
                 Err(error) => Way::Refused("flock", error),
             }
         }
-        // The next attempt would not get further.
+        // Another attempt would fail at the same step, because no descriptor is free.
         Err(error @ (Errno::MFILE | Errno::NFILE)) => Way::Refused("open", error),
         _ => Way::Taken,
     }

@@ -1,5 +1,7 @@
 //! The dead-letter queue: the destination of messages that a queue could not keep or deliver.
 //!
+//! The engine decides which messages are set aside: `posix_engine/policy.rs` in `umsg-shm`. This module moves the messages that were set aside.
+//!
 //! The caller that moves a message acts with its own rights. Every process that may use the queue can have written the words
 //! that the caller reads in the segment. Two rules keep such a process from using the caller's rights:
 //!

@@ -103,7 +103,8 @@ pub fn check(workspace: &Workspace) -> Result<()> {
     )))
 }
 
-/// Compares one run of the present build, only for information, because other load on the machine may cause a drop.
+/// Compares the ratios of one run with the accepted ones, and prints the drops. Drops do not fail the task, because other load on the machine may
+/// cause them.
 pub fn advise(workspace: &Workspace) {
     let compared = accepted(workspace).and_then(|accepted| {
         let drops = accepted.drops(&measure(workspace)?);

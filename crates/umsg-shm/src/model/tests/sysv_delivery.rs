@@ -2,7 +2,7 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | a delayed message is delivered without its record, or its record stays | a message comes twice |
+//! | a message is delivered whose record is already released, or the delivery does not release the record | a message comes twice |
 //! | a sleeping receiver does not learn of a delay | the message comes too late, which no model notices, or never |
 //! | a close does not wake a waiter, or wakes it before the queue is marked as closed | a deadlock |
 //! | a call does not check the version under the lock | a message comes after the end |

@@ -15,7 +15,8 @@ pub struct SenderSide {
     last_send: AtomicU64,
     /// The ring position of the next message, which is the number of messages ever sent through the ring.
     pub(super) sent: AtomicU64,
-    /// The bytes that were ever sent through the ring. The element `sent & 1` is the valid one, so the one store to `sent` changes both counts.
+    /// The bytes that were ever sent through the ring. Of the two elements, `sent & 1` is the valid one. So a store to `sent` changes the number of
+    /// messages and the number of bytes together.
     pub(super) bytes: [AtomicU64; 2],
     /// The value of [`Published::freed`](super::published::Published) that a sender read last.
     pub(super) freed_seen: Guarded64,

@@ -69,7 +69,7 @@ mod tests {
         }
         assert_eq!(found(&dir.queue("q/letter")), None);
         assert_eq!(found(Path::new("/queue")), None);
-        // A namespace of that name is no queue.
+        // The directory `inner` is no namespace. So `mq` in it is a namespace, which has a queue with the name `queue`.
         let inner = dir.path().join("inner/mq");
         let queue = (inner.clone(), "queue".to_owned(), false);
         assert_eq!(found(&inner.join("mq/queue")), Some(queue));
