@@ -574,11 +574,6 @@ mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
 
-    const NONE: IpcNamespace = IpcNamespace {
-        inode: 7,
-        id: Some(u64::MAX),
-    };
-
     #[test]
     fn the_directory_of_an_ended_namespace_is_removed_and_that_of_a_living_one_stays() {
         let dir = TestDir::new();
@@ -586,7 +581,12 @@ mod tests {
         let own = ipc_namespace::of(OWN).unwrap();
         let living = directory(base.path(), own).unwrap();
         assert_eq!(directory(base.path(), own).unwrap(), living);
-        let ended = directory(base.path(), NONE).unwrap();
+        // Where the kernel gives no ids, no directory is named by one.
+        let none = IpcNamespace {
+            inode: 7,
+            id: own.id.map(|_| u64::MAX),
+        };
+        let ended = directory(base.path(), none).unwrap();
         Namespace::at(&ended).unwrap();
         files::write(ended.join("file"), b"").unwrap();
         files::create_dir(base.path().join(".ipc-0123456789abcdef")).unwrap();
