@@ -47,14 +47,20 @@ thread_local! {
 /// Runs `work` on the library's stack, which is large enough. Uses the thread's own stack in the cases that the module lists.
 pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
     if cfg!(miri) || WAY_BACK.get().is_some() || is_on_alternate() {
-        return work();
+        return here(work);
     }
     let _uncancelled = Uncancelled::begin();
     let masked = Masked::all();
     match Stack::take() {
         Some(stack) => stack.run(masked.before(), work),
-        None => work(),
+        None => here(work),
     }
+}
+
+/// Runs `work` on the present stack. It is no part of its caller, whose frame would be as large as that of `work` also if `work` runs elsewhere.
+#[inline(never)]
+fn here<T>(work: impl FnOnce() -> T) -> T {
+    work()
 }
 
 /// Waits on the thread's own stack, with the signal mask from before [`roomy`]. It changes neither stack nor mask if the thread runs on its own

@@ -154,8 +154,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a message that was handed to a receiver that died does not go back",
         by: By::Soak(Face::Sysv),
         file: "umsg-shm/src/sysv_engine/offer.rs",
-        old: "count(Event::WaiterDied);\n                    self.put_back(receiving, waiter, wakes)?;",
-        new: "count(Event::WaiterDied);\n                    self.clear_away(receiving, node)?;",
+        old: "wakes.add_reports();\n                    self.put_back(receiving, waiter, wakes)?;",
+        new: "wakes.add_reports();\n                    self.clear_away(receiving, node)?;",
         finding: &["messages are lost", "half of the batch"],
     },
     Defect {
