@@ -126,19 +126,40 @@ impl Queue {
         }
     }
 
-    /// Copies the first message that is wanted, and leaves it in the queue. Returns its length.
+    /// Copies the first message that is wanted, and leaves it in the queue. Returns its length. Other processes may receive unwanted messages
+    /// meanwhile.
     ///
     /// # Errors
     /// ENOMSG without such a message; ENOSYS if the kernel copies none (CONFIG_CHECKPOINT_RESTORE).
     pub fn copy(self, room: &mut Room, want: Want) -> Result<usize, Errno> {
         let flags = libc::MSG_COPY | libc::IPC_NOWAIT;
-        for index in 0.. {
+        let mut index = 0;
+        let mut len = loop {
             let len = self.call(room, index, flags)?;
             if want.takes(room.message(0).0) {
-                return Ok(len);
+                break len;
+            }
+            index += 1;
+        };
+        if index == 0 {
+            return Ok(len);
+        }
+        // The kernel copies by position. A receive of an unwanted message moves the messages behind it one position down, so the search may have
+        // skipped wanted messages, which are below `index` now. A search downwards skips none: the last one that it finds is the first one.
+        let mut found = room.0.clone();
+        while index > 0 {
+            index -= 1;
+            match self.call(room, index, flags) {
+                Ok(copied) if want.takes(room.message(0).0) => {
+                    len = copied;
+                    found.clone_from(&room.0);
+                }
+                Ok(_) | Err(Errno::NOMSG) => {}
+                Err(error) => return Err(error),
             }
         }
-        Err(Errno::NOMSG)
+        room.0 = found;
+        Ok(len)
     }
 
     /// Receives a message without waiting. Returns its length.
