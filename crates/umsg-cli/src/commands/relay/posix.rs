@@ -219,6 +219,8 @@ impl Ends {
         let mut waits = true;
         loop {
             let carried = match self.way {
+                // A message at hand is placed first.
+                _ if hand.is_none() && crew.is_asked() => self.interrupted(crew, waits),
                 Way::In => self.carry_in(crew, hand, (&mut buffer, waits)),
                 Way::Out => self.carry_out(crew, waits),
             };

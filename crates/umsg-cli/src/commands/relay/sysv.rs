@@ -124,6 +124,8 @@ impl Ends {
         let mut room = Room::new(msgmax());
         loop {
             let carried = match self.way {
+                // A message at hand is placed first.
+                _ if hand.is_none() && crew.is_asked() => crew.interrupted(|| true),
                 Way::In => self.carry_in(crew, hand, &mut room),
                 Way::Out => self.carry_out(crew),
             };

@@ -195,6 +195,13 @@ impl Drop for Over<'_> {
 }
 
 impl Crew<'_> {
+    /// Returns whether the relay ends, or the name of a queue may lead elsewhere. A pair asks before each message: while its queues are neither empty
+    /// nor full, it does not wait, and no signal interrupts it.
+    pub fn is_asked(&self) -> bool {
+        // Relaxed: a hint, which `interrupted` confirms.
+        self.scene.is_stopped() || self.worker.looks.load(Ordering::Relaxed)
+    }
+
     /// Is called after an interruption. Fails if the relay ends, or if the name of a queue leads elsewhere.
     pub fn interrupted(&self, is_current: impl Fn() -> bool) -> Result<(), Halt> {
         if self.scene.is_stopped() {
