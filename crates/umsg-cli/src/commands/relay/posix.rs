@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -27,7 +27,7 @@ pub struct Ends {
     way: Way,
     kernel: KernelQueue,
     queue: Arc<Queue>,
-    /// The path of the queue's file.
+    /// The path of the queue's file, or of the directory of a transient queue.
     file: PathBuf,
     dead_letter: Option<(String, Arc<Queue>)>,
 }
@@ -192,8 +192,12 @@ impl Ends {
 
     /// Returns whether the names of the kernel's queue and of umsg's queue still lead to them.
     fn names(&self) -> (bool, bool) {
-        let found = std::fs::symlink_metadata(&self.file);
-        let is_ours = found.is_ok_and(|file| (file.dev(), file.ino()) == self.queue.identity());
+        let leads = |path: &Path| {
+            let found = std::fs::symlink_metadata(path);
+            found.is_ok_and(|file| (file.dev(), file.ino()) == self.queue.identity())
+        };
+        // A transient queue is a directory with the queue's file.
+        let is_ours = leads(&self.file) || leads(&self.file.join("queue"));
         (self.kernel.is_current(), is_ours)
     }
 
