@@ -165,7 +165,16 @@ impl Ends {
             .map_err(|why| format!("kernel:{kernel}: {why}"))?;
         crew.watch(&ends.file)
             .map_err(|why| format!("{name}: {why}"))?;
-        Ok(ends)
+        // A name that was removed before its watch began causes no event.
+        match ends.names() {
+            (true, true) => Ok(ends),
+            (false, _) => Err(format!(
+                "kernel:{kernel}: the queue was removed while the relay opened it"
+            )),
+            (_, false) => Err(format!(
+                "{name}: the queue was removed while the relay opened it"
+            )),
+        }
     }
 
     /// Fails if the kernel's queue can hand over a message that is too long for umsg's queue and for the dead-letter queue.
