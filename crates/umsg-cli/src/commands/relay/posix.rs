@@ -321,6 +321,15 @@ impl Ends {
             (true, Some(room)) => room,
             _ => rooms.queue,
         };
+        // A message at hand may come from an earlier queue of the kernel, whose messages were longer.
+        if message.len() > room.len() {
+            *hand = Some((i64::from(priority), message.to_vec()));
+            return Err(Halt::Trouble(format!(
+                "a message of {} bytes that was received from an earlier queue is too long: the queue takes {}",
+                message.len(),
+                room.len()
+            )));
+        }
         let mut room = room;
         room.write_at(0, message);
         room.truncate(message.len());
