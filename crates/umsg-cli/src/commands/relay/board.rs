@@ -98,7 +98,12 @@ impl Board {
 
     /// Prints a line with this state and the counts. Ignores a failed write, because messages are carried without the line.
     pub fn report(&self, state: &str) {
-        let trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
+        // The write to a pipe that is full may last, and the pairs need the lock for each message.
+        let trouble = self
+            .trouble
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
         let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let line = Line {
             from: &self.from,
