@@ -433,10 +433,22 @@ impl File {
         let arguments = [self.0, found.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
         // SAFETY: room for the result.
         match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
-            // SAFETY: the kernel has written the status.
-            Ok(_) => unsafe { found.assume_init() }.st_mode & (libc::S_ISUID | libc::S_ISGID) != 0,
+            Ok(_) => {
+                // SAFETY: the kernel has written the status.
+                let mode = unsafe { found.assume_init() }.st_mode;
+                mode & (libc::S_ISUID | libc::S_ISGID) != 0 || self.gains_capabilities()
+            }
             Err(_) => true,
         }
+    }
+
+    /// Returns whether the program has file capabilities. Root gains none by them, because root has all capabilities. Source: capabilities(7).
+    fn gains_capabilities(&self) -> bool {
+        let name = c"security.capability".as_ptr().expose_provenance();
+        // SAFETY: a string. Without room, the kernel returns only the length of the value.
+        let found = unsafe { kernel::call(libc::SYS_fgetxattr, [self.0, name, 0, 0, 0, 0]) };
+        // SAFETY: the call has no arguments.
+        found.is_ok() && unsafe { kernel::call(libc::SYS_getuid, [0; 6]) } != Ok(0)
     }
 }
 
