@@ -360,7 +360,9 @@ fn is_static(path: *const c_char, more: usize) -> bool {
         return false;
     };
     match &head[..len] {
-        [0x7f, b'E', b'L', b'F', ..] => is_static_elf(&file, &head) && !file.gains_privilege(),
+        [0x7f, b'E', b'L', b'F', ..] => {
+            is_static_elf(&file, &head) && !is_linker(path) && !file.gains_privilege()
+        }
         [b'#', b'!', line @ ..] if more > 0 => {
             let end = line.iter().position(|byte| *byte == b'\n');
             let line = &line[..end.unwrap_or(line.len())];
@@ -371,6 +373,16 @@ fn is_static(path: *const c_char, more: usize) -> bool {
         }
         _ => false,
     }
+}
+
+/// Returns whether a file is a dynamic linker, by its name. A linker is statically linked, and loads the drop-in into the program that it starts.
+/// ldd(1) starts linkers with an environment that would make the command `umsg` print its own libraries.
+fn is_linker(path: *const c_char) -> bool {
+    // SAFETY: a string.
+    let path = unsafe { CStr::from_ptr(path) }.to_bytes();
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    let begins: [&[u8]; 3] = [b"ld-linux", b"ld-musl-", b"ld.so"];
+    begins.iter().any(|begin| name.starts_with(begin))
 }
 
 /// Returns whether the beginning of a file is that of a statically linked program. Source: elf(5), for 64 bits.
