@@ -73,16 +73,24 @@ hooks! {
 
     /// Starts a program in a new process.
     fn [posix_spawn](pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int {
-        next => start((path, false), (arguments, environment), |path, arguments| {
+        next => spawned(start((path, false), (arguments, environment), |path, arguments| {
             next(pid, path, actions, attributes, arguments, environment)
-        })
+        }))
     }
 
     /// Starts a program that is looked up in PATH.
     fn [posix_spawnp](pid: *mut pid_t, name: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int {
-        next => start((name, true), (arguments, environment), |name, arguments| {
+        next => spawned(start((name, true), (arguments, environment), |name, arguments| {
             next(pid, name, actions, attributes, arguments, environment)
-        })
+        }))
+    }
+}
+
+/// Returns the result of posix_spawn, which is an error number: a call that this module fails has set errno.
+fn spawned(outcome: c_int) -> c_int {
+    match outcome {
+        -1 => errno::get(),
+        outcome => outcome,
     }
 }
 
