@@ -58,7 +58,7 @@ hooks! {
     /// Replaces the program by the program of a descriptor.
     fn [fexecve](fd: c_int, arguments: Strings, environment: Strings) -> c_int {
         next => match of_descriptor(fd, environment) {
-            Some(path) => execve(path.start(), arguments, environment),
+            Some(program) => execve(program.start(), arguments, environment),
             None => next(fd, arguments, environment),
         }
     }
@@ -66,7 +66,7 @@ hooks! {
     /// Replaces the program by a program that is named by a path from a directory.
     fn [execveat](directory: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int {
         next => match beside(directory, path, environment, flags) {
-            Some(path) => execve(path.start(), arguments, environment),
+            Some(program) => execve(program.start(), arguments, environment),
             None => next(directory, path, arguments, environment, flags),
         }
     }
@@ -221,7 +221,27 @@ unsafe fn value(environment: Strings, name: &[u8]) -> Option<*const c_char> {
 }
 
 /// A path in a buffer of its own.
-pub(super) struct Path([u8; LONGEST_PATH]);
+struct Path([u8; LONGEST_PATH]);
+
+/// The path of a program that the caller names by a descriptor. If the path leads to a duplicate of the descriptor, the end of this value closes the
+/// duplicate: the execution has failed then.
+pub(super) struct Named {
+    path: Path,
+    _duplicate: Option<File>,
+}
+
+impl Named {
+    fn by(path: Path) -> Named {
+        Named {
+            path,
+            _duplicate: None,
+        }
+    }
+
+    pub(super) fn start(&self) -> *const c_char {
+        self.path.start()
+    }
+}
 
 impl Path {
     fn joined(parts: &[&[u8]]) -> Option<Path> {
@@ -283,7 +303,7 @@ impl Path {
         Path::joined(&[b"/proc/self/fd/", &digits[at..]])
     }
 
-    pub(super) fn start(&self) -> *const c_char {
+    fn start(&self) -> *const c_char {
         self.0.as_ptr().cast()
     }
 
@@ -306,7 +326,7 @@ impl Path {
 ///
 /// # Safety
 /// As [`command`].
-unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Path> {
+unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Named> {
     // SAFETY: by this function's contract.
     unsafe { command(environment)? };
     let path = Path::of_number(fd)?;
@@ -315,7 +335,11 @@ unsafe fn of_descriptor(fd: c_int, environment: Strings) -> Option<Path> {
     }
     // SAFETY: the call takes only a number.
     let copy = unsafe { kernel::call(libc::SYS_dup, [fd as usize, 0, 0, 0, 0, 0]) };
-    Path::of_number(copy.ok()? as c_int)
+    let duplicate = File(copy.ok()? as usize);
+    Some(Named {
+        path: Path::of_number(duplicate.0 as c_int)?,
+        _duplicate: Some(duplicate),
+    })
 }
 
 /// Returns the path of a static program as [`of_descriptor`] does, for the arguments of execveat.
@@ -327,7 +351,7 @@ pub(super) unsafe fn beside(
     path: *const c_char,
     environment: Strings,
     flags: c_int,
-) -> Option<Path> {
+) -> Option<Named> {
     // SAFETY: by this function's contract.
     let name = unsafe { (!path.is_null()).then(|| CStr::from_ptr(path))? }.to_bytes();
     // SAFETY: by this function's contract.
@@ -339,8 +363,8 @@ pub(super) unsafe fn beside(
         }
         // With AT_SYMLINK_NOFOLLOW, the kernel follows no symbolic link.
         _ if flags != 0 => None,
-        [b'/', ..] => Path::joined(&[name]),
-        _ if directory == libc::AT_FDCWD => Path::joined(&[b"./", name]),
+        [b'/', ..] => Path::joined(&[name]).map(Named::by),
+        _ if directory == libc::AT_FDCWD => Path::joined(&[b"./", name]).map(Named::by),
         name => {
             let number = Path::of_number(directory)?;
             // The descriptor of the directory may be close-on-exec, so its path is needed.
@@ -356,7 +380,10 @@ pub(super) unsafe fn beside(
             // SAFETY: a string, and room of that length.
             let read = unsafe { kernel::call(libc::SYS_readlinkat, arguments) };
             let len = read.ok()? as usize;
+            // The path of a directory outside of the root, for example, leads to no program: the call with the descriptor executes it.
             Path::joined(&[&target[..len], b"/", name])
+                .filter(|path| is_static(path.start(), MOST_INTERPRETERS))
+                .map(Named::by)
         }
     }
 }

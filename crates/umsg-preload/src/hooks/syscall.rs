@@ -395,7 +395,7 @@ unsafe extern "C" fn answer(
             }
             libc::SYS_execve => exec::execve(address(a), address(b), address(c)).into(),
             libc::SYS_execveat => match exec::beside(int(a), address(b), address(d), int(e)) {
-                Some(path) => exec::execve(path.start(), address(c), address(d)).into(),
+                Some(program) => exec::execve(program.start(), address(c), address(d)).into(),
                 None => NOT_OURS,
             },
             libc::SYS_epoll_ctl if table::knows(int(c)) => {
