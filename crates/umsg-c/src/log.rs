@@ -1,6 +1,7 @@
 //! The log of a program: rare events of its queues.
 
-use std::ffi::{CString, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
+use std::fmt::{self, Write as _};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -68,15 +69,46 @@ fn pass_on(event: &Event<'_>) {
         Ok(function) => function.map(|function| (function, ARGUMENT.load(Ordering::Relaxed))),
         Err(_) => None,
     };
-    // The text has no NUL: names are escaped.
-    let (Some((function, argument)), Ok(text)) = (known, CString::new(event.to_string())) else {
+    let Some((function, argument)) = known else {
         return;
     };
+    let mut line = Line::default();
+    // The text has no NUL: names are escaped. A line never fails.
+    let _ = write!(line, "{event}");
     let level = match event.level() {
         Level::Warning => libc::LOG_WARNING,
         Level::Info => libc::LOG_INFO,
         Level::Debug => libc::LOG_DEBUG,
     };
     // SAFETY: the program promises a function of this type that may be called with this argument; the text is a string.
-    unsafe { function(level, text.as_ptr(), argument) };
+    unsafe { function(level, line.text.as_ptr().cast(), argument) };
+}
+
+/// The longest text in bytes, with its NUL: a name of 256 bytes, each of which may be shown as four, and the event.
+const LONGEST: usize = 4 * 256 + 128;
+
+/// A text on the stack: the call may run in a signal handler, which may not allocate memory.
+struct Line {
+    text: [u8; LONGEST],
+    len: usize,
+}
+
+impl Default for Line {
+    fn default() -> Line {
+        Line {
+            text: [0; LONGEST],
+            len: 0,
+        }
+    }
+}
+
+/// Cuts what is too long. The last byte stays NUL.
+impl fmt::Write for Line {
+    fn write_str(&mut self, part: &str) -> fmt::Result {
+        let room = &mut self.text[self.len..LONGEST - 1];
+        let len = part.len().min(room.len());
+        room[..len].copy_from_slice(&part.as_bytes()[..len]);
+        self.len += len;
+        Ok(())
+    }
 }
