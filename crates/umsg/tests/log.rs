@@ -119,6 +119,11 @@ fn deaths_expired_messages_and_long_waits_are_told_when_the_queue_is_free_again(
 
     // A System V queue is named by its identifier.
     let typed = place.create_sysv(7);
+    let (_, text) = told(What::WaitedForMessage, || {
+        let _ = typed.receive_vec_timeout(Want::Any, MOMENT * 2);
+    });
+    let wanted = format!("id:{}: a receiver waited 0.", typed.id());
+    assert!(text.starts_with(&wanted), "{text}");
     typed.send(1, b"job").unwrap();
     let mut victim = Child::run(|| {
         std::mem::forget(typed.receive_lease(Want::Any).unwrap());

@@ -20,7 +20,7 @@ use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, STOPPED};
 use crate::sync::{Ordering, fence};
-use crate::sys::clock::Deadline;
+use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Outer, Thread};
 use crate::waiters::pacing::spin_until;
 use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
@@ -192,6 +192,19 @@ impl Engine {
     ///
     /// `accept` takes the message that was offered to the waiter record, without the lock. It returns None if the offer was withdrawn.
     pub(super) fn wait_for<'a, T>(
+        &'a self,
+        call: &Call<'_>,
+        list: List,
+        enlist: &mut Enlist<'_, 'a, T>,
+        accept: &mut dyn FnMut(Waiter<'_>) -> Result<Option<T>, Refused>,
+    ) -> Result<T, Refused> {
+        let began = clock::monotonic_coarse();
+        let outcome = self.wait_until_over(call, list, enlist, accept);
+        self.report_wait(list, began);
+        outcome
+    }
+
+    fn wait_until_over<'a, T>(
         &'a self,
         call: &Call<'_>,
         list: List,
