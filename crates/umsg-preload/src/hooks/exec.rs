@@ -27,8 +27,12 @@ const MOST_INTERPRETERS: usize = 5;
 /// The number of bytes that the system inspects.
 const HEAD: usize = 256;
 const LONGEST_PATH: usize = 4096;
-/// The number of strings that fit on the stack.
-const FEW: usize = 512;
+/// The numbers of strings that fit on the stack: the arguments of a variadic call, and those of `umsg run`.
+const FEW_LISTED: usize = 64;
+const FEW: usize = 128;
+
+/// The next function of exec or posix_spawn, for a program and its arguments.
+type Call<'a> = &'a dyn Fn(*const c_char, Strings) -> c_int;
 
 hooks! {
     /// Replaces the program.
@@ -108,33 +112,81 @@ unsafe fn start(
     let Some(command) = command.filter(|_| !name.is_null() && !arguments.is_null()) else {
         return call(name, arguments);
     };
+    // SAFETY: by this function's contract.
+    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    // SAFETY: by this function's contract.
+    unsafe {
+        match bytes.contains(&b'/') {
+            true => start_at((name, name), arguments, command, &call),
+            false => start_named((name, is_looked_up), arguments, command, &call),
+        }
+    }
+}
+
+/// Starts a program as [`start`] does, whose name has no slash. Only this function needs memory for a path: a thread may have a small stack.
+///
+/// # Safety
+/// The name is a string, and the arguments end with a null pointer.
+#[inline(never)]
+unsafe fn start_named(
+    (name, is_looked_up): (*const c_char, bool),
+    arguments: Strings,
+    command: *const c_char,
+    call: Call<'_>,
+) -> c_int {
+    // SAFETY: by this function's contract.
+    let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let mut path = Path::new();
     let errno = errno::get();
-    // SAFETY: by this function's contract.
-    let path = unsafe { Path::of(CStr::from_ptr(name), is_looked_up) };
-    let path =
-        path.filter(|path| is_static(path.start(), MOST_INTERPRETERS) && path.is_executable());
-    errno::set(errno);
-    let Some(path) = path else {
-        return call(name, arguments);
+    let is_found = match is_looked_up {
+        _ if bytes.is_empty() => false,
+        true => path.look_up(bytes),
+        false => path.join(&[b"./", bytes]),
     };
-    // SAFETY: by this function's contract.
-    unsafe { instead(command, &path, arguments, call) }
+    errno::set(errno);
+    match is_found {
+        // SAFETY: by this function's contract.
+        true => unsafe { start_at((path.start(), name), arguments, command, call) },
+        false => call(name, arguments),
+    }
+}
+
+/// Starts the program at a path as [`start`] does. `name` is the program as the caller names it.
+///
+/// # Safety
+/// The path and the name are strings, and the arguments end with a null pointer.
+#[inline(never)]
+unsafe fn start_at(
+    (path, name): (*const c_char, *const c_char),
+    arguments: Strings,
+    command: *const c_char,
+    call: Call<'_>,
+) -> c_int {
+    let errno = errno::get();
+    let is_ours = is_static(path, MOST_INTERPRETERS) && is_executable(path);
+    errno::set(errno);
+    match is_ours {
+        // SAFETY: by this function's contract.
+        true => unsafe { instead(command, path, arguments, call) },
+        false => call(name, arguments),
+    }
 }
 
 /// Calls `call` with `umsg run --argv0 NAME -- PATH ARGUMENTS`.
 ///
 /// # Safety
-/// The strings end with a null pointer.
+/// The path is a string, and the arguments end with a null pointer.
+#[inline(never)]
 unsafe fn instead(
     command: *const c_char,
-    path: &Path,
+    path: *const c_char,
     arguments: Strings,
-    call: impl Fn(*const c_char, Strings) -> c_int,
+    call: Call<'_>,
 ) -> c_int {
     // SAFETY: by this function's contract.
     let count = unsafe { count(arguments) };
     let name = match count {
-        0 => path.start(),
+        0 => path,
         // SAFETY: as above.
         _ => unsafe { *arguments },
     };
@@ -144,7 +196,7 @@ unsafe fn instead(
         c"--argv0".as_ptr(),
         name,
         c"--".as_ptr(),
-        path.start(),
+        path,
     ];
     let all = words.len() + count.max(1);
     let mut few = [std::ptr::null(); FEW];
@@ -244,33 +296,33 @@ impl Named {
 }
 
 impl Path {
+    fn new() -> Path {
+        Path([0; LONGEST_PATH])
+    }
+
     fn joined(parts: &[&[u8]]) -> Option<Path> {
-        let mut path = Path([0; LONGEST_PATH]);
+        let mut path = Path::new();
+        path.join(parts).then_some(path)
+    }
+
+    /// Writes the parts one behind the other. Returns false if they are too long.
+    fn join(&mut self, parts: &[&[u8]]) -> bool {
         let mut at = 0;
         for part in parts {
             let end = at + part.len();
-            // A zero byte stays behind the path.
-            path.0[..LONGEST_PATH - 1]
-                .get_mut(at..end)?
-                .copy_from_slice(part);
+            // The last byte is for the zero byte behind the path.
+            let Some(room) = self.0[..LONGEST_PATH - 1].get_mut(at..end) else {
+                return false;
+            };
+            room.copy_from_slice(part);
             at = end;
         }
-        Some(path)
+        self.0[at] = 0;
+        true
     }
 
-    /// Returns the program's path with a slash.
-    fn of(name: &CStr, is_looked_up: bool) -> Option<Path> {
-        let name = name.to_bytes();
-        match name.contains(&b'/') {
-            true => Path::joined(&[name]),
-            false if name.is_empty() => None,
-            false if is_looked_up => Path::looked_up(name),
-            false => Path::joined(&[b"./", name]),
-        }
-    }
-
-    /// Looks a name up in PATH, as execvp does.
-    fn looked_up(name: &[u8]) -> Option<Path> {
+    /// Looks a name up in PATH, as execvp does. Returns false if no directory has such a program.
+    fn look_up(&mut self, name: &[u8]) -> bool {
         // SAFETY: the process's environment ends with a null pointer.
         let list = unsafe { value(environ, b"PATH=") };
         // SAFETY: a value is a string.
@@ -278,12 +330,12 @@ impl Path {
             CStr::from_ptr(list).to_bytes()
         });
         let mut directories = list.split(|byte| *byte == b':');
-        directories.find_map(|directory| {
-            let path = match directory {
-                b"" => Path::joined(&[b"./", name]),
-                directory => Path::joined(&[directory, b"/", name]),
+        directories.any(|directory| {
+            let is_joined = match directory {
+                b"" => self.join(&[b"./", name]),
+                directory => self.join(&[directory, b"/", name]),
             };
-            path.filter(Path::is_executable)
+            is_joined && is_executable(self.start())
         })
     }
 
@@ -306,20 +358,13 @@ impl Path {
     fn start(&self) -> *const c_char {
         self.0.as_ptr().cast()
     }
+}
 
-    fn is_executable(&self) -> bool {
-        let at = libc::AT_FDCWD as usize;
-        let arguments = [
-            at,
-            self.start().expose_provenance(),
-            libc::X_OK as usize,
-            0,
-            0,
-            0,
-        ];
-        // SAFETY: a string.
-        unsafe { kernel::call(libc::SYS_faccessat, arguments) }.is_ok()
-    }
+fn is_executable(path: *const c_char) -> bool {
+    let at = libc::AT_FDCWD as usize;
+    let (path, access) = (path.expose_provenance(), libc::X_OK as usize);
+    // SAFETY: a string.
+    unsafe { kernel::call(libc::SYS_faccessat, [at, path, access, 0, 0, 0]) }.is_ok()
 }
 
 /// Returns the path of a descriptor's static program. The program gets a duplicate of the descriptor, by which `umsg run` executes it.
@@ -394,20 +439,26 @@ fn is_static(path: *const c_char, more: usize) -> bool {
     let Some((file, len)) = File::open(path, &mut head) else {
         return false;
     };
-    match &head[..len] {
-        [0x7f, b'E', b'L', b'F', ..] => {
-            is_static_elf(&file, &head) && !is_linker(path) && !file.gains_privilege()
-        }
-        [b'#', b'!', line @ ..] if more > 0 => {
-            let end = line.iter().position(|byte| *byte == b'\n');
-            let line = &line[..end.unwrap_or(line.len())];
-            let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
-            let mut words = line.split(is_blank).filter(|word| !word.is_empty());
-            let interpreter = words.next().and_then(|word| Path::joined(&[word]));
-            interpreter.is_some_and(|path| is_static(path.start(), more - 1))
-        }
-        _ => false,
+    if head.starts_with(b"\x7fELF") {
+        return is_static_elf(&file, &head) && !is_linker(path) && !file.gains_privilege();
     }
+    drop(file);
+    let interpreter = interpreter(&mut head, len);
+    more > 0 && interpreter.is_some_and(|path| is_static(path, more - 1))
+}
+
+/// Returns the path of a script's interpreter, in the first `len` bytes of the script. Writes a zero byte behind the path.
+fn interpreter(head: &mut [u8; HEAD], len: usize) -> Option<*const c_char> {
+    if !head.starts_with(b"#!") {
+        return None;
+    }
+    let line = &head[..len];
+    let end = line.iter().position(|byte| *byte == b'\n').unwrap_or(len);
+    let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
+    let begin = 2 + line[2..end].iter().position(|byte| !is_blank(byte))?;
+    let rest = line[begin..end].iter().position(is_blank);
+    *head.get_mut(rest.map_or(end, |len| begin + len))? = 0;
+    Some(head[begin..].as_ptr().cast())
 }
 
 /// Returns whether a file is a dynamic linker, by its name. A linker is statically linked, and loads the drop-in into the program that it starts.
@@ -549,8 +600,8 @@ unsafe fn listed(
         count += 1;
     }
     // execle has the environment behind the null pointer.
-    let mut few = [std::ptr::null(); FEW];
-    let room: *mut *const c_char = match count < FEW {
+    let mut few = [std::ptr::null(); FEW_LISTED];
+    let room: *mut *const c_char = match count < FEW_LISTED {
         true => few.as_mut_ptr(),
         false => map((count + 1) * size_of::<*const c_char>()).cast(),
     };
@@ -562,7 +613,7 @@ unsafe fn listed(
         unsafe { room.add(index).write(at(index)) };
     }
     let outcome = call(room, at(count + 1).cast());
-    if count >= FEW {
+    if count >= FEW_LISTED {
         let errno = errno::get();
         unmap(room.cast(), (count + 1) * size_of::<*const c_char>());
         errno::set(errno);
