@@ -151,13 +151,20 @@ fn check(pairs: &[Pair]) -> Result {
     }
     for (index, one) in pairs.iter().enumerate() {
         for other in &pairs[..index] {
-            let is_same = one.kernel.lossy() == other.kernel.lossy()
-                && one.umsg.lossy() == other.umsg.lossy();
-            if !is_same || are_disjoint(one.want, other.want) {
+            let shares_kernel = one.kernel.lossy() == other.kernel.lossy();
+            let is_same = shares_kernel && one.umsg.lossy() == other.umsg.lossy();
+            // A pair copies a System V message before it receives the message.
+            let copies_twice = shares_kernel
+                && matches!(one.kernel, Address::SystemV(_))
+                && (one.way, other.way) == (Way::In, Way::In);
+            if !is_same && !copies_twice || are_disjoint(one.want, other.want) {
                 continue;
             }
             let why = match one.way == other.way {
-                true => "this pair is named twice",
+                true if is_same => "this pair is named twice",
+                true => {
+                    "another pair takes these messages from the kernel's queue, too, so they would come twice; give the pairs different types"
+                }
                 false => {
                     "messages would go round between these queues; use a queue for each direction, or for System V queues different types"
                 }
@@ -265,6 +272,14 @@ mod tests {
         assert!(fails(&[], &[], &one("key:1")));
         assert!(fails(&one("key:1,type=1"), &one("key:1,except=2"), &[]));
         assert!(fails(&one("key:1"), &one("key:0x1"), &[]));
+        let twice = |first: &str, second: &str| [one(first), one(second)].concat();
+        assert!(fails(&twice("key:1=key:2", "key:1=key:3"), &[], &[]));
+        assert!(!fails(
+            &twice("key:1=key:2,type=1", "key:1=key:3,except=1"),
+            &[],
+            &[]
+        ));
+        assert!(!fails(&twice("/a=/b", "/a=/c"), &[], &[]));
         assert!(!fails(&one("/a=/b"), &one("/b=/a"), &[]));
         assert!(!fails(&one("/a"), &one("/b"), &[]));
         assert!(!fails(&one("key:1,type=1"), &one("key:1,type=2"), &[]));
