@@ -131,7 +131,12 @@ impl Display for Event<'_> {
 
 /// A function that gets events.
 ///
-/// It runs in a thread that calls this crate. If a signal handler of the program calls the crate, the function may run in the handler.
+/// It runs in a thread that calls this crate, also between two sleeps of a call that waits. If a signal handler of the program calls the crate, the
+/// function may run in the handler. With the feature `tracing`, the subscriber may run there, too: then no signal handler may call the crate, unless
+/// the subscriber is async-signal-safe.
+///
+/// If the function itself uses a queue, it may be called again before it returns, for an event of that use. So it holds no lock of its own while it
+/// calls the crate.
 pub type Listener = fn(&Event<'_>);
 
 static LISTENER: RwLock<Option<Listener>> = RwLock::new(None);
