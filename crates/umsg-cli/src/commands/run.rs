@@ -126,7 +126,8 @@ pub struct Run {
     #[arg(long)]
     force: bool,
     /// The program's name for itself, its first argument
-    #[arg(long, hide = true, value_name = "NAME")]
+    // A login shell has a name such as -sh.
+    #[arg(long, hide = true, value_name = "NAME", allow_hyphen_values = true)]
     argv0: Option<OsString>,
     /// Whether another command starts the program, which needs the drop-in
     #[arg(skip)]
