@@ -92,7 +92,7 @@ impl Server {
     }
 
     /// Ends this process if the last program has ended.
-    fn end_after_the_last(&self) {
+    pub fn end_after_the_last(&self) {
         let mut polled = [PollFd::from_borrowed_fd(
             self.listener.as_fd(),
             PollFlags::empty(),

@@ -101,6 +101,8 @@ impl Server {
             self.waits.look(&self.listener);
             if last_sweep.elapsed() >= SWEEP {
                 last_sweep = begin;
+                // Before Linux 6.11, the leader's wait for a call does not end with the last program.
+                self.end_after_the_last();
                 self.sweep();
             }
             pause = TICK.max(begin.elapsed() * PAUSES);
