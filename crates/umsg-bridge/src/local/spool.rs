@@ -218,9 +218,11 @@ impl Spool {
 
     /// Closes a ring, and moves its last messages to the spool: they would end with the ring. Waits a while for room.
     pub async fn finish(&mut self, bridge: &str) {
-        if let Source::Ring(ring) = &mut self.source {
-            ring.get_mut().close();
-        }
+        // A queue of the kernel keeps its messages.
+        let Source::Ring(ring) = &mut self.source else {
+            return;
+        };
+        ring.get_mut().close();
         let rest = async {
             loop {
                 let room = self.room().await?;
