@@ -118,6 +118,10 @@ impl Work<'_> {
             }
             if !failed.is_empty() && flights.is_empty() {
                 self.wait(&mut backoff).await?;
+                // Without a connection, each further publish may wait for its time-out.
+                if *stop.borrow() {
+                    return Ok(());
+                }
                 self.board
                     .count(|state| state.retries += failed.len() as u64);
                 for one in std::mem::take(&mut failed) {
