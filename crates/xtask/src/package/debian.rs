@@ -271,9 +271,11 @@ impl<'a> Packages<'a> {
             )
             .output();
         tree.write("DEBIAN/md5sums", sums.context("md5sum")?.stdout)?;
-        let script = self.text_of(&format!("debian/{name}.postinst"));
-        if script.exists() {
-            tree.program(&script, "DEBIAN/postinst")?;
+        for kind in ["postinst", "prerm", "postrm"] {
+            let script = self.text_of(&format!("debian/{name}.{kind}"));
+            if script.exists() {
+                tree.program(&script, &format!("DEBIAN/{kind}"))?;
+            }
         }
         if name == "libumsg0" {
             tree.write("DEBIAN/triggers", "activate-noawait ldconfig\n")?;
