@@ -357,21 +357,22 @@ impl Server {
             cookie.clone(),
         );
         let registered = Arc::new(registered);
+        // A function keeps its registration: when the function is called, another program may have registered in its place.
         let how = match (notify, cookie) {
             (libc::SIGEV_NONE, _) => Notify::Nothing,
             (_, Some(cookie)) => {
-                let registered = Arc::downgrade(&registered);
+                let registered = Arc::clone(&registered);
                 Notify::Quick(Box::new(move |_| {
-                    if registered.upgrade().is_some_and(|it| it.is_open()) {
+                    if registered.is_open() {
                         cookie.send(NOTIFIED);
                     }
                 }))
             }
             (libc::SIGEV_SIGNAL, _) if (0..=64).contains(&signal) => {
-                let registered = Arc::downgrade(&registered);
+                let registered = Arc::clone(&registered);
                 Notify::Quick(Box::new(move |by| {
                     // A new program, or one that has closed the descriptor, does not expect the signal.
-                    if registered.upgrade().is_some_and(|it| it.is_open()) {
+                    if registered.is_open() {
                         memory::tell(told.as_fd(), signal, value, (by.pid, by.uid));
                     }
                 }))
