@@ -21,6 +21,9 @@ use super::memory;
 /// Source: ipc/mqueue.c, NOTIFY_COOKIE_LEN.
 const LEN: usize = 32;
 
+/// The bytes of a cookie.
+pub type Bytes = [u8; LEN];
+
 /// The events. Source: ipc/mqueue.c, NOTIFY_WOKENUP and NOTIFY_REMOVED.
 pub const NOTIFIED: u8 = 1;
 pub const WITHDRAWN: u8 = 2;
@@ -48,22 +51,26 @@ enum Way {
 
 /// The cookie of a registration, and the way to the thread that waits for it.
 pub struct Cookie {
-    bytes: [u8; LEN],
+    bytes: Bytes,
     way: Way,
     /// Relaxed: the word is the whole message.
     is_sent: AtomicBool,
 }
 
+/// Reads the bytes of a cookie. The program can delay the read.
+pub fn read(call: &Call, address: u64) -> Result<Bytes, i32> {
+    memory::read(call.thread, address)
+}
+
 impl Cookie {
-    /// Reads the cookie and prepares the way. `mailboxes` are those that exist; a new one is added.
+    /// Prepares the way of a cookie. `mailboxes` are those that exist; a new one is added.
     pub fn of(
         listener: &Listener,
         call: &Call,
-        address: u64,
+        bytes: Bytes,
         number: RawFd,
         mailboxes: &mut Vec<Arc<Mailbox>>,
     ) -> Result<Cookie, i32> {
-        let bytes = memory::read::<[u8; LEN]>(call.thread, address)?;
         let socket = memory::copy_descriptor(call.thread, number)?;
         let cookie = |way| Cookie {
             bytes,

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use umsg::posix::{Lease, Notify, OpenError, OpenOptions, ReceiveError, SendError};
 use umsg::{Namespace, NamespaceError};
 
-use super::cookies::{Cookie, NOTIFIED};
+use super::cookies::{self, Cookie, NOTIFIED};
 use super::descriptors::{Opened, Registered};
 use super::listener::{Call, Gone};
 use super::memory::{self, Event};
@@ -329,6 +329,12 @@ impl Server {
         };
         let process = memory::status(call.thread).ok_or(libc::EBADF)?.process;
         let told = memory::open_process(process)?;
+        let bytes = match event {
+            Some(event) if event.notify == libc::SIGEV_THREAD => {
+                Some(cookies::read(call, event.value)?)
+            }
+            _ => None,
+        };
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
@@ -342,13 +348,13 @@ impl Server {
             registrations.withdraw(process, &opened.queue);
             return Ok(Outcome::Value(0));
         };
-        let cookie = match notify {
-            libc::SIGEV_THREAD => {
+        let cookie = match bytes {
+            Some(bytes) => {
                 let mailboxes = &mut registrations.mailboxes;
-                let cookie = Cookie::of(&self.listener, call, value, signal, mailboxes)?;
+                let cookie = Cookie::of(&self.listener, call, bytes, signal, mailboxes)?;
                 Some(Arc::new(cookie))
             }
-            _ => None,
+            None => None,
         };
         let registered = Registered::new(
             process,
