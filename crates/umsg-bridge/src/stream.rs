@@ -140,12 +140,21 @@ pub async fn consumer(
         },
         ..pull::Config::default()
     };
-    let made = match stream.get_consumer(&name).await {
-        Ok(consumer) => return fitting(consumer, bridge),
-        Err(_) => stream.create_consumer(config).await,
+    let fault = |error: &dyn std::error::Error| {
+        with_refusal(format!("`consumer` {name}: {}", in_full(error)), link)
     };
-    made.map_err(|error| with_refusal(format!("`consumer` {name}: {}", in_full(&error)), link))
+    match stream.get_consumer(&name).await {
+        Ok(consumer) => return fitting(consumer, bridge),
+        Err(error) if error.to_string().contains(MISSING_CONSUMER) => {}
+        // For example, the answer came too late. The creation would change the settings of a consumer that exists.
+        Err(error) => return Err(fault(&*error)),
+    }
+    let made = stream.create_consumer(config).await;
+    made.map_err(|error| fault(&error))
 }
+
+/// The client's text for a consumer that is missing: the kind of this error is not exported.
+const MISSING_CONSUMER: &str = "consumer not found";
 
 /// Refuses a consumer with another filter or without acknowledgements. It was made by other means, or by an earlier configuration.
 fn fitting(
