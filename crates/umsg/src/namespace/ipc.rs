@@ -278,15 +278,10 @@ fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
         let found = files::symlink_metadata(path);
         found.is_ok_and(|it| it.is_dir() && [0, user].contains(&it.uid()))
     };
-    let is_taken = |path: &PathBuf| files::symlink_metadata(path).is_ok();
     for _ in 0..2 {
         let paths: Vec<_> = names.iter().map(|name| base.join(name)).collect();
-        if let Some(found) = paths[..3].iter().find(|path| is_trusted(path)) {
-            return Ok(found.clone());
-        }
-        if is_taken(&paths[0])
-            && let Some(found) = paths[3..].iter().find(|path| is_trusted(path))
-        {
+        // Also if no directory has the usual name: the user that has taken the name may have given it up, and other processes use a later name.
+        if let Some(found) = paths.iter().find(|path| is_trusted(path)) {
             return Ok(found.clone());
         }
         sweep(base);
@@ -681,6 +676,8 @@ mod tests {
         let own = directory(base.path(), living).unwrap();
         assert!(own.ends_with(format!("{usual}-{user}-3")), "{own:?}");
         assert_eq!(directory(base.path(), living).unwrap(), own);
+        files::remove_file(base.path().join(&usual)).unwrap();
+        assert_eq!(directory(base.path(), living).unwrap(), own, "in use");
     }
 
     #[test]
