@@ -8,6 +8,7 @@ use std::ffi::OsStr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::pid_t;
@@ -141,6 +142,18 @@ pub struct Descriptors {
     polled: Mutex<HashMap<(u64, u64), Arc<Opened>>>,
     /// Held while a descriptor of a program is replaced.
     replacing: Mutex<()>,
+    /// The number of queues that programs may use already, and that are not in `known` yet.
+    opening: AtomicU32,
+}
+
+/// Marks that a program gets the descriptor of a queue, until the queue is known.
+pub struct Opening<'a>(&'a AtomicU32);
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        // Release: a thread that sees no opening sees the entry in `known`.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// The registrations of programs, by the identity of the queue. The lock is held while a process registers, which may have to wait for a lock of the
@@ -221,12 +234,23 @@ impl Descriptors {
         }
     }
 
-    /// Returns whether any thread has a queue under one of these numbers.
+    /// Begins to give a program the descriptor of a queue. The program goes on with it before the queue is noted, and another thread may answer the
+    /// program's next call.
+    pub fn opening(&self) -> Opening<'_> {
+        // Relaxed: the program gets the descriptor by a later system call, and only then makes the next call.
+        self.opening.fetch_add(1, Ordering::Relaxed);
+        Opening(&self.opening)
+    }
+
+    /// Returns whether a thread may have a queue under one of these numbers.
     pub fn may_know(&self, numbers: &[RawFd]) -> bool {
+        // Acquire, and before the search: without an opening, the queue that the caller has got is known.
+        let is_opening = self.opening.load(Ordering::Acquire) != 0;
         !numbers.is_empty()
-            && lock(&self.known)
-                .keys()
-                .any(|(_, number)| numbers.contains(number))
+            && (is_opening
+                || lock(&self.known)
+                    .keys()
+                    .any(|(_, number)| numbers.contains(number)))
     }
 
     pub fn note(&self, thread: pid_t, number: RawFd, opened: &Arc<Opened>) {

@@ -117,6 +117,7 @@ impl Server {
                 errno_of(&error, creates)
             })?;
         let opened = Arc::new(Opened::new(plain(file), Arc::new(queue))?);
+        let _opening = self.descriptors.opening();
         // If the call fails, the process has no free descriptor, or has died. A queue that was created stays, as the kernel's does.
         if let Ok(Ok(number)) = self.listener.give(call, opened.file.as_fd()) {
             self.descriptors.note(call.thread, number, &opened);
