@@ -89,6 +89,8 @@ mod guides {
     pub struct Rings;
     #[doc = include_str!("../../../docs/guide/event-loops.md")]
     pub struct EventLoops;
+    #[doc = include_str!("../../../docs/guide/see.md")]
+    pub struct See;
 }
 
 #[cfg(test)]
