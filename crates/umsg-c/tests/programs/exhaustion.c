@@ -128,7 +128,8 @@ static void queues_without_number_leave_no_descriptor_and_no_mapping(void)
     CHECK(descriptor >= 0 && close(descriptor) == 0);
     for (i = 0; i < 1000; i++)
         one_of_each();
-    CHECK(mappings() <= before + 2);
+    /* A leak of each round would leave 1,000. The numbers of kept queues and of parts of the heap differ by a few. */
+    CHECK(mappings() <= before + 50);
     CHECK(dup(0) == descriptor && close(descriptor) == 0);
 }
 

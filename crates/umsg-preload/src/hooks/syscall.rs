@@ -394,10 +394,7 @@ unsafe extern "C" fn answer(
                 outcome
             }
             libc::SYS_execve => exec::execve(address(a), address(b), address(c)).into(),
-            libc::SYS_execveat => match exec::beside(int(a), address(b), address(d), int(e)) {
-                Some(program) => exec::execve(program.start(), address(c), address(d)).into(),
-                None => NOT_OURS,
-            },
+            libc::SYS_execveat => execveat(arguments),
             libc::SYS_epoll_ctl if table::knows(int(c)) => {
                 epoll::epoll_ctl(int(a), int(b), int(c), address(d)).into()
             }
@@ -407,6 +404,22 @@ unsafe extern "C" fn answer(
             }
             libc::SYS_ppoll if polling::concerns_us(address(a), b as nfds_t) => ppoll(arguments),
             _ => on_descriptor(number, arguments),
+        }
+    }
+}
+
+/// Executes a program beside a descriptor. Its path takes several kilobytes of the stack, which other calls do without.
+///
+/// # Safety
+/// The conditions of execveat(2).
+#[cold]
+#[inline(never)]
+unsafe fn execveat([a, b, c, d, e]: [usize; 5]) -> c_long {
+    // SAFETY: by this function's contract.
+    unsafe {
+        match exec::beside(int(a), address(b), address(d), int(e)) {
+            Some(program) => exec::execve(program.start(), address(c), address(d)).into(),
+            None => NOT_OURS,
         }
     }
 }

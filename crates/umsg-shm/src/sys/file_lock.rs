@@ -1,5 +1,6 @@
 //! Locks of whole files that belong to an open file description (fcntl(2), F_OFD_SETLK).
 
+use crate::kernel;
 use libc::flock;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::io::Errno;
@@ -39,14 +40,21 @@ pub(crate) fn is_forbidden(file: BorrowedFd<'_>, lock: Lock) -> Result<bool, Err
     Ok(found.l_type != libc::F_UNLCK as libc::c_short)
 }
 
-/// Makes the system call directly, because the drop-in's fcntl reports the library's descriptors as closed.
+/// Makes the system call directly, because the drop-in's fcntl reports the library's descriptors as closed. libc's syscall would lead through the
+/// drop-in, too, and take hundreds of bytes of the stack.
 fn call(file: BorrowedFd<'_>, command: libc::c_int, lock: Lock) -> Result<flock, Errno> {
     // SAFETY: the structure consists of integers, for which zero is a valid value. Zeroes mean the whole file.
     let mut found: flock = unsafe { std::mem::zeroed() };
     found.l_type = lock.kind() as libc::c_short;
+    let arguments = [
+        file.as_raw_fd() as usize,
+        command as usize,
+        (&raw mut found).expose_provenance(),
+        0,
+        0,
+        0,
+    ];
     // SAFETY: the kernel reads and writes the structure, which outlives the call.
-    match unsafe { libc::syscall(libc::SYS_fcntl, file.as_raw_fd(), command, &raw mut found) } {
-        -1 => Err(Errno::from_raw_os_error(super::errno())),
-        _ => Ok(found),
-    }
+    unsafe { kernel::call(libc::SYS_fcntl, arguments) }.map_err(Errno::from_raw_os_error)?;
+    Ok(found)
 }
