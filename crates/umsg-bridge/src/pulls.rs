@@ -20,7 +20,7 @@ const PULL: Duration = Duration::from_secs(2);
 /// The silence after which a request counts as lost: the server reports its end.
 const LOST: Duration = Duration::from_secs(7);
 
-/// What a pull brings.
+/// The result of a pull.
 #[derive(Debug)]
 pub enum Pulled {
     /// A message. The server has sent it at this time or later.

@@ -45,7 +45,7 @@ pub struct Scene {
     pub stop: watch::Receiver<bool>,
 }
 
-/// What the thread of a bridge gets.
+/// The arguments of a bridge's thread.
 struct Start {
     bridge: Bridge,
     server: Server,

@@ -41,7 +41,7 @@ fn one_queue_serves_both_directions_by_types() {
             (77, text.as_bytes().to_vec())
         );
     }
-    // What the other direction carries stays.
+    // The relay leaves the message of the other direction in the kernel's queue.
     kernel.send(5, b"theirs");
     kernel.send(1, b"mine");
     assert_eq!(receive(&ours, Ours::Any), (1, b"mine".to_vec()));

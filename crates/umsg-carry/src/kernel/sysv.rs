@@ -76,7 +76,7 @@ impl Room {
     }
 }
 
-/// What the status of a queue says.
+/// The limit and the mode of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The most bytes in the queue.

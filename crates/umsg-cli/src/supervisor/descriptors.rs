@@ -131,7 +131,7 @@ impl Registered {
     }
 }
 
-/// What the supervisor knows. No call that another process can delay is made while a map is locked.
+/// The descriptors and registrations that the supervisor knows. While a map is locked, the supervisor makes no call that another process can delay.
 #[derive(Default)]
 pub struct Descriptors {
     /// The known queues, by thread and descriptor number.

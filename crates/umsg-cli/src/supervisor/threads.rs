@@ -1,7 +1,7 @@
-//! What the supervisor knows about the threads of the supervised programs.
+//! The threads of the supervised programs, and the users of their processes.
 //!
-//! The number of a thread may name another thread as soon as the thread has died. So what is known is kept with a descriptor of the thread, which
-//! tells whether the thread still lives.
+//! The number of a thread may name another thread as soon as the thread has died. So each entry has a descriptor of the thread, which tells whether
+//! the thread still lives.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -35,7 +35,7 @@ impl Threads {
         // Before the status is read: if another thread has the number then, this descriptor says that its thread is dead.
         let life = memory::open_thread(thread);
         let status = memory::status(thread)?;
-        // Linux before 6.9 opens the first thread of a process only. What can't be verified is not kept.
+        // Linux before 6.9 opens the first thread of a process only. A status is kept only with a descriptor that verifies it.
         if let Ok(life) = life {
             let status = Some(status);
             self.all().insert(thread, Known { life, status });

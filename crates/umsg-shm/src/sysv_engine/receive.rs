@@ -40,7 +40,7 @@ pub(super) trait Receipt {
     fn accept(&mut self, me: Waiter<'_>, step: Step<'_>) -> Result<Option<Self::Outcome>, Refused>;
 }
 
-/// What a receipt needs to take a message: the engine, the call and the message.
+/// The values that a receipt needs to take a message.
 #[derive(Clone, Copy)]
 pub(super) struct Step<'a> {
     pub(super) engine: &'a Engine,

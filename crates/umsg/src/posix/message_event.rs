@@ -10,7 +10,7 @@ use umsg_shm::sys::clock;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageEvent {
-    /// What happened.
+    /// The kind of the event.
     pub kind: EventKind,
     /// The time, accurate to a few milliseconds.
     pub at: SystemTime,
