@@ -14,6 +14,7 @@
 //! A report that finds no free entry is counted. Without a receiver, an event costs a load and a branch. All these words belong to one process; a
 //! forked child inherits them, and may tell a report of its parent again.
 
+use crate::sys::clock;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -215,9 +216,20 @@ pub fn is_on() -> bool {
     IS_ON.load(Ordering::Relaxed)
 }
 
-/// Returns whether a wait of this length is reported.
-pub(crate) fn is_slow(nanoseconds: u64) -> bool {
-    is_on() && nanoseconds >= SLOW.load(Ordering::Relaxed)
+/// Returns the present time if waits are reported, for [`end_wait`].
+pub(crate) fn begin_wait() -> Option<u64> {
+    (!cfg!(loom) && is_on()).then(clock::monotonic)
+}
+
+/// Notes a wait that began at `began`, if it was long, and tells all reports. The caller holds no lock.
+pub(crate) fn end_wait(what: What, subject: Subject<'_>, began: Option<u64>) {
+    let Some(began) = began else { return };
+    let lasted = clock::monotonic().saturating_sub(began);
+    // Relaxed: a setting.
+    if lasted >= SLOW.load(Ordering::Relaxed) {
+        note(what, subject, 0, lasted);
+    }
+    tell();
 }
 
 /// Notes an event. A lock may be held.
@@ -236,10 +248,12 @@ pub(crate) fn note(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
             entry.write(what, subject, pid, amount);
             // Release: REPORTED, with the acquire in `take`.
             entry.state.store(READY, Ordering::Release);
+            // Relaxed: a hint. The states say which entries are ready.
             PENDING.fetch_add(1, Ordering::Relaxed);
             return;
         }
     }
+    // Relaxed: a count.
     LOST.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -275,6 +289,7 @@ fn tell_all() {
             }
         }
     }
+    // Relaxed: a count.
     let lost = LOST.swap(0, Ordering::Relaxed);
     if let Some(receive) = receiver
         && lost != 0

@@ -80,7 +80,7 @@ use crate::lock::{Held, Left, LockError};
 use crate::posix_engine::segment::Segment;
 use crate::producers::NextQuery;
 use crate::report;
-use crate::sys::clock::{self, Deadline};
+use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
 use crate::waiters;
@@ -196,19 +196,6 @@ impl Engine {
     #[cold]
     fn report(&self, what: report::What, pid: u32) {
         report::note(what, report::Subject::Named(&self.name), pid, 0);
-    }
-
-    /// Reports a wait that began at `began`, if it was long. The caller holds no lock.
-    #[cold]
-    fn report_wait(&self, what: report::What, began: u64) {
-        if !report::is_on() {
-            return;
-        }
-        let lasted = clock::monotonic().saturating_sub(began);
-        if report::is_slow(lasted) {
-            report::note(what, report::Subject::Named(&self.name), 0, lasted);
-        }
-        report::tell();
     }
 
     pub fn set_notifier(&mut self, notifier: Notifier) {

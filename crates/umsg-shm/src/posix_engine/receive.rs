@@ -15,7 +15,7 @@ use crate::lock::Held;
 use crate::lock::tokens::ReceiverHeld;
 use crate::posix_engine::Priorities;
 use crate::posix_engine::segment::{Cell, PRIORITIES, Ring, has_begun};
-use crate::report::What;
+use crate::report::{self, Subject, What};
 use crate::sync::{Ordering, fence};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::Thread;
@@ -642,7 +642,7 @@ impl Engine {
         deadline: Deadline,
     ) -> Result<R::Outcome, Refused> {
         let calm = me.interruptions.calm();
-        let began = clock::monotonic_coarse();
+        let began = report::begin_wait();
         let mut is_counted = false;
         let wait = |receipt: &mut R| {
             if self.spin_for_message(calm, deadline) {
@@ -656,7 +656,7 @@ impl Engine {
         };
         let attempt = |receipt: &mut R| self.try_take(me, receipt, deadline);
         let outcome = wait_and_attempt(receipt, deadline, wait, attempt);
-        self.report_wait(What::WaitedForMessage, began);
+        report::end_wait(What::WaitedForMessage, Subject::Named(&self.name), began);
         outcome
     }
 }

@@ -10,7 +10,7 @@ use crate::fault::Fault;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::lock::{Held, STOPPED};
 use crate::posix_engine::segment::{Cell, OnFull, PRIORITIES, Ring};
-use crate::report::{self, What};
+use crate::report::{self, Subject, What};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::thread::{Calm, Thread};
 use crate::tracepoint;
@@ -384,7 +384,7 @@ impl Engine {
             return Err(Refused::NotNow);
         }
         let calm = me.interruptions.calm();
-        let began = clock::monotonic_coarse();
+        let began = report::begin_wait();
         let mut is_counted = false;
         let wait = |(): &mut ()| {
             if self.spin_for_room(messages, calm, deadline) {
@@ -402,7 +402,7 @@ impl Engine {
             Ok(outcome)
         };
         let outcome = wait_and_attempt(&mut (), deadline, wait, |()| attempt());
-        self.report_wait(What::WaitedForRoom, began);
+        report::end_wait(What::WaitedForRoom, Subject::Named(&self.name), began);
         outcome
     }
 

@@ -71,7 +71,7 @@ use crate::lock::{Held, Left, LockError};
 use crate::producers::NextQuery;
 use crate::report::{self, What};
 use crate::sync::fence_after_rmw;
-use crate::sys::clock::{self, Deadline};
+use crate::sys::clock::Deadline;
 use crate::sys::futex;
 use crate::sys::thread::Thread;
 use crate::sysv_engine::order::Order;
@@ -345,24 +345,6 @@ impl Engine {
     fn report(&self, what: What, pid: u32) {
         let id = self.fixed().header.id();
         report::note(what, report::Subject::Id(id), pid, 0);
-    }
-
-    /// Reports a wait in `list` that began at `began`, if it was long. The caller holds no lock.
-    #[cold]
-    fn report_wait(&self, list: List, began: u64) {
-        if !report::is_on() {
-            return;
-        }
-        let lasted = clock::monotonic().saturating_sub(began);
-        if report::is_slow(lasted) {
-            let what = match list {
-                List::Senders => What::WaitedForRoom,
-                _ => What::WaitedForMessage,
-            };
-            let id = self.fixed().header.id();
-            report::note(what, report::Subject::Id(id), 0, lasted);
-        }
-        report::tell();
     }
 
     /// Records in the header that the segment is corrupted.

@@ -19,8 +19,9 @@ use crate::fault::Fault;
 use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::ReceiverHeld;
 use crate::lock::{Held, STOPPED};
+use crate::report::{self, Subject, What};
 use crate::sync::{Ordering, fence};
-use crate::sys::clock::{self, Deadline};
+use crate::sys::clock::Deadline;
 use crate::sys::thread::{Calm, Outer, Thread};
 use crate::waiters::pacing::spin_until;
 use crate::waiters::wait::{self, End, GRACE, Sleeper, nap};
@@ -198,9 +199,13 @@ impl Engine {
         enlist: &mut Enlist<'_, 'a, T>,
         accept: &mut dyn FnMut(Waiter<'_>) -> Result<Option<T>, Refused>,
     ) -> Result<T, Refused> {
-        let began = clock::monotonic_coarse();
+        let began = report::begin_wait();
         let outcome = self.wait_until_over(call, list, enlist, accept);
-        self.report_wait(list, began);
+        let what = match list {
+            List::Senders => What::WaitedForRoom,
+            _ => What::WaitedForMessage,
+        };
+        report::end_wait(what, Subject::Id(self.fixed().header.id()), began);
         outcome
     }
 
