@@ -65,6 +65,7 @@ pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c
 
 fn pass_on(event: &Event<'_>) {
     // Not `read`: a signal handler may have interrupted `umsg_set_log`.
+    // Relaxed: the lock orders the load of the argument.
     let known = match FUNCTION.try_read() {
         Ok(function) => function.map(|function| (function, ARGUMENT.load(Ordering::Relaxed))),
         Err(_) => None,

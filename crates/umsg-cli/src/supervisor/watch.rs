@@ -24,29 +24,30 @@ pub struct Pause {
     /// Set while the watch sleeps until a call comes.
     is_long: AtomicBool,
     /// Ends a long pause.
-    bell: OwnedFd,
+    event: OwnedFd,
 }
 
 impl Pause {
     pub fn new() -> std::io::Result<Pause> {
         Ok(Pause {
             is_long: AtomicBool::new(false),
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            event: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         })
     }
 
     /// Ends a long pause. Follows each call that a thread takes.
     #[inline]
     pub fn end(&self) {
+        // SeqCst: pairs with `may_be_long`. The caller has changed the leader's word before.
         if self.is_long.load(Ordering::SeqCst) {
-            self.ring();
+            self.wake();
         }
     }
 
     #[cold]
-    fn ring(&self) {
+    fn wake(&self) {
         // A full counter wakes the watch as well.
-        let _ = rustix::io::write(&self.bell, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
     /// Sleeps, without a look at the listener: each call would wake a poller of it.
@@ -55,10 +56,11 @@ impl Pause {
             tv_sec: time.as_secs().cast_signed(),
             tv_nsec: time.subsec_nanos().into(),
         };
-        let mut polled = [PollFd::new(&self.bell, PollFlags::IN)];
+        let mut polled = [PollFd::new(&self.event, PollFlags::IN)];
         if poll(&mut polled, Some(&time)) == Ok(1) {
-            let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+            let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
+        // A leader that still sees the pause wakes the watch once without need. The order is that of the other accesses.
         self.is_long.store(false, Ordering::SeqCst);
     }
 

@@ -70,6 +70,7 @@ impl Scene {
     }
 
     pub fn is_stopped(&self) -> bool {
+        // Acquire: pairs with the Release in `stop`.
         self.stops.load(Ordering::Acquire)
     }
 
