@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! sample::gather --figures--> rates.rs --View--+--> report.rs    --json, --batch
-//!                                              +--> rows.rs --> app.rs <--keys, mouse--> screen.rs --> draw/
+//!                                              +--> rows.rs --> app/   <--keys, mouse--> screen.rs --> draw/
 //!                                                                 |
 //!                                                                 +--tasks--> work.rs   a thread, for work that may wait for a lock
 //! ```
@@ -14,7 +14,7 @@
 //! | sorting, filter and tree | [`rows`] |
 //! | a line per refresh for programs, a table per refresh | [`report`] |
 //! | the terminal, and its events | [`screen`] |
-//! | the state of the screen, and the action of each key | [`app`] |
+//! | the state of the screen; the action of each key and of the mouse; the pages of one queue | [`app`] |
 //! | messages, diagnosis, purge, removal and redrive | [`work`] |
 //! | the pictures | [`draw`]; colours and characters: [`style`] |
 

@@ -62,6 +62,18 @@ pub struct Message {
     pub data: Vec<u8>,
 }
 
+impl Message {
+    /// Returns whether the message has this text in it, without regard to the case of ASCII letters.
+    pub fn contains(&self, text: &str) -> bool {
+        let wanted = text.as_bytes();
+        wanted.is_empty()
+            || self
+                .data
+                .windows(wanted.len())
+                .any(|part| part.eq_ignore_ascii_case(wanted))
+    }
+}
+
 /// The thread, which ends with this value.
 pub struct Worker {
     tasks: Sender<Task>,
