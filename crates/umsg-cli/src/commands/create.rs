@@ -17,7 +17,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
 use crate::names::Name;
 use crate::opened::{Opened, Purpose};
-use crate::output::json_sysv::SysvQueue;
+use crate::output::json::sysv::SysvQueue;
 use crate::output::{self, Format, json};
 use crate::{place, streams, values};
 

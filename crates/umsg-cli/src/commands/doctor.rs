@@ -14,7 +14,7 @@ use crate::cli::Cli;
 use crate::elsewhere;
 use crate::failure::{Code, Explain, Failure, Result, say};
 use crate::names::Name;
-use crate::output::{self, Format, json, json_doctor, text};
+use crate::output::{self, Format, json, text};
 use crate::{place, progress, rights, streams};
 
 /// Find the problems of queues and rings, and show their remedies
@@ -136,7 +136,7 @@ impl Doctor {
         let mut out = output::standard()?;
         match self.format.json {
             true => {
-                let report = json_doctor::Report::new(&inspected, &refused_calls());
+                let report = json::doctor::Report::new(&inspected, &refused_calls());
                 json::print(&mut out, &report)?;
             }
             false => {

@@ -14,8 +14,7 @@ use super::{ls_ring, ls_sysv};
 use crate::address::{Label, RING};
 use crate::cli::Cli;
 use crate::failure::{self, Explain};
-use crate::output::json_ring;
-use crate::output::json_sysv::SysvQueue;
+use crate::output::json::sysv::SysvQueue;
 use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 use crate::output::{self, Format, json, text, time};
@@ -260,7 +259,7 @@ struct Listing {
     namespace: Place,
     queues: Vec<Entry>,
     sysv: Vec<SysvQueue>,
-    rings: Vec<json_ring::Entry>,
+    rings: Vec<json::ring::Entry>,
 }
 
 #[derive(Serialize)]
@@ -294,6 +293,6 @@ fn listing(namespace: &Namespace, rows: &Rows) -> Listing {
         },
         queues: rows.posix.iter().map(entry).collect(),
         sysv: ls_sysv::json(&rows.sysv),
-        rings: rows.rings.iter().map(json_ring::Entry::new).collect(),
+        rings: rows.rings.iter().map(json::ring::Entry::new).collect(),
     }
 }

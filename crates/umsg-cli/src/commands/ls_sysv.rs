@@ -4,7 +4,7 @@ use umsg::Namespace;
 use umsg::sysv::{self, ControlError, Entry, OpenError, OpenOptions, Status};
 
 use crate::failure::{self, Code, Explain, Failure};
-use crate::output::json_sysv::SysvQueue;
+use crate::output::json::sysv::SysvQueue;
 use crate::output::owner::Owners;
 use crate::output::table::{Side, Table};
 use crate::output::time;

@@ -11,7 +11,7 @@ use crate::address::RING;
 use crate::failure::{Failure, Result};
 use crate::names::Name;
 use crate::output::json;
-use crate::output::json_ring::Ring;
+use crate::output::json::ring::Ring;
 use crate::output::owner::Owners;
 
 pub fn print(namespace: &Namespace, name: &Name, as_json: bool, out: &mut impl Write) -> Result {

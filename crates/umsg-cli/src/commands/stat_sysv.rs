@@ -10,7 +10,7 @@ use crate::address::Label;
 use crate::attached::Attached;
 use crate::failure::Result;
 use crate::output::json;
-use crate::output::json_sysv::SysvQueue;
+use crate::output::json::sysv::SysvQueue;
 use crate::output::owner::Owners;
 use crate::output::text;
 

@@ -2,9 +2,6 @@
 
 pub mod direct;
 pub mod json;
-pub mod json_doctor;
-pub mod json_ring;
-pub mod json_sysv;
 pub mod message;
 pub mod new_file;
 pub mod owner;

@@ -8,7 +8,7 @@ use umsg::diagnosis::{
 use umsg::posix::NotifyKind;
 use umsg::sysv::Want;
 
-use super::time::utc;
+use super::super::time::utc;
 use crate::commands::doctor::Inspected;
 
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use umsg::ring::{Found, Listed};
 
-use super::time::utc;
+use super::super::time::utc;
 use crate::commands::ls_ring::state;
 use crate::failure::Explain;
 

@@ -3,8 +3,8 @@
 use serde::Serialize;
 use umsg::sysv::{Entry, Status};
 
-use super::json::statistics;
-use super::time::utc;
+use super::super::time::utc;
+use super::queue::statistics;
 
 /// A queue, as `stat`, `ls` and `create` print it. Fields are null without permission to receive, or if `ls` does not read them.
 #[derive(Serialize)]
