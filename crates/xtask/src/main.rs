@@ -52,7 +52,7 @@ struct Cli {
 enum Task {
     /// Build, and run programs that know nothing of umsg: first on the kernel's queues, then on umsg's
     Demo {
-        /// One round of each measurement: less certain figures, in a third of the time
+        /// Take the programs of `target/release` if they are there, and measure in one round: less certain figures, in a third of the time
         #[arg(long)]
         quick: bool,
         /// Show the bridge instead: two machines, a cluster of three servers of NATS, and deaths

@@ -17,6 +17,14 @@ use crate::workspace::Workspace;
 /// Debian's user and group for a process that owns nothing.
 const NOBODY: u32 = 65_534;
 
+/// The files of a release build that the demo runs.
+const PROGRAMS: [&str; 2] = ["umsg", "libumsg_preload.so"];
+
+/// Returns whether a release build has made the files that the demo runs.
+pub fn is_built(workspace: &Workspace) -> bool {
+    PROGRAMS.iter().all(|file| workspace.release(file).exists())
+}
+
 /// The programs of the demonstration.
 pub struct Stage {
     /// Readable by all users, because an unprivileged user runs programs from it.
@@ -40,7 +48,7 @@ impl Stage {
             root,
             quick,
         };
-        for file in ["umsg", "libumsg_preload.so"] {
+        for file in PROGRAMS {
             let built = workspace.release(file);
             fs::copy(&built, stage.program(file)).context(built.display())?;
         }
