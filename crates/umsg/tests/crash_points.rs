@@ -5,19 +5,20 @@
 //! delivered once, the order of messages, and the capacity of the queue: exactly as many messages as before, in the same memory, even after many
 //! rounds.
 
+mod chaos;
 #[path = "crash_points/mod.rs"]
 mod parts;
 mod support;
 
+use chaos::killing::{Figures, Repairer, STUCK};
+use chaos::stage::{
+    expect_kills_at_every_point, kill_and_make_anew, kill_at_every_point, kill_repairers,
+};
 use parts::stage::{Scenario, Stage};
 use parts::{holding, receiving, sending, waiting};
 use std::time::Duration;
 use support::child::{Child, Exit};
-use support::killing::{Figures, Repairer, STUCK};
 use support::place::Place;
-use support::stage::{
-    expect_kills_at_every_point, kill_and_make_anew, kill_at_every_point, kill_repairers,
-};
 use support::{turn, wait_until};
 use umsg::posix::{Queue, ReceiveError, SendError, Waiting};
 use umsg_shm::crash;

@@ -1,18 +1,20 @@
 //! Calls that a signal handler may make touch no memory of malloc. The handler may have interrupted malloc, and then its own
 //! thread holds malloc's lock. A thread that waits for itself while it holds a queue's lock stops all users of the queue.
 
+mod chaos;
 #[path = "support/counting.rs"]
 mod counting;
 mod support;
 
+use chaos::journal::How;
+use chaos::poll_readable;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 use support::child::{Child, Exit};
-use support::journal::How;
 use support::place::Place;
 use support::shared::Shared;
-use support::{poll_readable, wait_until};
+use support::wait_until;
 use umsg::posix::Queue;
 use umsg::ring::{Options, Post, Ring, SendError, Sender};
 use umsg::sysv::Want;

@@ -4,10 +4,13 @@
 //! all messages of a bystander; no process is held up; a newcomer sends; and the capacity of the ring is the same as before. If the owner dies:
 //! each sender gets an error, also a sender that was waiting for room; another process makes a ring of that name; and nothing is left behind.
 
+mod chaos;
 #[path = "ring_crash_points/mod.rs"]
 mod parts;
 mod support;
 
+use chaos::killing::{Figures, Repairer, Rounds, STALL, STUCK, Way};
+use chaos::points::{self, Face};
 use parts::NAME;
 use parts::owners::{OWNERS, Reign, create};
 use parts::senders::{Lives, SENDERS, Scenario, flood, post};
@@ -16,9 +19,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 use support::child::{Child, Exit};
-use support::killing::{Figures, Repairer, Rounds, STALL, STUCK, Way};
 use support::place::Place;
-use support::points::{self, Face};
 use support::shared::Shared;
 use support::{turn, wait_until};
 use umsg::ring::{Options, Post, ReceiveError, Ring, SendError, Sender, Until};

@@ -1,5 +1,6 @@
 //! Repair of corrupted queues: intact messages are kept in their order, and the queue works again.
 
+mod chaos;
 #[path = "salvage/rings.rs"]
 mod rings;
 #[path = "salvage/room.rs"]
@@ -10,15 +11,16 @@ mod support;
 #[path = "salvage/sysv_queues.rs"]
 mod sysv_queues;
 
+use chaos::journal::How;
+use chaos::poll_readable;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::Duration;
 use support::child::{Child, Exit};
-use support::journal::How;
 use support::place::Place;
-use support::{Random, poll_readable, wait_until};
+use support::{Random, wait_until};
 use umsg::diagnosis::{Owner, Repaired};
 use umsg::posix::{self, Queue, ReceiveError, SendError};
 use umsg::{Limits, ring, sysv};

@@ -1,8 +1,10 @@
 //! `umsg doctor --repair` is killed, at every point that it passes and at any time. A process that calls then gets a result,
 //! another repair completes the work, and no intact message is lost or comes twice.
 
+mod chaos;
 mod support;
 
+use chaos::killing::Way;
 use std::fs;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -10,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use support::Random;
 use support::child::{Child, Exit};
-use support::killing::Way;
 use support::place::Place;
 use support::shared::Shared;
 use umsg::diagnosis::{Diagnosis, Owner, Problem, ProblemKind, Repaired};

@@ -3,6 +3,7 @@
 //! Each module has the soaks of a face. POSIX and System V queues share one soak, which is generic over the kind of queue. The soaks
 //! of a face share its time: ten seconds, or `UMSG_SOAK_SECONDS`. `UMSG_SOAK_SEED` repeats the violence of an earlier run.
 
+mod chaos;
 #[path = "soak/posix.rs"]
 mod posix;
 #[path = "soak/queues.rs"]
@@ -14,4 +15,4 @@ mod support;
 mod sysv;
 
 #[global_allocator]
-static ALLOCATOR: support::harass::Vigilant = support::harass::Vigilant;
+static ALLOCATOR: chaos::harass::Vigilant = chaos::harass::Vigilant;

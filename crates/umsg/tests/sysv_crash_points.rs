@@ -6,19 +6,20 @@
 //! delivered once, the order of arrival, the counts, and the capacity of the queue: exactly as many messages as before, in the same memory, even
 //! after many rounds.
 
+mod chaos;
 #[path = "sysv_crash_points/mod.rs"]
 mod parts;
 mod support;
 
+use chaos::killing::STUCK;
+use chaos::stage::{
+    expect_kills_at_every_point, kill_and_make_anew, kill_at_every_point, kill_repairers,
+};
 use parts::acts::status;
 use parts::stage::{KEY, Scenario};
 use parts::{changing, holding, receiving, sending, waiting};
 use support::child::{Child, Exit};
-use support::killing::STUCK;
 use support::place::Place;
-use support::stage::{
-    expect_kills_at_every_point, kill_and_make_anew, kill_at_every_point, kill_repairers,
-};
 use support::{turn, wait_until};
 use umsg::sysv::{OpenError, ReceiveError, SendError, Waiting, Want};
 use umsg_shm::crash;

@@ -4,9 +4,9 @@
 //! receiver, suffice for the judgement at the end: no message is lost, repeated or changed.
 
 use super::hands::{HANDS, Hand};
-use super::now;
 use super::poll_readable;
-use super::shared::Zeroed;
+use crate::support::now;
+use crate::support::shared::Zeroed;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};

@@ -1,6 +1,6 @@
 //! Common parts of the tests at named points: the roles of processes, the longest stall of a process, and the observations.
 
-use super::milliseconds;
+use crate::support::milliseconds;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use umsg::diagnosis::Repaired;
 use umsg_shm::crash::{self, POINTS};
 
-use super::shared::{Shared, Zeroed};
+use crate::support::shared::{Shared, Zeroed};
 
 /// The processes that take part, as numbers of the journal.
 pub const OBSERVER: usize = 0;

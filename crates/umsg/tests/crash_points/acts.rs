@@ -1,9 +1,9 @@
 //! The operations of victims, and of the processes before them.
 
+use crate::chaos::actor::Actor;
+use crate::chaos::journal::How;
 use crate::support::Random;
-use crate::support::actor::Actor;
 use crate::support::child::{Child, Exit};
-use crate::support::journal::How;
 
 /// Returns a random priority and length: most messages fit into their cell, some need the arena, a few make the arena grow.
 pub fn any(random: &mut Random) -> (u16, usize) {

@@ -2,9 +2,9 @@
 
 use super::acts::any;
 use super::stage::Stage;
-use crate::support::journal::{How, SHORTEST};
-use crate::support::killing::{BYSTANDER, OBSERVER, STALL, VICTIM};
-use crate::support::stage::Death;
+use crate::chaos::journal::{How, SHORTEST};
+use crate::chaos::killing::{BYSTANDER, OBSERVER, STALL, VICTIM};
+use crate::chaos::stage::Death;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;

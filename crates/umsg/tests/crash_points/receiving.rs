@@ -2,9 +2,9 @@
 
 use super::acts::*;
 use super::stage::{SHALLOW, Scenario};
+use crate::chaos::journal::How;
+use crate::chaos::killing::{Batches, Bystander, STUCK};
 use crate::crash_points;
-use crate::support::journal::How;
-use crate::support::killing::{Batches, Bystander, STUCK};
 
 /// Points of a receiver from the store that makes room for a blocked sender.
 const ADMITTING: &[&str] = crash_points![

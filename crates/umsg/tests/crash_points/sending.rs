@@ -2,9 +2,9 @@
 
 use super::acts::*;
 use super::stage::{SHALLOW, Scenario, Shape};
+use crate::chaos::journal::How;
+use crate::chaos::killing::{Batches, Bystander, STUCK};
 use crate::crash_points;
-use crate::support::journal::How;
-use crate::support::killing::{Batches, Bystander, STUCK};
 
 /// Points of a sender after it has sent a message that a receiver waits for.
 const HANDING_OVER: &[&str] = crash_points![

@@ -1,12 +1,12 @@
 //! The POSIX queues of the scenarios.
 
+use crate::chaos::actor::Actor;
+use crate::chaos::journal::{How, Journal, Role};
+use crate::chaos::killing::Batches;
+use crate::chaos::points::Face;
+use crate::chaos::stage::{self, Death, Kind, Refusal, Worker};
 use crate::sending_worker;
-use crate::support::actor::Actor;
-use crate::support::journal::{How, Journal, Role};
-use crate::support::killing::Batches;
 use crate::support::place::Place;
-use crate::support::points::Face;
-use crate::support::stage::{self, Death, Kind, Refusal, Worker};
 use std::path::PathBuf;
 use umsg::diagnosis::Repaired;
 use umsg::posix::{self, Queue, Waiting};

@@ -2,10 +2,10 @@
 
 use super::acts::*;
 use super::stage::{SHALLOW, Scenario};
+use crate::chaos::actor::Actor;
+use crate::chaos::journal::How;
+use crate::chaos::killing::{Batches, Bystander, Nudge};
 use crate::crash_points;
-use crate::support::actor::Actor;
-use crate::support::journal::How;
-use crate::support::killing::{Batches, Bystander, Nudge};
 use std::time::Duration;
 
 /// Points of a receiver that begins to wait.

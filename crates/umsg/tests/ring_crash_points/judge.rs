@@ -1,9 +1,9 @@
 //! The receiving end, and the messages that came from each sender.
 
 use super::senders::{LONG, Owner};
-use crate::support::journal::How;
-use crate::support::killing::STUCK;
-use crate::support::poll_readable;
+use crate::chaos::journal::How;
+use crate::chaos::killing::STUCK;
+use crate::chaos::poll_readable;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use umsg::ring::{Ring, Until};

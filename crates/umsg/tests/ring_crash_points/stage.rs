@@ -3,8 +3,8 @@
 use super::NAME;
 use super::judge::Judge;
 use super::senders::{Life, Lives, Owner, Scenario};
+use crate::chaos::killing::{Figures, Repairer, STUCK, expect_rebuilt, note_damage};
 use crate::support::child::{Child, Exit};
-use crate::support::killing::{Figures, Repairer, STUCK, expect_rebuilt, note_damage};
 use crate::support::place::Place;
 use crate::support::shared::Shared;
 use crate::support::wait_until;

@@ -5,15 +5,15 @@
 //! was acknowledged once. If the dead-letter queue drops its oldest messages, the number of missing messages is its count of dropped
 //! messages. The senders count as producers: after their end, or their death, the source is closed.
 
-use crate::support::actor::Actor;
-use crate::support::child::{Child, Exit};
-use crate::support::harass::{
+use crate::chaos::actor::Actor;
+use crate::chaos::harass::{
     self, Figures, Leaks, Part, SUPERVISOR, Work, commotion, delay, expect_healthy, how, rest,
     take_time,
 };
-use crate::support::journal::{How, Journal};
+use crate::chaos::journal::{How, Journal};
+use crate::chaos::points::Face;
+use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
-use crate::support::points::Face;
 use crate::support::shared::{Shared, Zeroed};
 use crate::support::{Random, wait_until};
 use std::collections::{BTreeSet, HashMap};

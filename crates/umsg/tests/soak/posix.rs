@@ -4,12 +4,12 @@
 mod dead_letters;
 
 use super::queues::{CallError, Kind, SIZE, Soak, done};
+use crate::chaos::actor::Actor;
+use crate::chaos::harass::{delay, how, take_time, waiting};
+use crate::chaos::journal::{How, Journal};
+use crate::chaos::points::Face;
 use crate::support::Random;
-use crate::support::actor::Actor;
-use crate::support::harass::{delay, how, take_time, waiting};
-use crate::support::journal::{How, Journal};
 use crate::support::place::Place;
-use crate::support::points::Face;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;

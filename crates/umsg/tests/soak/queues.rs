@@ -3,15 +3,15 @@
 //! At the end of each round, the test fails unless only messages that dead receivers held are missing, no message came twice
 //! or out of order, no process was stuck, and the queue's own counters agree.
 
-use crate::support::harass::{
+use crate::chaos::harass::{
     self, Figures, Leaks, Part, SUPERVISOR, Work, commotion, expect_healthy, expect_prompt, rest,
     wakes_poller, wakes_sleeper,
 };
-use crate::support::journal::{How, Journal};
+use crate::chaos::journal::{How, Journal};
+use crate::chaos::points::Face;
+use crate::chaos::turns::Turns;
 use crate::support::place::Place;
-use crate::support::points::Face;
 use crate::support::shared::Shared;
-use crate::support::turns::Turns;
 use crate::support::{Random, wait_until};
 use std::fmt::Display;
 use std::os::fd::BorrowedFd;

@@ -4,16 +4,17 @@
 //! After each death, each owner gets each sender's messages whole, in order and without a gap; no process is stuck in a call; and
 //! another owner gets the name.
 
-use crate::support::child::{Child, Exit};
-use crate::support::harass::{
+use crate::chaos::harass::{
     self, CALM, Figures, Leaks, Part, Sleeper, Work, commotion, expect_prompt, how, rest,
     take_time, waiting, wakes_sleeper,
 };
-use crate::support::journal::{Deed, How, Journal};
+use crate::chaos::journal::{Deed, How, Journal};
+use crate::chaos::points::Face;
+use crate::chaos::poll_readable;
+use crate::support::child::{Child, Exit};
 use crate::support::place::Place;
-use crate::support::points::Face;
 use crate::support::shared::{Shared, Zeroed};
-use crate::support::{Random, now, poll_readable};
+use crate::support::{Random, now};
 use std::collections::HashMap;
 use std::ffi::CStr;
 use std::fmt::Display;

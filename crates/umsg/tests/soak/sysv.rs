@@ -2,12 +2,12 @@
 //! waiting, with poll.
 
 use super::queues::{CallError, Kind, SIZE, Soak, done};
+use crate::chaos::clerk::Clerk;
+use crate::chaos::harass::{self, briefly, how, waiting};
+use crate::chaos::journal::{How, Journal};
+use crate::chaos::points::Face;
 use crate::support::Random;
-use crate::support::clerk::Clerk;
-use crate::support::harass::{self, briefly, how, waiting};
-use crate::support::journal::{How, Journal};
 use crate::support::place::Place;
-use crate::support::points::Face;
 use std::os::fd::BorrowedFd;
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,33 +1,19 @@
-//! Common parts of the tests that kill processes or exhaust their resources: a private directory, processes, memory that outlives them,
-//! and the record of every message.
+//! What most tests share: a private directory, processes, memory that outlives them, and limits.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
-pub mod actor;
 pub mod child;
-pub mod clerk;
 pub mod events;
 pub mod face;
 pub mod fault;
-pub mod hands;
-pub mod harass;
-pub mod journal;
-#[cfg(feature = "crash-points")]
-pub mod killing;
 pub mod place;
-pub mod points;
 pub mod scarce;
 pub mod seccomp;
 pub mod shared;
-#[cfg(feature = "crash-points")]
-pub mod stage;
-pub mod turns;
 pub mod users;
 pub mod written;
 
-use journal::How;
-use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// Fails unless an error matches a pattern and has an error number.
 #[macro_export]
@@ -64,24 +50,6 @@ pub fn wait_until(patience: Duration, mut ready: impl FnMut() -> bool) -> bool {
         }
         std::thread::sleep(Duration::from_micros(200));
     }
-}
-
-/// Polls until the descriptor is readable, for at most the time of `how`. Returns whether it is readable.
-pub fn poll_readable(descriptor: BorrowedFd<'_>, how: How) -> bool {
-    use rustix::event::{PollFd, PollFlags, Timespec, poll};
-    let time = match how {
-        How::Try => Some(Duration::ZERO),
-        How::Block => None,
-        How::Within(time) => Some(time),
-        How::At(time) => Some(time.duration_since(SystemTime::now()).unwrap_or_default()),
-    };
-    let time = time.map(|time| Timespec {
-        tv_sec: time.as_secs() as i64,
-        tv_nsec: time.subsec_nanos().into(),
-    });
-    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
-    // An error is EINTR.
-    poll(&mut polled, time.as_ref()).is_ok_and(|count| count == 1)
 }
 
 /// Nanoseconds as milliseconds, for people.

@@ -1,10 +1,10 @@
 //! The operations of victims, and of the processes before them.
 
 use super::stage::QBYTES;
+use crate::chaos::clerk::Clerk;
+use crate::chaos::journal::{How, SHORTEST};
+use crate::chaos::killing::STUCK;
 use crate::support::child::{Child, Exit};
-use crate::support::clerk::Clerk;
-use crate::support::journal::{How, SHORTEST};
-use crate::support::killing::STUCK;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use umsg::sysv::{Change, Queue, ReceiveError, Want};

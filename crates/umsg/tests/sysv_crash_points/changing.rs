@@ -2,8 +2,8 @@
 
 use super::acts::*;
 use super::stage::Scenario;
+use crate::chaos::killing::Bystander;
 use crate::crash_points;
-use crate::support::killing::Bystander;
 use umsg::sysv::Change;
 
 pub const ALL: &[Scenario] = &[

@@ -2,9 +2,9 @@
 
 use super::acts::*;
 use super::stage::{Scenario, WANTED};
+use crate::chaos::journal::How;
+use crate::chaos::killing::Bystander;
 use crate::crash_points;
-use crate::support::journal::How;
-use crate::support::killing::Bystander;
 use umsg::sysv::Want;
 
 pub const ALL: &[Scenario] = &[

@@ -2,9 +2,9 @@
 
 use super::acts::{any, status};
 use super::stage::{QBYTES, Stage, WANTED};
-use crate::support::journal::{How, SHORTEST};
-use crate::support::killing::{OBSERVER, STALL};
-use crate::support::stage::Death;
+use crate::chaos::journal::{How, SHORTEST};
+use crate::chaos::killing::{OBSERVER, STALL};
+use crate::chaos::stage::Death;
 use crate::support::{Random, wait_until};
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;

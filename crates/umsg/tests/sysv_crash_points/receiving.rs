@@ -2,9 +2,9 @@
 
 use super::acts::*;
 use super::stage::Scenario;
+use crate::chaos::journal::How;
+use crate::chaos::killing::{Batches, Bystander, STUCK};
 use crate::crash_points;
-use crate::support::journal::How;
-use crate::support::killing::{Batches, Bystander, STUCK};
 use umsg::sysv::Want;
 
 pub const ALL: &[Scenario] = &[

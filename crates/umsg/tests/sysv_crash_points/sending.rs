@@ -2,9 +2,9 @@
 
 use super::acts::*;
 use super::stage::{Scenario, WANTED};
+use crate::chaos::journal::How;
+use crate::chaos::killing::{Batches, Bystander};
 use crate::crash_points;
-use crate::support::journal::How;
-use crate::support::killing::{Batches, Bystander};
 
 pub const ALL: &[Scenario] = &[
     Scenario::new("sends mixed messages", |clerk| send_mixed(clerk, 20))

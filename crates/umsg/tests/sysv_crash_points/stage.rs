@@ -1,12 +1,12 @@
 //! The System V queues of the scenarios.
 
 use super::acts::status;
+use crate::chaos::clerk::Clerk;
+use crate::chaos::journal::{How, Journal, Role};
+use crate::chaos::points::Face;
+use crate::chaos::stage::{self, Death, Kind, Refusal, Worker};
 use crate::sending_worker;
-use crate::support::clerk::Clerk;
-use crate::support::journal::{How, Journal, Role};
 use crate::support::place::Place;
-use crate::support::points::Face;
-use crate::support::stage::{self, Death, Kind, Refusal, Worker};
 use std::path::PathBuf;
 use umsg::diagnosis::Repaired;
 use umsg::sysv::{self, Queue, Waiting, Want};

@@ -2,10 +2,10 @@
 
 use super::acts::*;
 use super::stage::{Scenario, WANTED};
+use crate::chaos::clerk::Clerk;
+use crate::chaos::journal::How;
+use crate::chaos::killing::{Batches, Bystander, Nudge};
 use crate::crash_points;
-use crate::support::clerk::Clerk;
-use crate::support::journal::How;
-use crate::support::killing::{Batches, Bystander, Nudge};
 use std::time::Duration;
 use umsg::sysv::Want;
 

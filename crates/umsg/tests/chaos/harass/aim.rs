@@ -2,9 +2,9 @@
 //! points with few deaths. A signal at a random time hits these points too rarely while others work.
 
 use super::Work;
+use crate::chaos::journal::Kind;
+use crate::chaos::points;
 use crate::support::Random;
-use crate::support::journal::Kind;
-use crate::support::points;
 use std::sync::atomic::Ordering::SeqCst;
 use umsg_shm::crash::POINTS;
 

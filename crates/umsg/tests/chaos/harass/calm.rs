@@ -4,10 +4,11 @@
 //! and only the time shows it. Therefore the test ends the wait when the waiter has just checked and gone to sleep again, a tenth of a
 //! second before its next check. The quickest of several turns counts, because no machine is busy in all of them.
 
+use crate::chaos::journal::How;
+use crate::chaos::poll_readable;
 use crate::support::child::{Child, Exit};
-use crate::support::journal::How;
 use crate::support::shared::Shared;
-use crate::support::{milliseconds, now, poll_readable, wait_until};
+use crate::support::{milliseconds, now, wait_until};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;

@@ -2,9 +2,9 @@
 
 use super::aim::{self, Mark};
 use super::{FORKED, HANDLER, Part, THREADS, URGENT, Work};
+use crate::chaos::journal::{Deed, How};
 use crate::support::Random;
 use crate::support::child::{Child, Exit, PANICKED};
-use crate::support::journal::{Deed, How};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering::SeqCst};

@@ -1,6 +1,6 @@
 //! Figures of a soak: actions and results.
 
-use crate::support::journal::{DEEDS, Deed, Journal};
+use crate::chaos::journal::{DEEDS, Deed, Journal};
 use std::fmt;
 use std::time::Duration;
 

@@ -31,7 +31,7 @@ pub use vigil::Vigilant;
 
 use super::journal::{How, Journal, Kind};
 use super::points::Face;
-use super::{Random, now};
+use crate::support::{Random, now};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, SystemTime};
 use umsg::posix::Waiting;

@@ -8,16 +8,16 @@ pub use rounds::{
 };
 pub use scenario::Scenario;
 
-use super::child::{Child, Exit, let_calls_be_interrupted};
 use super::journal::{How, Journal, Role};
 use super::killing::{
     BYSTANDER, Batches, Bystander, Figures, NEWCOMER, Nudge, OBSERVER, REPAIRER, Repairer, STUCK,
     VICTIM, expect_rebuilt, note_damage,
 };
-use super::place::Place;
 use super::points::Face;
-use super::shared::Shared;
-use super::{now, wait_until};
+use crate::support::child::{Child, Exit, let_calls_be_interrupted};
+use crate::support::place::Place;
+use crate::support::shared::Shared;
+use crate::support::{now, wait_until};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;

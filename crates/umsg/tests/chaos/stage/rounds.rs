@@ -1,8 +1,8 @@
 //! Chooses the victims, the points at which they die, and the number of deaths.
 
 use super::{Kind, Scenario, Stage};
-use crate::support::killing::{Figures, Repairer, Rounds, Way};
-use crate::support::points;
+use crate::chaos::killing::{Figures, Repairer, Rounds, Way};
+use crate::chaos::points;
 use crate::support::shared::Shared;
 use crate::support::turn;
 

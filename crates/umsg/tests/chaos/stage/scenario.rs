@@ -1,7 +1,7 @@
 //! Scenarios: the operations of a victim until it dies, and the state around it.
 
 use super::Kind;
-use crate::support::killing::{Batches, Bystander, Nudge};
+use crate::chaos::killing::{Batches, Bystander, Nudge};
 
 /// A scenario.
 pub struct Scenario<K: Kind> {
