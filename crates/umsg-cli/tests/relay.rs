@@ -11,7 +11,7 @@ use support::compiler::Workshop;
 use support::relays::{KernelQueue, LONG, Relay, namespace, wait_until};
 use support::{Site, finish};
 use umsg::posix::{OpenOptions, Queue};
-use umsg_testkit::artefacts::build_drop_in;
+use umsg_testkit::artefacts::drop_in;
 
 fn queue(site: &Site, name: &str, messages: u32, size: u32) -> Queue {
     let mut options = OpenOptions::new();
@@ -103,7 +103,7 @@ fn a_program_outside_and_a_program_under_umsg_run_talk() {
     served.args([&requests.name, &replies.name]);
     served
         .env("UMSG_DIR", site.path())
-        .env("UMSG_PRELOAD", build_drop_in());
+        .env("UMSG_PRELOAD", drop_in());
     let server = std::thread::spawn(move || finish(&mut served, b""));
     for n in 0..20_u32 {
         requests.send(format!("<{n}>").as_bytes(), n % 5);

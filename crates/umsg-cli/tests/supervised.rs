@@ -16,7 +16,7 @@ use std::sync::{Mutex, PoisonError};
 use support::compiler::Workshop;
 use support::patients::Killed;
 use support::{NOBODY, Outcome, Site, finish, give_to, start};
-use umsg_testkit::artefacts::{build_drop_in, workshop};
+use umsg_testkit::artefacts::{drop_in, workshop};
 use umsg_testkit::programs;
 use umsg_testkit::run::{on_the_path, skip};
 
@@ -32,7 +32,7 @@ fn run(site: &Site, options: &[&str], program: &Path, arguments: &[&str]) -> Out
 fn command(site: &Site, options: &[&str], program: &Path, arguments: &[&str]) -> Command {
     let mut command = site.command(&["run"]);
     command.args(options).arg("--").arg(program).args(arguments);
-    command.env("UMSG_PRELOAD", build_drop_in());
+    command.env("UMSG_PRELOAD", drop_in());
     command
 }
 
@@ -376,7 +376,7 @@ fn a_user_without_privileges_is_supervised_too() {
     let (site, workshop) = (Site::new(), Workshop::new());
     give_to(site.path(), NOBODY);
     let program = stream(&workshop, "static", &["-static"]);
-    let library = workshop.copy(build_drop_in(), "libumsg_preload.so");
+    let library = workshop.copy(drop_in(), "libumsg_preload.so");
     let arguments = ["run", "--", program.to_str().unwrap(), "send", "2"];
     let variables = [("UMSG_PRELOAD", library.to_str().unwrap())];
     let outcome = site.umsg_as_nobody_with(&arguments, &variables).unwrap();

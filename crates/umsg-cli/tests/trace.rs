@@ -13,7 +13,7 @@ use serde_json::Value;
 use support::compiler::Workshop;
 use support::patients::Killed;
 use support::{Outcome, Site, finish, start};
-use umsg_testkit::artefacts::build_drop_in as drop_in;
+use umsg_testkit::artefacts::drop_in;
 
 /// Longer than any test takes.
 const PATIENCE: Duration = Duration::from_secs(60);

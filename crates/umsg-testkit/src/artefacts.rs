@@ -42,7 +42,7 @@ pub fn drop_in() -> &'static Path {
 }
 
 /// Builds the drop-in in the profile of the test.
-pub fn build_drop_in() -> PathBuf {
+fn build_drop_in() -> PathBuf {
     let directory = profile_directory();
     let profile = match directory.file_name().unwrap().to_str().unwrap() {
         "debug" => "dev",

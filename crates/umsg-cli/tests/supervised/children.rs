@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use umsg_carry::kernel::posix::{Access, Queue as KernelQueue};
-use umsg_testkit::artefacts::{build_drop_in, workshop};
+use umsg_testkit::artefacts::{drop_in, workshop};
 use umsg_testkit::compile::Compile;
 use umsg_testkit::run::{on_the_path, skip};
 
@@ -32,7 +32,7 @@ fn run(site: &Site, options: &[&str], program: &[&str]) -> Outcome {
     let mut command: Command = site.command(&["run"]);
     command.args(options).arg("--").args(program);
     let path = std::env::var("PATH").unwrap();
-    command.env("UMSG_PRELOAD", build_drop_in());
+    command.env("UMSG_PRELOAD", drop_in());
     command.env("PATH", format!("{}:{path}", place.display()));
     command.env("PLACE", place);
     finish(&mut command, b"")
