@@ -9,6 +9,7 @@ use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use std::time::{Duration, Instant, SystemTime};
 use support::child::{Child, Exit};
+use support::due::{TIMES, by_time, until_all_are_due};
 use support::events::is_ready_within;
 use support::place::Place;
 use support::wait_until;
@@ -59,40 +60,6 @@ fn a_due_message_comes_before_those_that_are_sent_after_that_time() {
         |queue| queue.send_batch(&[(5, b"young")]).unwrap(),
         "a batch",
     );
-}
-
-/// The tolerance of times: the coarse clock, which decides whether a message is due, lags by less than this.
-const LAG: Duration = Duration::from_millis(20);
-
-/// The times of messages, in milliseconds, in the order of their sends. Many are equal.
-const TIMES: [u64; 14] = [5, 0, 7, 0, 3, 5, 1, 3, 0, 9, 1, 7, 2, 5];
-
-/// Returns the positions of the messages, in the order in which they are delivered.
-fn by_time() -> Vec<u8> {
-    let mut order: Vec<u8> = (0..TIMES.len() as u8).collect();
-    // This sort keeps the order of equal times.
-    order.sort_by_key(|position| TIMES[usize::from(*position)]);
-    order
-}
-
-/// Sends a message for each time, `send(position, time)`, before the first of them, and waits until all are due. No process looks at the queue meanwhile.
-fn until_all_are_due(send: impl Fn(u8, SystemTime), mut again: impl FnMut()) {
-    for wait in [DELAY, 10 * DELAY, STUCK] {
-        let begin = SystemTime::now() + wait;
-        for (position, time) in TIMES.iter().enumerate() {
-            send(position as u8, begin + Duration::from_millis(*time));
-        }
-        if SystemTime::now() < begin {
-            let last = begin + Duration::from_millis(10);
-            while SystemTime::now() < last + LAG {
-                std::thread::sleep(LAG);
-            }
-            return;
-        }
-        // The machine was too busy: a message was due before the last send.
-        again();
-    }
-    panic!("the sends take longer than {STUCK:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub mod child;
+pub mod due;
 pub mod events;
 pub mod face;
 pub mod fault;

@@ -18,10 +18,11 @@ use std::ops::Range;
 use std::path::Path;
 
 use rustix::fs::{self, Mode, OFlags};
-use rustix::io::{self, Errno};
+use rustix::io;
 
 use super::files::Files;
 use super::names::INDICES;
+use super::own_directory::create_readable;
 use crate::namespace::caller;
 use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
@@ -37,8 +38,6 @@ const SEQUENCES: u64 = i32::MAX as u64 >> 15;
 const LEAST_CYCLE: u32 = 64;
 /// On average since 1970, a turn takes longer than this number of nanoseconds.
 const TURN: u64 = 10_000;
-/// The mode: the owner writes the file, and every process that creates queues reads it.
-const MODE: u32 = 0o644;
 
 /// The last identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,7 +179,7 @@ impl Files {
         }
         let mut own = Directory::open(&own)?;
         let file = match open_regular(&mut own, NAME.as_ref(), OFlags::RDWR) {
-            Err(FileError::NotFound) => make(&mut own)?,
+            Err(FileError::NotFound) => create_readable(&mut own, NAME)?,
             other => other?,
         };
         match io::pwrite(&file, &next.encode(), 0) {
@@ -222,20 +221,6 @@ fn read(own: &Path) -> Result<Option<Next>, FileError> {
     match io::pread(&file, &mut bytes, 0) {
         Ok(SIZE) => Ok(Next::decode(bytes)),
         _ => Ok(None),
-    }
-}
-
-/// Creates the file `next` in the caller's own directory. The mode does not depend on the umask.
-fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = own.with_number(|own| {
-        let (at, path) = own.locate(NAME);
-        fs::openat(at, &path, flags, Mode::from_raw_mode(MODE))
-    });
-    let file = file.map_err(|e| FileError::of("open", e))?;
-    match fs::fchmod(&file, Mode::from_raw_mode(MODE)) {
-        Ok(()) | Err(Errno::PERM) => Ok(file),
-        Err(e) => Err(FileError::of("fchmod", e)),
     }
 }
 
@@ -298,7 +283,7 @@ mod tests {
         let namespace = dir.namespace();
         let files = || namespace.msg_files().unwrap();
         files().note_next(last(5, 6)).unwrap();
-        assert_eq!(mode(&noted(&dir)), MODE);
+        assert_eq!(mode(&noted(&dir)), 0o644);
         if is_root() {
             as_user(STRANGER, || {
                 assert_eq!(files().next(1).unwrap(), last(5, 6));

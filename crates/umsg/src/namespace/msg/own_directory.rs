@@ -13,10 +13,13 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+use rustix::fd::OwnedFd;
+use rustix::fs::{self, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::files::Files;
 use crate::namespace::caller;
+use crate::namespace::directory::Directory;
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
 use crate::namespace::meeting::{Meeting, user_in};
@@ -26,6 +29,8 @@ use umsg_shm::sys::clock;
 
 /// The lock. A user's directory is settled if it has one.
 pub(super) const LOCK: &str = "lock";
+/// The mode of the other files: the owner writes them, and every process that creates queues reads them.
+const MODE: u32 = 0o644;
 
 fn meeting(base: &Path, user: u32) -> Meeting<'_> {
     Meeting {
@@ -109,6 +114,20 @@ impl Files {
 /// The stamp of the directory that holds the users' directories, when it last contained only the caller's directory; and the caller. A directory of
 /// another user, settled or not, changes the directory's stamp.
 static ALONE: Mutex<Option<(Stamp, u32)>> = Mutex::new(None);
+
+/// Creates a file in the caller's own directory that other users can read. The umask does not change its mode.
+pub(super) fn create_readable(own: &mut Directory, name: &str) -> Result<OwnedFd, FileError> {
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let file = own.with_number(|own| {
+        let (at, path) = own.locate(name);
+        fs::openat(at, &path, flags, Mode::from_raw_mode(MODE))
+    });
+    let file = file.map_err(|e| FileError::of("open", e))?;
+    match fs::fchmod(&file, Mode::from_raw_mode(MODE)) {
+        Ok(()) | Err(Errno::PERM) => Ok(file),
+        Err(e) => Err(FileError::of("fchmod", e)),
+    }
+}
 
 fn stamp_of(base: &Path) -> Option<Stamp> {
     Some(Stamp::of(&rustix::fs::lstat(base).ok()?))

@@ -14,11 +14,12 @@
 use std::ops::Range;
 use std::path::Path;
 
-use rustix::fs::{self, Mode, OFlags};
-use rustix::io::{self, Errno};
+use rustix::fs::OFlags;
+use rustix::io;
 
 use super::files::Files;
 use super::names::INDICES;
+use super::own_directory::create_readable;
 use crate::namespace::directory::Directory;
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
@@ -26,8 +27,6 @@ use crate::namespace::{Namespace, record};
 
 const NAME: &str = "taken";
 const SIZE: usize = 24;
-/// The mode: the owner writes the file, and every process that creates queues reads it.
-const MODE: u32 = 0o644;
 
 impl Namespace {
     /// Returns whether this user has noted that it has taken the identifier of the present record.
@@ -90,27 +89,13 @@ fn read(own: &Path) -> Option<[u8; SIZE]> {
 fn note(own: &Path, record: [u64; 3]) -> Result<(), FileError> {
     let mut own = Directory::open(own)?;
     let file = match open_regular(&mut own, NAME.as_ref(), OFlags::RDWR) {
-        Err(FileError::NotFound) => make(&mut own)?,
+        Err(FileError::NotFound) => create_readable(&mut own, NAME)?,
         other => other?,
     };
     match io::pwrite(&file, &encode(record), 0) {
         Ok(SIZE) => Ok(()),
         Ok(_) => Err(FileError::NoSpace),
         Err(e) => Err(FileError::of("pwrite", e)),
-    }
-}
-
-/// Creates the file `taken` in the caller's own directory. The umask does not change the mode.
-fn make(own: &mut Directory) -> Result<rustix::fd::OwnedFd, FileError> {
-    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let file = own.with_number(|own| {
-        let (at, path) = own.locate(NAME);
-        fs::openat(at, &path, flags, Mode::from_raw_mode(MODE))
-    });
-    let file = file.map_err(|e| FileError::of("open", e))?;
-    match fs::fchmod(&file, Mode::from_raw_mode(MODE)) {
-        Ok(()) | Err(Errno::PERM) => Ok(file),
-        Err(e) => Err(FileError::of("fchmod", e)),
     }
 }
 

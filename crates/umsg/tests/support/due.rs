@@ -1,0 +1,40 @@
+//! Messages that become due together.
+
+use std::time::{Duration, SystemTime};
+
+const DELAY: Duration = Duration::from_millis(60);
+const STUCK: Duration = Duration::from_secs(20);
+
+/// The tolerance of times: the coarse clock, which decides whether a message is due, lags by less than this, and CLOCK_REALTIME may be slewed.
+pub const LAG: Duration = Duration::from_millis(20);
+
+/// The times of messages, in milliseconds, in the order of their sends. Many are equal.
+pub const TIMES: [u64; 14] = [5, 0, 7, 0, 3, 5, 1, 3, 0, 9, 1, 7, 2, 5];
+
+/// Returns the positions of the messages, in the order in which they are delivered.
+pub fn by_time() -> Vec<u8> {
+    let mut order: Vec<u8> = (0..TIMES.len() as u8).collect();
+    // This sort keeps the order of equal times.
+    order.sort_by_key(|position| TIMES[usize::from(*position)]);
+    order
+}
+
+/// Sends a message for each time, `send(position, time)`, before the first of them, and waits until all are due. No process looks at the queue
+/// meanwhile. If a message was due before the last send, calls `again` and repeats with later times.
+pub fn until_all_are_due(send: impl Fn(u8, SystemTime), mut again: impl FnMut()) {
+    for wait in [DELAY, 10 * DELAY, STUCK] {
+        let begin = SystemTime::now() + wait;
+        for (position, time) in TIMES.iter().enumerate() {
+            send(position as u8, begin + Duration::from_millis(*time));
+        }
+        if SystemTime::now() < begin {
+            let last = begin + Duration::from_millis(10);
+            while SystemTime::now() < last + LAG {
+                std::thread::sleep(LAG);
+            }
+            return;
+        }
+        again();
+    }
+    panic!("the sends take longer than {STUCK:?}");
+}
