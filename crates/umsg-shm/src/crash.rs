@@ -176,6 +176,10 @@ points! {
     BELL_FORETOLD;
     /// A doorbell shows the present level, and the lock is held: the message was sent or received.
     BELL_SETTLED;
+    /// A message is sent, its ring is deferred, and the locks are released: the next call on the queue rings.
+    BELL_DEFERRED;
+    /// A deferred ring is done, and the segment does not record it: the next call on the queue finds the packet.
+    BELL_DEFERRED_RUNG;
     /// A doorbell is made, and no segment names it: the next process that makes a doorbell removes it.
     BELL_MADE;
     /// The segment names a doorbell that no process rings: the next process that polls uses it.

@@ -148,6 +148,52 @@ fn dies_ringing(point: &str, nth: u32, work: &Work<Queue>) -> bool {
     exit == Exit::Signal(libc::SIGKILL)
 }
 
+/// The first call on a queue after its sender was killed before it rang.
+type First = fn(&Queue) -> usize;
+
+/// First calls. Each returns the number of messages that are left if the sender has sent its message.
+const FIRST: &[First] = &[
+    |queue| queue.attributes().messages,
+    |queue| usize::from(queue.readiness().readable),
+    |queue| usize::from(queue.peek(0).unwrap().is_some()),
+    |queue| {
+        queue.try_send(b"n", 0).unwrap();
+        2
+    },
+    |queue| {
+        queue.try_receive(&mut [0; 8]).unwrap();
+        0
+    },
+];
+
+#[test]
+fn the_first_call_after_a_sender_was_killed_before_it_rang_notifies_the_pollers() {
+    let _turn = turn();
+    for point in ["SEND_PUBLISHED", "BELL_DEFERRED", "BELL_DEFERRED_RUNG"] {
+        for (n, first) in FIRST.iter().enumerate() {
+            let (place, queue) = Place::new().with_queue("/q", DEPTH + 1, 8);
+            let descriptor = queue.pollable().unwrap();
+            let set = Epoll::new(descriptor, EventFlags::IN | EventFlags::ET);
+            assert!(set.told().is_none());
+            dies(&place, point, |queue| queue.try_send(b"m", 0).unwrap());
+            let left = first(&place.open("/q"));
+            let says = format!("{point}, call {n}");
+            assert_eq!(polled(descriptor), (left != 0, true), "{says}");
+            assert!(left == 0 || set.told().is_some(), "{says}: no event");
+            while queue.try_receive(&mut [0; 8]).is_ok() {}
+            assert_eq!(polled(descriptor), (false, true), "{says}");
+            // Later senders are not disturbed, and may defer rings again.
+            for _ in 0..3 {
+                while set.told().is_some() {}
+                queue.try_send(b"m", 0).unwrap();
+                assert!(set.told().is_some(), "{says}: no event");
+                queue.try_receive(&mut [0; 8]).unwrap();
+                assert_eq!(polled(descriptor), (false, true), "{says}");
+            }
+        }
+    }
+}
+
 /// A channel between two processes, on which each one gives signs.
 struct Signs([(OwnedFd, OwnedFd); 2]);
 
@@ -216,9 +262,9 @@ fn a_holder_of_all_messages_that_is_killed_leaves_no_room_without_an_event() {
 fn a_repairer_without_descriptors_leaves_it_to_the_next_to_show_what_there_is() {
     let (place, queue) = Place::in_turn().with_queue("/q", DEPTH, 8);
     let descriptor = queue.pollable().unwrap();
-    // The dead process has shown a message that it did not send.
+    // The dead process has shown messages that it did not send.
     dies(&place, "BELL_RUNG", |queue| {
-        let _ = queue.try_send(b"m", 0);
+        let _ = queue.try_send_batch(&[(b"m", 0), (b"m", 0)]);
     });
     let mut repairer = Child::run(|| {
         let queue = place.open("/q");

@@ -13,7 +13,8 @@
 //!
 //! A thread that changes the queue also changes the FIFO, under the queue's lock. It does so only while the segment says that a process polls. The
 //! FIFO shows a message or room *before* it exists, and withdraws it *after* it is gone. If the thread is killed in between, a poller wakes up
-//! without reason, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock.
+//! without reason, but no poller misses an event. A poller that tries the queue meanwhile waits for the lock. There is one exception: the sender of
+//! a message to an empty queue rings after the unlock, see [`deferred`].
 //!
 //! A polling process holds a shared flock(2) on the FIFO. The kernel releases it when the last copy of the descriptor is closed, also after
 //! a death. If a process gets the exclusive lock, no process polls any more.
@@ -25,6 +26,7 @@
 //! A hostile process can wake pollers without reason, or leave them asleep, just as it can take their messages. It can't block other processes: no
 //! operation waits for the FIFO.
 
+mod deferred;
 #[cfg(not(loom))]
 #[allow(unsafe_code, reason = "descriptors that are kept as numbers")]
 mod descriptor;
@@ -44,11 +46,13 @@ mod spare;
 mod watched;
 
 #[cfg(loom)]
-pub(crate) use crate::model::doorbell::{Doorbell, Feed};
+pub(crate) use crate::model::doorbell::{Doorbell, Feed, PollFifo};
+pub use deferred::DeferredRing;
+pub(crate) use deferred::{Deferred, Ticket};
 pub(crate) use ringing::{Level, Ringer, Words};
 pub(crate) use watched::Watched;
 #[cfg(not(loom))]
-pub(crate) use {descriptor::Doorbell, watched::Polled};
+pub(crate) use {descriptor::Doorbell, poll_fifo::PollFifo, watched::Polled};
 
 use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(loom))]

@@ -65,6 +65,22 @@ impl PollFifo<'_> {
         }
     }
 
+    /// Adds a packet. With `loudly`, it wakes all pollers, whatever event they wait for. Returns false on failure.
+    pub(crate) fn add(&self, loudly: bool) -> bool {
+        match loudly {
+            true => self.insert(1),
+            false => self.write(),
+        }
+    }
+
+    /// Removes a packet, as [`add`](Self::add) adds one.
+    pub(crate) fn remove(&self, loudly: bool) -> bool {
+        match loudly {
+            true => self.throw_away(1),
+            false => self.read(1),
+        }
+    }
+
     /// Adds a packet, which wakes the pollers for messages. Returns false on failure.
     fn write(&self) -> bool {
         io::write(self.file(), PACKET) == Ok(1)

@@ -1,22 +1,20 @@
 //! Ringing: the doorbell's words in the segment, and the steps that change the FIFO under the queue's lock.
 
 use super::{
-    Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM, Lookup, MESSAGES, PRIVATE,
-    ROOM, Readiness, SLICES,
+    Deferred, DeferredRing, Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM,
+    Lookup, MESSAGES, PRIVATE, PollFifo, ROOM, Readiness, SLICES, Ticket,
 };
 use crate::crash::crash_point;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering};
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering, spin_hint};
 use crate::sys::{cpu, futex};
 #[cfg(not(loom))]
 use rustix::io;
 
 #[cfg(not(loom))]
-use super::descriptor::PollFifo;
-#[cfg(not(loom))]
 use super::helper::Feed;
 #[cfg(loom)]
-use crate::model::doorbell::{Feed, PollFifo};
+use crate::model::doorbell::Feed;
 
 /// The bit of a level at which a receive is possible.
 const IN: u32 = 1;
@@ -38,6 +36,9 @@ const UNKNOWN: u32 = 16;
 const EDGES: u32 = 4;
 /// A flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue, and found no helper to call. The next poller needs a helper.
 const FOREIGN: u32 = 8;
+
+/// The number of looks at a pending ring whose sender is about to ring on another processor.
+const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 
 /// The readiness of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,9 +191,11 @@ pub(crate) struct Ringer<'a> {
     pub(crate) watched: &'a Guarded32,
     pub(crate) words: &'a Words,
     pub(crate) doorbell: &'a Doorbell,
+    /// The deferred ring, in a queue whose senders defer rings.
+    pub(crate) deferred: Option<&'a DeferredRing>,
 }
 
-impl Ringer<'_> {
+impl<'a> Ringer<'a> {
     /// Shows the level `then`, which the next step of the operation produces, while the queue is still at level `now`. An edge-triggered poller gets
     /// the event of a sent message before the send. It gets the event of a received message after the receive, by [`settle`](Self::settle).
     pub(crate) fn foretell(&self, _: ReceiverHeld<'_>, now: Level, then: Level) {
@@ -209,6 +212,9 @@ impl Ringer<'_> {
             return;
         }
         self.count_if_unknown(now);
+        if then.messages > now.messages {
+            self.show_deferred(now);
+        }
         let shown = self.words.shown.get();
         if shown & BUSY != 0 {
             // This operation has already shown the level: it calls this function for each of its messages.
@@ -255,6 +261,9 @@ impl Ringer<'_> {
             return;
         }
         self.count_if_unknown(now);
+        if now.messages != 0 {
+            self.show_deferred(now);
+        }
         let shown = self.words.shown.get();
         let (held, bits) = (held(shown), now.bits());
         let is_right =
@@ -278,6 +287,114 @@ impl Ringer<'_> {
         crash_point!(BELL_SETTLED);
     }
 
+    /// Defers the ring for the message at ring position `position` of an empty queue: the caller sends the message, releases the locks and rings. None
+    /// if the caller has to ring under the lock. `then` is the level after the send.
+    pub(crate) fn defer(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        (now, then): (Level, Level),
+        position: u64,
+    ) -> Option<Deferred<'a>> {
+        let deferred = self.deferred?;
+        let watched = self.watched.get();
+        let others = PRIVATE | LOOK_FOR_MESSAGES | LOOK_FOR_ROOM;
+        let is_plain = watched & (LEVELS | others) == LEVELS && self.words.shown.get() == 0;
+        if !is_plain || (now.messages, then.messages) != (0, 1) || then.room == 0 {
+            return None;
+        }
+        let Lookup::Found(fifo) = self.doorbell.fifo(self.words.name.get()) else {
+            return None;
+        };
+        let ticket = deferred.begin(receiving, position)?;
+        self.doorbell.note_progress();
+        let tells = self.reports_edges(then);
+        if tells {
+            self.words.told.set(then.word());
+        }
+        self.words.shown.set(1);
+        Some(Deferred {
+            ticket,
+            fifo,
+            // A write wakes pollers for messages alone.
+            loudly: tells && watched & then.edges() & !MESSAGES != 0,
+        })
+    }
+
+    /// Takes back a deferred ring, because the message was not sent.
+    pub(crate) fn take_back_deferred(&self, _: ReceiverHeld<'_>, _: Deferred<'_>) {
+        self.words.shown.set(0);
+        if let Some(deferred) = self.deferred {
+            deferred.forget();
+        }
+    }
+
+    /// Ends a deferred ring that was late or failed: counts the packets.
+    pub(crate) fn end_late_ring(&self, receiving: ReceiverHeld<'_>, ticket: Ticket, now: Level) {
+        if let Some(deferred) = self.deferred
+            && let Some(has_failed) = deferred.end_late(receiving, ticket)
+        {
+            self.hold(now, has_failed);
+        }
+    }
+
+    /// Returns the ring that is pending.
+    fn pending(&self) -> Option<(&DeferredRing, Ticket)> {
+        let deferred = self.deferred?;
+        deferred.pending().map(|ticket| (deferred, ticket))
+    }
+
+    /// Waits for a moment until a sender on another processor has rung. Returns whether it has.
+    fn wait_for_sender((deferred, ticket): (&DeferredRing, Ticket)) -> bool {
+        (0..SPINS).any(|_| {
+            spin_hint();
+            deferred.pending() != Some(ticket)
+        })
+    }
+
+    /// Makes sure that pollers have been told of the message whose ring is pending. `now` is the present level.
+    fn show_deferred(&self, now: Level) {
+        if let Some(pending) = self.pending() {
+            self.show_pending(pending, now);
+        }
+    }
+
+    #[cold]
+    fn show_pending(&self, pending: (&DeferredRing, Ticket), now: Level) {
+        if Self::wait_for_sender(pending) {
+            return;
+        }
+        let (deferred, ticket) = pending;
+        if self.fifo().is_some_and(|fifo| fifo.shows(1)) {
+            deferred.note_seen(ticket);
+        } else {
+            self.hold(now, false);
+        }
+    }
+
+    /// Makes the FIFO hold `to` packets while its number of packets is uncertain because of a deferred ring. Returns false if the number is certain.
+    fn change_beside_deferred(&self, fifo: &PollFifo<'_>, to: u32, loudly: bool) -> bool {
+        let Some(deferred) = self.deferred else {
+            return false;
+        };
+        if let Some(ticket) = deferred.pending() {
+            // The message is gone, and its packet has to go, too.
+            if to == 0 && fifo.remove(loudly) {
+                deferred.note_seen(ticket);
+                return true;
+            }
+            if Self::wait_for_sender((deferred, ticket)) || !deferred.note_late(ticket) {
+                // The packet has come meanwhile.
+                return false;
+            }
+        } else if !deferred.is_late() {
+            return false;
+        }
+        fifo.hold(to);
+        // A packet that came late may already show a message of which pollers were not told.
+        fifo.nudge();
+        true
+    }
+
     /// Returns whether a process was interrupted on the caller's processor while it rang. The cause may be the caller itself, which the ringing woke.
     /// The interrupted process continues when the caller sleeps.
     pub(crate) fn is_rung_here(&self) -> bool {
@@ -291,6 +408,10 @@ impl Ringer<'_> {
 
     /// Makes the FIFO show the present level. Wakes all pollers if `nudge` is set, or if they would not learn of room otherwise.
     fn hold(&self, now: Level, nudge: bool) {
+        // The FIFO may not have the packet of a pending ring, so the number of packets does not tell whether pollers were woken.
+        let was_late = self
+            .pending()
+            .is_some_and(|(word, ticket)| word.note_late(ticket));
         if self.watched.get() & PRIVATE != 0 {
             self.call(PRIVATE);
         }
@@ -305,7 +426,7 @@ impl Ringer<'_> {
             return self.call_for_help();
         };
         fifo.hold(to);
-        if nudge || now.brings_room_to(shown) {
+        if nudge || was_late || now.brings_room_to(shown) {
             fifo.nudge();
         }
         self.words.told.set(now.word());
@@ -364,7 +485,10 @@ impl Ringer<'_> {
             to = beside(from);
         }
         self.words.rung_on.set(cpu::current() as u32 + 1);
-        fifo.change(from, to, wanted & !told != 0 || level.brings_room_to(shown));
+        let loudly = wanted & !told != 0 || level.brings_room_to(shown);
+        if !self.change_beside_deferred(&fifo, to, loudly) {
+            fifo.change(from, to, loudly);
+        }
         self.words.rung_on.set(0);
         crash_point!(BELL_RUNG);
         if tells {
@@ -477,7 +601,9 @@ impl Ringer<'_> {
     /// Checks the FIFO after an operation that found no message or no room. After the second such operation in a row, the FIFO probably shows a wrong
     /// level. So the FIFO is compared with the queue, and corrected.
     pub(crate) fn look_after_vain_call(&self, _: ReceiverHeld<'_>, now: Level) {
-        let is_shown = self.watched.get() & LEVELS != 0 && self.words.shown.get() & BUSY == 0;
+        let is_shown = self.watched.get() & LEVELS != 0
+            && self.words.shown.get() & BUSY == 0
+            && self.pending().is_none();
         if !self.doorbell.is_in_vain_again() || !is_shown {
             return;
         }
@@ -510,6 +636,9 @@ impl Ringer<'_> {
     fn unwatch(&self) {
         self.watched.set(self.watched.get() & PRIVATE);
         crash_point!(BELL_FORGOTTEN);
+        if let Some(deferred) = self.deferred {
+            deferred.forget();
+        }
         self.words.name.set(0);
         crash_point!(BELL_UNNAMED);
     }
@@ -541,6 +670,7 @@ impl Ringer<'_> {
         now: Level,
         is_called: bool,
     ) -> u32 {
+        self.show_deferred(now);
         let is_shared = feed.name != 0 && feed.name == self.words.name.get();
         let (watched, shown) = (self.watched.get(), self.words.shown.get());
         let heard = self.words.heard.get();
@@ -554,7 +684,9 @@ impl Ringer<'_> {
         let is_edge = !is_shared || self.words.told.get() != now.word();
         if let Some(fifo) = feed.fifo(self.doorbell) {
             fifo.hold(to);
-            if feed.wants_edges() && is_edge || brings_room && now.room != 0 {
+            // A packet that came late may already show a message of which pollers were not told.
+            let is_late = self.deferred.is_some_and(DeferredRing::is_late);
+            if feed.wants_edges() && is_edge || brings_room && now.room != 0 || is_late {
                 fifo.nudge();
             }
         }

@@ -12,6 +12,8 @@ pub struct Doorbell {
     packets: AtomicU32,
     /// The number of times that a poller was woken.
     nudges: Plain,
+    /// The number of packets that were added, each of which is an event for pollers of messages.
+    added: Plain,
     /// The number of times that the FIFO became no longer full, which is an event for pollers of room.
     emptied: Plain,
     /// True if no process polls any more. Operations check this word from time to time.
@@ -99,6 +101,12 @@ impl Doorbell {
         self.nudges.load(Relaxed)
     }
 
+    /// Returns the number of events that an edge-triggered poller of messages has got.
+    pub fn message_events(&self) -> u32 {
+        self.packets.fetch_add(0, Ordering::AcqRel);
+        self.nudges() + self.added.load(Relaxed)
+    }
+
     /// Returns the number of events that an edge-triggered poller of room has got.
     pub fn room_events(&self) -> u32 {
         self.packets.fetch_add(0, Ordering::AcqRel);
@@ -161,7 +169,7 @@ impl PollFifo<'_> {
             .packets
             .fetch_add(to.wrapping_sub(from), Ordering::AcqRel);
         assert_eq!(held, from, "the FIFO does not hold what is said of it");
-        self.note_room(from, to);
+        self.note_change(from, to);
         if loudly {
             self.nudge();
         }
@@ -171,8 +179,32 @@ impl PollFifo<'_> {
         self.0.nudges.fetch_add(1, Relaxed);
     }
 
-    pub fn shows(&self, _: u32) -> bool {
+    /// Adds a packet.
+    pub fn add(&self, loudly: bool) -> bool {
+        self.step(|packets| (packets < FULL).then_some(packets + 1), loudly)
+    }
+
+    /// Removes a packet.
+    pub fn remove(&self, loudly: bool) -> bool {
+        self.step(|packets| packets.checked_sub(1), loudly)
+    }
+
+    fn step(&self, to: impl Fn(u32) -> Option<u32>, loudly: bool) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let packets = &self.0.packets;
+        let Ok(from) = packets.fetch_update(success, failure, &to) else {
+            return false;
+        };
+        self.note_change(from, to(from).unwrap_or(from));
+        if loudly {
+            self.nudge();
+        }
         true
+    }
+
+    /// Returns whether the level is that of this number of packets.
+    pub fn shows(&self, packets: u32) -> bool {
+        self.0.shows() == (packets != 0, packets != FULL)
     }
 
     pub fn lacks_helpers(&self) -> bool {
@@ -181,10 +213,13 @@ impl PollFifo<'_> {
 
     pub fn hold(&self, packets: u32) {
         let before = self.0.packets.swap(packets, Ordering::AcqRel);
-        self.note_room(before, packets);
+        self.note_change(before, packets);
     }
 
-    fn note_room(&self, from: u32, to: u32) {
+    fn note_change(&self, from: u32, to: u32) {
+        if to > from {
+            self.0.added.fetch_add(1, Relaxed);
+        }
         if from == FULL && to != FULL {
             self.0.emptied.fetch_add(1, Relaxed);
         }

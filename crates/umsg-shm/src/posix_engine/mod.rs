@@ -355,6 +355,19 @@ impl Engine {
         deadline: Deadline,
         work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
+        self.with_receiver_lock_unless(me, deadline, work, || false)
+    }
+
+    /// Runs `work` as [`with_receiver_lock`](Self::with_receiver_lock) does. Unless `is_deferred` returns true, shows pollers the level before the
+    /// unlock.
+    #[inline(always)]
+    fn with_receiver_lock_unless<T>(
+        &self,
+        me: &Thread,
+        deadline: Deadline,
+        work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
+        is_deferred: impl FnOnce() -> bool,
+    ) -> Result<T, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
         let receiving = held.receiver();
@@ -364,7 +377,9 @@ impl Engine {
             self.look_at_doorbell(receiving);
             result = Err(self.not_now(receiving, me, &mut wakes));
         }
-        self.settle_doorbell(receiving, &mut wakes);
+        if !is_deferred() {
+            self.settle_doorbell(receiving, &mut wakes);
+        }
         held.unlock();
         self.wake(&wakes);
         self.segment.check()?;

@@ -8,16 +8,20 @@
 //! blocked sender. Linux does the same.
 
 use super::{COUNTED, DELAYED, Engine, Refused, SEND_CLOSED, WATCHED};
+use crate::crash::crash_point;
 #[cfg(loom)]
 use crate::doorbell::Feed;
-use crate::doorbell::{Level, MESSAGES_LATER, ROOM_LATER, Readiness, Ringer, Watched};
+use crate::doorbell::{Deferred, Level, MESSAGES_LATER, ROOM_LATER, Readiness, Ringer, Watched};
 use crate::leases;
+use crate::lock::STOPPED;
+use crate::lock::deferred_wakes::DeferredWakes;
 use crate::lock::tokens::{BothHeld, ReceiverHeld, SenderHeld};
 use crate::posix_engine::segment::OnFull;
 use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
+use std::cell::OnceCell;
 
 /// The bits of the attention word of a queue that is polled or closed for sending: a send takes the receiver lock.
 pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
@@ -26,10 +30,27 @@ pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
 /// or that a message is delayed.
 pub(super) const DETOUR: u32 = RINGING | COUNTED | DELAYED;
 
+/// Defers handlers of signals.
+struct Section<'a>(&'a Thread);
+
+impl Section<'_> {
+    fn begin(me: &Thread) -> Section<'_> {
+        me.critical.enter();
+        Section(me)
+    }
+}
+
+impl Drop for Section<'_> {
+    fn drop(&mut self) {
+        self.0.critical.leave();
+    }
+}
+
 impl Watched for Engine {
     fn ringer(&self) -> Ringer<'_> {
-        let receiver = &self.segment().fixed().receiver;
-        receiver.ringer(&self.doorbell)
+        let fixed = self.segment().fixed();
+        let receiver = &fixed.receiver;
+        receiver.ringer(&fixed.published.deferred_ring, &self.doorbell)
     }
 
     fn level(&self, receiving: ReceiverHeld<'_>) -> Level {
@@ -120,10 +141,112 @@ impl Engine {
         (message, key): (&[u8], usize),
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        let send = |engine: &Engine, sending: SenderHeld<'_>| {
-            engine.send_locked(sending, me, message, key)
-        };
-        self.send_ringing(me, 1, deadline, send)
+        let deferred = OnceCell::new();
+        self.let_ringer_finish(me);
+        let sent = self.with_receiver_lock_unless(
+            me,
+            deadline,
+            |receiving, wakes| {
+                self.begin_to_send(receiving, me, wakes)?;
+                let both = self.borrow_sender_lock(receiving, me, deadline)?;
+                let ring = self.foretell_or_defer(both);
+                let result = self.send_locked(both.sender(), me, message, key);
+                self.segment().fixed().sender.lock.give_back();
+                match ring {
+                    // The handlers of signals run after the ring: a handler might leave the call by a jump.
+                    Some(ring) if result.is_ok() => {
+                        let _ = deferred.set((ring, Section::begin(me)));
+                    }
+                    Some(ring) => self.ringer().take_back_deferred(receiving, ring),
+                    None => {}
+                }
+                self.end_ringing_send(receiving, result.is_ok(), wakes);
+                result
+            },
+            || deferred.get().is_some(),
+        );
+        if let Some((ring, section)) = deferred.into_inner() {
+            crash_point!(BELL_DEFERRED);
+            self.ring_deferred(me, ring, section, deadline);
+        }
+        sent
+    }
+
+    /// Shows pollers that a message is about to be sent, or defers the ring.
+    fn foretell_or_defer(&self, both: BothHeld<'_>) -> Option<Deferred<'_>> {
+        let receiving = both.receiver();
+        let fixed = self.segment().fixed();
+        let position = fixed.sender.next_position(both.sender());
+        if !self.has_room(position) {
+            return None;
+        }
+        // A deferred ring comes in place of the settlement of the doorbell, which also looks for these.
+        if self.is_watched() && self.ringer().forget_if_left(receiving) {
+            self.end_watch(receiving);
+            return None;
+        }
+        let is_plain = self.has_no_waiters() && self.held(receiving) == 0 && !self.needs_time();
+        if is_plain && fixed.has_free_slots(both.sender(), position, 1) {
+            let now = self.level(receiving);
+            let levels = (now, now.after(1, -1));
+            let ring = self.ringer().defer(receiving, levels, position);
+            if ring.is_some() {
+                return ring;
+            }
+        }
+        self.foretell_arrival(receiving, 1);
+        None
+    }
+
+    /// Returns whether no thread waits for a message or for room. Then a send serves no thread, and rings once.
+    fn has_no_waiters(&self) -> bool {
+        let waiters = Waiters::of(self.segment());
+        let lists = [List::Receivers, List::Senders, List::Offered];
+        lists.into_iter().all(|list| waiters.len(list) == 0)
+    }
+
+    /// Rings for a message that the calling thread has sent.
+    fn ring_deferred(
+        &self,
+        me: &Thread,
+        ring: Deferred<'_>,
+        section: Section<'_>,
+        deadline: Deadline,
+    ) {
+        let (ticket, is_rung) = ring.ring();
+        crash_point!(BELL_DEFERRED_RUNG);
+        if is_rung && self.segment().fixed().published.deferred_ring.end(ticket) {
+            return;
+        }
+        // The wait for the lock defers no handler.
+        drop(section);
+        // If the lock can't be had in time, each later change counts the packets.
+        let patience = deadline.or_slice(STOPPED);
+        let _ = self.with_receiver_lock(me, patience, |receiving, _| {
+            let level = self.level(receiving);
+            self.ringer().end_late_ring(receiving, ticket, level);
+            Ok(())
+        });
+    }
+
+    /// Serves waiters after a send to a polled queue, under the receiver lock.
+    fn end_ringing_send(
+        &self,
+        receiving: ReceiverHeld<'_>,
+        is_sent: bool,
+        wakes: &mut DeferredWakes,
+    ) {
+        if is_sent {
+            // The messages are sent, even if the list of waiters is corrupt.
+            if self.serve(receiving, wakes).is_err() {
+                self.note_damage();
+            }
+            self.update_wait_flags(receiving);
+        }
+        if !self.is_watched() {
+            // A process that ended the watch may have died before it cleared the flag.
+            self.set_attention(receiving, WATCHED, 0);
+        }
     }
 
     /// Runs `send`, which sends up to `messages` messages, under both locks, and rings for pollers.
@@ -144,17 +267,7 @@ impl Engine {
             }
             let result = send(self, both.sender());
             sender.lock.give_back();
-            if result.is_ok() {
-                // The messages are sent, even if the list of waiters is corrupt.
-                if self.serve(receiving, wakes).is_err() {
-                    self.note_damage();
-                }
-                self.update_wait_flags(receiving);
-            }
-            if !self.is_watched() {
-                // A process that ended the watch may have died before it cleared the flag.
-                self.set_attention(receiving, WATCHED, 0);
-            }
+            self.end_ringing_send(receiving, result.is_ok(), wakes);
             result
         })
     }
@@ -228,6 +341,17 @@ impl Engine {
     pub fn readiness(&self, me: &Thread) -> Readiness {
         let waiters = Waiters::of(self.segment());
         let mut readable = self.available() != 0;
+        if self
+            .segment()
+            .fixed()
+            .published
+            .deferred_ring
+            .pending()
+            .is_some()
+        {
+            // The sender may be dead: the call tells pollers of the message.
+            let _ = self.with_receiver_lock(me, Deadline::Passed, |_, _| Ok(()));
+        }
         if readable && waiters.len(List::Receivers) != 0 {
             // Another thread is about to hand the message over, unless its receiver or the serving thread is dead.
             let served = self.with_receiver_lock(me, Deadline::Passed, |receiving, wakes| {

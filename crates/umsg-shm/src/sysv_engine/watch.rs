@@ -16,6 +16,7 @@ impl Watched for Engine {
             watched: self.fixed().rights.watched(),
             words: &self.fixed().control.doorbell,
             doorbell: &self.doorbell,
+            deferred: None,
         }
     }
 

@@ -126,9 +126,9 @@ pub const DEFECTS: &[Defect] = &[
         name: "posix-bell-silent",
         what: "a poller is not told of messages",
         by: By::Soak(Face::Posix),
-        file: "umsg-shm/src/doorbell/ringing.rs",
-        old: "        fifo.change(from, to, wanted & !told != 0 || level.brings_room_to(shown));\n",
-        new: "        if to < from {\n            fifo.change(from, to, wanted & !told != 0 || level.brings_room_to(shown));\n        }\n",
+        file: "umsg-shm/src/doorbell/deferred.rs",
+        old: "(self.ticket, self.fifo.add(self.loudly))",
+        new: "(self.ticket, true)",
         finding: &["is stuck", "poller", "not told"],
     },
     Defect {
@@ -225,8 +225,8 @@ pub const DEFECTS: &[Defect] = &[
         what: "a poller is not told of messages",
         by: By::Soak(Face::Sysv),
         file: "umsg-shm/src/doorbell/ringing.rs",
-        old: "        fifo.change(from, to, wanted & !told != 0 || level.brings_room_to(shown));\n",
-        new: "        if to < from {\n            fifo.change(from, to, wanted & !told != 0 || level.brings_room_to(shown));\n        }\n",
+        old: "            fifo.change(from, to, loudly);\n",
+        new: "            if to < from {\n                fifo.change(from, to, loudly);\n            }\n",
         finding: &["is stuck", "poller", "not told"],
     },
     Defect {

@@ -11,6 +11,9 @@
 //! | a receiver does not wait for a sender that is ringing | a message that was shown can't be received |
 //! | room is no event if the queue had neither messages nor room before | an edge-triggered poller waits although there is room |
 //! | the event for that room comes after the room | a death in between leaves room without an event |
+//! | a call does not look for a pending ring of another sender | after the death of that sender, the call sees a message that is not shown |
+//! | a receiver counts on the packet of a pending ring, or a sender does not count the packets after a late ring | the level at the end is wrong |
+//! | a change beside a late ring wakes no poller | an edge-triggered poller waits beside a message |
 
 use super::stage::{LATER, Message, Queue, Slices, alive, explore};
 use super::subject::{Deaths, Subject};
@@ -86,6 +89,11 @@ impl Polled for sysv_stage::Queue {
 /// Returns a polled queue for at most two messages, which has this number of messages.
 fn watched(messages: u64) -> Queue {
     Queue::new(2, 2).polled(messages)
+}
+
+/// Returns a polled queue for one message: a sender rings under the locks, because the message fills the queue.
+fn ringing() -> Queue {
+    Queue::new(1, 1).polled(0)
 }
 
 /// Returns a polled System V queue for two messages, as [`watched`] does for a POSIX queue.
@@ -335,6 +343,118 @@ fn dies_repairing<Q: Polled>(queue: Q) -> bool {
     died
 }
 
+/// The points of a sender whose ring is deferred.
+const DEFERRED: [Point; 5] = [
+    Point::SEND_FILLED,
+    Point::SEND_PUBLISHED,
+    Point::SEND_COUNTED,
+    Point::BELL_DEFERRED,
+    Point::BELL_DEFERRED_RUNG,
+];
+
+/// Runs a sender whose ring is deferred, and which may be doomed, beside `other`. Returns whether it died.
+fn dies_deferring(other: impl FnOnce(&Queue, &Thread)) -> bool {
+    let queue = watched(0);
+    let sender = queue.spawn(1, |queue, me| queue.send(me, (1, 0), Deadline::Never));
+    queue.direct(other);
+    let died = thread::join(sender).is_none();
+    // A call that changes nothing shows the message, if there is one.
+    let counts = queue.direct(|queue, me| queue.engine().settled_counts(me));
+    let (shown, left) = (shows(&queue), queue.empty());
+    assert_eq!(
+        (shown.0, left.len() as u64),
+        (counts.messages != 0, counts.messages)
+    );
+    assert_eq!(shows(&queue), (false, true));
+    queue.audit();
+    died
+}
+
+#[test]
+fn a_call_that_sees_a_message_shows_it_though_its_sender_died_before_it_rang() {
+    dies_at("a sender that rings last", &DEFERRED, || {
+        dies_deferring(|queue, me| {
+            let counts = queue.engine().settled_counts(me);
+            assert!(counts.messages == 0 || shows(queue).0);
+        })
+    });
+}
+
+#[test]
+fn a_message_beside_a_pending_ring_is_shown() {
+    dies_at(
+        "a sender that rings last beside a sender",
+        &DEFERRED,
+        || {
+            dies_deferring(|queue, me| {
+                queue.send(me, (2, 0), LATER).unwrap();
+                assert!(shows(queue).0);
+            })
+        },
+    );
+}
+
+#[test]
+fn a_receive_beside_a_pending_ring_leaves_the_level_right() {
+    dies_at(
+        "a sender that rings last beside a receiver",
+        &DEFERRED,
+        || {
+            dies_deferring(|queue, me| {
+                let _ = queue.receive(me, Deadline::Passed);
+            })
+        },
+    );
+}
+
+#[test]
+fn an_edge_triggered_poller_gets_each_message_beside_deferred_rings() {
+    explore("watch: deferred edges", 1, Slices::Endless, || {
+        let queue = watched(0);
+        let sender = queue.spawn(1, |queue, me| {
+            queue.send(me, (1, 0), Deadline::Never).unwrap();
+            queue.send(me, (2, 0), Deadline::Never).unwrap();
+        });
+        queue.direct(|queue, me| {
+            let doorbell = queue.engine().doorbell();
+            let mut received = 0;
+            while received != 2 {
+                let before = doorbell.message_events();
+                while queue.receive(me, Deadline::Passed).is_ok() {
+                    received += 1;
+                }
+                while received != 2 && doorbell.message_events() == before {
+                    spin_hint();
+                }
+            }
+        });
+        alive(sender);
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
+#[test]
+fn two_senders_to_an_empty_queue_leave_the_level_right() {
+    explore("watch: two deferred rings", 1, Slices::Endless, || {
+        let queue = watched(0);
+        let senders = [1, 2].map(|tid| {
+            queue.spawn(tid, move |queue, me| {
+                queue.send(me, (tid.into(), 0), Deadline::Never)
+            })
+        });
+        let received = queue.direct(|queue, me| queue.receive(me, Deadline::Passed));
+        for sender in senders {
+            alive(sender).unwrap();
+        }
+        let is_left = (true, received.is_ok());
+        assert_eq!(shows(&queue), is_left);
+        assert_eq!(queue.empty().len(), 2 - usize::from(received.is_ok()));
+        assert_eq!(shows(&queue), (false, true));
+        queue.audit();
+    });
+}
+
 /// Fails if the descriptor does not show a remaining message, or does not show room when the queue is empty.
 fn expect_shown(queue: &impl Polled) {
     let shown = queue.shows();
@@ -352,7 +472,7 @@ fn a_sender_that_dies_leaves_no_message_that_is_not_shown() {
         Point::SEND_COUNTED,
     ];
     let points: Vec<Point> = POINTS.into_iter().chain(also).collect();
-    dies_at("a sender", &points, || dies_sending(watched(0)));
+    dies_at("a sender", &points, || dies_sending(ringing()));
 }
 
 #[test]
@@ -422,7 +542,7 @@ fn a_repairer_that_dies_after_a_ringer_leaves_nothing_that_is_not_shown() {
     let repair = [Point::REPAIR_SURVEYED, Point::REPAIR_FREED];
     let points: Vec<Point> = repair.into_iter().chain([Point::BELL_RUNG]).collect();
     dies_at("a repairer after a ringer", &points, || {
-        dies_repairing(watched(0))
+        dies_repairing(ringing())
     });
 }
 

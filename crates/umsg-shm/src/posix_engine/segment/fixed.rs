@@ -130,6 +130,7 @@ const fn layout_hash() -> u32 {
         offset_of!(LeaseRoots, later),
         offset_of!(ReceiverSide, notices),
         super::receiver::TURN,
+        offset_of!(Published, deferred_ring),
         Rules::FAIR_PRIORITIES,
         Notice::CONSENT,
         super::cell::SHORT_CELL,

@@ -1,5 +1,6 @@
 //! The words by which the receivers' side informs the senders' side.
 
+use crate::doorbell::DeferredRing;
 use crate::lock::tokens::ReceiverHeld;
 use crate::sync::{AtomicU64, Ordering};
 
@@ -13,6 +14,8 @@ pub struct Published {
     pub(super) removed: AtomicU64,
     /// The number of bytes that have left the queue: `bytes sent - removed_bytes` bytes are queued.
     pub(super) removed_bytes: AtomicU64,
+    /// The ring that a sender has deferred. Only calls on a polled queue use the word.
+    pub(crate) deferred_ring: DeferredRing,
 }
 
 impl Published {

@@ -1,7 +1,7 @@
 //! The receivers' side: the position up to which the ring is drained, the contents of the store, and the roots of the waiters' lists.
 
 use super::Links;
-use crate::doorbell::{Doorbell, Ringer, Words};
+use crate::doorbell::{DeferredRing, Doorbell, Ringer, Words};
 use crate::lock::Lock;
 use crate::lock::tokens::{BothHeld, ReceiverHeld};
 use crate::sync::{AtomicU32, AtomicU64, Guarded32, Guarded64, Ordering};
@@ -266,11 +266,16 @@ impl ReceiverSide {
 
     /// Returns the doorbell for the steps of one operation of this process.
     #[inline(always)]
-    pub(crate) fn ringer<'a>(&'a self, doorbell: &'a Doorbell) -> Ringer<'a> {
+    pub(crate) fn ringer<'a>(
+        &'a self,
+        deferred: &'a DeferredRing,
+        doorbell: &'a Doorbell,
+    ) -> Ringer<'a> {
         Ringer {
             watched: &self.watched,
             words: &self.doorbell,
             doorbell,
+            deferred: Some(deferred),
         }
     }
 

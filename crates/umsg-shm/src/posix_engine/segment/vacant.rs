@@ -69,6 +69,7 @@ impl Segment {
             && !fixed.receiver.is_watched()
             && !fixed.has_shared_lock()
             && fixed.receiver.more_notices() == 0
+            && fixed.published.deferred_ring.is_none()
             && self.is_zero(doorbell, size_of::<crate::doorbell::Words>())
             && self.is_zero(offset_of!(Fixed, notices), size_of_val(&fixed.notices))
     }

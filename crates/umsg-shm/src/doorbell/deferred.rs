@@ -1,0 +1,159 @@
+//! A deferred ring: the sender of a message to an empty queue rings after it has released the locks.
+//!
+//! The kernel wakes a poller at the write that rings. On one processor, the poller interrupts the sender there. If the sender held the lock, the
+//! poller would sleep on the lock, and each message would cost two more switches of the processor. So the sender notes the ring in the segment,
+//! sends the message, releases the locks and rings as its last step:
+//!
+//! | state | set by | the FIFO holds |
+//! |---|---|---|
+//! | none | the sender, after it has rung | the packets of [`Words::shown`](super::Words) |
+//! | [`PENDING`] | the sender, under the locks, before the message exists | one packet if the sender has rung, else none; `shown` says one |
+//! | [`SEEN`] | an owner of the lock that has found the packet | the packets of `shown` |
+//! | [`LATE`] | an owner of the lock that has not found the packet: it rings in place of the sender | the packets of `shown`, and one more if the sender has rung since |
+//!
+//! The sender may die or be stopped before it rings. So each process that sees or changes the level of the queue under the lock rings first: no call
+//! sees a message of which pollers have not been told. A receive that leaves the queue empty need not ring.
+//!
+//! A sender whose ring is late takes the lock again and counts the packets. Until then the other processes count the packets at each change, and no
+//! other ring is deferred. If the sender is dead, the next [`REFUSALS`] sends end the state.
+
+use super::PollFifo;
+use crate::lock::tokens::ReceiverHeld;
+use crate::sync::{AtomicU64, Ordering};
+
+/// The bits of the state in the word.
+const STATE: u64 = 3;
+const PENDING: u64 = 1;
+const SEEN: u64 = 2;
+const LATE: u64 = 3;
+
+/// The lowest bit of the ring position of the message.
+const POSITION: u32 = 2;
+/// The lowest bit of the number of sends that were refused because a ring is late.
+const REFUSED: u32 = 48;
+/// The number of sends after which a late ring counts as that of a dead sender.
+const REFUSALS: u64 = 1000;
+
+/// The word in the segment.
+#[derive(Default)]
+#[repr(transparent)]
+pub struct DeferredRing(AtomicU64);
+
+/// A pending ring: the value of the word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket(u64);
+
+/// A ring that the calling thread has deferred.
+pub(crate) struct Deferred<'a> {
+    pub(super) ticket: Ticket,
+    pub(super) fifo: PollFifo<'a>,
+    /// Says that pollers of all events are woken.
+    pub(super) loudly: bool,
+}
+
+impl Deferred<'_> {
+    /// Rings. Returns whether the FIFO has the packet.
+    pub(crate) fn ring(self) -> (Ticket, bool) {
+        (self.ticket, self.fifo.add(self.loudly))
+    }
+}
+
+impl Ticket {
+    /// Returns the value of the word in this state, without the number of refused sends.
+    fn in_state(self, state: u64) -> u64 {
+        self.0 & !STATE | state
+    }
+
+    fn is_of(self, word: u64, state: u64) -> bool {
+        word & ((1 << REFUSED) - 1) == self.in_state(state)
+    }
+}
+
+impl DeferredRing {
+    /// Notes a ring for the message at `position`. Returns None if no ring may be deferred now.
+    pub(super) fn begin(&self, _: ReceiverHeld<'_>, position: u64) -> Option<Ticket> {
+        // Relaxed: a pending ring stays so, or has ended. All other states change under the lock.
+        let word = self.0.load(Ordering::Relaxed);
+        match word & STATE {
+            PENDING => return None,
+            LATE if word >> REFUSED < REFUSALS => {
+                self.0.store(word + (1 << REFUSED), Ordering::Relaxed);
+                return None;
+            }
+            _ => {}
+        }
+        let position = position << POSITION & ((1 << REFUSED) - 1);
+        let ticket = Ticket(position | PENDING);
+        // Release: as for guarded words, a killed thread leaves the word before the message.
+        self.0.store(ticket.0, Ordering::Release);
+        Some(ticket)
+    }
+
+    /// Forgets the ring. The caller holds the lock, or is the only user.
+    pub(super) fn forget(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    /// Returns the pending ring.
+    pub(crate) fn pending(&self) -> Option<Ticket> {
+        // Acquire: a thread that finds the state ended finds the packet, too.
+        let word = self.0.load(Ordering::Acquire);
+        (word & STATE == PENDING).then_some(Ticket(word))
+    }
+
+    /// Returns whether a ring is late.
+    pub(super) fn is_late(&self) -> bool {
+        // Relaxed: the state changes under the lock.
+        self.0.load(Ordering::Relaxed) & STATE == LATE
+    }
+
+    /// Notes that the packet of a pending ring was found.
+    pub(super) fn note_seen(&self, ticket: Ticket) {
+        self.replace(ticket, SEEN);
+    }
+
+    /// Notes that the packet of a pending ring was not found. Returns false if the sender has rung meanwhile: then its packet is in the FIFO.
+    pub(super) fn note_late(&self, ticket: Ticket) -> bool {
+        self.replace(ticket, LATE)
+    }
+
+    fn replace(&self, ticket: Ticket, state: u64) -> bool {
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let to = ticket.in_state(state);
+        self.0
+            .compare_exchange(ticket.0, to, success, failure)
+            .is_ok()
+    }
+
+    /// Ends the ring of the calling thread, which has rung. Returns false if the ring was late: then the packets have to be counted.
+    pub(crate) fn end(&self, ticket: Ticket) -> bool {
+        // Release: pairs with the acquire in `pending` and `replace`: the packet is in the FIFO.
+        let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+        let end = |word| self.0.compare_exchange(word, 0, success, failure);
+        match end(ticket.0) {
+            Err(word) if ticket.is_of(word, SEEN) => {
+                let _ = end(word);
+                true
+            }
+            Err(word) => !ticket.is_of(word, LATE),
+            Ok(_) => true,
+        }
+    }
+
+    /// Ends a ring that is late, or that failed. Returns None if another process has ended it, or else whether pollers have to be woken.
+    pub(super) fn end_late(&self, _: ReceiverHeld<'_>, ticket: Ticket) -> Option<bool> {
+        let word = self.0.load(Ordering::Acquire);
+        let is_pending = ticket.is_of(word, PENDING);
+        (is_pending || ticket.is_of(word, LATE)).then(|| {
+            self.forget();
+            is_pending
+        })
+    }
+
+    /// Returns whether the word is unused.
+    #[cfg(not(loom))]
+    pub(crate) fn is_none(&self) -> bool {
+        // Relaxed: the caller is the only user.
+        self.0.load(Ordering::Relaxed) == 0
+    }
+}
