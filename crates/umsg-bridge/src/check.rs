@@ -95,10 +95,8 @@ fn import(bridge: &Bridge) -> String {
 pub async fn try_out(config: &Config, namespace: &Namespace) -> Result<Vec<String>, String> {
     let mut faults = Vec::new();
     let mut link = connect::connect(&config.server, "umsg-bridge check").await?;
-    if tokio::time::timeout(Duration::from_secs(5), link.wait())
-        .await
-        .is_err()
-    {
+    let wait = tokio::time::timeout(Duration::from_secs(5), link.wait());
+    if !matches!(wait.await, Ok(Ok(()))) {
         let urls = config.server.url.join(", ");
         let why = format!("server: `url` {urls}: there is no connection within 5 s");
         faults.push(stream::with_refusal(why, &link));

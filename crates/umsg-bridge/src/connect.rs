@@ -8,28 +8,43 @@ use crate::config::Server;
 use crate::log::{self, Level};
 use crate::status::Board;
 use crate::{reason, window};
+use async_nats::connection::State;
 use async_nats::{Auth, AuthError, Client, ConnectOptions, Event};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// The words of a bridge without a connection.
 pub const WAITING: &str = "waiting for the server";
 
+/// The time between two looks at the state of the client. The client drops events if many come at once, so that an event alone decides nothing.
+const LOOK: Duration = Duration::from_millis(300);
+
 /// The connection of a bridge.
 #[derive(Clone, Debug)]
 pub struct Link {
     /// The client, which connects again by itself after a failure.
     pub client: Client,
-    /// The number of connections so far, and whether the last connection still holds.
-    pub connected: watch::Receiver<(u64, bool)>,
+    /// Changes with each event of the connection. The sender lives as long as the client's tasks.
+    events: watch::Receiver<u64>,
     /// The last refusal of the servers that no call returns, such as a missing permission.
-    pub refusal: Arc<Mutex<Option<String>>>,
+    refusal: Arc<Mutex<Option<String>>>,
 }
 
 impl Link {
+    /// Makes the link of a client. The client's callback of events holds the sender of `events`, and changes it at each event.
+    #[must_use]
+    pub fn new(client: Client, events: watch::Receiver<u64>) -> Link {
+        Link {
+            client,
+            events,
+            refusal: Arc::default(),
+        }
+    }
+
     /// Returns the last refusal of the servers, and forgets it.
     pub fn take_refusal(&self) -> Option<String> {
         self.refusal.lock().ok()?.take()
@@ -44,30 +59,69 @@ impl Link {
     /// Returns whether there is a connection.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.connected.borrow().1
+        // A client that has ended keeps its last state.
+        self.is_alive() && self.client.connection_state() == State::Connected
+    }
+
+    /// Returns the number of connections so far.
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        // Relaxed: the number is compared with earlier ones, and guards no other data.
+        self.client.statistics().connects.load(Ordering::Relaxed)
     }
 
     /// Returns whether the client still connects.
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        // The sender lives as long as the client's task.
-        self.connected.has_changed().is_ok()
+        self.events.has_changed().is_ok()
+    }
+
+    /// Waits for an event, or for the next look at the client.
+    async fn event_or_look(&mut self) -> Result<(), String> {
+        match tokio::time::timeout(LOOK, self.events.changed()).await {
+            Ok(Err(_)) => Err(ENDED.to_owned()),
+            Ok(Ok(())) | Err(_) => Ok(()),
+        }
     }
 
     /// Waits until there is a connection.
-    pub async fn wait(&mut self) {
-        let _ = self.connected.wait_for(|(_, holds)| *holds).await;
+    ///
+    /// # Errors
+    /// A sentence: the client has ended, and connects no more.
+    pub async fn wait(&mut self) -> Result<(), String> {
+        while !self.holds() {
+            self.event_or_look().await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the number of connections is another one, or until there is no connection.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn changed(&mut self, connections: u64) -> Result<(), String> {
+        while self.holds() && self.connections() == connections {
+            self.event_or_look().await?;
+        }
+        Ok(())
     }
 
     /// Waits until there is a connection, and shows why there is none.
-    pub async fn wait_shown(&self, board: &Board) {
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub async fn wait_shown(&self, board: &Board) -> Result<(), String> {
         let mut link = self.clone();
         while !link.holds() {
             board.become_(WAITING, link.refusal());
-            let _ = tokio::time::timeout(Duration::from_millis(300), link.wait()).await;
+            link.event_or_look().await?;
         }
+        Ok(())
     }
 }
+
+/// The error of a bridge whose client connects no more. The bridge makes a new client.
+pub const ENDED: &str = "server: the client has ended";
 
 /// Returns the setting from which the user's identity comes.
 fn identity(server: &Server) -> &'static str {
@@ -248,7 +302,7 @@ fn tls(mut options: ConnectOptions, server: &Server) -> Result<ConnectOptions, S
 /// The error is a sentence that names the setting.
 pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
     reason::listen();
-    let (tell, connected) = watch::channel((0, false));
+    let (tell, events) = watch::channel(0);
     let refusal = Arc::new(Mutex::new(None));
     let noted = Arc::clone(&refusal);
     let explain = Explain {
@@ -270,7 +324,7 @@ pub async fn connect(server: &Server, name: &str) -> Result<Link, String> {
     let client = client.map_err(|error| format!("server: `url`: {error}"))?;
     Ok(Link {
         client,
-        connected,
+        events,
         refusal,
     })
 }
@@ -310,7 +364,7 @@ impl Explain {
 
 fn note(
     event: &Event,
-    connected: &watch::Sender<(u64, bool)>,
+    events: &watch::Sender<u64>,
     refusal: &Mutex<Option<String>>,
     explain: &Explain,
     bridge: &str,
@@ -321,11 +375,11 @@ fn note(
             if let Ok(mut refusal) = refusal.lock() {
                 *refusal = None;
             }
-            connected.send_modify(|(count, holds)| (*count, *holds) = (*count + 1, true));
+            events.send_modify(|count| *count += 1);
             Level::Info
         }
         Event::Disconnected | Event::Closed => {
-            connected.send_modify(|(_, holds)| *holds = false);
+            events.send_modify(|count| *count += 1);
             Level::Warning
         }
         Event::ServerError(_) | Event::ClientError(_) => {

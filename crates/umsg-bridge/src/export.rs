@@ -42,7 +42,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         None => None,
     };
     board.become_(connect::WAITING, None);
-    scene.link.wait_shown(board).await;
+    scene.link.wait_shown(board).await?;
     let context = stream::context(&scene.link, scene.domain.as_deref(), scene.timeout);
     let found = stream::find(&context, bridge, &scene.link).await?;
     // The spool is opened after the steps that may fail: if the bridge closed its ring again, the messages in the ring would be lost.
@@ -119,7 +119,7 @@ impl Work<'_> {
             if !failed.is_empty() && flights.is_empty() {
                 self.wait(&mut backoff).await?;
                 // Without a connection, each further publish may wait for its time-out.
-                if *stop.borrow() {
+                if self.scene.is_over() {
                     return Ok(());
                 }
                 self.board
@@ -151,6 +151,9 @@ impl Work<'_> {
 
     /// Gives the publishes that are on their way a last time to land. The leases of the others return by their drop.
     async fn settle_rest(&self, mut flights: Flights) {
+        if !self.scene.link.is_alive() {
+            return;
+        }
         let mut failed = Vec::new();
         let settle = async {
             while !flights.is_empty() {
@@ -169,8 +172,11 @@ impl Work<'_> {
         self.exporter.readable().await;
     }
 
-    /// Updates the counts on the board. Fails if the name no longer leads to this queue.
+    /// Updates the counts on the board. Fails if the name no longer leads to this queue, or if the client has ended.
     fn look(&self, flying: usize) -> Result<(), String> {
+        if !self.scene.link.is_alive() {
+            return Err(connect::ENDED.to_owned());
+        }
         let backlog = self.exporter.backlog();
         let connected = self.scene.link.holds();
         self.board.count(|state| {
@@ -199,13 +205,13 @@ impl Work<'_> {
         let mut stop = self.scene.stop.clone();
         let wait = async {
             tokio::time::sleep(backoff.pause()).await;
-            self.scene.link.wait_shown(self.board).await;
+            self.scene.link.wait_shown(self.board).await
         };
         tokio::pin!(wait);
         let mut tick = tokio::time::interval(TICK);
         loop {
             tokio::select! {
-                () = &mut wait => return Ok(()),
+                waited = &mut wait => return waited,
                 _ = tick.tick() => self.board.refresh(),
                 _ = stop.wait_for(|stop| *stop) => return Ok(()),
             }

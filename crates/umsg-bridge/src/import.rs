@@ -51,7 +51,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
         None => None,
     };
     board.become_(connect::WAITING, None);
-    scene.link.wait_shown(board).await;
+    scene.link.wait_shown(board).await?;
     let context = stream::context(&scene.link, scene.domain.as_deref(), scene.timeout);
     let found = stream::find(&context, bridge, &scene.link).await?;
     let capacity = importer
@@ -174,22 +174,27 @@ impl Work<'_> {
     }
 
     async fn pull_for_ever(&self, mut pulls: Pulls) -> Result<(), String> {
-        let mut connected = self.scene.link.connected.clone();
+        let mut link = self.scene.link.clone();
+        let mut connections = link.connections();
         let mut backoff = Backoff::default();
         loop {
-            self.show(&connected.borrow_and_update());
+            self.show();
             if !self.importer.is_current(&self.scene.namespace, self.bridge) {
                 return Err(format!(
                     "`queue` {}: the queue was removed or replaced",
                     self.bridge.queue
                 ));
             }
-            self.scene.link.wait_shown(self.board).await;
+            link.wait_shown(self.board).await?;
+            if link.connections() != connections {
+                // The server has forgotten the pulls of the last connection.
+                pulls.forget();
+                connections = link.connections();
+            }
             let pulled = tokio::select! {
                 pulled = self.pull(&mut pulls) => pulled?,
-                _ = connected.changed() => {
-                    // The server has forgotten the pulls of the last connection.
-                    pulls.forget();
+                changed = link.changed(connections) => {
+                    changed?;
                     continue;
                 }
             };
@@ -212,6 +217,9 @@ impl Work<'_> {
 
     /// Fails with `why` if there is a connection but the server has no such consumer any more.
     async fn check_consumer(&self, why: String) -> Result<(), String> {
+        if !self.scene.link.is_alive() {
+            return Err(connect::ENDED.to_owned());
+        }
         if !self.scene.link.holds() {
             return Ok(());
         }
@@ -222,8 +230,8 @@ impl Work<'_> {
         }
     }
 
-    fn show(&self, (_, connected): &(u64, bool)) {
-        let connected = *connected;
+    fn show(&self) {
+        let connected = self.scene.link.holds();
         self.board.count(|state| state.connected = connected);
         if !connected {
             self.board

@@ -8,6 +8,7 @@
 //!   request 256 ----> ...: while one half of the window is placed, the server sends the other one
 //! ```
 
+use crate::connect;
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{Context, Message};
 use async_nats::{Client, StatusCode, Subject, Subscriber};
@@ -124,7 +125,7 @@ impl Pulls {
         loop {
             let message = match tokio::time::timeout(time, self.answers.next()).await {
                 Ok(Some(message)) => message,
-                Ok(None) => return Err("server: the client has ended".to_owned()),
+                Ok(None) => return Err(connect::ENDED.to_owned()),
                 Err(_) => {
                     self.forget();
                     return Ok(Pulled::Nothing);

@@ -45,6 +45,19 @@ pub struct Scene {
     pub stop: watch::Receiver<bool>,
 }
 
+impl Scene {
+    /// Returns whether the bridge has to end.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        is_over(&self.stop)
+    }
+}
+
+/// Returns whether a bridge has to end. A sender that is gone is such a request, too: its process ends.
+fn is_over(stop: &watch::Receiver<bool>) -> bool {
+    *stop.borrow() || stop.has_changed().is_err()
+}
+
 /// The arguments of a bridge's thread.
 struct Start {
     bridge: Bridge,
@@ -317,7 +330,8 @@ async fn own_name(start: &Start) -> Option<Vec<std::fs::File>> {
             }
             Err(_) => {}
         }
-        if let Ok(Ok(_)) = tokio::time::timeout(LONGEST, stop.wait_for(|stop| *stop)).await {
+        let stopped = tokio::time::timeout(LONGEST, stop.wait_for(|stop| *stop)).await;
+        if stopped.is_ok() {
             return None;
         }
     }
@@ -331,7 +345,7 @@ async fn keep(start: Start) {
     let mut secrets = start.secrets.clone();
     let mut scene: Option<Scene> = None;
     let mut attempts = 0;
-    while !*stop.borrow() {
+    while !is_over(&stop) {
         let began = Instant::now();
         attempts += 1;
         let ended = match connected(&start, scene.take(), attempts).await {
