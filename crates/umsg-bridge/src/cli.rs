@@ -3,6 +3,7 @@
 use crate::config::{
     Bridge, Config, Delivery, Direction, End, NewQueue, NewStream, OnReject, Server, SubjectBy,
 };
+use crate::failure::Failure;
 use crate::status::{self, State};
 use crate::{check, log, supervise};
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
@@ -34,7 +35,8 @@ Examples:
 
 Exit codes:
   0  the bridges have ended in order, or the check found no fault
-  1  the check found faults, or a bridge does not run
+  1  the check found faults, a bridge does not run, there is no bridge, or the
+     system refuses a call
   2  the command line or the configuration is wrong"
 )]
 pub struct Cli {
@@ -223,9 +225,6 @@ impl Declared {
     }
 }
 
-/// The exit code of a wrong command line or configuration.
-const USAGE: u8 = 2;
-
 /// Runs the program.
 #[must_use]
 pub fn main() -> ExitCode {
@@ -238,21 +237,21 @@ pub fn main() -> ExitCode {
         Some(Command::Man { directory }) => man(directory),
         Some(Command::Completions { shell }) => completions(*shell),
     };
-    outcome.unwrap_or_else(|error| {
-        eprintln!("umsg bridge: {error}");
-        ExitCode::from(USAGE)
+    outcome.unwrap_or_else(|failure| {
+        eprintln!("umsg bridge: {}", failure.why());
+        failure.code()
     })
 }
 
-fn namespace(cli: &Cli) -> Result<Namespace, String> {
+fn namespace(cli: &Cli) -> Result<Namespace, Failure> {
     let found = match &cli.dir {
         Some(dir) => Namespace::at(dir),
         None => Namespace::resolve(),
     };
-    found.map_err(|error| error.to_string())
+    found.map_err(|error| Failure::System(error.to_string()))
 }
 
-fn run(cli: &Cli, arguments: &Run) -> Result<ExitCode, String> {
+fn run(cli: &Cli, arguments: &Run) -> Result<ExitCode, Failure> {
     if let Form::Json = arguments.log {
         log::use_json();
     }
@@ -262,8 +261,8 @@ fn run(cli: &Cli, arguments: &Run) -> Result<ExitCode, String> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn check(cli: &Cli, arguments: &Check) -> Result<ExitCode, String> {
-    let config = arguments.declared.read()?;
+fn check(cli: &Cli, arguments: &Check) -> Result<ExitCode, Failure> {
+    let config = arguments.declared.read().map_err(Failure::Configuration)?;
     print(&check::describe(&config))?;
     if arguments.offline {
         return Ok(ExitCode::SUCCESS);
@@ -272,8 +271,9 @@ fn check(cli: &Cli, arguments: &Check) -> Result<ExitCode, String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    let runtime = runtime.map_err(|error| error.to_string())?;
-    let faults = runtime.block_on(check::try_out(&config, &namespace))?;
+    let runtime = runtime.map_err(|error| Failure::System(error.to_string()))?;
+    let tried = runtime.block_on(check::try_out(&config, &namespace));
+    let faults = tried.map_err(Failure::System)?;
     for fault in &faults {
         eprintln!("umsg bridge: {fault}");
     }
@@ -283,15 +283,24 @@ fn check(cli: &Cli, arguments: &Check) -> Result<ExitCode, String> {
     })
 }
 
-fn show(cli: &Cli, arguments: &Status) -> Result<ExitCode, String> {
+fn show(cli: &Cli, arguments: &Status) -> Result<ExitCode, Failure> {
     let directory = status::default_directory(arguments.state_dir.as_deref(), &namespace(cli)?);
     let states = status::read(&directory);
     match arguments.json {
         true => {
-            let text = serde_json::to_string_pretty(&states).map_err(|error| error.to_string())?;
+            let text = serde_json::to_string_pretty(&states);
+            let text = text.map_err(|error| Failure::System(error.to_string()))?;
             print(&format!("{text}\n"))?;
         }
+        false if states.is_empty() => {}
         false => print(&table(&states))?,
+    }
+    if states.is_empty() {
+        eprintln!(
+            "umsg bridge: {}: this user runs no bridge there. Start one, run as the user of the bridge, or name its --dir or --state-dir",
+            directory.display()
+        );
+        return Ok(ExitCode::FAILURE);
     }
     let runs = |state: &State| state.is_fresh() && state.error.is_empty();
     Ok(match states.iter().all(runs) {
@@ -301,16 +310,16 @@ fn show(cli: &Cli, arguments: &Status) -> Result<ExitCode, String> {
 }
 
 /// Writes umsg-bridge(1) and a page for each sub-command.
-fn man(directory: &Path) -> Result<ExitCode, String> {
+fn man(directory: &Path) -> Result<ExitCode, Failure> {
     let command = Cli::command().disable_help_subcommand(true);
     std::fs::create_dir_all(directory)
         .and_then(|()| clap_mangen::generate_to(command, directory))
-        .map_err(|error| format!("{}: {error}", directory.display()))?;
+        .map_err(|error| Failure::System(format!("{}: {error}", directory.display())))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Prints the completions of the program `umsg-bridge`.
-fn completions(shell: clap_complete::Shell) -> Result<ExitCode, String> {
+fn completions(shell: clap_complete::Shell) -> Result<ExitCode, Failure> {
     let mut text = Vec::new();
     let mut command = Cli::command().bin_name("umsg-bridge");
     clap_complete::generate(shell, &mut command, "umsg-bridge", &mut text);
@@ -382,10 +391,10 @@ fn table(states: &[State]) -> String {
 }
 
 /// Prints text. A reader that has gone is no error.
-fn print(text: &str) -> Result<(), String> {
+fn print(text: &str) -> Result<(), Failure> {
     match std::io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(format!("standard output: {error}"))
+            Err(Failure::System(format!("standard output: {error}")))
         }
         _ => Ok(()),
     }

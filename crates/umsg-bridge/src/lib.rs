@@ -23,6 +23,7 @@
 //! | the local ends: POSIX and System V queues, rings, the kernel's queues | [`local`] |
 //! | the two directions | [`export`] with [`flights`], [`import`] with [`pulls`] |
 //! | several bridges in one process, and a new configuration | [`supervise`], [`name`] |
+//! | errors that end the program, and their exit codes | [`failure`] |
 //! | what `umsg bridge status` and `umsg metrics` show | [`status`] |
 #![deny(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod crash;
 pub mod durable;
 pub mod envelope;
 pub mod export;
+pub mod failure;
 pub mod flights;
 pub mod headers;
 pub mod import;

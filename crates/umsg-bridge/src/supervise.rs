@@ -6,6 +6,7 @@
 use crate::backoff::Backoff;
 use crate::config::{Bridge, Config, Direction, Server};
 use crate::connect::{self, Link};
+use crate::failure::Failure;
 use crate::log::{self, Level};
 use crate::status::{self, Board, State};
 use crate::{export, import, name, service};
@@ -93,11 +94,16 @@ pub fn host() -> String {
 /// Runs all bridges until SIGINT or SIGTERM. `read` reads the configuration, at the beginning and at SIGHUP.
 ///
 /// # Errors
-/// The error is a sentence: the configuration is wrong, or the system refuses a call.
-pub fn run(namespace: &Namespace, read: &dyn Fn() -> Result<Config, String>) -> Result<(), String> {
+/// The configuration is wrong, or the system refuses a call.
+pub fn run(
+    namespace: &Namespace,
+    read: &dyn Fn() -> Result<Config, String>,
+) -> Result<(), Failure> {
     log::report_panics();
-    let config = read()?;
-    runtime()?.block_on(serve(namespace, config, read))
+    let config = read().map_err(Failure::Configuration)?;
+    let runtime = runtime().map_err(Failure::System)?;
+    let served = runtime.block_on(serve(namespace, config, read));
+    served.map_err(Failure::System)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, String> {

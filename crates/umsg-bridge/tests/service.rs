@@ -350,3 +350,43 @@ fn a_name_belongs_to_one_process_whatever_its_state_directory() {
     );
     second.kill();
 }
+
+#[test]
+fn the_exit_code_tells_the_service_manager_whether_another_start_can_help() {
+    let machine = Machine::new();
+    let run = || output(machine.command().arg("--config").arg(machine.config()));
+    machine.declare("nats://127.0.0.1:1", "[[bridge]]\nname = 5\n");
+    let (text, code) = run();
+    assert!(text.contains("bridge.toml") && code == Some(2), "{text}");
+    let (text, code) = output(machine.command().args(["--config", "/nonexistent"]));
+    assert!(text.contains("/nonexistent") && code == Some(2), "{text}");
+    // Another program may write the secret later.
+    machine.declare_server("token_file = \"/nonexistent\"", EXPORT);
+    let (text, code) = run();
+    assert!(text.contains("`token_file`") && code == Some(1), "{text}");
+    let text = format!("state_dir = {:?}\n{EXPORT}", machine.config());
+    std::fs::write(machine.config(), text).unwrap();
+    let (text, code) = run();
+    assert!(text.contains("`state_dir`") && code == Some(1), "{text}");
+    let unit = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../packaging/systemd/umsg-bridge.service"
+    );
+    let unit = std::fs::read_to_string(unit).unwrap();
+    for line in [
+        "Restart=always",
+        "RestartPreventExitStatus=2",
+        "StartLimitIntervalSec=0",
+    ] {
+        assert!(unit.lines().any(|other| other == line), "{line}");
+    }
+}
+
+#[test]
+fn a_status_without_bridges_is_a_failure() {
+    let machine = Machine::new();
+    let (text, code) = output(machine.command().arg("status"));
+    assert!(text.contains("runs no bridge") && code == Some(1), "{text}");
+    let (text, code) = output(machine.command().args(["status", "--json"]));
+    assert!(text.starts_with("[]\n") && code == Some(1), "{text}");
+}

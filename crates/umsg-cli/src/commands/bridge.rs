@@ -59,7 +59,8 @@ Examples:
 
 Exit codes:
   0    the bridges have ended in order, or the check found no fault
-  1    the check found faults, or a bridge does not run
+  1    the check found faults, a bridge does not run, there is no bridge, or
+       the system refuses a call
   2    the command line or the configuration is wrong
   127  umsg-bridge was not found
 
