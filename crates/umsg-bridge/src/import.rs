@@ -6,6 +6,8 @@
 //!                full: nothing is acknowledged, and nothing is pulled; after half of `ack_wait` the messages in hand go back to the stream
 //! ```
 //!
+//! An orderly end makes no new pull. It places the messages that the last pulls bring, and gives those without room back to the stream.
+//!
 //! A commit leaves a record in the queue with the same store. So a bridge that dies before the note finds the record at its next start, and the
 //! redelivery is recognised. The record ends when the window's file has the sequence.
 
@@ -24,8 +26,9 @@ use crate::{connect, stream};
 use crate::{durable::Unconsumed, envelope};
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{AckKind, Message};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use umsg::posix;
 
@@ -94,6 +97,7 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     };
     let work = Work {
         unconsumed,
+        in_hand: Cell::new(None),
         window: RefCell::new(window),
         importer,
         consumer,
@@ -136,6 +140,8 @@ fn unwritten(error: &io::Error) -> String {
 struct Work<'a> {
     importer: Importer,
     window: RefCell<Window>,
+    /// The message that the pull has brought and that is not settled, and the beginning of the pull. It stays here if the future that places it is dropped.
+    in_hand: Cell<Option<(Rc<Message>, Instant)>>,
     /// The messages of a durable queue that no local receiver has acknowledged.
     unconsumed: Option<RefCell<Unconsumed>>,
     consumer: Consumer<pull::Config>,
@@ -164,16 +170,58 @@ impl Work<'_> {
         }
     }
 
-    async fn go(&self, pulls: Pulls) -> Result<(), String> {
+    async fn go(&self, mut pulls: Pulls) -> Result<(), String> {
         let mut stop = self.scene.stop.clone();
-        tokio::select! {
-            ended = self.pull_for_ever(pulls) => ended,
+        let ended = tokio::select! {
+            ended = self.pull_for_ever(&mut pulls) => ended,
             ended = self.acknowledge_consumed() => ended,
             _ = stop.wait_for(|stop| *stop) => Ok(()),
+        };
+        match ended {
+            Ok(()) => self.finish(&mut pulls).await,
+            Err(_) => self.give_up(&mut pulls).await,
+        }
+        ended
+    }
+
+    /// Waits for the end of all requests. Places the messages that they bring, and gives those without room back to the stream: other machines get them
+    /// at once, and not after `ack_wait`.
+    async fn finish(&self, pulls: &mut Pulls) {
+        let mut may_place = true;
+        while self.scene.link.holds() {
+            let message = match self.in_hand.take() {
+                Some((message, _)) => message,
+                None => match pulls.rest().await {
+                    Some(message) => message,
+                    None => return,
+                },
+            };
+            // Behind a message without room, a shorter one would overtake.
+            may_place = may_place
+                && matches!(
+                    self.place(&message, Instant::now()).await,
+                    Ok(Placed::Settled)
+                );
+            if !may_place {
+                // Before that time, the server could deliver the message to a request of this bridge.
+                give_back(&message, pulls.left()).await;
+            }
         }
     }
 
-    async fn pull_for_ever(&self, mut pulls: Pulls) -> Result<(), String> {
+    /// Gives the messages that are here back to the stream: the queue or the consumer is lost.
+    async fn give_up(&self, pulls: &mut Pulls) {
+        if let Some((message, _)) = self.in_hand.take() {
+            give_back(&message, 2 * LATE).await;
+        }
+        while self.scene.link.holds()
+            && let Some(message) = pulls.late(LATE).await
+        {
+            give_back(&message, 2 * LATE).await;
+        }
+    }
+
+    async fn pull_for_ever(&self, pulls: &mut Pulls) -> Result<(), String> {
         let mut link = self.scene.link.clone();
         let mut connections = link.connections();
         let mut backoff = Backoff::default();
@@ -192,7 +240,7 @@ impl Work<'_> {
                 connections = link.connections();
             }
             let pulled = tokio::select! {
-                pulled = self.pull(&mut pulls) => pulled?,
+                pulled = self.pull(pulls) => pulled?,
                 changed = link.changed(connections) => {
                     changed?;
                     continue;
@@ -244,19 +292,28 @@ impl Work<'_> {
     async fn pull(&self, pulls: &mut Pulls) -> Result<Result<(), String>, String> {
         let looked = Instant::now();
         while looked.elapsed() < LOOK_AT_QUEUE {
-            let (message, began) = match pulls.next().await {
-                Ok(Pulled::Message(message, began)) => (message, began),
-                Ok(Pulled::Nothing) => break,
-                Err(why) => return Ok(Err(why)),
+            let (message, began) = match self.in_hand.take() {
+                Some(held) => held,
+                None => match pulls.next().await {
+                    Ok(Pulled::Message(message, began)) => (message, began),
+                    Ok(Pulled::Nothing) => break,
+                    Err(why) => return Ok(Err(why)),
+                },
             };
             crash::reached(Point::IMPORT_PULLED);
-            if self.place(&message, began).await? == Placed::Settled {
+            self.in_hand.set(Some((Rc::clone(&message), began)));
+            // `ack_wait` counts from that time, because the server may have delivered the message then.
+            let placed = self.place(&message, began + self.ack_wait() / 2).await?;
+            if placed == Placed::NoRoom {
+                // Other machines may have room.
+                give_back(&message, Duration::ZERO).await;
+            }
+            self.in_hand.set(None);
+            if placed == Placed::Settled {
                 continue;
             }
-            // Other machines may have room.
-            give_back(&message).await;
             while let Some(message) = pulls.late(LATE).await {
-                give_back(&message).await;
+                give_back(&message, Duration::ZERO).await;
             }
             // Later answers would grow old in the inbox: without it, the server keeps them.
             if let Err(why) = pulls.begin_again().await {
@@ -267,9 +324,8 @@ impl Work<'_> {
         Ok(Ok(()))
     }
 
-    /// Places a message of a pull that began at `began`. `ack_wait` counts from that time, because the server may have delivered the message
-    /// then.
-    async fn place(&self, message: &Message, began: Instant) -> Result<Placed, String> {
+    /// Places a message. Waits for room until the given time.
+    async fn place(&self, message: &Message, until: Instant) -> Result<Placed, String> {
         let info = message
             .info()
             .map_err(|error| format!("`consumer`: {error}"))?;
@@ -306,7 +362,7 @@ impl Work<'_> {
                     self.end(message, sequence, number).await;
                     return Ok(Placed::Settled);
                 }
-                Err(Refusal::Full) if began.elapsed() > self.ack_wait() / 2 => {
+                Err(Refusal::Full) if Instant::now() >= until => {
                     return Ok(Placed::NoRoom);
                 }
                 Err(Refusal::Full) => self.importer.writable().await,
@@ -447,6 +503,8 @@ async fn acknowledge(message: &Message) {
     crash::reached(Point::IMPORT_ENDED);
 }
 
-async fn give_back(message: &Message) {
-    let _ = message.ack_with(AckKind::Nak(None)).await;
+/// Gives a message back to the stream, which delivers it again after the given time.
+async fn give_back(message: &Message, delay: Duration) {
+    let delay = Some(delay).filter(|delay| !delay.is_zero());
+    let _ = message.ack_with(AckKind::Nak(delay)).await;
 }

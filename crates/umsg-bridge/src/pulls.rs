@@ -14,10 +14,13 @@ use async_nats::jetstream::{Context, Message};
 use async_nats::{Client, StatusCode, Subject, Subscriber};
 use futures_util::StreamExt;
 use std::collections::VecDeque;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// The time that a request waits for messages at the server.
 const PULL: Duration = Duration::from_secs(2);
+/// The time after that within which the server's report of a request's end arrives.
+const REPORT: Duration = Duration::from_millis(500);
 /// The silence after which a request counts as lost: the server reports its end.
 const LOST: Duration = Duration::from_secs(7);
 
@@ -25,7 +28,7 @@ const LOST: Duration = Duration::from_secs(7);
 #[derive(Debug)]
 pub enum Pulled {
     /// A message. The server has sent it at this time or later.
-    Message(Box<Message>, Instant),
+    Message(Rc<Message>, Instant),
     /// No message for a while.
     Nothing,
 }
@@ -114,11 +117,33 @@ impl Pulls {
     }
 
     /// Returns a message that is on its way, if it comes within the time, and requests no other one.
-    pub async fn late(&mut self, time: Duration) -> Option<Box<Message>> {
+    pub async fn late(&mut self, time: Duration) -> Option<Rc<Message>> {
         match self.answer(time).await {
             Ok(Pulled::Message(message, _)) => Some(message),
             _ => None,
         }
+    }
+
+    /// Returns the next message of the requests that were made, and makes no other one. None: the server has reported the end of each request, so that no
+    /// message is on its way.
+    pub async fn rest(&mut self) -> Option<Rc<Message>> {
+        loop {
+            match self.answer(self.left()).await {
+                Ok(Pulled::Message(message, _)) => return Some(message),
+                Ok(Pulled::Nothing) if self.requests.is_empty() => return None,
+                Ok(Pulled::Nothing) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Returns the time after which no request is left.
+    #[must_use]
+    pub fn left(&self) -> Duration {
+        let last = self.requests.back();
+        last.map_or(Duration::ZERO, |(_, made)| {
+            (*made + PULL + REPORT).saturating_duration_since(Instant::now())
+        })
     }
 
     async fn answer(&mut self, time: Duration) -> Result<Pulled, String> {
@@ -136,7 +161,7 @@ impl Pulls {
                     let began = self.requests.front().map(|request| request.1);
                     self.take(1);
                     let context = self.context.clone();
-                    let message = Box::new(Message { message, context });
+                    let message = Rc::new(Message { message, context });
                     return Ok(Pulled::Message(message, began.unwrap_or_else(Instant::now)));
                 }
                 StatusCode::IDLE_HEARTBEAT => {}

@@ -1,0 +1,170 @@
+//! Bridges that end in order, and bridges that are stopped for a while: where their messages are then.
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use support::*;
+use umsg::posix::Queue;
+
+fn take(queue: &Queue, seen: &mut Vec<u32>) {
+    while let Ok(message) = queue.try_receive_vec() {
+        seen.push(u32::from_le_bytes(message.data.try_into().unwrap()));
+    }
+}
+
+/// Publishes numbered messages to the stream that the bridges make.
+fn publish(server: &Server, numbers: std::ops::Range<u32>) {
+    with_client(&server.url(), async |js| {
+        let mut last = None;
+        for n in numbers {
+            last = Some(
+                js.publish("s", n.to_le_bytes().to_vec().into())
+                    .await
+                    .unwrap(),
+            );
+        }
+        last.unwrap().await.unwrap();
+    });
+}
+
+#[test]
+fn an_orderly_end_of_an_import_gives_its_messages_to_other_machines_at_once() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let (mut one, mut other) = (Machine::new(), Machine::new());
+    let queues = [one.queue("/in", 3, 16), other.queue("/in", 500, 16)];
+    // The server delivers nothing again by itself in the time of this test.
+    let import = IMPORT.replace("\"1s\"", "\"10m\"\nconsumer = \"shared\"");
+    for machine in [&mut one, &mut other] {
+        machine.declare(&server.url(), &import);
+    }
+    one.start();
+    one.await_log("running");
+    publish(&server, 0..200);
+    let unacknowledged = || {
+        with_client(&server.url(), async |js| {
+            let stream = js.get_stream("S").await.unwrap();
+            stream.consumer_info("shared").await.unwrap()
+        })
+    };
+    // Three are placed, and the bridge has pulled all others.
+    wait_for(
+        "pull",
+        || unacknowledged().num_ack_pending == 197 && queues[0].attributes().messages == 3,
+        || format!("{:?}\n{}", unacknowledged(), one.logged()),
+    );
+    let bridge = one.bridge.as_mut().unwrap();
+    bridge.signal(libc::SIGTERM);
+    assert_eq!(bridge.wait().code(), Some(0));
+    other.start();
+    let mut seen = Vec::new();
+    wait_for(
+        "messages",
+        || {
+            take(&queues[1], &mut seen);
+            seen.len() >= 197
+        },
+        || other.logged(),
+    );
+    take(&queues[0], &mut seen);
+    seen.sort_unstable();
+    assert_eq!(seen, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_import_that_ends_places_what_has_room() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let into = machine.queue("/in", 500, 16);
+    machine.declare(&server.url(), &IMPORT.replace("\"1s\"", "\"10m\""));
+    machine.start();
+    machine.await_log("running");
+    // The messages arrive while the bridge is stopped, with the signal to end behind them.
+    let bridge = machine.bridge.as_mut().unwrap();
+    bridge.signal(libc::SIGSTOP);
+    publish(&server, 0..200);
+    bridge.signal(libc::SIGTERM);
+    bridge.signal(libc::SIGCONT);
+    assert_eq!(bridge.wait().code(), Some(0));
+    let mut seen = Vec::new();
+    take(&into, &mut seen);
+    // The stream has the rest: the request may have ended while the bridge was stopped.
+    machine.start();
+    wait_for(
+        "messages",
+        || {
+            take(&into, &mut seen);
+            seen.len() >= 200
+        },
+        || machine.logged(),
+    );
+    assert_eq!(seen, (0..200).collect::<Vec<_>>());
+}
+
+#[test]
+fn bridges_that_are_stopped_for_longer_than_ack_wait_lose_nothing() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let (mut here, mut one, mut other) = (Machine::new(), Machine::new(), Machine::new());
+    let out = here.queue("/out", 1000, 16);
+    let queues = [&one, &other].map(|machine| machine.queue("/in", 2000, 16));
+    here.declare(&server.url(), EXPORT);
+    // Short windows: each machine has a part of the messages at any time.
+    let import = IMPORT.replace("\"1s\"", "\"1s\"\nwindow = 16\nconsumer = \"shared\"");
+    for machine in [&mut one, &mut other] {
+        machine.declare(&server.url(), &import);
+        machine.start();
+        machine.await_log("running");
+    }
+    here.start();
+    let mut next = 0_u32;
+    let mut send = |count: u32| {
+        for _ in 0..count {
+            out.send_timeout(&next.to_le_bytes(), 0, LONG).unwrap();
+            next += 1;
+            std::thread::sleep(Duration::from_micros(500));
+        }
+    };
+    send(200);
+    // The timeout of a publish is 2 s, `ack_wait` 1 s.
+    for (machine, time) in [(&one, 1500), (&here, 2500), (&other, 1500)] {
+        let bridge = machine.bridge.as_ref().unwrap();
+        bridge.signal(libc::SIGSTOP);
+        send(200);
+        std::thread::sleep(Duration::from_millis(time));
+        bridge.signal(libc::SIGCONT);
+        send(100);
+    }
+    let mut seen = [Vec::new(), Vec::new()];
+    let all: BTreeSet<u32> = (0..next).collect();
+    let found = |seen: &[Vec<u32>; 2]| seen.iter().flatten().copied().collect::<BTreeSet<_>>();
+    wait_for(
+        "messages",
+        || {
+            for (queue, seen) in queues.iter().zip(&mut seen) {
+                take(queue, seen);
+            }
+            found(&seen) == all
+        },
+        || format!("{}\n{}\n{}", here.logged(), one.logged(), other.logged()),
+    );
+    // Redeliveries come after `ack_wait`.
+    std::thread::sleep(Duration::from_millis(2500));
+    for (queue, seen) in queues.iter().zip(&mut seen) {
+        take(queue, seen);
+        // A machine gets a message of another one again, and never its own.
+        let mut counts = BTreeMap::new();
+        for n in seen.iter() {
+            *counts.entry(*n).or_insert(0) += 1;
+        }
+        assert!(counts.values().all(|count| *count == 1), "{counts:?}");
+    }
+    // The export repeats publishes under the same ids, which the stream recognises.
+    let stored = with_client(&server.url(), async |js| {
+        let stream = js.get_stream("S").await.unwrap();
+        stream.cached_info().state.messages
+    });
+    assert_eq!(stored, u64::from(next));
+}
