@@ -13,6 +13,8 @@
 //! | behind them | kept entries: sequences that would have left the window, whose messages a durable queue still has |
 //!
 //! An entry is kept before another sequence takes its place, so that a death between the two writes leaves it twice, and never absent.
+//!
+//! A file of another capacity is copied to a new file, which takes the name when it is complete. The newest sequences that fit stay.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -38,7 +40,8 @@ pub struct Window {
 }
 
 impl Window {
-    /// Opens the file, or begins a new one: if there is none, or if the file is of another stream, another queue or another capacity.
+    /// Opens the file, or begins a new one: if there is none, or if the file is of another stream or another queue. A file of another capacity keeps
+    /// the newest sequences that fit.
     ///
     /// # Errors
     /// The errors of the file.
@@ -47,39 +50,24 @@ impl Window {
         key: u64,
         (capacity, most_kept): (usize, usize),
     ) -> io::Result<Window> {
-        let mut options = OpenOptions::new();
-        options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600);
-        let file = options.open(path)?;
-        // The file is locked, because two processes would not see each other's notes. The lock ends with the process.
-        let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
-        rustix::fs::flock(&file, lock).map_err(|_| {
-            io::Error::other("another process runs a bridge of this name in this namespace")
-        })?;
-        let mut head = [0; HEAD];
-        head[..8].copy_from_slice(MAGIC);
-        head[8..16].copy_from_slice(&key.to_le_bytes());
-        head[16..24].copy_from_slice(&(capacity as u64).to_le_bytes());
-        head[24..32].copy_from_slice(&(most_kept as u64).to_le_bytes());
-        let mut bytes = vec![0; HEAD + (capacity + most_kept) * ENTRY];
-        let is_ours = file.read_exact_at(&mut bytes, 0).is_ok() && bytes[..HEAD] == head;
-        if !is_ours {
-            bytes.fill(0);
-            // In this order, a death leaves an empty file or a complete file.
-            file.set_len(0)?;
-            file.set_len(bytes.len() as u64)?;
-            file.write_all_at(&head, 0)?;
-        }
-        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        let mut entries: Vec<(u64, u64)> = bytes[HEAD..]
-            .chunks_exact(ENTRY)
-            .map(|entry| (word(&entry[..8]), word(&entry[8..])))
-            .collect();
-        let kept = entries.split_off(capacity);
+        let old = lock(path)?;
+        let (file, Layout { entries, kept }) = match Layout::read(&old, key) {
+            Some(found) if found.is_of(capacity, most_kept) => (old, found),
+            found => {
+                let mut layout = Layout {
+                    entries: vec![(0, 0); capacity],
+                    kept: vec![(0, 0); most_kept],
+                };
+                layout.take(&found.unwrap_or_default());
+                let beside = path.with_extension("window.new");
+                let file = lock(&beside)?;
+                file.set_len(0)?;
+                file.write_all_at(&layout.bytes(key), 0)?;
+                // A death before this step leaves the old file.
+                std::fs::rename(&beside, path)?;
+                (file, layout)
+            }
+        };
         let places = kept.iter().enumerate();
         let places = places
             .filter(|(_, entry)| entry.0 != 0)
@@ -159,6 +147,95 @@ impl Window {
     }
 }
 
+/// Opens a file of a window, and locks it, because two processes would not see each other's notes. The lock ends with the process.
+fn lock(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false);
+    let file = options.mode(0o600).open(path)?;
+    let lock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
+    rustix::fs::flock(&file, lock).map_err(|_| {
+        io::Error::other("another process runs a bridge of this name in this namespace")
+    })?;
+    Ok(file)
+}
+
+/// The contents of a file.
+#[derive(Debug, Default)]
+struct Layout {
+    entries: Vec<(u64, u64)>,
+    kept: Vec<(u64, u64)>,
+}
+
+impl Layout {
+    /// Reads a file with this key. None: the file is empty, of another key, or incomplete.
+    fn read(file: &File, key: u64) -> Option<Layout> {
+        let mut head = [0; HEAD];
+        file.read_exact_at(&mut head, 0).ok()?;
+        let (magic, numbers) = head.split_at(8);
+        let word = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().unwrap_or_default());
+        let mut numbers = numbers.chunks_exact(8).map(word);
+        if magic != MAGIC || numbers.next()? != key {
+            return None;
+        }
+        let (capacity, most_kept) = (numbers.next()?, numbers.next()?);
+        let length = file.metadata().ok()?.len();
+        let count = capacity.checked_add(most_kept)?;
+        let needed = count.checked_mul(ENTRY as u64)?.checked_add(HEAD as u64)?;
+        if length != needed {
+            return None;
+        }
+        let mut bytes = vec![0; (needed as usize) - HEAD];
+        file.read_exact_at(&mut bytes, HEAD as u64).ok()?;
+        let mut entries: Vec<(u64, u64)> = bytes
+            .chunks_exact(ENTRY)
+            .map(|entry| (word(&entry[..8]), word(&entry[8..])))
+            .collect();
+        let kept = entries.split_off(capacity as usize);
+        Some(Layout { entries, kept })
+    }
+
+    fn is_of(&self, capacity: usize, most_kept: usize) -> bool {
+        (self.entries.len(), self.kept.len()) == (capacity, most_kept)
+    }
+
+    /// Takes the entries of another layout. The newest ones have the first choice of a place. The places of kept entries are for those that were kept, and
+    /// then for the newest others.
+    fn take(&mut self, other: &Layout) {
+        let newest_first = |entries: &[(u64, u64)]| {
+            let mut used: Vec<_> = entries.iter().filter(|entry| entry.0 != 0).copied().collect();
+            used.sort_unstable_by(|one, two| two.cmp(one));
+            used
+        };
+        let (newest, kept) = (newest_first(&other.entries), newest_first(&other.kept));
+        let mut left = [Vec::new(), Vec::new()];
+        for (left, entries) in left.iter_mut().zip([newest, kept]) {
+            for entry in entries {
+                let at = (entry.0 % self.entries.len() as u64) as usize;
+                match self.entries[at].0 {
+                    0 => self.entries[at] = entry,
+                    _ => left.push(entry),
+                }
+            }
+        }
+        let [newest, kept] = left;
+        for (place, entry) in self.kept.iter_mut().zip(kept.into_iter().chain(newest)) {
+            *place = entry;
+        }
+    }
+
+    fn bytes(&self, key: u64) -> Vec<u8> {
+        let words = [key, self.entries.len() as u64, self.kept.len() as u64];
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
+        bytes.resize(HEAD, 0);
+        for (sequence, number) in self.entries.iter().chain(&self.kept) {
+            bytes.extend(sequence.to_le_bytes());
+            bytes.extend(number.to_le_bytes());
+        }
+        bytes
+    }
+}
+
 /// Mixes words into a key, the same in each process and version.
 #[must_use]
 pub fn key(words: &[&[u8]]) -> u64 {
@@ -228,21 +305,64 @@ mod tests {
     }
 
     #[test]
-    fn another_stream_or_capacity_begins_again() {
+    fn another_stream_or_a_broken_file_begins_again() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("w");
-        Window::open(&path, 7, (4, 0))
-            .unwrap()
-            .note(3, 1, &|_| false)
-            .unwrap();
+        let note = |key| {
+            let mut window = Window::open(&path, key, (4, 0)).unwrap();
+            window.note(3, 1, &|_| false).unwrap();
+        };
+        note(7);
         assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), None);
-        Window::open(&path, 8, (4, 0))
-            .unwrap()
-            .note(3, 1, &|_| false)
-            .unwrap();
-        assert_eq!(Window::open(&path, 8, (8, 0)).unwrap().find(3), None);
+        note(8);
+        let whole = std::fs::read(&path).unwrap();
+        std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+        assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), None);
+        let mut absurd = whole.clone();
+        absurd[16..32].fill(0xff);
+        std::fs::write(&path, &absurd).unwrap();
+        assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), None);
         std::fs::write(&path, b"short").unwrap();
-        assert_eq!(Window::open(&path, 8, (8, 0)).unwrap().find(3), None);
+        assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), None);
+        std::fs::write(&path, &whole).unwrap();
+        assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), Some(1));
+    }
+
+    #[test]
+    fn another_capacity_keeps_the_newest_sequences_that_fit() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("w");
+        let found = |window: &Window| -> Vec<u64> {
+            let all = 0..=60;
+            all.filter(|sequence| window.find(*sequence).is_some())
+                .collect()
+        };
+        let mut window = Window::open(&path, 7, (8, 0)).unwrap();
+        for sequence in 1..=50 {
+            window.note(sequence, sequence + 100, &|_| false).unwrap();
+        }
+        drop(window);
+        for (capacity, kept, wanted) in [
+            (20, 0, 43..=50),
+            (5, 0, 46..=50),
+            (9, 2, 46..=50),
+            (3, 2, 46..=50),
+            (4, 1, 46..=50),
+            (4, 0, 47..=50),
+        ] {
+            let window = Window::open(&path, 7, (capacity, kept)).unwrap();
+            assert_eq!(found(&window), wanted.collect::<Vec<_>>(), "{capacity}");
+            assert_eq!(window.find(50), Some(150));
+        }
+        // The new file is locked, too.
+        let first = Window::open(&path, 7, (6, 0)).unwrap();
+        Window::open(&path, 7, (6, 0)).unwrap_err();
+        drop(first);
+        let mut window = Window::open(&path, 7, (6, 0)).unwrap();
+        window.note(51, 151, &|_| false).unwrap();
+        drop(window);
+        let window = Window::open(&path, 7, (6, 0)).unwrap();
+        assert_eq!(found(&window), [47, 48, 49, 50, 51]);
     }
 
     #[test]

@@ -488,6 +488,46 @@ fn a_durable_queue_repeats_no_message_that_others_have_passed_for_long() {
 }
 
 #[test]
+fn another_dedupe_repeats_no_message_of_a_durable_queue() {
+    let Some(program) = nats_server() else { return };
+    let server = Server::start(&program, "");
+    let durable = "[[bridge]]\nname = \"d\"\ndirection = \"durable\"\ninbox = \"/d.in\"\nqueue = \"/d\"\nstream = \"D\"\nsubject = \"d\"\nack_wait = \"1s\"\nwindow = 4\ndedupe = 100\ncreate_stream = {}\n";
+    let mut machine = Machine::new();
+    let (inbox, queue) = (
+        machine.queue("/d.in", 100, 64),
+        machine.queue("/d", 100, 64),
+    );
+    machine.declare(&server.url(), durable);
+    machine.start();
+    for n in 0..50 {
+        inbox.send(&[n], 0).unwrap();
+    }
+    wait_for(
+        "messages",
+        || queue.attributes().messages == 50,
+        || machine.logged(),
+    );
+    machine.kill();
+    machine.declare(&server.url(), &durable.replace("= 100", "= 1000"));
+    machine.start();
+    // The server delivers all of them again after `ack_wait`.
+    wait_for(
+        "redelivery",
+        || {
+            let states = machine.states();
+            states
+                .iter()
+                .any(|state| state.name == "d.out" && state.duplicates >= 50)
+        },
+        || format!("{:?}\n{}", machine.states(), machine.logged()),
+    );
+    for n in 0..50 {
+        assert_eq!(receive(&queue).data, [n]);
+    }
+    assert_eq!(queue.attributes().messages, 0);
+}
+
+#[test]
 fn an_orderly_end_loses_no_message_of_a_ring() {
     let Some(program) = nats_server() else { return };
     let server = Server::start(&program, "");
