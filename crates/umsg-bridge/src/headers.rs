@@ -12,11 +12,12 @@
 //! | `Umsg-Queue` | the source queue |
 //! | `Umsg-Reply-To` | the subject of the reply |
 
-use crate::local::{Key, Placing, Taken};
+use crate::local::{self, Key, Placing, Taken};
 use async_nats::{HeaderMap, HeaderValue};
 use bytes::Bytes;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+const ID: &str = "Nats-Msg-Id";
 const PRIORITY: &str = "Umsg-Priority";
 const TYPE: &str = "Umsg-Type";
 const RING: &str = "Umsg-Ring";
@@ -43,7 +44,7 @@ pub struct Source {
 #[must_use]
 pub fn of(taken: &Taken, source: &Source) -> HeaderMap {
     let mut headers = HeaderMap::new();
-    headers.insert("Nats-Msg-Id", &*taken.id);
+    headers.insert(ID, &*taken.id);
     match taken.key {
         Key::Priority(priority) => headers.insert(PRIORITY, priority.to_string()),
         Key::Type(mtype) => headers.insert(TYPE, mtype.to_string()),
@@ -70,8 +71,8 @@ pub fn of(taken: &Taken, source: &Source) -> HeaderMap {
 #[must_use]
 pub fn placing(headers: Option<&HeaderMap>, data: Bytes) -> Placing {
     // One pass: a look-up by text would make a name of it for each header.
-    let names = [PRIORITY, TYPE, RING, SENT, TTL, REPLY_TO];
-    let mut found = [None; 6];
+    let names = [PRIORITY, TYPE, RING, SENT, TTL, REPLY_TO, ID];
+    let mut found = [None; 7];
     for (name, values) in headers.into_iter().flat_map(HeaderMap::iter) {
         let at = names
             .iter()
@@ -110,6 +111,7 @@ pub fn placing(headers: Option<&HeaderMap>, data: Bytes) -> Placing {
             .and_then(|ttl| ttl.parse().ok())
             .map(Duration::from_nanos),
         reply_to: text(REPLY_TO).map(str::to_owned),
+        name: text(ID).and_then(local::name).unwrap_or(0),
     }
 }
 
@@ -138,7 +140,8 @@ mod tests {
                 flags: 7,
             },
         ] {
-            let taken = Taken::new(Bytes::from_static(b"m"), key, ("id".to_owned(), sent, 5));
+            let id = local::id(3, 4, 5);
+            let taken = Taken::new(Bytes::from_static(b"m"), key, (id, sent, 5));
             let placing = placing(Some(&of(&taken, &source())), taken.data.clone());
             match key {
                 Key::Priority(priority) => assert_eq!(placing.priority, priority),
@@ -150,13 +153,14 @@ mod tests {
                 (Some(sent), Some(Duration::from_secs(9)))
             );
             assert_eq!(placing.reply_to.as_deref(), Some("r.a"));
+            assert_eq!(Some(placing.name), local::name(&local::id(3, 4, 5)));
         }
     }
 
     #[test]
     fn bad_headers_count_as_none() {
         let mut headers = HeaderMap::new();
-        for name in [PRIORITY, TYPE, RING, SENT, TTL] {
+        for name in [PRIORITY, TYPE, RING, SENT, TTL, ID] {
             headers.insert(name, "-x");
         }
         let placing = placing(Some(&headers), Bytes::new());
@@ -164,6 +168,6 @@ mod tests {
             (placing.priority, placing.mtype, placing.ring),
             (0, 1, None)
         );
-        assert_eq!((placing.sent, placing.ttl), (None, None));
+        assert_eq!((placing.sent, placing.ttl, placing.name), (None, None, 0));
     }
 }

@@ -21,7 +21,7 @@ use crate::log::{self, Level};
 use crate::pulls::{Pulled, Pulls};
 use crate::status::Board;
 use crate::supervise::Scene;
-use crate::window::{self, Window};
+use crate::window::{self, Entry, Window};
 use crate::{connect, stream};
 use crate::{durable::Unconsumed, envelope};
 use async_nats::jetstream::consumer::{Consumer, pull};
@@ -40,7 +40,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// The interval at which the import checks which messages of a durable queue were consumed.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The most kept entries of a window: 16 MiB of file and memory.
+/// The most kept entries of a window: 32 MiB of file and memory.
 const MOST_KEPT: usize = 1 << 20;
 
 /// Runs an import until the process stops it.
@@ -115,20 +115,20 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
 fn recover(importer: &Importer, window: &mut Window) -> Result<(), String> {
     for sequence in importer.arrivals()? {
         if window.find(sequence).is_none() {
-            // The numbers of these messages are not known: all count as held.
-            note(window, (sequence, 0), &|_| true)?;
+            // The numbers of these messages are not known: all count as held. The redelivery brings the name.
+            let entry = Entry {
+                sequence,
+                ..Entry::default()
+            };
+            note(window, entry, &|_| true)?;
         }
         importer.forget(sequence)?;
     }
     Ok(())
 }
 
-fn note(
-    window: &mut Window,
-    (sequence, number): (u64, u64),
-    is_held: &dyn Fn(u64) -> bool,
-) -> Result<(), String> {
-    let noted = window.note(sequence, number, is_held);
+fn note(window: &mut Window, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> Result<(), String> {
+    let noted = window.note(entry, is_held);
     noted.map_err(|error| unwritten(&error))
 }
 
@@ -331,16 +331,15 @@ impl Work<'_> {
             .map_err(|error| format!("`consumer`: {error}"))?;
         let sequence = info.stream_sequence;
         let pending = info.pending;
-        let known = self.window.borrow().find(sequence);
-        if let Some(number) = known {
+        let mut placing = headers::placing(message.headers.as_ref(), message.payload.clone());
+        if let Some(known) = self.known(sequence, placing.name)? {
             self.board.count(|state| {
                 state.duplicates += 1;
                 state.backlog = pending;
             });
-            self.end(message, sequence, number).await;
+            self.end(message, sequence, known.number).await;
             return Ok(Placed::Settled);
         }
-        let mut placing = headers::placing(message.headers.as_ref(), message.payload.clone());
         if self.bridge.envelope {
             let reply_to = placing.reply_to.as_deref().unwrap_or_default();
             placing.data = envelope::wrap(reply_to, &placing.data);
@@ -352,7 +351,11 @@ impl Work<'_> {
         loop {
             match self.importer.try_place(&placing, sequence) {
                 Ok(number) => {
-                    self.placed(sequence, number)?;
+                    self.placed(Entry {
+                        sequence,
+                        number,
+                        name: placing.name,
+                    })?;
                     let bytes = placing.data.len() as u64;
                     self.board.count(|state| {
                         state.messages += 1;
@@ -376,31 +379,54 @@ impl Work<'_> {
         }
     }
 
-    fn placed(&self, sequence: u64, number: u64) -> Result<(), String> {
+    /// Finds the entry of a message that was placed before: the server delivers it again, or the stream has it twice.
+    fn known(&self, sequence: u64, name: u128) -> Result<Option<Entry>, String> {
+        let known = {
+            let window = self.window.borrow();
+            let by_name = || {
+                Some(name)
+                    .filter(|name| *name != 0)
+                    .and_then(|name| window.find_name(name))
+            };
+            window.find(sequence).or_else(by_name)
+        };
+        let Some(known) = known else { return Ok(None) };
+        let now = Entry {
+            sequence,
+            name,
+            ..known
+        };
+        // The second copy in the stream, or the name that a dead bridge has not noted.
+        if now != known {
+            self.note(now)?;
+        }
+        Ok(Some(known))
+    }
+
+    fn placed(&self, entry: Entry) -> Result<(), String> {
         crash::reached(Point::IMPORT_PLACED);
-        self.note(sequence, number)?;
+        self.note(entry)?;
         crash::reached(Point::IMPORT_NOTED);
-        self.importer.forget(sequence)?;
+        self.importer.forget(entry.sequence)?;
         crash::reached(Point::IMPORT_FORGOTTEN);
         Ok(())
     }
 
-    fn note(&self, sequence: u64, number: u64) -> Result<(), String> {
+    fn note(&self, entry: Entry) -> Result<(), String> {
+        let number = entry.number;
         let mut window = self.window.borrow_mut();
         let (Some(unconsumed), Some(queue)) = (&self.unconsumed, self.importer.posix()) else {
-            return note(&mut window, (sequence, number), &|_| false);
+            return note(&mut window, entry, &|_| false);
         };
         let mut unconsumed = unconsumed.borrow_mut();
         unconsumed.hold(number);
-        match window.note(sequence, number, &|number| unconsumed.is_held(number)) {
+        match window.note(entry, &|number| unconsumed.is_held(number)) {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
             noted => return noted.map_err(|error| unwritten(&error)),
         }
         unconsumed.look(queue)?;
         unconsumed.hold(number);
-        note(&mut window, (sequence, number), &|number| {
-            unconsumed.is_held(number)
-        })
+        note(&mut window, entry, &|number| unconsumed.is_held(number))
     }
 
     /// Acknowledges a message that is in the queue: at once, or when a local receiver has acknowledged it.

@@ -14,7 +14,7 @@
 //! | direction | a repeated message is recognised by | window |
 //! |---|---|---|
 //! | export | JetStream, by `Nats-Msg-Id`: the queue's identity and the message's number ([`local`]) | the stream's `duplicate_window` |
-//! | import | the bridge, by the stream's sequence: the queue's record of the arrival, and the file of the last sequences ([`window`]) | `dedupe` sequences |
+//! | import | the bridge, by the stream's sequence: the queue's record of the arrival, and the file of the last sequences ([`window`]); a message that the stream has twice, by its `Nats-Msg-Id` | `dedupe` sequences |
 //!
 //! | subject | where |
 //! |---|---|

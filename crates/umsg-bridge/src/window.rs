@@ -1,15 +1,18 @@
-//! The window in which redeliveries are recognised: the last sequences that were placed in the queue, in a file beside the namespace's queues.
+//! The window in which repeated messages are recognised: the last sequences that were placed in the queue, in a file beside the namespace's queues.
 //!
-//! The entry of a sequence stands at the sequence modulo the capacity, so that an entry is one write of 16 bytes, and a lookup is one read of memory.
+//! The sequence recognises a redelivery. The message's own name, which an export gave it, recognises a message that the stream stores twice: a stream
+//! forgets the names of acknowledged messages when its server is killed, and takes a publish that is repeated for a new message.
+//!
+//! The entry of a sequence stands at the sequence modulo the capacity, so that an entry is one write of 32 bytes, and a lookup is one read of memory.
 //! A write to a file outlasts the death of the process. Neither the write nor the queue outlasts a crash of the machine.
 //!
 //! | bytes | |
 //! |---|---|
-//! | 0..8 | `UMSGBRW1` |
+//! | 0..8 | `UMSGBRW2` |
 //! | 8..16 | the key: which stream, since when, and which queue. A file with another key begins empty: the sequences of a new stream, and the messages of a new queue, have nothing to do with the old ones |
 //! | 16..24 | the capacity, in sequences |
 //! | 24..32 | the number of kept entries |
-//! | 64.. | entries: the sequence, and the number of the message in the queue |
+//! | 64.. | entries: the sequence, the number of the message in the queue, and the name of the message: two words |
 //! | behind them | kept entries: sequences that would have left the window, whose messages a durable queue still has |
 //!
 //! An entry is kept before another sequence takes its place, so that a death between the two writes leaves it twice, and never absent.
@@ -23,18 +26,60 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-const MAGIC: &[u8; 8] = b"UMSGBRW1";
+const MAGIC: &[u8; 8] = b"UMSGBRW2";
 const HEAD: usize = 64;
-const ENTRY: usize = 16;
+const ENTRY: usize = 32;
+
+/// A message that was placed in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// The sequence of the message in the stream. 0: there is no entry.
+    pub sequence: u64,
+    /// The number of the message in the queue. 0: a bridge died before it noted the number.
+    pub number: u64,
+    /// The name that the export gave the message. 0: the message has none, or a bridge died before it noted the name.
+    pub name: u128,
+}
+
+impl Entry {
+    fn read(bytes: &[u8]) -> Entry {
+        let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        Entry {
+            sequence: word(0),
+            number: word(8),
+            name: u128::from(word(16)) | u128::from(word(24)) << 64,
+        }
+    }
+
+    fn bytes(self) -> [u8; ENTRY] {
+        let mut bytes = [0; ENTRY];
+        bytes[..8].copy_from_slice(&self.sequence.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.name.to_le_bytes());
+        bytes
+    }
+
+    fn is_used(&self) -> bool {
+        self.sequence != 0
+    }
+}
+
+/// Mixes a name into one word: the names of messages of one queue differ in a few bits.
+fn mixed(name: u128) -> u64 {
+    let (high, low) = ((name >> 64) as u64, name as u64);
+    high ^ low.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
 
 /// The sequences, in memory and in the file.
 #[derive(Debug)]
 pub struct Window {
     file: File,
-    entries: Vec<(u64, u64)>,
-    kept: Vec<(u64, u64)>,
+    entries: Vec<Entry>,
+    kept: Vec<Entry>,
     /// The places of the kept entries, by sequence.
     places: HashMap<u64, usize>,
+    /// The sequences of the names, which are mixed.
+    names: HashMap<u64, u64>,
     /// The kept entry that is looked at first.
     next: usize,
 }
@@ -55,8 +100,8 @@ impl Window {
             Some(found) if found.is_of(capacity, most_kept) => (old, found),
             found => {
                 let mut layout = Layout {
-                    entries: vec![(0, 0); capacity],
-                    kept: vec![(0, 0); most_kept],
+                    entries: vec![Entry::default(); capacity],
+                    kept: vec![Entry::default(); most_kept],
                 };
                 layout.take(&found.unwrap_or_default());
                 let beside = path.with_extension("window.new");
@@ -70,10 +115,14 @@ impl Window {
         };
         let places = kept.iter().enumerate();
         let places = places
-            .filter(|(_, entry)| entry.0 != 0)
-            .map(|(at, entry)| (entry.0, at));
+            .filter(|(_, entry)| entry.is_used())
+            .map(|(at, entry)| (entry.sequence, at));
+        let named = entries.iter().chain(&kept).filter(|entry| entry.name != 0);
         Ok(Window {
             places: places.collect(),
+            names: named
+                .map(|entry| (mixed(entry.name), entry.sequence))
+                .collect(),
             file,
             entries,
             kept,
@@ -81,31 +130,39 @@ impl Window {
         })
     }
 
-    /// Notes that the message of a sequence is in the queue, under this number. `is_held` tells of a message that must stay in the window: a durable
+    /// Notes that a message is in the queue. `is_held` tells of a message that must stay in the window: a durable
     /// queue still has it, so that the server may deliver it again.
     ///
     /// # Errors
     /// `StorageFull`, and nothing is noted: `is_held` holds for more messages than there are places. The errors of the file: the window then knows the
     /// sequence only as long as the process lives.
-    pub fn note(
-        &mut self,
-        sequence: u64,
-        number: u64,
-        is_held: &dyn Fn(u64) -> bool,
-    ) -> io::Result<()> {
-        let at = (sequence % self.entries.len() as u64) as usize;
+    pub fn note(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> io::Result<()> {
+        let at = (entry.sequence % self.entries.len() as u64) as usize;
         let old = self.entries[at];
-        if old.0 != 0 && old.0 != sequence && !self.kept.is_empty() && is_held(old.1) {
-            self.keep(old, is_held)?;
+        let is_other = old.is_used() && old.sequence != entry.sequence;
+        match is_other && !self.kept.is_empty() && is_held(old.number) {
+            true => self.keep(old, is_held)?,
+            false => self.forget_name(old),
         }
-        self.entries[at] = (sequence, number);
-        self.write(at, (sequence, number))
+        self.entries[at] = entry;
+        if entry.name != 0 {
+            self.names.insert(mixed(entry.name), entry.sequence);
+        }
+        self.write(at, entry)
+    }
+
+    /// Forgets the name of an entry that leaves the window, unless a later entry has the name, too.
+    fn forget_name(&mut self, entry: Entry) {
+        let name = mixed(entry.name);
+        if entry.name != 0 && self.names.get(&name) == Some(&entry.sequence) {
+            self.names.remove(&name);
+        }
     }
 
     /// Keeps an entry in the place of one that is not held any more. There are as many places as the queue has for messages.
-    fn keep(&mut self, entry: (u64, u64), is_held: &dyn Fn(u64) -> bool) -> io::Result<()> {
+    fn keep(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> io::Result<()> {
         let most = self.kept.len();
-        let is_free = |at: usize| self.kept[at].0 == 0 || !is_held(self.kept[at].1);
+        let is_free = |at: usize| !self.kept[at].is_used() || !is_held(self.kept[at].number);
         let Some(at) = (0..most)
             .map(|n| (self.next + n) % most)
             .find(|at| is_free(*at))
@@ -116,34 +173,41 @@ impl Window {
             ));
         };
         self.next = at + 1;
-        self.places.remove(&self.kept[at].0);
-        self.places.insert(entry.0, at);
+        self.places.remove(&self.kept[at].sequence);
+        self.forget_name(self.kept[at]);
+        self.places.insert(entry.sequence, at);
         self.kept[at] = entry;
         self.write(self.entries.len() + at, entry)
     }
 
-    fn write(&self, at: usize, (sequence, number): (u64, u64)) -> io::Result<()> {
-        let mut entry = [0; ENTRY];
-        entry[..8].copy_from_slice(&sequence.to_le_bytes());
-        entry[8..].copy_from_slice(&number.to_le_bytes());
-        self.file.write_all_at(&entry, (HEAD + at * ENTRY) as u64)
+    fn write(&self, at: usize, entry: Entry) -> io::Result<()> {
+        let place = (HEAD + at * ENTRY) as u64;
+        self.file.write_all_at(&entry.bytes(), place)
     }
 
     /// Returns the numbers of all messages in the window.
     pub fn numbers(&self) -> impl Iterator<Item = u64> {
         let all = self.entries.iter().chain(&self.kept);
-        all.filter(|entry| entry.0 != 0).map(|entry| entry.1)
+        all.filter(|entry| entry.is_used())
+            .map(|entry| entry.number)
     }
 
-    /// Returns the number of the message of a sequence that was placed. None if no message was placed, or if the sequence has left the window.
+    /// Returns the entry of a sequence. None: no message was placed, or the sequence has left the window.
     #[must_use]
-    pub fn find(&self, sequence: u64) -> Option<u64> {
+    pub fn find(&self, sequence: u64) -> Option<Entry> {
         let at = (sequence % self.entries.len() as u64) as usize;
-        let (noted, number) = self.entries[at];
-        match noted == sequence && sequence != 0 {
-            true => Some(number),
-            false => self.places.get(&sequence).map(|at| self.kept[*at].1),
+        let noted = self.entries[at];
+        match noted.sequence == sequence && noted.is_used() {
+            true => Some(noted),
+            false => self.places.get(&sequence).map(|at| self.kept[*at]),
         }
+    }
+
+    /// Returns the last entry of a message with this name, which is not 0.
+    #[must_use]
+    pub fn find_name(&self, name: u128) -> Option<Entry> {
+        let sequence = *self.names.get(&mixed(name))?;
+        self.find(sequence).filter(|entry| entry.name == name)
     }
 }
 
@@ -162,8 +226,8 @@ fn lock(path: &Path) -> io::Result<File> {
 /// The contents of a file.
 #[derive(Debug, Default)]
 struct Layout {
-    entries: Vec<(u64, u64)>,
-    kept: Vec<(u64, u64)>,
+    entries: Vec<Entry>,
+    kept: Vec<Entry>,
 }
 
 impl Layout {
@@ -186,10 +250,7 @@ impl Layout {
         }
         let mut bytes = vec![0; (needed as usize) - HEAD];
         file.read_exact_at(&mut bytes, HEAD as u64).ok()?;
-        let mut entries: Vec<(u64, u64)> = bytes
-            .chunks_exact(ENTRY)
-            .map(|entry| (word(&entry[..8]), word(&entry[8..])))
-            .collect();
+        let mut entries: Vec<Entry> = bytes.chunks_exact(ENTRY).map(Entry::read).collect();
         let kept = entries.split_off(capacity as usize);
         Some(Layout { entries, kept })
     }
@@ -201,8 +262,9 @@ impl Layout {
     /// Takes the entries of another layout. The newest ones have the first choice of a place. The places of kept entries are for those that were kept, and
     /// then for the newest others.
     fn take(&mut self, other: &Layout) {
-        let newest_first = |entries: &[(u64, u64)]| {
-            let mut used: Vec<_> = entries.iter().filter(|entry| entry.0 != 0).copied().collect();
+        let newest_first = |entries: &[Entry]| {
+            let used = entries.iter().filter(|entry| entry.is_used());
+            let mut used: Vec<_> = used.copied().collect();
             used.sort_unstable_by(|one, two| two.cmp(one));
             used
         };
@@ -210,10 +272,10 @@ impl Layout {
         let mut left = [Vec::new(), Vec::new()];
         for (left, entries) in left.iter_mut().zip([newest, kept]) {
             for entry in entries {
-                let at = (entry.0 % self.entries.len() as u64) as usize;
-                match self.entries[at].0 {
-                    0 => self.entries[at] = entry,
-                    _ => left.push(entry),
+                let at = (entry.sequence % self.entries.len() as u64) as usize;
+                match self.entries[at].is_used() {
+                    false => self.entries[at] = entry,
+                    true => left.push(entry),
                 }
             }
         }
@@ -228,10 +290,8 @@ impl Layout {
         let mut bytes = MAGIC.to_vec();
         bytes.extend(words.into_iter().flat_map(u64::to_le_bytes));
         bytes.resize(HEAD, 0);
-        for (sequence, number) in self.entries.iter().chain(&self.kept) {
-            bytes.extend(sequence.to_le_bytes());
-            bytes.extend(number.to_le_bytes());
-        }
+        let all = self.entries.iter().chain(&self.kept);
+        bytes.extend(all.flat_map(|entry| entry.bytes()));
         bytes
     }
 }
@@ -267,17 +327,31 @@ impl Hasher for Fnv {
 mod tests {
     use super::*;
 
+    fn unnamed(sequence: u64, number: u64) -> Entry {
+        Entry {
+            sequence,
+            number,
+            name: 0,
+        }
+    }
+
+    fn number(window: &Window, sequence: u64) -> Option<u64> {
+        window.find(sequence).map(|entry| entry.number)
+    }
+
     #[test]
     fn sequences_are_found_by_the_next_process_until_the_window_has_passed() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("w");
         let mut window = Window::open(&path, 7, (4, 0)).unwrap();
         for sequence in 1..=6 {
-            window.note(sequence, sequence + 100, &|_| false).unwrap();
+            window
+                .note(unnamed(sequence, sequence + 100), &|_| false)
+                .unwrap();
         }
         drop(window);
         let window = Window::open(&path, 7, (4, 0)).unwrap();
-        let found: Vec<_> = (0..=7).map(|sequence| window.find(sequence)).collect();
+        let found: Vec<_> = (0..=7).map(|sequence| number(&window, sequence)).collect();
         assert_eq!(
             found,
             [
@@ -310,7 +384,7 @@ mod tests {
         let path = home.path().join("w");
         let note = |key| {
             let mut window = Window::open(&path, key, (4, 0)).unwrap();
-            window.note(3, 1, &|_| false).unwrap();
+            window.note(unnamed(3, 1), &|_| false).unwrap();
         };
         note(7);
         assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), None);
@@ -325,7 +399,7 @@ mod tests {
         std::fs::write(&path, b"short").unwrap();
         assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), None);
         std::fs::write(&path, &whole).unwrap();
-        assert_eq!(Window::open(&path, 8, (4, 0)).unwrap().find(3), Some(1));
+        assert_eq!(number(&Window::open(&path, 8, (4, 0)).unwrap(), 3), Some(1));
     }
 
     #[test]
@@ -339,7 +413,9 @@ mod tests {
         };
         let mut window = Window::open(&path, 7, (8, 0)).unwrap();
         for sequence in 1..=50 {
-            window.note(sequence, sequence + 100, &|_| false).unwrap();
+            window
+                .note(unnamed(sequence, sequence + 100), &|_| false)
+                .unwrap();
         }
         drop(window);
         for (capacity, kept, wanted) in [
@@ -352,14 +428,14 @@ mod tests {
         ] {
             let window = Window::open(&path, 7, (capacity, kept)).unwrap();
             assert_eq!(found(&window), wanted.collect::<Vec<_>>(), "{capacity}");
-            assert_eq!(window.find(50), Some(150));
+            assert_eq!(number(&window, 50), Some(150));
         }
         // The new file is locked, too.
         let first = Window::open(&path, 7, (6, 0)).unwrap();
         Window::open(&path, 7, (6, 0)).unwrap_err();
         drop(first);
         let mut window = Window::open(&path, 7, (6, 0)).unwrap();
-        window.note(51, 151, &|_| false).unwrap();
+        window.note(unnamed(51, 151), &|_| false).unwrap();
         drop(window);
         let window = Window::open(&path, 7, (6, 0)).unwrap();
         assert_eq!(found(&window), [47, 48, 49, 50, 51]);
@@ -379,10 +455,10 @@ mod tests {
         // The message of the sequence 2 stays, the others leave at once.
         for sequence in 1..=50 {
             window
-                .note(sequence, sequence + 100, &|number| number == 102)
+                .note(unnamed(sequence, sequence + 100), &|number| number == 102)
                 .unwrap();
         }
-        assert_eq!(window.find(2), Some(102));
+        assert_eq!(number(&window, 2), Some(102));
         drop(window);
         let mut window = Window::open(&path, 7, (4, 2)).unwrap();
         let found: Vec<_> = (0..=51)
@@ -391,11 +467,55 @@ mod tests {
         assert_eq!(found, [2, 47, 48, 49, 50]);
         // Two have places, a third has none: the bridge must not forget it silently.
         let is_held = |number: u64| number == 102 || number > 146;
-        window.note(51, 151, &is_held).unwrap();
-        assert_eq!((window.find(47), window.find(2)), (Some(147), Some(102)));
-        window.note(52, 152, &is_held).unwrap_err();
+        window.note(unnamed(51, 151), &is_held).unwrap();
+        assert_eq!(
+            (number(&window, 47), number(&window, 2)),
+            (Some(147), Some(102))
+        );
+        window.note(unnamed(52, 152), &is_held).unwrap_err();
         // A message that has left makes room.
-        window.note(52, 152, &|number| number > 146).unwrap();
-        assert_eq!((window.find(48), window.find(2)), (Some(148), None));
+        window
+            .note(unnamed(52, 152), &|number| number > 146)
+            .unwrap();
+        assert_eq!((number(&window, 48), number(&window, 2)), (Some(148), None));
+    }
+
+    #[test]
+    fn a_message_that_is_stored_twice_is_found_by_its_name_in_the_window_only() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("w");
+        let named = |sequence, name| Entry {
+            name,
+            ..unnamed(sequence, sequence + 100)
+        };
+        let sequence = |window: &Window, name| window.find_name(name).map(|entry| entry.sequence);
+        // The names differ in the upper word only, as those of two queues.
+        let [one, other] = [1_u128 << 64 | 5, 2_u128 << 64 | 5];
+        let mut window = Window::open(&path, 7, (4, 1)).unwrap();
+        window.note(named(1, one), &|_| false).unwrap();
+        window.note(named(2, other), &|_| false).unwrap();
+        assert_eq!(sequence(&window, one), Some(1));
+        // The second copy is noted, too: the window begins again for this name.
+        window.note(named(3, one), &|_| false).unwrap();
+        drop(window);
+        let mut window = Window::open(&path, 7, (4, 1)).unwrap();
+        assert_eq!(
+            [one, other].map(|name| sequence(&window, name)),
+            [Some(3), Some(2)]
+        );
+        window.note(named(5, 0), &|_| false).unwrap();
+        assert_eq!(sequence(&window, one), Some(3));
+        // The message of the sequence 2 is held, and keeps its name.
+        window.note(named(6, 0), &|number| number == 102).unwrap();
+        window.note(named(7, 0), &|number| number == 102).unwrap();
+        assert_eq!(
+            [one, other].map(|name| sequence(&window, name)),
+            [None, Some(2)]
+        );
+        assert_eq!(window.names.len(), 1);
+        window.note(named(8, 0), &|_| false).unwrap();
+        window.note(named(9, 0), &|number| number == 105).unwrap();
+        assert_eq!(sequence(&window, other), None);
+        assert_eq!(window.names.len(), 0);
     }
 }

@@ -528,6 +528,61 @@ fn another_dedupe_repeats_no_message_of_a_durable_queue() {
 }
 
 #[test]
+fn a_message_that_a_killed_server_takes_for_a_new_one_is_placed_once() {
+    let Some(program) = nats_server() else { return };
+    let mut server = Server::start(&program, "");
+    let mut machine = Machine::new();
+    let into = machine.queue("/in", 10, 64);
+    let import = IMPORT.replace("{ subjects", "{ retention = \"work-queue\", subjects");
+    machine.declare(&server.url(), &import);
+    let stored = |server: &Server| {
+        with_client(&server.url(), async |js| {
+            let stream = js.get_stream("S").await.unwrap();
+            stream.cached_info().state.messages
+        })
+    };
+    let publish = |server: &Server, id: &'static str| {
+        let is_duplicate = with_client(&server.url(), async |js| {
+            let message = async_nats::jetstream::message::PublishMessage::build();
+            let message = message.payload(id.into()).message_id(id);
+            let sent = js.send_publish("s", message).await.unwrap();
+            sent.await.unwrap().duplicate
+        });
+        assert!(!is_duplicate, "the server has forgotten the id");
+    };
+    machine.start();
+    machine.await_log("running");
+    // The id of a bridge, and that of another program.
+    let [own, other] = ["umsg-0000000000000001-2-3", "order-7"];
+    let mut seen = Vec::new();
+    for round in 0..3 {
+        for id in [own, other] {
+            publish(&server, id);
+        }
+        wait_for(
+            "acknowledgements",
+            || stored(&server) == 0,
+            || format!("{:?}\n{}", machine.states(), machine.logged()),
+        );
+        while let Ok(message) = into.try_receive_vec() {
+            seen.push(String::from_utf8(message.data).unwrap());
+        }
+        server.restart();
+        if round == 1 {
+            // The file has the ids.
+            machine.kill();
+            machine.start();
+        }
+    }
+    assert_eq!(seen, [own, other, other, other]);
+    wait_for(
+        "count",
+        || machine.states()[0].duplicates == 1,
+        || format!("{:?}\n{}", machine.states(), machine.logged()),
+    );
+}
+
+#[test]
 fn an_orderly_end_loses_no_message_of_a_ring() {
     let Some(program) = nats_server() else { return };
     let server = Server::start(&program, "");

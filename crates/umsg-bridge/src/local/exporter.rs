@@ -91,7 +91,7 @@ impl Exporter {
     }
 
     fn name(&self, number: u64, stamp: u64) -> String {
-        format!("umsg-{:016x}-{number:x}-{stamp:x}", self.identity)
+        super::id(self.identity, number, stamp)
     }
 
     fn taken_posix(&self, lease: posix::Lease<'static>) -> Result<Taken, String> {

@@ -122,6 +122,8 @@ pub struct Placing {
     pub ttl: Option<Duration>,
     /// The subject of the reply.
     pub reply_to: Option<String>,
+    /// The [name](name) of the message among those of all machines; 0 if no bridge has published it.
+    pub name: u128,
 }
 
 impl Placing {
@@ -133,6 +135,23 @@ impl Placing {
         };
         sent.elapsed().is_ok_and(|age| age > ttl)
     }
+}
+
+/// Returns the id of a message in a stream: the queue's identity, the message's number and the time of its send. No two messages have the same.
+#[must_use]
+pub fn id(identity: u64, number: u64, stamp: u64) -> String {
+    format!("umsg-{identity:016x}-{number:x}-{stamp:x}")
+}
+
+/// Returns the name of the message that has this id, as a number. None: the id is of another program, which may use it again for another message.
+#[must_use]
+pub fn name(id: &str) -> Option<u128> {
+    let mut words = id.strip_prefix("umsg-")?.split('-');
+    let mut word = || u64::from_str_radix(words.next()?, 16).ok();
+    let (identity, number, stamp) = (word()?, word()?, word()?);
+    // Messages of one queue differ in the number or the time. The identities of queues are mixed well.
+    let name = u128::from(identity ^ stamp.rotate_left(32)) << 64 | u128::from(number);
+    Some(name).filter(|name| *name != 0 && words.next().is_none())
 }
 
 /// Returns the identity of the machine's present boot.
