@@ -160,6 +160,34 @@ fn every_shell_gets_completions_of_every_command() {
 }
 
 #[test]
+fn bash_completes_the_sub_commands_and_options_of_the_bridge() {
+    let site = Site::new();
+    let script = site.path().join("completions");
+    std::fs::write(&script, site.umsg(&["completions", "bash"]).output).unwrap();
+    for (words, wanted) in [
+        ("umsg bridge st", "status\n"),
+        ("umsg bridge check --off", "--offline\n"),
+        ("umsg bridge --subject-by t", "type\n"),
+        ("umsg bridge status --state", "--state-dir\n"),
+    ] {
+        let count = words.split(' ').count() - 1;
+        let last = words.split(' ').next_back().unwrap();
+        let before = words.split(' ').nth_back(1).unwrap();
+        let text = format!(
+            "source {}; COMP_WORDS=({words}); COMP_CWORD={count}; _umsg umsg {last} {before}; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+            script.display()
+        );
+        let output = std::process::Command::new("bash")
+            .args(["-c", &text])
+            .output()
+            .unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let answer = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(answer, wanted, "{words}: {errors}");
+    }
+}
+
+#[test]
 fn bash_accepts_its_completions() {
     let site = Site::new();
     let script = site.umsg(&["completions", "bash"]);

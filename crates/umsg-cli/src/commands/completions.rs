@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory};
 use clap_complete::Shell;
 
 use crate::cli::{Cli, Nowhere};
+use crate::commands::bridge::options;
 use crate::failure::Result;
 use crate::output;
 
@@ -27,7 +28,8 @@ impl Completions {
     pub fn perform(&self) -> Result {
         // The generator panics if its writer fails. Writing to memory can't fail.
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), "umsg", &mut script);
+        let mut command = Cli::command().mut_subcommand("bridge", options::complete);
+        clap_complete::generate(self.shell, &mut command, "umsg", &mut script);
         let mut out = output::standard()?;
         out.write_all(&script)?;
         Ok(out.flush()?)

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! target/packages/files/umsg_V_ARCH.deb, libumsg0_V_ARCH.deb, libumsg-dev_V_ARCH.deb, umsg-bridge_V_ARCH.deb
-//!                       umsg-V-linux-MACHINE.tar.gz    the static command, the drop-ins for glibc and for musl
+//!                       umsg-V-linux-MACHINE.tar.gz    the static command and bridge, the drop-ins for glibc and for musl
 //!                       umsg-shm-V.crate, umsg-V.crate, umsg-carry-V.crate, umsg-trace-V.crate, umsg-preload-V.crate, umsg-cli-V.crate, umsg-bridge-V.crate
 //!                 build*/                               the builds
 //!                 roots/                                empty systems for the tests
@@ -60,7 +60,7 @@ pub struct Options {
 pub enum Kind {
     /// umsg, libumsg0, libumsg-dev and umsg-bridge for Debian
     Debian,
-    /// An archive for any Linux: the static command, the drop-ins for glibc and for musl
+    /// An archive for any Linux: the static command and bridge, the drop-ins for glibc and for musl
     Tarball,
     /// The crates, as for crates.io
     Crates,

@@ -65,6 +65,14 @@ pub fn static_command(workspace: &Workspace, steps: &mut Steps) -> Result<PathBu
     Ok(build.file("umsg"))
 }
 
+/// Builds the bridge in the same way. musl-gcc compiles its cryptography.
+pub fn static_bridge(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
+    musl::need_target(workspace)?;
+    let build = Build::new(workspace, "build-musl", Some(MUSL))?;
+    steps.need("static bridge", &mut build.of(&["umsg-bridge"]))?;
+    Ok(build.file("umsg-bridge"))
+}
+
 /// Builds the drop-in for musl.
 pub fn drop_in_for_musl(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf> {
     let build = musl_libraries(workspace, "build-musl-shared", Panics::Abort)?;

@@ -1,4 +1,4 @@
-//! The archive for any Linux: the command as a static program, and a drop-in for each C library.
+//! The archive for any Linux: the command and the bridge as static programs, and a drop-in for each C library.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,6 +19,7 @@ pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Resu
         return Err(Failure::new("the archive is built on x86-64 only"));
     }
     let umsg = portable::static_command(workspace, steps)?;
+    let bridge = portable::static_bridge(workspace, steps)?;
     let for_musl = portable::drop_in_for_musl(workspace, steps)?;
     let for_glibc = drop_in_for_glibc(workspace, steps)?;
     println!("\n==> tarball: archive");
@@ -26,6 +27,7 @@ pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Resu
     let staging = super::directory(workspace).join("tarball");
     let tree = Tree::new(staging.join(&name))?;
     tree.stripped(&umsg, "bin/umsg", "--strip-all")?;
+    tree.stripped(&bridge, "bin/umsg-bridge", "--strip-all")?;
     for (library, installed) in [
         (&for_glibc, "lib/umsg/libumsg_preload.so"),
         (&for_musl, "lib/umsg/musl/libumsg_preload.so"),
@@ -33,7 +35,7 @@ pub fn make(workspace: &Workspace, files: &mut Files, steps: &mut Steps) -> Resu
         tree.stripped(library, installed, "--strip-unneeded")?;
     }
     let oldest = versions::check("objdump", &tree.root.join("lib/umsg/libumsg_preload.so"))?;
-    add_texts(workspace, &tree, &umsg, oldest)?;
+    add_texts(workspace, &tree, (&umsg, &bridge), oldest)?;
     pack(workspace, &staging, &name, files)
 }
 
@@ -50,10 +52,12 @@ fn drop_in_for_glibc(workspace: &Workspace, steps: &mut Steps) -> Result<PathBuf
 fn add_texts(
     workspace: &Workspace,
     tree: &Tree,
-    umsg: &Path,
+    (umsg, bridge): (&Path, &Path),
     (major, minor): versions::Version,
 ) -> Result<()> {
     let pages = tree.root.join("share/man/man1");
+    // The command's page of `umsg bridge` replaces that of the program.
+    succeed(Command::new(bridge).arg("man").arg(&pages))?;
     succeed(Command::new(umsg).arg("man").arg(&pages))?;
     for page in tree.files()? {
         if page.starts_with("share/man/") {
@@ -62,6 +66,8 @@ fn add_texts(
     }
     for (shell, file) in dist::COMPLETIONS {
         tree.write(file, dist::completions(workspace, umsg, shell)?)?;
+        let of_bridge = file.replace("umsg", "umsg-bridge");
+        tree.write(&of_bridge, dist::completions(workspace, bridge, shell)?)?;
     }
     let packaging = workspace.root.join("packaging");
     tree.program(&packaging.join("tarball/install.sh"), "install.sh")?;
@@ -80,7 +86,11 @@ fn add_texts(
         let from = packaging.join("systemd").join(unit);
         tree.file(&from, &format!("{documents}/systemd/{unit}"))?;
     }
-    let licences = licences::text(workspace, &["umsg-cli", "umsg-preload"])?;
+    for name in ["umsg-bridge.service", "umsg-bridge.sysusers", "bridge.toml"] {
+        let from = packaging.join("systemd").join(name);
+        tree.file(&from, &format!("{documents}/bridge/{name}"))?;
+    }
+    let licences = licences::text(workspace, &["umsg-cli", "umsg-preload", "umsg-bridge"])?;
     tree.write(&format!("{documents}/third-party.txt"), licences)
 }
 

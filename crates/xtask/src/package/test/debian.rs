@@ -64,6 +64,7 @@ const ORDINARY: [(&str, &str); 5] = [
                   echo ${COMPREPLY[*]}' | grep send
          zsh -c 'autoload -Uz compinit && compinit -u && test \"${_comps[umsg]}\" = _umsg && autoload +X _umsg && which _umsg >/dev/null'
          fish -c 'complete -C \"umsg se\"' | grep send
+         fish -c 'complete -C \"umsg bridge st\"' | grep status
          fish -c 'complete -C \"umsg-bridge st\"' | grep status
          bash -c 'source /usr/share/bash-completion/completions/umsg-bridge; complete -p umsg-bridge'",
     ),
@@ -186,7 +187,8 @@ pub fn run_tarball(workspace: &Workspace, files: &Files, steps: &mut Steps) -> R
     put_programs(workspace, &root)?;
     let install = "\
         useradd --create-home --uid 1000 ann
-        cd /packages && tar -xzf umsg.tar.gz && umsg-*/install.sh && umsg --version";
+        cd /packages && tar -xzf umsg.tar.gz && umsg-*/install.sh && umsg --version
+        umsg bridge check --offline --config /usr/local/share/doc/umsg/bridge/bridge.toml | grep 'leases messages of /orders'";
     steps.need(
         "tarball, glibc: install.sh",
         &mut root.script(User::Root, install),

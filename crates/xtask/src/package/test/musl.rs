@@ -18,6 +18,7 @@ pub const ALPINE: &str = "UMSG_TEST_ALPINE";
 
 const INSTALL: &str = "\
     cd /packages && tar -xzf umsg.tar.gz && umsg-*/install.sh && umsg --version
+    umsg bridge check --offline --config /usr/local/share/doc/umsg/bridge/bridge.toml | grep 'leases messages of /orders'
     test -e /etc/passwd || echo 'root:x:0:0::/root:/bin/sh' >/etc/passwd
     echo 'ann:x:1000:1000::/home/ann:/bin/sh' >>/etc/passwd
     mkdir -p /home/ann && chown 1000:1000 /home/ann";

@@ -1,5 +1,7 @@
 //! `umsg bridge`: a program of its own, so that the command stays small.
 
+pub mod options;
+
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
