@@ -2,6 +2,8 @@
 //!
 //! ```text
 //!   pull ---> reserve, commit ---> note in the window ---> forget the arrival ---> ack
+//!   |                        |     |                                             |
+//!   +-- for each message ----+     +-- for all messages that came together ------+
 //!                |
 //!                full: nothing is acknowledged, and nothing is pulled; after half of `ack_wait` the messages in hand go back to the stream
 //! ```
@@ -27,6 +29,7 @@ use crate::{durable::Unconsumed, envelope};
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{AckKind, Message};
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -39,6 +42,9 @@ const LATE: Duration = Duration::from_millis(50);
 
 /// The interval at which the import checks which messages of a durable queue were consumed.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// The most messages of a POSIX queue that are noted, forgotten and acknowledged together. Each has a record in the queue until then.
+const TOGETHER: usize = 32;
 
 /// The most kept entries of a window: 32 MiB of file and memory.
 const MOST_KEPT: usize = 1 << 20;
@@ -98,6 +104,8 @@ pub async fn run(bridge: &Bridge, scene: &Scene, board: &Board) -> Result<(), St
     let work = Work {
         unconsumed,
         in_hand: Cell::new(None),
+        unsettled: RefCell::default(),
+        counts: Cell::default(),
         window: RefCell::new(window),
         importer,
         consumer,
@@ -121,6 +129,7 @@ fn recover(importer: &Importer, window: &mut Window) -> Result<(), String> {
                 ..Entry::default()
             };
             note(window, entry, &|_| true)?;
+            window.flush().map_err(|error| unwritten(&error))?;
         }
         importer.forget(sequence)?;
     }
@@ -142,6 +151,10 @@ struct Work<'a> {
     window: RefCell<Window>,
     /// The message that the pull has brought and that is not settled, and the beginning of the pull. It stays here if the future that places it is dropped.
     in_hand: Cell<Option<(Rc<Message>, Instant)>>,
+    /// The messages that are in the queue, and not in the window's file.
+    unsettled: RefCell<VecDeque<Unsettled>>,
+    /// Messages and bytes that the board does not count yet, and the messages that the stream had for this consumer behind the last one.
+    counts: Cell<(u64, u64, u64)>,
     /// The messages of a durable queue that no local receiver has acknowledged.
     unconsumed: Option<RefCell<Unconsumed>>,
     consumer: Consumer<pull::Config>,
@@ -149,6 +162,13 @@ struct Work<'a> {
     bridge: &'a Bridge,
     scene: &'a Scene,
     board: &'a Board,
+}
+
+/// A message that is in the queue, and that is to be noted, forgotten and acknowledged.
+#[derive(Clone)]
+struct Unsettled {
+    message: Rc<Message>,
+    entry: Entry,
 }
 
 /// The result of an attempt to place a message.
@@ -177,24 +197,31 @@ impl Work<'_> {
             ended = self.acknowledge_consumed() => ended,
             _ = stop.wait_for(|stop| *stop) => Ok(()),
         };
+        let settled = self.settle().await;
+        let ended = ended.and(settled);
         match ended {
             Ok(()) => self.finish(&mut pulls).await,
-            Err(_) => self.give_up(&mut pulls).await,
+            Err(_) => {
+                self.give_up(&mut pulls).await;
+                ended
+            }
         }
-        ended
     }
 
     /// Waits for the end of all requests. Places the messages that they bring, and gives those without room back to the stream: other machines get them
     /// at once, and not after `ack_wait`.
-    async fn finish(&self, pulls: &mut Pulls) {
+    async fn finish(&self, pulls: &mut Pulls) -> Result<(), String> {
         let mut may_place = true;
         while self.scene.link.holds() {
             let message = match self.in_hand.take() {
                 Some((message, _)) => message,
-                None => match pulls.rest().await {
-                    Some(message) => message,
-                    None => return,
-                },
+                None => {
+                    self.settle().await?;
+                    match pulls.rest().await {
+                        Some(message) => message,
+                        None => return Ok(()),
+                    }
+                }
             };
             // Behind a message without room, a shorter one would overtake.
             may_place = may_place
@@ -207,6 +234,7 @@ impl Work<'_> {
                 give_back(&message, pulls.left()).await;
             }
         }
+        self.settle().await
     }
 
     /// Gives the messages that are here back to the stream: the queue or the consumer is lost.
@@ -294,11 +322,20 @@ impl Work<'_> {
         while looked.elapsed() < LOOK_AT_QUEUE {
             let (message, began) = match self.in_hand.take() {
                 Some(held) => held,
-                None => match pulls.next().await {
-                    Ok(Pulled::Message(message, began)) => (message, began),
-                    Ok(Pulled::Nothing) => break,
-                    Err(why) => return Ok(Err(why)),
-                },
+                None => {
+                    let pulled = match pulls.ready() {
+                        Some(pulled) => pulled,
+                        None => {
+                            self.settle().await?;
+                            pulls.next().await
+                        }
+                    };
+                    match pulled {
+                        Ok(Pulled::Message(message, began)) => (message, began),
+                        Ok(Pulled::Nothing) => break,
+                        Err(why) => return Ok(Err(why)),
+                    }
+                }
             };
             crash::reached(Point::IMPORT_PULLED);
             self.in_hand.set(Some((Rc::clone(&message), began)));
@@ -325,7 +362,7 @@ impl Work<'_> {
     }
 
     /// Places a message. Waits for room until the given time.
-    async fn place(&self, message: &Message, until: Instant) -> Result<Placed, String> {
+    async fn place(&self, message: &Rc<Message>, until: Instant) -> Result<Placed, String> {
         let info = message
             .info()
             .map_err(|error| format!("`consumer`: {error}"))?;
@@ -351,24 +388,34 @@ impl Work<'_> {
         loop {
             match self.importer.try_place(&placing, sequence) {
                 Ok(number) => {
-                    self.placed(Entry {
+                    crash::reached(Point::IMPORT_PLACED);
+                    let entry = Entry {
                         sequence,
                         number,
                         name: placing.name,
-                    })?;
-                    let bytes = placing.data.len() as u64;
-                    self.board.count(|state| {
-                        state.messages += 1;
-                        state.bytes += bytes;
-                        state.backlog = pending;
+                    };
+                    self.note(entry)?;
+                    self.unsettled.borrow_mut().push_back(Unsettled {
+                        message: Rc::clone(message),
+                        entry,
                     });
-                    self.end(message, sequence, number).await;
+                    let (messages, bytes, _) = self.counts.get();
+                    let now = bytes + placing.data.len() as u64;
+                    self.counts.set((messages + 1, now, pending));
+                    // Without records in the queue, a death repeats the messages that are not in the file.
+                    let most = self.importer.posix().map_or(1, |_| TOGETHER);
+                    if self.unsettled.borrow().len() >= most {
+                        self.settle().await?;
+                    }
                     return Ok(Placed::Settled);
                 }
-                Err(Refusal::Full) if Instant::now() >= until => {
-                    return Ok(Placed::NoRoom);
+                Err(Refusal::Full) => {
+                    self.settle().await?;
+                    if Instant::now() >= until {
+                        return Ok(Placed::NoRoom);
+                    }
+                    self.importer.writable().await;
                 }
-                Err(Refusal::Full) => self.importer.writable().await,
                 Err(Refusal::Message(why)) => {
                     return Ok(self.reject(message, &placing, &why).await);
                 }
@@ -403,12 +450,32 @@ impl Work<'_> {
         Ok(Some(known))
     }
 
-    fn placed(&self, entry: Entry) -> Result<(), String> {
-        crash::reached(Point::IMPORT_PLACED);
-        self.note(entry)?;
+    /// Writes the window, and then forgets and acknowledges the messages that were placed.
+    async fn settle(&self) -> Result<(), String> {
+        if self.unsettled.borrow().is_empty() {
+            return Ok(());
+        }
+        let flushed = self.window.borrow_mut().flush();
+        flushed.map_err(|error| unwritten(&error))?;
         crash::reached(Point::IMPORT_NOTED);
-        self.importer.forget(entry.sequence)?;
-        crash::reached(Point::IMPORT_FORGOTTEN);
+        let (messages, bytes, backlog) = self.counts.take();
+        self.board.count(|state| {
+            state.messages += messages;
+            state.bytes += bytes;
+            state.backlog = backlog;
+        });
+        loop {
+            // The message stays in the list until it is acknowledged: this future may be dropped.
+            let first = self.unsettled.borrow().front().cloned();
+            let Some(first) = first else { break };
+            self.importer.forget(first.entry.sequence)?;
+            crash::reached(Point::IMPORT_FORGOTTEN);
+            let Entry {
+                sequence, number, ..
+            } = first.entry;
+            self.end(&first.message, sequence, number).await;
+            self.unsettled.borrow_mut().pop_front();
+        }
         Ok(())
     }
 

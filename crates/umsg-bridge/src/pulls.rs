@@ -12,7 +12,7 @@ use crate::connect;
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{Context, Message};
 use async_nats::{Client, StatusCode, Subject, Subscriber};
-use futures_util::StreamExt;
+use futures_util::{FutureExt, StreamExt};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -107,6 +107,18 @@ impl Pulls {
         Ok(())
     }
 
+    /// Returns the next message, if it has come. None also if it is time for another request.
+    ///
+    /// # Errors
+    /// As [`next`](Self::next).
+    pub fn ready(&mut self) -> Option<Result<Pulled, String>> {
+        if self.pending() <= self.window / 2 {
+            return None;
+        }
+        let message = self.answers.next().now_or_never()??;
+        self.read(message)
+    }
+
     /// Returns the next message. A call that is dropped loses none.
     ///
     /// # Errors
@@ -156,30 +168,38 @@ impl Pulls {
                     return Ok(Pulled::Nothing);
                 }
             };
-            match message.status.unwrap_or(StatusCode::OK) {
-                StatusCode::OK => {
-                    let began = self.requests.front().map(|request| request.1);
-                    self.take(1);
-                    let context = self.context.clone();
-                    let message = Rc::new(Message { message, context });
-                    return Ok(Pulled::Message(message, began.unwrap_or_else(Instant::now)));
-                }
-                StatusCode::IDLE_HEARTBEAT => {}
-                StatusCode::TIMEOUT | StatusCode::NOT_FOUND => {
-                    // The end of a request, which brings no more messages.
-                    let left = message.headers.as_ref().and_then(|headers| {
-                        let left = headers.get("Nats-Pending-Messages")?;
-                        left.as_str().parse().ok()
-                    });
-                    let oldest = self.requests.front().map_or(0, |request| request.0);
-                    self.take(left.unwrap_or(oldest));
-                    return Ok(Pulled::Nothing);
-                }
-                status => {
-                    self.forget();
-                    let why = message.description.unwrap_or_default();
-                    return Err(format!("`consumer`: {status} {why}"));
-                }
+            if let Some(pulled) = self.read(message) {
+                return pulled;
+            }
+        }
+    }
+
+    /// Reads an answer of the consumer. None: a heartbeat.
+    fn read(&mut self, message: async_nats::Message) -> Option<Result<Pulled, String>> {
+        match message.status.unwrap_or(StatusCode::OK) {
+            StatusCode::OK => {
+                let began = self.requests.front().map(|request| request.1);
+                self.take(1);
+                let context = self.context.clone();
+                let message = Rc::new(Message { message, context });
+                let began = began.unwrap_or_else(Instant::now);
+                Some(Ok(Pulled::Message(message, began)))
+            }
+            StatusCode::IDLE_HEARTBEAT => None,
+            StatusCode::TIMEOUT | StatusCode::NOT_FOUND => {
+                // The end of a request, which brings no more messages.
+                let left = message.headers.as_ref().and_then(|headers| {
+                    let left = headers.get("Nats-Pending-Messages")?;
+                    left.as_str().parse().ok()
+                });
+                let oldest = self.requests.front().map_or(0, |request| request.0);
+                self.take(left.unwrap_or(oldest));
+                Some(Ok(Pulled::Nothing))
+            }
+            status => {
+                self.forget();
+                let why = message.description.unwrap_or_default();
+                Some(Err(format!("`consumer`: {status} {why}")))
             }
         }
     }

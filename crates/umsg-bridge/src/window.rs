@@ -3,8 +3,9 @@
 //! The sequence recognises a redelivery. The message's own name, which an export gave it, recognises a message that the stream stores twice: a stream
 //! forgets the names of acknowledged messages when its server is killed, and takes a publish that is repeated for a new message.
 //!
-//! The entry of a sequence stands at the sequence modulo the capacity, so that an entry is one write of 32 bytes, and a lookup is one read of memory.
-//! A write to a file outlasts the death of the process. Neither the write nor the queue outlasts a crash of the machine.
+//! The entry of a sequence stands at the sequence modulo the capacity, so that entries of messages that came together are one write, and a lookup is one
+//! read of memory. A note is in memory first, and in the file after [`Window::flush`]: a message that was noted, and whose sequence is not in the file,
+//! must still have its record of the arrival. A write to a file outlasts the death of the process. Neither the write nor the queue outlasts a crash of the machine.
 //!
 //! | bytes | |
 //! |---|---|
@@ -82,6 +83,8 @@ pub struct Window {
     names: HashMap<u64, u64>,
     /// The kept entry that is looked at first.
     next: usize,
+    /// The places of the entries that are not in the file.
+    unwritten: Vec<usize>,
 }
 
 impl Window {
@@ -127,15 +130,15 @@ impl Window {
             entries,
             kept,
             next: 0,
+            unwritten: Vec::new(),
         })
     }
 
-    /// Notes that a message is in the queue. `is_held` tells of a message that must stay in the window: a durable
+    /// Notes that a message is in the queue, in memory. `is_held` tells of a message that must stay in the window: a durable
     /// queue still has it, so that the server may deliver it again.
     ///
     /// # Errors
-    /// `StorageFull`, and nothing is noted: `is_held` holds for more messages than there are places. The errors of the file: the window then knows the
-    /// sequence only as long as the process lives.
+    /// `StorageFull`, and nothing is noted: `is_held` holds for more messages than there are places. The errors of the file.
     pub fn note(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> io::Result<()> {
         let at = (entry.sequence % self.entries.len() as u64) as usize;
         let old = self.entries[at];
@@ -148,7 +151,24 @@ impl Window {
         if entry.name != 0 {
             self.names.insert(mixed(entry.name), entry.sequence);
         }
-        self.write(at, entry)
+        self.unwritten.push(at);
+        Ok(())
+    }
+
+    /// Writes the notes to the file.
+    ///
+    /// # Errors
+    /// The errors of the file: the window then knows these sequences only as long as the process lives.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.unwritten.sort_unstable();
+        self.unwritten.dedup();
+        for run in self.unwritten.chunk_by(|one, next| one + 1 == *next) {
+            let entries = run.iter().map(|at| self.entries[*at].bytes());
+            let bytes: Vec<u8> = entries.flatten().collect();
+            self.file.write_all_at(&bytes, place(run[0]))?;
+        }
+        self.unwritten.clear();
+        Ok(())
     }
 
     /// Forgets the name of an entry that leaves the window, unless a later entry has the name, too.
@@ -181,8 +201,7 @@ impl Window {
     }
 
     fn write(&self, at: usize, entry: Entry) -> io::Result<()> {
-        let place = (HEAD + at * ENTRY) as u64;
-        self.file.write_all_at(&entry.bytes(), place)
+        self.file.write_all_at(&entry.bytes(), place(at))
     }
 
     /// Returns the numbers of all messages in the window.
@@ -209,6 +228,18 @@ impl Window {
         let sequence = *self.names.get(&mixed(name))?;
         self.find(sequence).filter(|entry| entry.name == name)
     }
+}
+
+impl Drop for Window {
+    fn drop(&mut self) {
+        // The messages have their records, which the next start reads.
+        let _ = self.flush();
+    }
+}
+
+/// Returns the place of an entry in the file.
+fn place(at: usize) -> u64 {
+    (HEAD + at * ENTRY) as u64
 }
 
 /// Opens a file of a window, and locks it, because two processes would not see each other's notes. The lock ends with the process.
