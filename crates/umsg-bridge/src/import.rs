@@ -327,6 +327,7 @@ impl Work<'_> {
                         Some(pulled) => pulled,
                         None => {
                             self.settle().await?;
+                            self.importer.rest();
                             pulls.next().await
                         }
                     };

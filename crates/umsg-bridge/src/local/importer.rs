@@ -4,7 +4,9 @@ use super::{Key, Placing, kernel, opened, polled, posix_identity, sysv_identity}
 use crate::config::{Bridge, End};
 use crate::crash::{self, Point};
 use rustix::io::Errno;
+use std::cell::RefCell;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
@@ -15,6 +17,9 @@ use umsg::{Namespace, posix::Until};
 
 /// The longest wait for room without another attempt. A queue does not report every change that makes room.
 const LONGEST: Duration = Duration::from_secs(1);
+
+/// The pause between two attempts if the queue can't be polled.
+const UNPOLLED: Duration = Duration::from_millis(10);
 
 /// The reason why a message was not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +44,42 @@ pub struct Importer {
 
 #[derive(Debug)]
 enum Queue {
-    Posix(Box<posix::Queue>, AsyncFd<OwnedFd>),
+    Posix(Box<posix::Queue>, Room),
     Sysv(Box<sysv::Queue>, AsyncFd<OwnedFd>),
     Ring(ring::Sender),
     Kernel(kernel::Queue),
+}
+
+/// The wait for room in a POSIX queue. A queue that is polled costs each send a wake-up of its own process, so that the descriptor exists only while the
+/// queue is full: it belongs to a second handle.
+#[derive(Debug)]
+struct Room {
+    namespace: Namespace,
+    name: String,
+    polled: RefCell<Option<Rc<Polled>>>,
+}
+
+#[derive(Debug)]
+struct Polled {
+    _queue: posix::Queue,
+    descriptor: AsyncFd<OwnedFd>,
+}
+
+impl Room {
+    /// Returns the descriptor. None: the queue has lost its name, or the process has no descriptors left.
+    fn polled(&self) -> Option<Rc<Polled>> {
+        let mut polled = self.polled.borrow_mut();
+        if polled.is_none() {
+            let queue = opened::posix(&self.namespace, (&self.name, None)).ok()?;
+            let descriptor = queue.pollable().ok()?.try_clone_to_owned().ok()?;
+            let descriptor = polled::register(descriptor, Interest::WRITABLE).ok()?;
+            *polled = Some(Rc::new(Polled {
+                _queue: queue,
+                descriptor,
+            }));
+        }
+        polled.clone()
+    }
 }
 
 impl Importer {
@@ -65,13 +102,13 @@ impl Importer {
         let (queue, identity) = match &bridge.queue {
             End::Posix(name) => {
                 let queue = opened::posix(namespace, (name, new))?;
-                let polled = poll(
-                    queue
-                        .pollable()
-                        .and_then(|polled| polled.try_clone_to_owned()),
-                )?;
                 let identity = posix_identity(&queue);
-                (Queue::Posix(Box::new(queue), polled), identity)
+                let room = Room {
+                    namespace: namespace.clone(),
+                    name: name.clone(),
+                    polled: RefCell::default(),
+                };
+                (Queue::Posix(Box::new(queue), room), identity)
             }
             End::Key(_) | End::Id(_) => {
                 let queue = opened::sysv(namespace, bridge)?;
@@ -200,8 +237,15 @@ impl Importer {
 
     /// Waits until there may be room.
     pub async fn writable(&self) {
+        let room;
         let (polled, is_writable): (_, &dyn Fn() -> bool) = match &self.queue {
-            Queue::Posix(queue, polled) => (polled, &|| queue.readiness().writable),
+            Queue::Posix(queue, of_queue) => {
+                room = of_queue.polled();
+                let Some(room) = &room else {
+                    return tokio::time::sleep(UNPOLLED).await;
+                };
+                (&room.descriptor, &|| queue.readiness().writable)
+            }
             Queue::Sysv(queue, polled) => (polled, &|| queue.readiness().writable),
             Queue::Kernel(queue) => {
                 let _ = tokio::time::timeout(LONGEST, queue.ready(Interest::WRITABLE)).await;
@@ -217,6 +261,13 @@ impl Importer {
             } else {
                 ready.clear_ready();
             }
+        }
+    }
+
+    /// Polls the queue no longer: no message waits for room.
+    pub fn rest(&self) {
+        if let Queue::Posix(_, room) = &self.queue {
+            room.polled.replace(None);
         }
     }
 
