@@ -403,6 +403,10 @@ impl HolderScan {
     pub(crate) fn is_orphan(&mut self, lives: &dyn Liveness, record: &LeaseRecord) -> bool {
         self.records += 1;
         let (pid, birth) = (record.pid.get(), record.birth.get());
+        // The calling process lives. To ask about it takes tens of system calls.
+        if liveness::is_own(lives, birth) {
+            return false;
+        }
         let known = &mut self.known[(u64::from(pid) ^ birth) as usize % 64];
         if let Some((of, then, is_dead)) = *known
             && (of, then) == (pid, birth)

@@ -95,6 +95,11 @@ pub fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)
 }
 
+/// Returns whether a birth has the liveness id of this process. A forked child has an id of its own.
+pub(crate) fn is_own(lives: &dyn Liveness, birth: u64) -> bool {
+    life_of(birth).is_some_and(|life| life != UNREGISTERED && life == lives.own())
+}
+
 /// Returns whether the process of a record is dead. `by_number` decides by the process id and the birth (0 for unknown).
 ///
 /// The lock of a liveness id ends when the kernel has freed all memory of the process, possibly long after the kill. So if the process id is valid in
