@@ -1,4 +1,4 @@
-//! The lock under which a user's names change: flock(2) on a directory that only the user and root can open (`own.rs`).
+//! The lock under which a user's names change: flock(2) on a directory that only the user and root can open (`own_directory.rs`).
 //!
 //! In a sticky directory, only the owner of a file and root remove its name. Root takes the owner's lock to do so. So if two processes find
 //! the same stale name, the slower one does not remove the new file of the faster one. Conflicts between users need no lock: if two users
