@@ -105,7 +105,7 @@ impl Unconsumed {
     }
 
     /// Removes the messages that have left the queue, and returns their acknowledgers. A message has left if two calls in a row find it neither
-    /// queued nor delayed nor leased. One call is not enough: between a hand-over to a blocked receiver and its lease, a message is in no list.
+    /// queued nor delayed nor leased. One call is not enough: between a hand-off to a blocked receiver and its lease, a message is in no list.
     ///
     /// # Errors
     /// The error is the sentence of the library.

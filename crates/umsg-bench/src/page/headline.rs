@@ -37,7 +37,7 @@ pub const HEADLINES: [Headline; 17] = [
     of(
         "mqueue",
         "fill again, random",
-        "Filling a queue again after it was full and emptied, random priorities, per message",
+        "Filling a queue whose memory is already allocated, random priorities, per message",
     ),
     of(
         "mqueue",

@@ -1,4 +1,4 @@
-//! System V: hand-over and wake-ups outside of the queue's lock.
+//! System V: hand-off and wake-ups outside of the queue's lock.
 
 use super::{Entry, Table};
 use crate::document::Document;
