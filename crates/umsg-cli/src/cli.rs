@@ -33,7 +33,7 @@ pub struct Cli {
         help_heading = "Options of all commands"
     )]
     pub dir: Option<PathBuf>,
-    /// As root, work with the identity of the directory's owner
+    /// As root, act as the user who owns the directory, so that new files belong to that user
     #[arg(long, global = true, help_heading = "Options of all commands")]
     pub as_owner: bool,
     #[command(subcommand)]
@@ -174,8 +174,8 @@ Where the queues are:
   the directory.
 
   Root may name the directory of another user with --dir. `umsg ls`, `stat`,
-  `who`, `peek` and `doctor` then work with the identity of that user; all
-  other commands need --as-owner for that.
+  `who`, `peek` and `doctor` then act as that user; all other commands need
+  --as-owner for that.
 
 JSON:
   Commands that print data have --json. --json prints one object, or one object

@@ -437,7 +437,7 @@ fn dead_letters_are_looked_at_and_sent_back() {
         .fails(2, &["--to /slow", "--all"]);
     let stat = site.umsg(&["stat", "/failed"]).text().to_owned();
     assert!(
-        stat.contains("holds of others   0 too old, 4 not delivered, 0 dropped when full"),
+        stat.contains("from other queues 0 too old, 4 not delivered, 0 dropped when full"),
         "{stat}"
     );
     let stat = site.umsg(&["stat", "/failed", "--json"]).json();

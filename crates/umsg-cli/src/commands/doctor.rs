@@ -19,22 +19,22 @@ use crate::{place, progress, rights, streams};
 
 /// Find the problems of queues and rings, and show their remedies
 ///
-/// The report shows the owners of the locks, and whether they are alive, stopped or dead. The report shows blocked processes,
-/// their waiting times, and the messages that they wait for. The report shows leases, reservations, registrations for
-/// notifications, and pollers. The report shows past repairs, and the deaths that caused them.
+/// The report shows: the owners of the locks, and whether they are alive, stopped or dead; blocked processes, their waiting times, and the messages
+/// that they wait for; leases, reservations, registrations for notifications, and pollers; past repairs, and the deaths that caused them.
 ///
-/// The first kind of problem is a process that is stopped in the middle of a call while other processes wait for it. The second
-/// kind is a lock that names an impossible thread, or a process that does not use the queue. The third kind is a lease, reservation, waiter or lock
-/// of a dead process. The fourth kind is corruption: byte values that no operation can have written. Calls on a corrupted queue fail with
-/// EBADMSG. The report lists the place in the file and the expected value of each such byte.
+/// These are the problems: (1) a process that is stopped in the middle of a call while other processes wait for it; (2) a lock that names an
+/// impossible thread, or a process that does not use the queue; (3) a lease, reservation, waiter or lock of a dead process; (4) corruption: byte
+/// values that no operation can have written. Calls on a corrupted queue fail with EBADMSG. The report lists the place in the file and the expected
+/// value of each such byte.
 ///
-/// A process uses the queue if it has the queue's file mapped. Only root can see the mappings of other users' processes. If the
-/// command cannot see the mappings of a process, --repair takes no lock from that process. An overwritten lock can name
-/// an innocent process. Before you end the named process, run the command as root: root can see whether the process uses the queue.
+/// A corrupted lock may name a process that never used the queue. A process uses the queue if it has the queue's file mapped. Only root can see the
+/// mappings of other users' processes. If the command cannot see the mappings of a process, --repair takes no lock from that process. Before you end
+/// the named process, run the command as root: root can see whether the process uses the queue.
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
-/// problem. If the command can't inspect a queue, such as a queue of another user, it names the queue on standard error and continues with the rest.
-/// With --all, it also names links, FIFOs and directories that it finds among the files of the queues.
+/// problem. If the command can't inspect a queue, such as a queue of another user, it names the queue on standard error and continues with the rest;
+/// if nothing is wrong with the rest, the exit code is 1. With --all, it also names links, FIFOs and directories that it finds among the files of the
+/// queues.
 ///
 /// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of
 /// the call and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls change

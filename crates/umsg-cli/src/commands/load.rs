@@ -26,8 +26,8 @@ use crate::{place, progress, streams};
 /// The queue gets the saved attributes, regardless of the umask, and the messages in their order, with their priorities, senders and times. The
 /// queue appears when it is complete. The command refuses a truncated or altered file.
 ///
-/// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The command counts as the sender of the
-/// messages. The queue appears first, and then all messages at once. If the saved queue was closed for sending, the command closes the new queue
+/// A System V queue gets its saved key, mode, size (qbytes), retry delay and messages with their types. The messages show this command as their
+/// sender. The queue appears first, and then all messages at once. If the saved queue was closed for sending, the command closes the new queue
 /// after it has sent the messages.
 #[derive(Args, Debug)]
 #[command(after_help = "\

@@ -26,7 +26,7 @@ const PREVIEW: usize = 60;
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
 /// POSITION 0 is the message that is received next. ID is the number of the message in this queue, for example for `umsg redrive --id`. A
-/// message has an ID from its first delivery on, or earlier if the queue sorts it by priority; before that, ID is "-". Messages of System V queues
+/// message gets its ID when it is first delivered, or when the queue sorts it by priority. Until then, ID is "-". Messages of System V queues
 /// have no ID. SENDER is a process id. SENT is the time since the call that sent the message, also if the call set a later time (`umsg send
 /// --after`). DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease. The command omits
 /// delayed messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
@@ -34,8 +34,8 @@ const PREVIEW: usize = 60;
 /// With --delayed, the command shows the messages that were sent or returned for a later delivery and are not due. The message that is due first
 /// comes first. DUE is the time until the message is due.
 ///
-/// With --long, each message has several lines: its numbers, its text, and its events, if the queue was created with --trace-messages. The events
-/// are the send, each delivery on a lease and its end, and each move to a dead-letter queue and back, each with its time (UTC) and process id. A queue
+/// With --long, each message has several lines: its numbers, its text, and its events, if the queue was created with --trace-messages. The events are
+/// the send, each delivery on a lease and its end, and each move to a dead-letter queue and back, each with its time (UTC) and process id. A queue
 /// keeps the send and the last 14 other events of a message. Any process that may use the queue can forge them.
 ///
 /// Characters that could control a terminal are escaped, and on a terminal, long messages are truncated.

@@ -26,17 +26,17 @@ use crate::values::{self, RetryDelay};
 /// Receive messages: print each message and remove it from the queue, or run a command for each message
 ///
 /// A message leaves the queue when it is printed completely. If printing fails, the message returns to the queue as the first
-/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when another process finds
-/// the queue empty or full. With --json, "deliveries" is the number of deliveries of the message, including
+/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when the next process finds
+/// the queue empty or full, and so looks for dead receivers. With --json, "deliveries" is the number of deliveries of the message, including
 /// this one.
 ///
 /// Programs that read the output can lose messages: a message that was printed has left the queue, even if the program dies
-/// before it has used the message. With --follow into a pipe, the command keeps each message until the program has read it from the pipe. The
-/// program can then lose only messages that it has read. --exec and --ack lose no message: they keep each message in the queue
-/// until its work is done.
+/// before it has used the message. With --follow into a pipe, the command keeps each message until the program has read it from the pipe. A
+/// program that dies then loses at most the messages that it had read but not yet used. --exec and --ack lose no message: they keep each message
+/// in the queue until its work is done.
 ///
-/// With --exec, umsg runs COMMAND for each message. The message is the standard input of COMMAND. In the arguments of COMMAND, the message
-/// replaces `{}`, without a line feed at its end. Exit code 0 removes the message from the queue. After any other end of COMMAND, the message
+/// With --exec, umsg runs COMMAND for each message. The message is the standard input of COMMAND. `{}` in the arguments of COMMAND is replaced by
+/// the message, without its final line feed. Exit code 0 removes the message from the queue. After any other exit code, or a signal, the message
 /// returns to the queue. With --follow, it returns at once; otherwise it returns when umsg ends, so that each message is tried once. The message
 /// also returns if umsg is killed; COMMAND then gets SIGTERM. Create the queue with --max-deliveries and
 /// --dead-letter, so that a message whose command always fails is moved away. With --follow, if several commands fail one after
@@ -125,7 +125,7 @@ pub struct Recv {
     /// returns it
     #[arg(long)]
     ack: bool,
-    /// With --follow: write further messages before the reader has read the earlier ones from the pipe. If the reader dies, the
+    /// With --follow: write further messages before the reader has read the earlier ones from the pipe. This is faster, but if the reader dies, the
     /// messages in the pipe are lost
     #[arg(long, requires = "follow", conflicts_with = "ack")]
     ahead: bool,

@@ -18,7 +18,8 @@ use crate::place;
 
 /// Remove queues, and rings whose owners have ended
 ///
-/// The command deletes the messages in the queue. The queue's name or key is free at once.
+/// The queue's name or key is free at once. Messages are deleted when the queue ends: for POSIX, when the last program closes it; for System V, at
+/// once.
 ///
 /// If programs have a POSIX queue open, they can continue to use it without its name. The queue ends when the last of these
 /// programs closes it. A System V queue ends for all processes, and waiting calls fail with EIDRM. Both kinds can be removed

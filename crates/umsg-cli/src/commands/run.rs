@@ -61,17 +61,17 @@ const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 /// No library can be loaded into a statically linked program. The command starts a supervisor for such a program: a process
 /// that gets each system call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves
 /// all programs that the program starts, and ends after the last of them. The drop-in starts a supervisor for a static program that a dynamic
-/// program executes; with --raw-syscalls=off, such a program ends with exit code 120. With --raw-syscalls=on, it serves a dynamic program,
-/// too, and answers system calls that the program makes by its own instructions. Without CAP_SYS_ADMIN, a supervised program
+/// program executes; with --raw-syscalls=off, such a program ends with exit code 120. With --raw-syscalls=on, the supervisor also serves
+/// a dynamic program, and answers system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program
 /// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
 /// select, epoll_ctl and execve.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
 /// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace removes this directory.
 ///
-/// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it, which raises
-/// the signal. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last
-/// own thread calls pthread_exit(3). Calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
+/// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it. This thread raises the signal, unless
+/// the sender can raise it itself. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last own
+/// thread calls pthread_exit(3). Calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",
@@ -115,11 +115,11 @@ pub struct Run {
     /// Whether /dev/mqueue shows umsg's queues (on) or the kernel's (off) [default: $UMSG_DEV_MQUEUE, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     dev_mqueue: Option<Switch>,
-    /// The queues of a process that moves to another IPC namespace (unshare, clone, setns): the queues of that namespace (follow), or the queues
-    /// before the move (share) [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
+    /// follow: a process that moves to another IPC namespace (unshare, clone, setns) gets that namespace's queues; share: it keeps its queues
+    /// [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
     #[arg(long, value_enum, value_name = "follow|share")]
     ipc_namespaces: Option<IpcNamespaces>,
-    /// When a supervisor answers the system calls of the program [default: $UMSG_RAW_SYSCALLS, else auto]
+    /// Which programs a supervisor serves [default: $UMSG_RAW_SYSCALLS, else auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted

@@ -23,13 +23,13 @@ use crate::place;
 /// Show the state and the counters of a queue or ring
 ///
 /// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving). "handed over" counts
-/// messages that went directly to a waiting receiver. "waits" counts the blocked calls that ended while their thread was spinning, and the calls
-/// that ended with a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
+/// messages that went directly to a waiting receiver. "waits" counts the calls that got a message or room while they were spinning, and the calls
+/// that ended by a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
 /// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received and may come back.
 /// Reserved messages are being written. Messages that are set aside wait for room in the dead-letter queue.
 ///
-/// "holds of others" counts the dead letters that other queues have moved to this queue, by reason.
+/// "from other queues" counts the dead letters that other queues have moved to this queue, by reason.
 ///
 /// "retry delay" is the delay before a message is delivered again if its receiver failed. "sending" shows whether the queue is open or closed
 /// for sending, and "closes" shows the event that closes it. Delayed messages were sent or returned for a later delivery.
@@ -191,7 +191,7 @@ fn print(
             "{} too old, {} not delivered, {} dropped when full; see `umsg redrive {name}`",
             of.expired, of.undelivered, of.dropped
         );
-        line("holds of others", text)?;
+        line("from other queues", text)?;
     }
     let end = match status.remove_on_last_close {
         true => "when no process has it open any more",

@@ -26,7 +26,8 @@ use crate::users::{File, Users};
 /// Show the processes that have a queue or ring open, and their waits
 ///
 /// OPEN is "mapped" if the process has the queue in its memory. If the program runs under `umsg run`, OPEN shows the descriptors
-/// instead. WAITS shows the threads that wait to receive or to send, with the time since the longest of these calls began. HOLDS
+/// instead. WAITS shows the threads that wait to receive or to send, with the time since the longest of these calls began. WAITS is "-" while a
+/// process is between two calls, for example in a loop of receives with a time-out. HOLDS
 /// shows the leased messages that the process has not acknowledged, and its reservations. HOLDS contains "producer" for a process
 /// that counts as a producer of a queue with --close-with-last-producer: the queue stays open while this process lives.
 ///
@@ -37,8 +38,6 @@ use crate::users::{File, Users};
 ///
 /// If the kernel or another namespace has a queue of the same name, too, a line on standard error names that place: a program that seems to use
 /// this queue may use the other queue.
-///
-/// WAITS is "-" while a process is between two calls, for example in a loop of receives with a time-out.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -44,8 +44,8 @@ const START: Duration = Duration::from_millis(50);
 /// The command makes a POSIX queue with the given depth. One process sends messages of the given size at the given rate, and another process
 /// receives them. The command prints the distribution of the latency, and removes the queue at the end.
 ///
-/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" begins at the time at which the
-/// message was due by --rate: it also includes the delay of a sender that is late, because the queue is full or the machine is busy. If the two
+/// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" counts from the time at which
+/// --rate required the message. It includes the delay of a late sender. A sender is late if the queue is full or the machine is busy. If the two
 /// times differ much, the rate is too high for this depth, or for this machine.
 ///
 /// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time of all senders, and that of all receivers,

@@ -21,15 +21,15 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 /// Carry messages between local queues and NATS JetStream
 ///
 /// An export leases messages of a local queue, publishes them to a stream, and acknowledges each message when JetStream has acknowledged it. An
-/// import pulls messages of a stream, places them in a local queue, and acknowledges them then. If a part of the path is killed, no message is
+/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If a part of the path is killed, no message is
 /// lost, and repeated messages are recognised.
 ///
 /// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
 ///
-/// The bridges are declared in a file (--config), or one bridge by options. SIGHUP reads the file again, SIGTERM ends the bridges gracefully.
-/// Secrets are in files or in the environment, never on the command line.
+/// The bridges are declared in a file (--config), or, for a single bridge, by options. SIGHUP reads the file again, SIGTERM ends the bridges
+/// gracefully. Secrets are in files or in the environment, never on the command line.
 ///
-/// The command replaces itself with the program umsg-bridge, which is an installation of its own.
+/// The command replaces itself with the program umsg-bridge, which is installed separately.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg bridge [run] --config FILE [--log json]

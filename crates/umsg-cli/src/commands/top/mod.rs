@@ -61,7 +61,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 ///
 /// SND and RCV count the threads that wait to send and to receive. LEASED counts messages that were received and may come back. B IN/s and B OUT/s
 /// are bytes a second, which System V queues and rings do not count. The left and right arrow keys show the columns that the screen has no room for.
-/// "FILL" of a group in the tree is that of its fullest queue.
+/// For a group in the tree, FILL is the FILL of its fullest queue.
 ///
 /// --json prints the same figures as one object per refresh, and --batch prints a table per refresh; both go on until a signal ends them, or for -n
 /// refreshes. Without these options, standard input and output must be a terminal. Rates are missing in the first refresh.

@@ -57,11 +57,11 @@ const PAUSE: Duration = Duration::from_millis(50);
 ///
 /// With PROGRAM, the command also traces the children of the program, ends with the program, and returns the program's exit code. With --pid, it
 /// traces one process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not
-/// show calls that began before it.
+/// show calls that began before the attach.
 ///
-/// Calls by syscall(2), calls of statically linked programs, and calls of other functions, such as poll, are not shown. If a signal handler with
-/// SA_RESTART interrupts a call, the duration begins after the handler. A process that sends from a signal handler may interrupt its own memory
-/// allocation: its first record allocates memory.
+/// Calls by syscall(2), calls of statically linked programs, and calls of other functions, such as poll, are not shown. If a signal
+/// interrupts a call and the call restarts (SA_RESTART), the duration counts from the restart. Do not trace a program that sends from a signal
+/// handler: the first record allocates memory, which may deadlock.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",
