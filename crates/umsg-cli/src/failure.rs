@@ -206,7 +206,7 @@ impl Explain for NamespaceError {
                 owner,
                 trusted: 0,
             } => format!(
-                "{} belongs to user {owner}; give --as-owner to work in it with the identity of that user",
+                "{} belongs to user {owner}; give --as-owner to act as that user",
                 path.display()
             ),
             NamespaceError::NotWritable { errno, .. } if *errno != Errno::ROFS.raw_os_error() => {
@@ -558,7 +558,7 @@ mod tests {
         };
         assert_eq!(
             error.explain(),
-            "--default-messages is 10, and must be from 1 to 5"
+            "--default-messages must be from 1 to 5, not 10"
         );
     }
 }

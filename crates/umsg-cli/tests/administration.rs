@@ -75,12 +75,14 @@ fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
         1,
         &["umsg: --default-messages is 10, more than --max-messages allows (5): set both"],
     );
-    site.umsg(&["limits", "--max-message-size", "17M"])
-        .fails(2, &["--max-message-size is 17825792"]);
+    site.umsg(&["limits", "--max-message-size", "17M"]).fails(
+        2,
+        &["--max-message-size must be from 1 to 16777216, not 17825792"],
+    );
     site.umsg(&["limits", "--max-messages", "0"])
-        .fails(2, &["--max-messages is 0, and must be from 1 to 1048576"]);
+        .fails(2, &["--max-messages must be from 1 to 1048576, not 0"]);
     site.umsg(&["limits", "--max-queues", "65537"])
-        .fails(2, &["--max-queues is 65537, and must be from 0 to 65536"]);
+        .fails(2, &["--max-queues must be from 0 to 65536, not 65537"]);
     site.umsg(&["limits", "--max-bytes", "32767"]).fails(
         2,
         &[

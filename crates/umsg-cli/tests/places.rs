@@ -235,7 +235,7 @@ fn root_looks_at_a_namespace_of_another_user() {
 fn root_changes_a_namespace_of_another_user_as_its_owner_only() {
     needs_root!();
     let site = of_nobody();
-    let told = "give --as-owner to work in it with the identity of that user";
+    let told = "give --as-owner to act as that user";
     for command in [
         &["send", "/theirs", "x"][..],
         &["recv", "/theirs"],

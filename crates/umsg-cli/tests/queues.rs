@@ -104,14 +104,14 @@ fn attributes_beyond_the_limits_are_refused_with_the_limit() {
     let refused = |option, value, parts: &[&str]| {
         site.umsg(&["create", "/q", option, value]).fails(1, parts);
     };
-    let line = "/q: --max-messages is 2097152, and must be from 1 to 1048576; that is the limit of all queues\n";
+    let line = "/q: --max-messages must be from 1 to 1048576, not 2097152; that is the limit of all queues\n";
     refused("--max-messages", "2M", &[line]);
-    let line = "/q: --message-size is 17825792, and must be from 1 to 16777216; that is the limit of all queues\n";
+    let line = "/q: --message-size must be from 1 to 16777216, not 17825792; that is the limit of all queues\n";
     refused("--message-size", "17M", &[line]);
-    let line = "/q: --message-size is 0, and must be from 1 to 16777216\n";
+    let line = "/q: --message-size must be from 1 to 16777216, not 0\n";
     refused("--message-size", "0", &[line]);
     site.umsg(&["limits", "--max-messages", "20"]).text();
-    let line = "must be from 1 to 20; 20 is the namespace's limit, and `umsg limits --max-messages` raises it";
+    let line = "must be from 1 to 20, not 21; 20 is the namespace's limit, and `umsg limits --max-messages` raises it";
     refused("--max-messages", "21", &[line]);
     for value in ["-1", "x", "5G"] {
         let outcome = site.umsg(&["create", "/q", "--max-messages", value]);

@@ -291,5 +291,5 @@ fn out_of_range(what: &str, value: u64, max: u64) -> String {
         }
         (_, false) => "; that is the limit of all queues",
     };
-    format!("--{option} is {value}, and must be from 1 to {max}{hint}")
+    format!("--{option} must be from 1 to {max}, not {value}{hint}")
 }

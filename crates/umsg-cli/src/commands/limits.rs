@@ -19,8 +19,8 @@ const EMPTY_QUEUE: u64 = 36 << 10;
 /// Show or set the limits of the namespace
 ///
 /// The limits belong to the namespace and apply to all its users. The namespace's owner and root can set the limits. The limits
-/// apply to queues that are created later; --max-bytes also limits the growth of existing queues. Limits without an option keep
-/// their values.
+/// apply to queues that are created later; --max-bytes also limits the growth of existing queues. Limits that are not given
+/// keep their values.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -157,7 +157,7 @@ impl Limits {
         let most = umsg::Limits::default().max_queues;
         match (self.max_queues, self.max_bytes) {
             (Some(queues), _) if queues > most => {
-                let line = format!("--max-queues is {queues}, and must be from 0 to {most}");
+                let line = format!("--max-queues must be from 0 to {most}, not {queues}");
                 return refuse(Code::Usage, line);
             }
             (_, Some(Ceiling(Some(bytes)))) if bytes < EMPTY_QUEUE => {

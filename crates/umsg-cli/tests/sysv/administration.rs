@@ -183,7 +183,7 @@ fn limits_of_system_v_are_shown_set_and_hold() {
     site.umsg(&["limits", "--msgmni", "1"])
         .fails(0, &["there are already 2 System V queues", "fewer than 1"]);
     site.umsg(&["limits", "--msgmax", "17M"])
-        .fails(2, &["--msgmax is 17825792, and must be from 0 to 16777216"]);
+        .fails(2, &["--msgmax must be from 0 to 16777216, not 17825792"]);
 }
 
 /// Overwrites the file of a queue from a byte on.

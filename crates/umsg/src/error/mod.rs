@@ -29,7 +29,9 @@ pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
 #[non_exhaustive]
 pub enum SendError {
     /// EAGAIN: the call must not block, and the queue is full or a stopped process holds its lock.
-    #[error("the queue is full, or a stopped process holds its lock")]
+    #[error(
+        "the queue is full, or a stopped process holds its lock: receive a message first, or wait for room"
+    )]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
     #[error("timed out waiting for room in the queue: receive a message first, or wait longer")]

@@ -19,7 +19,8 @@ pub enum SegmentError {
         /// Version of this library's format. It equals `found` if only the layouts differ.
         expected: u32,
     },
-    /// EBADMSG: the header contradicts itself or the file's length.
+    /// EBADMSG: the header contradicts itself or the file's length. [`posix::repair`](crate::posix::repair), [`sysv::repair`](crate::sysv::repair)
+    /// and [`ring::repair`](crate::ring::repair) rebuild the queue, if that is [possible](Self::is_repairable).
     #[error("the queue's file is corrupted ({0}): repair or remove the queue")]
     Damaged(&'static str),
     /// ENOMEM: no address space to map the file.

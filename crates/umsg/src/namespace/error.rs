@@ -29,7 +29,7 @@ pub enum NamespaceError {
         path: PathBuf,
     },
     /// The directory is no namespace, and the call only reads namespaces (`ENOENT`).
-    #[error("{path} is not a namespace: set UMSG_DIR to the namespace's directory, or create a first queue in {path} if it is empty", path = .path.display())]
+    #[error("{path} is not a namespace: set UMSG_DIR to the namespace's directory, or, if {path} is empty, create a first queue in it", path = .path.display())]
     NotANamespace {
         /// The directory.
         path: PathBuf,
@@ -114,7 +114,7 @@ pub enum NamespaceError {
         known: u32,
     },
     /// A limit is out of its range (`EINVAL`).
-    #[error("{limit} is {value}, and must be from {least} to {most}")]
+    #[error("{limit} must be from {least} to {most}, not {value}")]
     InvalidLimit {
         /// The field of [`Limits`](super::Limits).
         limit: &'static str,

@@ -99,7 +99,9 @@ fn name(namespace: &Namespace, label: DeadLetterLabel, owner: u32) -> Option<OsS
 pub enum Undelivered {
     /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the memory, or the
     /// owner of the file or of its label has changed since.
-    #[error("the present owner of the queue's file has named no dead-letter queue")]
+    #[error(
+        "the queue's memory names a dead-letter queue, but the queue's owner did not: repair the queue, or create it again"
+    )]
     Unnamed,
     /// There is no dead-letter queue.
     #[error("the dead-letter queue does not exist")]

@@ -52,8 +52,8 @@ pub enum SendError {
         "too many descriptors are on their way to the receiver: try again after the receiver has taken some"
     )]
     TooManyDescriptors,
-    /// The descriptor could not be passed on.
-    #[error("the descriptor could not be passed on: {0}")]
+    /// The descriptor could not be sent to the receiver.
+    #[error("the descriptor could not be sent to the receiver: {0}")]
     Descriptor(std::io::Error),
     /// The errors that all kinds of queues share.
     #[error(transparent)]

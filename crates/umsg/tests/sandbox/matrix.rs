@@ -32,7 +32,10 @@ const OTHER_WORDS: &[(&str, &str)] = &[
     // A ring's socket is made, bound and given its mode in one step.
     ("socket", "bind"),
     ("fchmodat", "bind"),
-    ("sendmsg", "the descriptor could not be passed on"),
+    (
+        "sendmsg",
+        "the descriptor could not be sent to the receiver",
+    ),
     ("renameat", "can't create or remove files"),
 ];
 

@@ -21,7 +21,7 @@ pub enum ControlError {
     NotOwner,
     /// EPERM: more bytes than an unprivileged owner may allow in this namespace (`max_qbytes`).
     #[error(
-        "qbytes is limited to {max} bytes in this namespace: its owner can raise the limit max_qbytes"
+        "qbytes is limited to {max} bytes in this namespace: the namespace's owner can raise the limit max_qbytes"
     )]
     TooManyBytes {
         /// The namespace's limit, in bytes.
@@ -46,6 +46,7 @@ pub enum ControlError {
     #[error("a user or group id must not be -1")]
     InvalidOwner,
     /// EAGAIN: the queue's lock is not released. A process was stopped in the middle of a call, or has overwritten the lock.
+    /// [`sysv::repair`](crate::sysv::repair) takes the lock from a process that can't hold it.
     #[error(
         "a stopped process holds the queue's lock, or a process has overwritten the lock: continue or end the stopped process, or repair the queue"
     )]

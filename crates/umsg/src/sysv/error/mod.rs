@@ -14,7 +14,9 @@ use crate::error::{Fault, QueueError};
 #[non_exhaustive]
 pub enum SendError {
     /// EAGAIN: the call must not block, and there is no room, or a stopped process holds the queue's lock.
-    #[error("the queue is full, or a stopped process holds its lock")]
+    #[error(
+        "the queue is full, or a stopped process holds its lock: receive a message first, or wait for room"
+    )]
     Full,
     /// ETIMEDOUT: the deadline passed before there was room.
     #[error("timed out waiting for room in the queue: receive a message first, or wait longer")]
