@@ -81,7 +81,7 @@ impl Unconsumed {
         number == 0 || self.held.contains(&number) || self.early.contains(&number)
     }
 
-    /// Adds a message that is in the queue. A redelivery replaces the way to acknowledge it.
+    /// Adds a message that is in the queue. After a redelivery, the message is acknowledged through the new reply subject.
     pub fn add(&mut self, number: u64, sequence: u64, message: &Message) {
         let copy = Copy {
             context: message.context.clone(),

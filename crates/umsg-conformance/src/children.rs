@@ -81,7 +81,7 @@ impl<T: Carried> Child<'_, T> {
         sys::readable(self.result.as_raw_fd(), Duration::ZERO)
     }
 
-    /// Waits until the child sleeps in its work.
+    /// Waits until the child sleeps in the call under test.
     ///
     /// # Panics
     /// If the child ends instead.

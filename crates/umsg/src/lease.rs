@@ -20,15 +20,15 @@ pub trait Leasable {
 
     /// Returns the address of the first byte of a leased message.
     fn place(&self, handle: &LeaseHandle<Self::Key>) -> Result<*mut u8, Fault>;
-    /// Sets the time at which a lease ends by itself. Returns false if the lease has ended.
+    /// Sets the time at which a lease ends by itself. Returns false if the lease had already ended.
     fn limit(
         &self,
         handle: &LeaseHandle<Self::Key>,
         until: u64,
     ) -> Result<bool, Refused<Self::Own>>;
-    /// Ends a lease and removes its message. Returns false if the lease has ended.
+    /// Ends a lease and removes its message. Returns false if the lease had already ended.
     fn acknowledge(&self, handle: &LeaseHandle<Self::Key>) -> Result<bool, Refused<Self::Own>>;
-    /// Ends a lease and returns its message to the queue. Returns false if the lease has ended.
+    /// Ends a lease and returns its message to the queue. Returns false if the lease had already ended.
     fn give_back(&self, handle: &LeaseHandle<Self::Key>) -> Result<bool, Refused<Self::Own>>;
     /// Ends a lease without the lock, as a passed time limit does.
     fn expire(&self, handle: &LeaseHandle<Self::Key>);

@@ -80,7 +80,7 @@ mod real {
         }
     }
 
-    /// Declares that all relevant handlers of this process call [`defer`]. The drop-in calls this function.
+    /// Declares that the handlers of all signals, except those that an instruction raises, call [`defer`]. The drop-in calls this function.
     #[doc(hidden)]
     pub fn all_handlers_defer() {
         critical::note_that_all_handlers_defer();

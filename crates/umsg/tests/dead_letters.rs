@@ -317,7 +317,7 @@ fn a_killed_creator_leaves_a_link_that_is_swept_and_no_queue() {
         let [label] = &labels(place.path())[..] else {
             panic!("{point}: one label");
         };
-        // A label of this moment may be that of a queue in the making.
+        // A fresh label may belong to a queue that is still being created, so the sweep keeps it.
         assert_eq!(place.namespace.sweep().unwrap().incomplete, 0, "{point}");
         age(label);
         let left = usize::from(!exists);

@@ -113,7 +113,7 @@ fn a_caught_signal_interrupts_whenever_it_comes(site: &Site) {
     }
 }
 
-/// Sends a signal several times and watches that the child stays blocked.
+/// Sends a signal several times and checks that the child stays blocked.
 fn expect_undisturbed<T: Carried>(child: &Child<'_, T>) {
     for _ in 0..3 {
         child.signal(libc::SIGUSR1);

@@ -45,7 +45,7 @@ const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
 pub(crate) struct Level {
     /// The number of messages that can be received.
     pub(crate) messages: u32,
-    /// The room for further messages, as a number of messages or of bytes.
+    /// The room for further messages. POSIX: in messages; System V: in bytes.
     pub(crate) room: u32,
 }
 

@@ -60,7 +60,7 @@ struct Mapped {
 #[derive(Clone, Copy, Debug)]
 struct Base(*mut u8);
 
-// SAFETY: the address is valid in all threads as long as the mapping, which is kept beside it.
+// SAFETY: the address is valid in all threads while the mapping exists; the struct that has the address also owns the mapping.
 unsafe impl Send for Base {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Base {}

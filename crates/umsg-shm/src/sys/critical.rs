@@ -118,13 +118,13 @@ unsafe fn queue_again(signal: i32, info: *const libc::siginfo_t) {
 
 static ALL_DEFER: AtomicBool = AtomicBool::new(false);
 
-/// Declares that all relevant handlers of this process call `umsg::signals::defer`.
+/// Declares that the handlers of all signals, except those that an instruction raises ([`can_be_put_off`]), call `umsg::signals::defer`.
 pub fn note_that_all_handlers_defer() {
     // Relaxed: a thread that does not see the store yet sleeps by the other system call, which is also correct (`sys/futex.rs`).
     ALL_DEFER.store(true, Ordering::Relaxed);
 }
 
-/// Returns whether all relevant handlers call `umsg::signals::defer`.
+/// Returns whether the process has declared this: [`note_that_all_handlers_defer`].
 pub fn do_all_handlers_defer() -> bool {
     // Relaxed: as in `note_that_all_handlers_defer`.
     ALL_DEFER.load(Ordering::Relaxed)

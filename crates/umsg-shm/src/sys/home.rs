@@ -47,7 +47,7 @@ mod real {
         is_known.then(|| here.load(Ordering::Relaxed))
     }
 
-    /// Returns whether this process was forked into other namespaces than those of the process from which it inherited its mappings.
+    /// Returns whether this process is in another PID or time namespace than the parent whose mappings it inherited.
     pub(crate) fn is_stray() -> bool {
         here() + 1 != FIRST.load(Ordering::Relaxed)
     }

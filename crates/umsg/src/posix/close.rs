@@ -5,9 +5,9 @@ use crate::error::SendError;
 use umsg_shm::sys::thread;
 
 impl Queue {
-    /// Closes the queue for sending, in all processes. All sends, also blocked ones, fail with [`SendError::Closed`]. Receivers get the remaining
-    /// messages, then [`ReceiveError::Closed`](super::ReceiveError::Closed); blocked receivers are woken. Returns false if the queue was already
-    /// closed. Source: none, the kernel's queues have no such call.
+    /// Closes the queue for sending, in all processes. All sends fail with [`SendError::Closed`], including sends that already wait. Receivers get
+    /// the remaining messages, then [`ReceiveError::Closed`](super::ReceiveError::Closed); blocked receivers are woken. Returns false if the queue
+    /// was already closed. Source: none, the kernel's queues have no such call.
     ///
     /// The end of the stream comes when no message is left and none can come back: while another process leases a message, a receiver waits. A
     /// reservation can no longer be committed. A poller finds the closed queue writable, and at the end of the stream also readable. A

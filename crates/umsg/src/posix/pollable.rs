@@ -58,8 +58,8 @@ impl Queue {
         self.pollable_with(Edges::Changes)
     }
 
-    /// Returns a descriptor as [`pollable`](Self::pollable) does, for a process that polls for edges (EPOLLET) and wants events
-    /// beyond changes of state. From then on every process that uses the queue pays a system call for these events, until no
+    /// Returns a descriptor as [`pollable`](Self::pollable) does, for an edge-triggered poller (EPOLLET) that must also be woken when the
+    /// readiness stays the same. From then on every process that uses the queue pays a system call for these events, until no
     /// process has the descriptor open any more.
     ///
     /// ```

@@ -9,10 +9,10 @@ impl Queue {
     /// Closes the queue for sending, in all processes. Returns false if it was already closed. Source: none, the kernel's queues have no such
     /// call.
     ///
-    /// All sends through [`Queue`], also blocked ones, fail with [`SendError::Closed`]. A receiver gets the remaining messages, and then
-    /// [`ReceiveError::Closed`](super::ReceiveError::Closed) if no message that it wants is left. Blocked receivers are woken. While a message is
-    /// leased or delayed, receivers wait, because it may be a message that they want. Pollers find the closed
-    /// queue writable, and at the end of the stream also readable.
+    /// All sends through [`Queue`] fail with [`SendError::Closed`], including sends that already wait. A receiver gets the remaining messages, and
+    /// then [`ReceiveError::Closed`](super::ReceiveError::Closed) if no message that it wants is left. Blocked receivers are woken. While a message
+    /// is leased or delayed, receivers wait, because it may be a message that they want. Pollers find the closed queue writable, and at the end of
+    /// the stream also readable.
     ///
     /// msgsnd(2) and msgrcv(2) under `umsg run`, and the calls of [`raw`](super::raw), ignore the close of a queue, because the kernel's calls have
     /// no error for a closed queue: msgsnd sends, and msgrcv waits. A receive through [`Queue`] also gets messages that msgsnd has sent after the

@@ -60,8 +60,8 @@ impl Queue {
         self.pollable_with(Edges::Changes)
     }
 
-    /// Returns the descriptor as [`pollable`](Self::pollable) does, for a poller that uses edges (EPOLLET) and needs further edges besides
-    /// changes of the readiness. Every process that uses the queue pays system calls for these edges, until no process has the descriptor
+    /// Returns the descriptor as [`pollable`](Self::pollable) does, for an edge-triggered poller (EPOLLET) that must also be woken when the
+    /// readiness stays the same. Every process that uses the queue pays system calls for these edges, until no process has the descriptor
     /// open.
     ///
     /// ```

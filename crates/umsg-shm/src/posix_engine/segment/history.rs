@@ -35,7 +35,7 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the number of a reason in segments and snapshots.
+    /// Returns the number that stands for this reason in segments and snapshots.
     pub fn number(self) -> u32 {
         match self {
             Reason::Unknown => 0,
@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    /// Returns the reason with a number.
+    /// Returns the reason for which a number stands.
     pub fn of_number(number: u32) -> Reason {
         match number {
             1 => Reason::Expired,

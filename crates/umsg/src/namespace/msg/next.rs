@@ -119,7 +119,7 @@ impl Next {
 }
 
 impl Files {
-    /// Returns the last identifier of a directory with this number of queues.
+    /// Returns the identifier that was assigned last. `in_use` is the number of queues in the directory.
     ///
     /// # Errors
     /// `Namespace`, `NoMemory`, `TooManyFiles`. A user's count that can't be read for another reason is ignored.
