@@ -3719,8 +3719,14 @@ typedef void (*umsg_log)(int level, const char *text, void *argument);
  * it was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
  *
  * log is called with argument in the thread of a call of the library, which holds no lock of a queue then, at the end of that call or of a later one. If a
- * signal handler of the program calls the library, log may run in the handler. log may call the library, but not this function. A log of NULL ends the effect of an earlier
- * call. After this function has returned, a call in another thread may still be in the earlier log. A child of fork(2) has its parent's function.
+ * signal handler of the program calls the library, log may run in the handler. A log of NULL ends the effect of an earlier call. After this
+ * function has returned, a call in another thread may still be in the earlier log.
+ *
+ * log may call the library, also this function. The events of its own calls are dropped, so log is not called again in the same thread before it
+ * has returned. It must return: a thread that leaves it by longjmp(3) gets no more events.
+ *
+ * This function takes no lock, so it may be called in a signal handler, and in a child of fork(2) of a process with several threads. A child has its
+ * parent's function.
  *
  * Return value:
  * 0. The call can't fail.

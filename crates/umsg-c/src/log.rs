@@ -2,12 +2,8 @@
 
 use std::ffi::{c_char, c_int, c_void};
 use std::fmt::{self, Write as _};
-use std::sync::RwLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use umsg::log::{self, Event, Level};
-
-use crate::error::{Failure, answer};
 
 /// A function that gets the events of the process's queues: `level` is `LOG_WARNING`, `LOG_INFO` or `LOG_DEBUG` of syslog(3), and `text` a line
 /// without a line feed, which is valid during the call.
@@ -15,11 +11,6 @@ pub type umsg_log =
     Option<unsafe extern "C" fn(level: c_int, text: *const c_char, argument: *mut c_void)>;
 
 type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
-
-/// The program's function.
-static FUNCTION: RwLock<Option<Function>> = RwLock::new(None);
-/// Its argument.
-static ARGUMENT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Sets a function that gets rare events of the process's queues, for the log of the program.
 ///
@@ -29,8 +20,14 @@ static ARGUMENT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// it was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
 ///
 /// `log` is called with `argument` in the thread of a call of the library, which holds no lock of a queue then, at the end of that call or of a later one. If a
-/// signal handler of the program calls the library, `log` may run in the handler. `log` may call the library, but not this function. A `log` of NULL ends the effect of an earlier
-/// call. After this function has returned, a call in another thread may still be in the earlier `log`. A child of fork(2) has its parent's function.
+/// signal handler of the program calls the library, `log` may run in the handler. A `log` of NULL ends the effect of an earlier call. After this
+/// function has returned, a call in another thread may still be in the earlier `log`.
+///
+/// `log` may call the library, also this function. The events of its own calls are dropped, so `log` is not called again in the same thread before it
+/// has returned. It must return: a thread that leaves it by longjmp(3) gets no more events.
+///
+/// This function takes no lock, so it may be called in a signal handler, and in a child of fork(2) of a process with several threads. A child has its
+/// parent's function.
 ///
 /// # Return value
 /// 0. The call can't fail.
@@ -45,34 +42,17 @@ static ARGUMENT: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 /// umsg(1), umsg_mq_open(3), syslog(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c_int {
-    let set = || {
-        {
-            let mut function = FUNCTION
-                .write()
-                .unwrap_or_else(std::sync::PoisonError::into_inner);
-            // Relaxed: the lock orders the store.
-            ARGUMENT.store(argument, Ordering::Relaxed);
-            *function = log;
+    match log {
+        Some(function) => {
+            let argument = argument.expose_provenance();
+            log::listen_with(move |event| pass_on(event, function, argument));
         }
-        match log {
-            Some(_) => log::listen(pass_on),
-            None => log::stop_listening(),
-        }
-        Ok::<_, Failure>(0)
-    };
-    answer(set())
+        None => log::stop_listening(),
+    }
+    0
 }
 
-fn pass_on(event: &Event<'_>) {
-    // Not `read`: a signal handler may have interrupted `umsg_set_log`.
-    // Relaxed: the lock orders the load of the argument.
-    let known = match FUNCTION.try_read() {
-        Ok(function) => function.map(|function| (function, ARGUMENT.load(Ordering::Relaxed))),
-        Err(_) => None,
-    };
-    let Some((function, argument)) = known else {
-        return;
-    };
+fn pass_on(event: &Event<'_>, function: Function, argument: usize) {
     let mut line = Line::default();
     // The text has no NUL: names are escaped. A line never fails.
     let _ = write!(line, "{event}");
@@ -81,6 +61,7 @@ fn pass_on(event: &Event<'_>) {
         Level::Info => libc::LOG_INFO,
         Level::Debug => libc::LOG_DEBUG,
     };
+    let argument = std::ptr::with_exposed_provenance_mut(argument);
     // SAFETY: the program promises a function of this type that may be called with this argument; the text is a string.
     unsafe { function(level, line.text.as_ptr().cast(), argument) };
 }

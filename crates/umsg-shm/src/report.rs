@@ -7,16 +7,31 @@
 //! | state of an entry | who writes it | next |
 //! |---|---|---|
 //! | free | - | a thread takes it: `writing` |
-//! | writing | the thread that notes | `ready` (REPORTED: release) |
+//! | writing, with the process id | the thread that notes | `ready` (REPORTED: release) |
 //! | ready | - | a thread takes it: `reading` (acquire) |
-//! | reading | the thread that tells | `free` |
+//! | reading, with the process id | the thread that tells | `free` |
 //!
-//! A report that finds no free entry is counted. Without a receiver, an event costs a load and a branch. All these words belong to one process; a
-//! forked child inherits them, and may tell a report of its parent again.
+//! A report that finds no free entry is counted. Without a receiver, an event costs a load and a branch. All these words belong to one process. A
+//! forked child inherits them, and may tell a report of its parent again. An entry that another process writes or reads counts as free: a
+//! thread of the parent had it at the fork, and the child has no such thread.
+//!
+//! No step takes a lock, so a fork between any two steps leaves the child able to note and to tell. A thread that tells is marked until its receiver
+//! has returned. It notes and tells nothing meanwhile, so a receiver is never called within itself: the events of its own use of queues are dropped.
+
+#[cfg(not(loom))]
+#[allow(
+    unsafe_code,
+    reason = "a function with captured words, whose type only its caller knows"
+)]
+mod receiver;
+
+#[cfg(not(loom))]
+pub use receiver::{Receiver, is_on, set_first_receiver, set_receiver};
 
 use crate::sys::clock;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+#[cfg(not(loom))]
+use crate::sys::thread;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Length of the longest name of a queue, with its slash, in bytes.
@@ -88,8 +103,11 @@ const FREE: u32 = 0;
 const WRITING: u32 = 1;
 const READY: u32 = 2;
 const READING: u32 = 3;
+/// The bits of the state, below the process id.
+const STATE_BITS: u32 = 2;
 
 struct Entry {
+    /// The state, and while a thread has the entry, the process of the thread.
     state: AtomicU32,
     what: AtomicU32,
     pid: AtomicU32,
@@ -115,12 +133,24 @@ impl Entry {
         name: [const { AtomicU64::new(0) }; LONGEST / 8],
     };
 
-    /// Takes the entry if it is in the state `from`.
-    fn take(&self, from: u32, to: u32) -> bool {
+    /// Takes the entry for a thread of the process `pid`, if the entry is in the state `from`: `FREE` or `READY`.
+    fn take(&self, from: u32, to: u32, pid: u32) -> bool {
+        // Relaxed: the exchange checks the value.
+        let now = self.state.load(Ordering::Relaxed);
+        let holder = now >> STATE_BITS;
+        let is_abandoned = holder != 0 && holder != pid;
+        let is_wanted = now == from || from == FREE && is_abandoned;
         // Acquire: REPORTED, or the end of an earlier reader.
-        self.state
-            .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        is_wanted
+            && self
+                .state
+                .compare_exchange(
+                    now,
+                    to | pid << STATE_BITS,
+                    Ordering::Acquire,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
     }
 
     fn write(&self, what: What, subject: Subject<'_>, pid: u32, amount: u64) {
@@ -166,39 +196,10 @@ impl Entry {
 }
 
 static TABLE: [Entry; ENTRIES] = [Entry::NEW; ENTRIES];
-/// The number of ready entries. For an instant, it may be too small.
-static PENDING: AtomicI32 = AtomicI32::new(0);
+/// Whether an entry may be ready, or a report was lost. A forked child may inherit a value that is too small: the next event corrects it.
+static PENDING: AtomicBool = AtomicBool::new(false);
 static LOST: AtomicU64 = AtomicU64::new(0);
-static IS_ON: AtomicBool = AtomicBool::new(false);
 static SLOW: AtomicU64 = AtomicU64::new(1_000_000_000);
-
-/// A function that gets reports. It runs in the thread of a call on a queue, which holds no lock then; perhaps in a signal handler that calls the
-/// library.
-pub type Receiver = fn(&Report);
-
-static RECEIVER: Mutex<Option<Receiver>> = Mutex::new(None);
-
-/// Sets the function that gets the reports of this process, or none.
-pub fn set_receiver(receiver: Option<Receiver>) {
-    let mut present = RECEIVER
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner());
-    *present = receiver;
-    // Relaxed: a thread that reads the earlier value notes no report, or one that no function gets.
-    IS_ON.store(receiver.is_some(), Ordering::Relaxed);
-}
-
-/// Sets the function that gets the reports, if there is none.
-pub fn set_first_receiver(receiver: Receiver) {
-    if !is_on() {
-        let mut present = RECEIVER
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        present.get_or_insert(receiver);
-        // Relaxed: as above.
-        IS_ON.store(true, Ordering::Relaxed);
-    }
-}
 
 /// Sets how long a wait lasts that is reported.
 pub fn set_slow_wait(time: Duration) {
@@ -209,11 +210,10 @@ pub fn set_slow_wait(time: Duration) {
     );
 }
 
-/// Returns whether a function gets reports.
-#[inline]
+/// Returns false: a model has no receiver.
+#[cfg(loom)]
 pub fn is_on() -> bool {
-    // Relaxed: as in `set_receiver`.
-    IS_ON.load(Ordering::Relaxed)
+    false
 }
 
 /// Returns the present time if waits are reported, for [`end_wait`].
@@ -240,61 +240,98 @@ pub(crate) fn note(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
         KINDS.iter().position(|kind| *kind == what).unwrap_or(0),
         pid
     );
-    if cfg!(loom) || !is_on() {
+    #[cfg(not(loom))]
+    if is_on() {
+        note_for_receiver(what, subject, pid, amount);
+    }
+}
+
+#[cfg(not(loom))]
+fn note_for_receiver(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
+    let me = thread::current();
+    if me.tells.get() {
         return;
     }
-    for entry in &TABLE {
-        if entry.take(FREE, WRITING) {
+    let taken = TABLE
+        .iter()
+        .find(|entry| entry.take(FREE, WRITING, me.pid()));
+    match taken {
+        Some(entry) => {
             entry.write(what, subject, pid, amount);
             // Release: REPORTED, with the acquire in `take`.
             entry.state.store(READY, Ordering::Release);
-            // Relaxed: a hint. The states say which entries are ready.
-            PENDING.fetch_add(1, Ordering::Relaxed);
-            return;
+        }
+        // Relaxed: a count.
+        None => {
+            LOST.fetch_add(1, Ordering::Relaxed);
         }
     }
-    // Relaxed: a count.
-    LOST.fetch_add(1, Ordering::Relaxed);
+    // Release: a thread that clears the flag sees the entry. A read-modify-write, so that the stores of several threads are one release sequence.
+    PENDING.swap(true, Ordering::Release);
 }
 
-/// Returns whether reports wait for [`tell`].
+/// Returns whether reports may wait for [`tell`].
 #[inline]
 pub(crate) fn is_any() -> bool {
     // Relaxed: a hint.
-    !cfg!(loom) && PENDING.load(Ordering::Relaxed) > 0
+    !cfg!(loom) && PENDING.load(Ordering::Relaxed)
 }
 
-/// Passes the reports on. The caller holds no lock of a queue.
+/// Passes the reports on. The caller holds no lock of a queue. In a receiver of this thread, the call does nothing.
 #[inline]
 pub fn tell() {
+    #[cfg(not(loom))]
     if is_any() {
         tell_all();
     }
 }
 
+/// The mark of a thread that tells. The drop removes the mark, also if a receiver panics.
+#[cfg(not(loom))]
+struct Telling(&'static thread::Thread);
+
+#[cfg(not(loom))]
+impl Telling {
+    /// Marks the thread. Returns `None` if the thread is marked already.
+    fn begin(me: &'static thread::Thread) -> Option<Telling> {
+        (!me.tells.replace(true)).then_some(Telling(me))
+    }
+}
+
+#[cfg(not(loom))]
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.0.tells.set(false);
+    }
+}
+
+#[cfg(not(loom))]
 #[cold]
 fn tell_all() {
-    // Not `lock`: this thread may have interrupted `set_receiver`. The reports stay for the next call.
-    let Some(receiver) = RECEIVER.try_lock().ok().map(|present| *present) else {
+    let me = thread::current();
+    let Some(_telling) = Telling::begin(me) else {
         return;
     };
+    let receiver = receiver::hold();
+    let give = |report: &Report| {
+        if let Some(receiver) = &receiver {
+            receiver.give(report);
+        }
+    };
+    // Acquire: pairs with the release in `note_for_receiver`. An event that is noted from now on sets the flag again.
+    PENDING.swap(false, Ordering::Acquire);
     for entry in &TABLE {
-        if entry.take(READY, READING) {
+        if entry.take(READY, READING, me.pid()) {
             let report = entry.read();
             // Release: pairs with the acquire of the next thread that takes the entry.
             entry.state.store(FREE, Ordering::Release);
-            PENDING.fetch_sub(1, Ordering::Relaxed);
-            if let Some(receive) = receiver {
-                receive(&report);
-            }
+            give(&report);
         }
     }
     // Relaxed: a count.
     let lost = LOST.swap(0, Ordering::Relaxed);
-    if let Some(receive) = receiver
-        && lost != 0
-    {
-        receive(&Report {
+    if lost != 0 {
+        give(&Report {
             what: What::Lost,
             pid: 0,
             amount: lost,
@@ -306,41 +343,4 @@ fn tell_all() {
 }
 
 #[cfg(all(test, not(loom)))]
-mod tests {
-    use super::*;
-
-    static SEEN: Mutex<Vec<(What, u32, Vec<u8>)>> = Mutex::new(Vec::new());
-
-    fn keep(report: &Report) {
-        let (pid, name) = (report.pid, report.name().to_vec());
-        if name.first() == Some(&b'/') || report.what == What::Lost {
-            SEEN.lock().unwrap().push((report.what, pid, name));
-        }
-    }
-
-    #[test]
-    fn reports_are_told_after_they_were_noted_and_those_without_room_are_counted() {
-        note(What::Expired, Subject::Named(b"/before"), 0, 0);
-        set_receiver(Some(keep));
-        let long = [&b"/"[..], &[b'x'; 300]].concat();
-        note(What::Repaired, Subject::Named(b"/a"), 7, 0);
-        note(What::HolderDied, Subject::Named(&long), 8, 0);
-        assert!(SEEN.lock().unwrap().is_empty());
-        tell();
-        let seen = std::mem::take(&mut *SEEN.lock().unwrap());
-        assert_eq!(seen[0], (What::Repaired, 7, b"/a".to_vec()));
-        assert_eq!(seen[1], (What::HolderDied, 8, long[..LONGEST].to_vec()));
-        assert_eq!(seen.len(), 2);
-        for _ in 0..ENTRIES + 3 {
-            note(What::Expired, Subject::Named(b"/b"), 0, 0);
-        }
-        tell();
-        let seen = std::mem::take(&mut *SEEN.lock().unwrap());
-        assert_eq!(seen.last().map(|seen| seen.0), Some(What::Lost));
-        assert!(seen.len() > ENTRIES / 2);
-        set_receiver(None);
-        note(What::Expired, Subject::Named(b"/c"), 0, 0);
-        tell();
-        assert!(SEEN.lock().unwrap().is_empty());
-    }
-}
+mod tests;

@@ -5,7 +5,11 @@
 //! The C library has umsg_set_log(3).
 //!
 //! A call finds most of these events while it holds a lock of the queue. It tells them after it has released the lock, at the end of the call or of a later
-//! one. So a listener may use queues. It must not block for long, because the call waits for it.
+//! one. So a listener may use queues. The events of its own use are dropped: a listener is never called within itself in one thread. It must not block
+//! for long, because the call waits for it.
+//!
+//! No step takes a lock. So a child of fork(2) has its parent's listener and gets its own events, whatever the parent's other threads did at the
+//! fork. A signal handler may call [`listen`].
 //!
 //! ```
 //! # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -35,9 +39,8 @@
 use std::ffi::OsStr;
 use std::fmt::{self, Display, Formatter};
 use std::os::unix::ffi::OsStrExt;
-use std::sync::RwLock;
 use std::time::Duration;
-use umsg_shm::report::{self, Report};
+use umsg_shm::report::{self, Receiver, Report};
 
 pub use umsg_shm::report::What;
 
@@ -135,21 +138,24 @@ impl Display for Event<'_> {
 /// function may run in the handler. With the feature `tracing`, the subscriber may run there, too: then no signal handler may call the crate, unless
 /// the subscriber is async-signal-safe.
 ///
-/// If the function itself uses a queue, it may be called again before it returns, for an event of that use. So it holds no lock of its own while it
-/// calls the crate.
+/// The function may use queues. Events of that use, in this thread, are dropped, so the function is not called again before it returns. Other threads
+/// may call it at the same time. It must return: a thread that leaves it by longjmp gets no more events.
 pub type Listener = fn(&Event<'_>);
 
-static LISTENER: RwLock<Option<Listener>> = RwLock::new(None);
-
-/// Sets the function that gets the events of this process's queues, in place of the earlier one. Queues that are open already have no
-/// name in their events.
+/// Sets the function that gets the events of this process's queues, in place of the earlier one. Other threads may still be in the earlier
+/// one when this function returns. Queues that are open already have no name in their events.
 ///
 /// ```
 /// umsg::log::listen(|event| eprintln!("umsg: {event}"));
 /// ```
 pub fn listen(listener: Listener) {
-    set(Some(listener));
-    report::set_receiver(Some(receive));
+    listen_with(listener);
+}
+
+/// As [`listen`], for a function with an argument: the C library's.
+#[doc(hidden)]
+pub fn listen_with<L: Fn(&Event<'_>) + Copy + Send + Sync + 'static>(listener: L) {
+    report::set_receiver(Some(Receiver::new(move |report| receive(report, listener))));
 }
 
 /// Ends the effect of [`listen`].
@@ -159,10 +165,7 @@ pub fn listen(listener: Listener) {
 /// umsg::log::stop_listening();
 /// ```
 pub fn stop_listening() {
-    set(None);
-    if cfg!(not(feature = "tracing")) {
-        report::set_receiver(None);
-    }
+    report::set_receiver(without_listener());
 }
 
 /// Sets how long a call waits before its wait is an event; by default, one second.
@@ -174,20 +177,20 @@ pub fn set_slow_wait(time: Duration) {
     report::set_slow_wait(time);
 }
 
-fn set(listener: Option<Listener>) {
-    let mut present = LISTENER
-        .write()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
-    *present = listener;
-}
-
 /// Emits events of `tracing` from now on, with the feature of that name.
 pub(crate) fn begin() {
     #[cfg(feature = "tracing")]
-    report::set_first_receiver(receive);
+    if let Some(receiver) = without_listener() {
+        report::set_first_receiver(receiver);
+    }
 }
 
-fn receive(report: &Report) {
+/// Returns what gets the reports of a process without a listener: with the feature `tracing`, its subscriber.
+fn without_listener() -> Option<Receiver> {
+    cfg!(feature = "tracing").then(|| Receiver::new(|report| receive(report, |_| ())))
+}
+
+fn receive(report: &Report, listener: impl Fn(&Event<'_>)) {
     let name = report.name();
     let is_wait = matches!(report.what, What::WaitedForRoom | What::WaitedForMessage);
     let event = Event {
@@ -200,11 +203,7 @@ fn receive(report: &Report) {
     };
     #[cfg(feature = "tracing")]
     emit(&event);
-    // Not `read`: a signal handler may have interrupted `listen`.
-    let listener = LISTENER.try_read().ok().and_then(|listener| *listener);
-    if let Some(listener) = listener {
-        listener(&event);
-    }
+    listener(&event);
 }
 
 #[cfg(feature = "tracing")]

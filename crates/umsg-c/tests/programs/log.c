@@ -2,6 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <syslog.h>
@@ -89,9 +90,81 @@ static void the_death_of_the_holder_of_a_message_is_told_with_its_process(void)
     done(seen.queue, "/log");
 }
 
+/* C99 has no atomic types. */
+#define LOAD(word) __atomic_load_n(word, __ATOMIC_SEQ_CST)
+
+static int is_over;
+
+/* Lets a message expire, which is an event. */
+static void let_expire(umsg_mqd_t queue)
+{
+    char buffer[8192];
+    const struct timespec moment = {0, 20000000};
+    CHECK(umsg_mq_send(queue, "old", 3, 0) == 0);
+    nanosleep(&moment, NULL);
+    CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == -1);
+}
+
+static void count(int level, const char *text, void *argument)
+{
+    int *calls = argument;
+    CHECK(level == LOG_INFO && strstr(text, "a message expired") != NULL);
+    __atomic_fetch_add(calls, 1, __ATOMIC_SEQ_CST);
+}
+
+static void *let_expire_all_the_time(void *argument)
+{
+    umsg_mqd_t queue = *(umsg_mqd_t *)argument;
+    while (!LOAD(&is_over))
+        let_expire(queue);
+    return NULL;
+}
+
+static void *change_the_function_all_the_time(void *argument)
+{
+    while (!LOAD(&is_over))
+        CHECK(umsg_set_log(count, argument) == 0);
+    return NULL;
+}
+
+static void a_child_sets_its_own_function_whatever_other_threads_did_at_the_fork(void)
+{
+    static int in_parent, in_child;
+    umsg_mqd_t queue, own;
+    pthread_t threads[2];
+    int i, status;
+    pid_t child;
+    CHECK(umsg_set_log(count, &in_parent) == 0);
+    queue = open_for(500000);
+    CHECK(umsg_mq_unlink("/log") == 0);
+    own = open_for(500000);
+    CHECK(pthread_create(&threads[0], NULL, let_expire_all_the_time, &queue) == 0);
+    CHECK(pthread_create(&threads[1], NULL, change_the_function_all_the_time, &in_parent) == 0);
+    for (i = 0; i < 40; i++) {
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            /* Ends a child that waits for a lock. */
+            alarm(30);
+            CHECK(umsg_set_log(count, &in_child) == 0);
+            let_expire(own);
+            _exit(LOAD(&in_child) >= 1 ? 0 : 1);
+        }
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_SEQ_CST);
+    for (i = 0; i < 2; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    CHECK(umsg_set_log(NULL, NULL) == 0);
+    CHECK(LOAD(&in_parent) > 0);
+    CHECK(umsg_mq_close(queue) == 0);
+    done(own, "/log");
+}
+
 static const struct test_case cases[] = {
     CASE(an_expired_message_is_told_after_the_call_has_released_the_queue),
     CASE(the_death_of_the_holder_of_a_message_is_told_with_its_process),
+    CASE(a_child_sets_its_own_function_whatever_other_threads_did_at_the_fork),
 };
 
 MAIN(cases)

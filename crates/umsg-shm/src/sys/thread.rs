@@ -258,6 +258,8 @@ mod real {
         pub(in crate::sys) ahead: Cell<u64>,
         /// The number of notification signals that the process had raised when the thread last took its signals; see `umsg::notification`.
         pub raised: Cell<u32>,
+        /// True while the thread is in a receiver of reports; see [`crate::report`]. A forked child keeps the mark, and returns from the receiver, too.
+        pub(crate) tells: Cell<bool>,
         /// The head for a thread without a head of libc (made by a bare clone).
         own: Head,
     }
@@ -284,6 +286,7 @@ mod real {
                 bereaved: Bereaved::none(),
                 ahead: Cell::new(clock::NOT_NOTED),
                 raised: Cell::new(0),
+                tells: Cell::new(false),
                 own: Head::new(),
             }
         };
