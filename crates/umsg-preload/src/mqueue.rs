@@ -12,28 +12,20 @@
 //!
 //! `UMSG_DEV_MQUEUE=off` leaves /dev/mqueue to the kernel.
 
-use std::ffi::{CStr, CString, OsStr, c_char, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 
 use libc::{gid_t, mode_t, stat, uid_t};
 use rustix::fs::{MemfdFlags, Mode, OFlags};
-use umsg::posix::{OpenError, OpenOptions, Queue};
+use umsg::Namespace;
+pub(crate) use umsg::kernel_files::place::PATH;
+use umsg::kernel_files::place::{self, Asker};
 use umsg_shm::sys::stack::roomy;
 
 use crate::hooks::{mq_open, mq_unlink, read, stat as stats};
 use crate::{debug, fd, home, names, next, pointer, start};
-
-/// The path of the directory.
-pub(crate) const PATH: &[u8] = b"/dev/mqueue";
-
-/// The directory of POSIX queues in a namespace.
-const QUEUES: &str = "mq";
-
-/// The file in the directory of a transient queue.
-const TRANSIENT: &str = "queue";
 
 /// Set once the process has opened the directory, or works in it. Relaxed: as for [`IDENTITY`].
 #[unsafe(link_section = ".data.umsg")]
@@ -50,6 +42,15 @@ pub(crate) enum Place<'a> {
     Directory,
     /// A name in the directory, without a slash.
     Name(&'a [u8]),
+}
+
+impl<'a> From<place::Place<'a>> for Place<'a> {
+    fn from(place: place::Place<'a>) -> Place<'a> {
+        match place {
+            place::Place::Directory => Place::Directory,
+            place::Place::Name(name) => Place::Name(name),
+        }
+    }
 }
 
 /// Returns the place that a path leads to; `None` if it leads elsewhere.
@@ -84,13 +85,8 @@ pub(crate) unsafe fn begins(path: *const c_char) -> bool {
 
 #[cold]
 fn absolute(path: &[u8]) -> Option<Place<'_>> {
-    let rest = path.strip_prefix(PATH)?;
-    let place = match rest.first() {
-        None => Place::Directory,
-        Some(b'/') => place_of(rest)?,
-        Some(_) => return None,
-    };
-    ((start::is_done() || cfg!(test)) && is_on()).then_some(place)
+    let place = place::Place::absolute(path)?;
+    ((start::is_done() || cfg!(test)) && is_on()).then_some(place.into())
 }
 
 #[cold]
@@ -98,18 +94,7 @@ fn relative(directory: c_int, path: &[u8]) -> Option<Place<'_>> {
     if path.is_empty() || path[0] == b'/' || !is_directory(directory) {
         return None;
     }
-    place_of(path)
-}
-
-/// Returns the place of a path from the directory. A path that leads into a queue or out of the directory is the kernel's.
-fn place_of(path: &[u8]) -> Option<Place<'_>> {
-    let begin = path.iter().position(|&byte| byte != b'/');
-    match begin.map(|begin| &path[begin..]) {
-        None | Some(b".") => Some(Place::Directory),
-        Some(b"..") => None,
-        Some(name) if name.contains(&b'/') => None,
-        Some(name) => Some(Place::Name(name)),
-    }
+    place::Place::relative(path).map(Place::from)
 }
 
 /// Returns whether a descriptor, or the working directory, is the directory that was opened.
@@ -145,17 +130,16 @@ fn is_on() -> bool {
 }
 
 impl Place<'_> {
+    fn shared(&self) -> place::Place<'_> {
+        match *self {
+            Place::Directory => place::Place::Directory,
+            Place::Name(name) => place::Place::Name(name),
+        }
+    }
+
     /// Returns the path of the place in the namespace. The queue need not exist.
     pub(crate) fn path(self) -> Result<CString, c_int> {
-        let mut path = directory()?;
-        if let Place::Name(name) = self {
-            names::check(name)?;
-            path.push(OsStr::from_bytes(name));
-            let within = path.join(TRANSIENT);
-            if within.symlink_metadata().is_ok() {
-                path = within;
-            }
-        }
+        let path = self.shared().file(namespace()?)?;
         CString::new(path.into_os_string().as_bytes()).map_err(|_| libc::ENOENT)
     }
 
@@ -293,19 +277,9 @@ impl Place<'_> {
     /// Returns the path of the place, which has to exist, and for a queue its mode.
     fn found(self) -> Result<(CString, Option<u32>), c_int> {
         roomy(|| {
-            let mode = match self {
-                Place::Directory => None,
-                Place::Name(name) => Some(find(name)?),
-            };
-            let path = self.path()?;
-            match mode {
-                Some(Found::Mode(mode)) => Ok((path, Some(mode))),
-                Some(Found::Hidden) => {
-                    let status = rustix::fs::stat(&path).map_err(|error| error.raw_os_error())?;
-                    Ok((path, Some(status.st_mode & 0o7777)))
-                }
-                None => Ok((path, None)),
-            }
+            let (path, mode) = self.shared().existing(namespace()?)?;
+            let path = CString::new(path.into_os_string().as_bytes()).map_err(|_| libc::ENOENT)?;
+            Ok((path, mode))
         })
     }
 
@@ -322,18 +296,14 @@ impl Place<'_> {
             true => (rustix::process::geteuid(), rustix::process::getegid()),
             false => (rustix::process::getuid(), rustix::process::getgid()),
         };
-        let allowed = if user.is_root() {
-            let can_search = self == Place::Directory || mode & 0o111 != 0;
-            6 | u32::from(can_search)
-        } else if user.as_raw() == status.st_uid {
-            mode >> 6
-        } else if group.as_raw() == status.st_gid || is_member(status.st_gid) {
-            mode >> 3
-        } else {
-            mode
+        let asker = Asker {
+            user: user.as_raw(),
+            group: group.as_raw(),
+            is_member: is_member(status.st_gid),
         };
-        let missing = wanted.cast_unsigned() & !allowed & 7;
-        if missing == 0 {
+        let owner = (status.st_uid, status.st_gid);
+        let is_directory = self == Place::Directory;
+        if place::permits(mode, owner, is_directory, asker, wanted.cast_unsigned()) {
             Ok(0)
         } else {
             Err(libc::EACCES)
@@ -361,13 +331,8 @@ impl Place<'_> {
                 .map_err(|error| error.raw_os_error())?;
             return Ok(0);
         };
-        roomy(|| {
-            let (queue, descriptor) = open_somehow(name)?;
-            queue
-                .set_mode(std::os::fd::AsFd::as_fd(&descriptor), mode)
-                .map_err(|error| error.errno())?;
-            Ok(0)
-        })
+        roomy(|| place::set_mode(namespace()?, name, mode))?;
+        Ok(0)
     }
 }
 
@@ -378,53 +343,23 @@ pub(crate) fn rename(from: Option<Place<'_>>, to: Option<Place<'_>>) -> Result<c
         (Some(Place::Directory), _) | (_, Some(Place::Directory)) => Err(libc::EBUSY),
         (Some(Place::Name(from)), Some(Place::Name(to))) => {
             find(from)?;
-            names::check(to)?;
+            place::check(to)?;
             if from == to { Ok(0) } else { Err(libc::EPERM) }
         }
         _ => Err(libc::EXDEV),
     }
 }
 
-/// A queue that exists.
-enum Found {
-    /// A queue with this mode.
-    Mode(u32),
-    /// The caller has no permission to open the queue.
-    Hidden,
-}
-
 /// Looks for a queue.
-fn find(name: &[u8]) -> Result<Found, c_int> {
-    match roomy(|| open_somehow(name)) {
-        Ok((queue, _)) => Ok(Found::Mode(queue.mode())),
-        Err(libc::EACCES) => Ok(Found::Hidden),
-        Err(errno) => Err(errno),
-    }
+fn find(name: &[u8]) -> Result<place::Found, c_int> {
+    roomy(|| place::find(namespace()?, name))
 }
 
-/// Opens a queue for reading, or for writing if the caller may not read it.
-fn open_somehow(name: &[u8]) -> Result<(Queue, OwnedFd), c_int> {
-    let name = names::Slashed::new(name)?;
-    let namespace = home::namespace().map_err(|error| error.errno())?;
-    let open = |reads| {
-        let mut options = OpenOptions::new();
-        options.read(reads).write(!reads).namespace(namespace);
-        options
-            .open_with_descriptor(OsStr::from_bytes(name.bytes()), true)
-            .map_err(|error: OpenError| error.errno())
-    };
-    match open(true) {
-        Err(libc::EACCES) => open(false),
-        other => other,
-    }
-}
-
-fn directory() -> Result<PathBuf, c_int> {
-    let namespace = home::namespace().map_err(|error| {
+fn namespace() -> Result<&'static Namespace, c_int> {
+    home::namespace().map_err(|error| {
         debug::explain("open", PATH, &error);
         error.errno()
-    })?;
-    Ok(namespace.path().join(QUEUES))
+    })
 }
 
 fn is_member(group: u32) -> bool {

@@ -51,13 +51,9 @@ impl Room {
 
 /// Returns the kernel's answer to the rest of a name, after the slash.
 pub(crate) fn check(rest: &[u8]) -> Result<(), c_int> {
-    match rest {
-        _ if rest.len() > PATH_MAX => Err(libc::ENAMETOOLONG),
-        b"" => Err(libc::ENOENT),
-        b"." | b".." => Err(libc::EACCES),
-        _ if rest.contains(&b'/') => Err(libc::EACCES),
-        _ if rest.len() > NAME_MAX => Err(libc::ENAMETOOLONG),
-        _ => Ok(()),
+    match rest.len() > PATH_MAX {
+        true => Err(libc::ENAMETOOLONG),
+        false => umsg::kernel_files::place::check(rest),
     }
 }
 

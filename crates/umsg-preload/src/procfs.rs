@@ -5,15 +5,13 @@
 //! these paths, handles all other calls on them.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::fmt::Write;
-use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::IntoRawFd;
 
-use rustix::fs::{MemfdFlags, Mode, OFlags};
-use umsg::sysv::{self, Entry, raw};
+use umsg::kernel_files::limit::Limit;
+use umsg::kernel_files::{snapshot, sysv_table};
 use umsg_shm::sys::stack::roomy;
 
-use crate::knobs::Knob;
-use crate::{debug, fd, home, pointer};
+use crate::{debug, fd, home, knobs, pointer};
 
 /// The common beginning of the paths, which few other paths have: a check that does not read a whole path.
 const BEGINNING: &[u8] = b"/proc/sys";
@@ -24,7 +22,7 @@ pub(crate) enum File {
     /// All queues, a line each.
     Queues,
     /// A limit.
-    Limit(Knob),
+    Limit(Limit),
 }
 
 /// Returns which of the files a path names, if the flags open it only for reading, or if the file is a limit.
@@ -58,8 +56,8 @@ unsafe fn begins(path: *const c_char) -> bool {
 fn named(path: &[u8], flags: c_int) -> Option<File> {
     const OTHERS: c_int = libc::O_DIRECTORY | libc::O_PATH;
     let file = match path {
-        b"/proc/sysvipc/msg" => File::Queues,
-        _ => File::Limit(Knob::named(path)?),
+        path if path == sysv_table::PATH.as_bytes() => File::Queues,
+        _ => File::Limit(Limit::named(path)?),
     };
     let is_answered = file != File::Queues || !writes(flags);
     (is_answered && flags & OTHERS == 0).then_some(file)
@@ -79,20 +77,15 @@ impl File {
     }
 
     fn write_and_open(self, flags: c_int) -> Result<c_int, c_int> {
-        if let File::Limit(knob) = self {
-            let file = knob.open(flags, writes(flags))?;
+        if let File::Limit(limit) = self {
+            let file = knobs::open(limit, flags, writes(flags))?;
             return Ok(fd::lowest(file, flags & libc::O_CLOEXEC != 0).into_raw_fd());
         }
         let text = queues()?;
-        let filled = filled(text.as_bytes()).map_err(|error| error.raw_os_error())?;
-        // The file is opened once more, because the first descriptor can be written to.
-        let path = format!("/proc/self/fd/{}", filled.as_raw_fd());
         let flags = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
-        let flags = OFlags::from_bits_retain(flags.cast_unsigned());
-        let file = rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())
-            .map_err(|error| error.raw_os_error())?;
-        drop(filled);
-        Ok(fd::lowest(file, flags.contains(OFlags::CLOEXEC)).into_raw_fd())
+        let file =
+            snapshot("umsg", text.as_bytes(), flags).map_err(|error| error.raw_os_error())?;
+        Ok(fd::lowest(file, flags & libc::O_CLOEXEC != 0).into_raw_fd())
     }
 }
 
@@ -102,56 +95,12 @@ fn queues() -> Result<String, c_int> {
         debug::explain("open", b"/proc/sysvipc/msg", &error);
         error.errno()
     })?;
-    let mut entries = sysv::list(namespace).map_err(|error| error.errno())?;
-    entries.sort_unstable_by_key(|entry| entry.id % INDICES);
-    Ok(table(&entries))
-}
-
-/// The maximum number of queues in a namespace; an identifier modulo this number is the queue's index.
-const INDICES: i32 = 32_768;
-
-/// Creates a file in memory with this text.
-fn filled(text: &[u8]) -> Result<OwnedFd, rustix::io::Errno> {
-    let file = rustix::fs::memfd_create("umsg", MemfdFlags::CLOEXEC)?;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let written = rustix::io::write(&file, rest)?;
-        rest = &rest[written..];
-    }
-    Ok(file)
-}
-
-/// Returns the text of the table. Source: `sysvipc_msg_proc_show` in ipc/msg.c of the kernel.
-fn table(entries: &[Entry]) -> String {
-    let mut text = String::from(
-        "       key      msqid perms      cbytes       qnum lspid lrpid   uid   gid  cuid  cgid      stime      rtime      ctime\n",
-    );
-    for entry in entries {
-        let [sent, received, changed] =
-            [entry.last_send, entry.last_receive, entry.changed].map(raw::seconds);
-        // Writing to a string does not fail.
-        let _ = writeln!(
-            text,
-            "{:10} {:10}  {:4o}  {:10} {:10} {:5} {:5} {:5} {:5} {:5} {:5} {sent:10} {received:10} {changed:10}",
-            entry.key,
-            entry.id,
-            entry.mode,
-            entry.bytes,
-            entry.messages,
-            entry.last_sender,
-            entry.last_receiver,
-            entry.uid,
-            entry.gid,
-            entry.cuid,
-            entry.cgid,
-        );
-    }
-    text
+    sysv_table::text(namespace).map_err(|error| error.errno())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{File, Knob, wanted};
+    use super::{File, Limit, wanted};
     use std::ffi::CStr;
 
     fn of(path: &CStr, flags: i32) -> Option<File> {
@@ -167,7 +116,7 @@ mod tests {
         );
         assert_eq!(
             of(c"/proc/sys/kernel/msgmni", 0),
-            Some(File::Limit(Knob::Msgmni))
+            Some(File::Limit(Limit::Msgmni))
         );
         for other in [
             c"/proc/sysvipc/sem",
@@ -185,7 +134,7 @@ mod tests {
     fn limits_are_answered_for_writing_too() {
         for flags in [libc::O_WRONLY, libc::O_RDWR, libc::O_TRUNC] {
             let limit = of(c"/proc/sys/kernel/msgmnb", flags | libc::O_CREAT);
-            assert_eq!(limit, Some(File::Limit(Knob::Msgmnb)));
+            assert_eq!(limit, Some(File::Limit(Limit::Msgmnb)));
         }
         assert_eq!(of(c"/proc/sys/kernel/msgmnb", libc::O_PATH), None);
     }

@@ -47,6 +47,8 @@ pub mod aio;
 pub mod diagnosis;
 mod error;
 mod io_error;
+#[doc(hidden)]
+pub mod kernel_files;
 mod last_close;
 mod lease;
 pub mod log;

@@ -1,10 +1,9 @@
 //! read and its relatives: a queue's descriptor reads as one line about the queue.
 
 use std::ffi::{c_int, c_void};
-use std::io::Write;
 
 use libc::{iovec, off_t, size_t, ssize_t};
-use umsg::posix::{NotifyKind, Registered};
+use umsg::kernel_files::queue_line;
 
 use crate::table::Held;
 use crate::{errno, next, ours, pointer};
@@ -115,27 +114,8 @@ unsafe fn read_there(held: &Held, parts: &[iovec], offset: off_t) -> ssize_t {
 }
 
 /// Returns the line about a queue.
-pub(crate) fn line<'a>(held: &Held, room: &'a mut [u8; 96]) -> &'a [u8] {
-    describe(held.queue.attributes().bytes, held.queue.registered(), room)
-}
-
-/// Writes the line as the kernel does. Source: `mqueue_read_file` in ipc/mqueue.c.
-fn describe(bytes: u64, registered: Option<Registered>, line: &mut [u8; 96]) -> &[u8] {
-    let (notify, signal) = match registered.map(|registered| registered.kind) {
-        None => (0, 0),
-        Some(NotifyKind::Signal(signal)) => (libc::SIGEV_SIGNAL, signal),
-        Some(NotifyKind::Call) => (libc::SIGEV_THREAD, 0),
-        Some(_) => (libc::SIGEV_NONE, 0),
-    };
-    let pid = registered.map_or(0, |registered| registered.pid);
-    let mut rest = line.as_mut_slice();
-    // The line has 85 bytes at most, so it fits.
-    let _ = writeln!(
-        rest,
-        "QSIZE:{bytes:<10} NOTIFY:{notify:<5} SIGNO:{signal:<5} NOTIFY_PID:{pid:<6}"
-    );
-    let left = rest.len();
-    &line[..line.len() - left]
+pub(crate) fn line<'a>(held: &Held, room: &'a mut queue_line::Room) -> &'a [u8] {
+    queue_line::of(&held.queue, room)
 }
 
 /// # Safety
@@ -160,18 +140,7 @@ unsafe fn copy(text: &[u8], parts: &[iovec]) -> ssize_t {
 
 #[cfg(test)]
 mod tests {
-    use super::{copy, describe, part};
-
-    #[test]
-    fn the_line_is_the_kernels() {
-        let mut line = [0; 96];
-        let expected = "QSIZE:129        NOTIFY:0     SIGNO:0     NOTIFY_PID:0     \n";
-        assert_eq!(
-            std::str::from_utf8(describe(129, None, &mut line)).unwrap(),
-            expected
-        );
-        assert_eq!(describe(u64::MAX, None, &mut line).len(), 70);
-    }
+    use super::{copy, part};
 
     #[test]
     fn a_text_is_spread_over_the_parts() {

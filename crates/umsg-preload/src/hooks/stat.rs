@@ -2,15 +2,13 @@
 
 use std::ffi::{c_char, c_int, c_uint};
 
-use libc::{off_t, stat};
+use libc::stat;
+
+use umsg::kernel_files::place::BLOCK;
+pub(super) use umsg::kernel_files::place::SIZE;
 
 use crate::mqueue;
 use crate::{errno, next, ours};
-
-/// The size that the kernel shows for a queue.
-pub(super) const SIZE: off_t = 80;
-
-const BLOCK: u16 = 4096;
 
 /// The fields of statx(2) that an mqueue file system has: all but the time of birth.
 const STATX_KNOWN: c_uint = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
