@@ -3,6 +3,7 @@
 use umsg::{Namespace, NamespaceError, ipc};
 use umsg_shm::sys::stack::roomy;
 
+use crate::hooks::stream;
 use crate::{kept, mqueue, process, signals, vacated};
 
 /// Returns the namespace, or the reason why there is none. After an error, the next call tries again.
@@ -53,6 +54,7 @@ static DESTRUCTOR: extern "C" fn() = leave;
 
 #[cfg_attr(test, expect(dead_code, reason = "the test program has no destructor"))]
 extern "C" fn leave() {
+    stream::settle_at_exit();
     if ipc::has_followed() && process::owns_table() {
         roomy(ipc::leave_at_exit);
     }

@@ -9,6 +9,7 @@ cases_on_both! { "limits":
     the_next_queue_has_the_identifier_that_was_written,
     another_user_takes_the_next_identifier_and_does_not_choose_it,
     streams_write_limits,
+    the_end_of_the_process_writes_what_streams_hold,
     shells_and_other_programs_write_limits,
     another_user_reads_limits_and_does_not_write_them,
 }

@@ -55,7 +55,7 @@ mod select;
 mod sendmsg;
 mod sigaction;
 pub(crate) mod stat;
-mod stream;
+pub(crate) mod stream;
 mod syscall;
 mod walk;
 mod write;

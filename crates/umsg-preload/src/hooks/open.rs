@@ -129,7 +129,13 @@ unsafe fn stream_of(file: File, mode: *const c_char) -> Option<*mut FILE> {
     };
     Some(match file.open(access | close_on_exec) {
         // SAFETY: a descriptor that this call owns, and a C string.
-        Ok(descriptor) => unsafe { libc::fdopen(descriptor, mode) },
+        Ok(descriptor) => unsafe {
+            let stream = libc::fdopen(descriptor, mode);
+            if !reads {
+                super::stream::note(stream);
+            }
+            stream
+        },
         Err(errno) => {
             errno::set(errno);
             std::ptr::null_mut()

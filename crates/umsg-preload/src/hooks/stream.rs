@@ -1,6 +1,7 @@
 //! fflush, fclose and fseek: libc's streams write to the file of a limit without a call of this library ([`crate::knobs`]).
 
 use std::ffi::{c_int, c_long};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{FILE, off_t};
 
@@ -8,6 +9,35 @@ use crate::{arrivals, errno, knobs, next, table};
 
 /// libc's mark of a stream on which a write has failed, in the first word of a stream of glibc and of musl.
 const HAS_FAILED: c_int = 0x20;
+
+/// The streams that the program has opened for writing to limits. Relaxed: a program that closes a stream uses it in no other thread.
+static WRITTEN: [AtomicPtr<FILE>; 16] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 16];
+
+/// Notes a stream that writes to a limit. What a further one than there is room for has in its buffer at the end of the process has no effect.
+pub(super) fn note(stream: *mut FILE) {
+    let empty = std::ptr::null_mut();
+    let (new, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+    let mut places = WRITTEN.iter();
+    let _ = places.find(|place| place.compare_exchange(empty, stream, new, failed).is_ok());
+}
+
+fn forget(stream: *mut FILE) {
+    let empty = std::ptr::null_mut();
+    for place in &WRITTEN {
+        let _ = place.compare_exchange(stream, empty, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Applies what the streams have in their buffers, at the end of the process: libc writes the buffers only behind the destructors of libraries.
+pub(crate) fn settle_at_exit() {
+    for place in &WRITTEN {
+        let stream = place.swap(std::ptr::null_mut(), Ordering::Relaxed);
+        if !stream.is_null() {
+            // SAFETY: an open stream: `fclose` forgets it before it closes it. A failure can't be reported, as in libc.
+            let _ = unsafe { settle(stream) };
+        }
+    }
+}
 
 /// Writes the buffered bytes of a stream, or with NULL of all streams.
 #[cfg_attr(not(test), unsafe(no_mangle))]
@@ -40,6 +70,7 @@ pub unsafe extern "C" fn fclose(stream: *mut FILE) -> c_int {
             }
             None => Ok(()),
         };
+        forget(stream);
         let outcome = next::fclose(stream);
         settled.map_or_else(errno::fail, |()| outcome)
     }

@@ -225,6 +225,20 @@ CASE(streams_write_limits) {
     fclose(stream);
 }
 
+CASE(the_end_of_the_process_writes_what_streams_hold) {
+    enter();
+    int status;
+    pid_t child = fork();
+    EXPECT(child >= 0);
+    if (child == 0) {
+        FILE *stream = fopen(path_of(MSGMAX), "w"), *other = fopen(path_of(MSGMNB), "r+"), *closed = fopen(path_of(MSGMNI), "w");
+        EXPECT(stream && other && closed && fputs("117", stream) >= 0 && fprintf(other, "%d", 118) == 3 && fclose(closed) == 0);
+        exit(0);
+    }
+    EXPECT(waitpid(child, &status, 0) == child && status == 0);
+    EXPECT(value_of(MSGMAX) == 117 && value_of(MSGMNB) == 118);
+}
+
 static int shell(const char *line) {
     int status = system(line);
     EXPECT(WIFEXITED(status));
