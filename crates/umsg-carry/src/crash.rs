@@ -1,7 +1,7 @@
-//! Named places at which a test kills a program. A release build contains nothing of them.
+//! Named places at which a test kills a program. A release build does not contain them.
 
-/// Declares the points of a program, each with the fate of a message whose program dies there. `in VARIABLE` names the variable that arms a point:
-/// `NAME` or `NAME:3`, for the third pass.
+/// Declares the crash points of a program, each with the fate of the message if the program dies there. `in VARIABLE` names the variable that arms a
+/// point: `NAME` or `NAME:3`, for the third pass.
 #[macro_export]
 macro_rules! points {
     (in $variable:literal; $($(#[doc = $what:literal])+ $name:ident;)+) => {
@@ -38,7 +38,7 @@ mod armed {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicU32, Ordering};
 
-    /// The variable that makes an armed point panic.
+    /// If this variable is set, an armed point panics instead of killing the process.
     const PANICS: &str = "UMSG_CRASH_PANICS";
 
     static ARMED: OnceLock<Option<String>> = OnceLock::new();
@@ -47,7 +47,7 @@ mod armed {
     fn arm(variable: &str) -> Option<String> {
         let armed = std::env::var(variable).ok()?;
         let (name, nth) = armed.split_once(':').unwrap_or((&armed, "1"));
-        // Relaxed: `OnceLock` publishes it.
+        // Relaxed: `OnceLock` publishes the count.
         LEFT.store(nth.parse().expect("a number of passes"), Ordering::Relaxed);
         Some(name.to_owned())
     }

@@ -1,4 +1,4 @@
-//! Parts that the programs share which carry messages between queues of umsg and other places: `umsg bridge` and `umsg relay`.
+//! The common parts of `umsg bridge` and `umsg relay`, which carry messages between queues of umsg and other systems.
 //!
 //! | part | module |
 //! |---|---|

@@ -21,7 +21,7 @@ pub fn tell(state: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells that the configuration is being read again, with the time that the protocol asks for.
+/// Reports that the program reads its configuration again, with the time that the protocol requires.
 ///
 /// # Errors
 /// Those of the socket.

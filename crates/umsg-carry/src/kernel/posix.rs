@@ -16,10 +16,10 @@ pub enum Access {
     Send,
 }
 
-/// A queue to be made if it is missing.
+/// The attributes of a queue to create if it is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct New {
-    /// The most messages and the longest message. None: the system's defaults.
+    /// The maximum number of messages and the maximum length of a message, in bytes. None: the system's defaults.
     pub limits: Option<(u64, u64)>,
     /// The permission bits; the umask applies.
     pub mode: u32,
@@ -38,7 +38,7 @@ pub struct Queue {
 /// Opens a queue by its name, which begins with a slash.
 fn open(name: &CString, flags: OFlags, new: Option<New>) -> Result<OwnedFd, Errno> {
     let file = name.as_bytes_with_nul();
-    // The system call has the name without its slash.
+    // The system call takes the name without its slash.
     let file = file.strip_prefix(b"/").ok_or(Errno::INVAL)?;
     // SAFETY: all zeros are valid attributes.
     let mut attributes: libc::mq_attr = unsafe { std::mem::zeroed() };
@@ -108,13 +108,13 @@ impl Queue {
         Ok(attributes)
     }
 
-    /// Returns the longest message, in bytes.
+    /// Returns the maximum length of a message, in bytes.
     #[must_use]
     pub fn message_size(&self) -> usize {
         self.message_size
     }
 
-    /// Returns the most messages.
+    /// Returns the maximum number of messages.
     #[must_use]
     pub fn max_messages(&self) -> u64 {
         self.max_messages
@@ -160,7 +160,7 @@ impl Queue {
     /// # Errors
     /// Those of mq_receive(3).
     pub fn receive(&self, buffer: &mut [u8]) -> Result<(usize, u32), Errno> {
-        // SAFETY: the buffer is live, and this thread's.
+        // SAFETY: the buffer is live, and only this thread uses it.
         unsafe { self.receive_at(buffer.as_mut_ptr(), buffer.len()) }
     }
 

@@ -40,11 +40,11 @@ impl Want {
     }
 }
 
-/// Room for a message: its type, and its bytes.
+/// A buffer for a message: its type, and its bytes.
 #[derive(Debug)]
 pub struct Room(Vec<u8>);
 
-/// The bytes of the type.
+/// The length of the type, in bytes.
 const TYPE: usize = size_of::<libc::c_long>();
 
 impl Room {
@@ -54,7 +54,7 @@ impl Room {
         Room(vec![0; TYPE + len])
     }
 
-    /// Returns the longest message that fits.
+    /// Returns the length of the longest message that fits.
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "room, not a collection")]
     pub fn len(&self) -> usize {
@@ -79,14 +79,14 @@ impl Room {
 /// The limit and the mode of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// The most bytes in the queue.
+    /// The maximum number of bytes in the queue.
     pub qbytes: u64,
     /// The permission bits.
     pub mode: u32,
 }
 
 impl Queue {
-    /// Returns the queue of a key; makes it with these permission bits if it is missing.
+    /// Returns the queue of a key. If the queue is missing, creates it with these permission bits.
     ///
     /// # Errors
     /// Those of msgget(2).
@@ -112,8 +112,8 @@ impl Queue {
         self.id
     }
 
-    /// Waits until there is a message, and leaves it in the queue: a receive into room for no byte fails if the message has one. A message without
-    /// bytes is received: the result is its type.
+    /// Waits until there is a message, and leaves it in the queue: the receive into a buffer of length 0 fails if the message has bytes. A message
+    /// without bytes is received, and the call returns its type.
     ///
     /// # Errors
     /// Those of msgrcv(2); EINTR after a signal.
@@ -130,7 +130,7 @@ impl Queue {
     /// meanwhile.
     ///
     /// # Errors
-    /// ENOMSG without such a message; ENOSYS if the kernel copies none (CONFIG_CHECKPOINT_RESTORE).
+    /// ENOMSG if there is no such message; ENOSYS if the kernel can't copy messages (CONFIG_CHECKPOINT_RESTORE).
     pub fn copy(self, room: &mut Room, want: Want) -> Result<usize, Errno> {
         let flags = libc::MSG_COPY | libc::IPC_NOWAIT;
         let mut index = 0;
@@ -188,7 +188,7 @@ impl Queue {
         unsafe { call(libc::SYS_msgrcv, arguments) }
     }
 
-    /// Sends a message; waits for room if `waits`.
+    /// Sends a message. Waits for room if `waits` is true.
     ///
     /// # Errors
     /// Those of msgsnd(2); EINTR after a signal.
@@ -212,7 +212,7 @@ impl Queue {
     fn control(self, command: i32, status: &mut libc::msqid_ds) -> Result<(), Errno> {
         let pointer = (&raw mut *status).expose_provenance();
         let arguments = [self.id as usize, command as usize, pointer, 0, 0, 0];
-        // SAFETY: the status is live; libc's has the form of the kernel's on 64-bit machines.
+        // SAFETY: the status is live. On 64-bit machines, libc's structure has the layout of the kernel's.
         unsafe { call(libc::SYS_msgctl, arguments).map(drop) }
     }
 
@@ -228,7 +228,7 @@ impl Queue {
         })
     }
 
-    /// Sets the most bytes in the queue.
+    /// Sets the maximum number of bytes in the queue.
     ///
     /// # Errors
     /// Those of msgctl(2).
