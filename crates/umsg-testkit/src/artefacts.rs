@@ -16,7 +16,7 @@ fn target() -> PathBuf {
     profile_directory().parent().unwrap().to_owned()
 }
 
-/// Cargo, in this workspace and its target directory.
+/// Returns a command that runs cargo, in this workspace and its target directory.
 fn cargo() -> Command {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
     cargo
@@ -53,7 +53,7 @@ fn build_drop_in() -> PathBuf {
     directory.join("libumsg_preload.so")
 }
 
-/// Returns the prefix below which the C library is installed: that of `UMSG_C_PREFIX`, or one of the tests' own.
+/// Returns the prefix below which the C library is installed: the value of `UMSG_C_PREFIX`, or a directory of the tests.
 pub fn c_prefix() -> &'static Path {
     static PREFIX: OnceLock<PathBuf> = OnceLock::new();
     PREFIX.get_or_init(|| match std::env::var_os("UMSG_C_PREFIX") {

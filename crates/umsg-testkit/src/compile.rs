@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable that is set in a machine without a compiler, where the programs were compiled beforehand.
+/// This variable is set on a machine without a compiler, for which the programs were compiled beforehand.
 pub const COMPILED: &str = "UMSG_TEST_COMPILED";
 
 /// A call of the C compiler, or of the C++ compiler for sources that end with `.cpp`.
@@ -28,10 +28,10 @@ impl Compile {
         Compile::by(native(source), source, output)
     }
 
-    /// Compiles with this compiler.
+    /// Compiles a source file with this compiler.
     pub fn by(mut compiler: Command, source: &Path, output: impl Into<PathBuf>) -> Compile {
         let output = output.into();
-        // Other processes may compile the same at the same time.
+        // Another process may compile the same program at the same time.
         let mut unfinished = output.clone().into_os_string();
         unfinished.push(format!(".{}", std::process::id()));
         compiler.arg(source).arg("-o").arg(&unfinished);
@@ -48,7 +48,7 @@ impl Compile {
         self.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1"])
     }
 
-    /// Adds arguments. Libraries belong behind the source file, where these are.
+    /// Adds arguments behind the source file, where libraries belong.
     #[must_use]
     pub fn args<S: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = S>) -> Compile {
         self.compiler.args(arguments);
@@ -66,7 +66,7 @@ impl Compile {
         self.name()
     }
 
-    /// As [`run`](Self::run); None if the compiler can't do that here.
+    /// Does the same as [`run`](Self::run), but returns None if the compiler fails.
     pub fn try_run(mut self) -> Option<PathBuf> {
         let is_compiled = finish(&mut self.compiler).status.success();
         is_compiled.then(|| self.name())

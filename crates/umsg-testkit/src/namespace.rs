@@ -1,4 +1,4 @@
-//! A namespace of a test's own.
+//! A namespace for one test.
 
 use std::ffi::OsStr;
 use std::fs::Permissions;
@@ -7,12 +7,12 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A directory in /dev/shm for the queues of one test, removed with it.
+/// A directory in /dev/shm for the queues of one test. It is removed when the value is dropped.
 #[derive(Debug)]
 pub struct TestNamespace(TempDir);
 
 impl TestNamespace {
-    /// Makes the directory, of mode 0700 as a user's own namespace. Its name begins with `prefix`.
+    /// Makes the directory with mode 0700, like a user's own namespace. Its name begins with `prefix`.
     pub fn new(prefix: &str) -> TestNamespace {
         let mut builder = tempfile::Builder::new();
         builder

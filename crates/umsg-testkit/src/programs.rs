@@ -1,5 +1,5 @@
-//! The C programs in `tests/programs` of the drop-in and of the C library, and how they are compiled: natively by the tests, and beforehand for a machine
-//! without a compiler.
+//! The C programs in `tests/programs` of the drop-in and of the C library, and how they are compiled: natively by the tests, and beforehand for a
+//! machine without a compiler.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,6 +1,6 @@
 //! Threads with a real-time policy.
 
-/// Gives the calling thread a priority of SCHED_FIFO, which the threads that it starts inherit. Returns false where that is refused.
+/// Gives the calling thread a priority of SCHED_FIFO, which the threads that it starts inherit. Returns false if the system refuses.
 pub fn become_urgent(priority: i32) -> bool {
     let parameter = libc::sched_param {
         sched_priority: priority,
@@ -18,8 +18,8 @@ pub fn is_permitted() -> bool {
     may
 }
 
-/// Returns the real-time priority with which a thread would run, its own or a lent one; 0 for none. `stat` is the path of its file: field 18 of
-/// proc_pid_stat(5).
+/// Returns the real-time priority with which a thread runs, its own or one that priority inheritance lends it; 0 for none. `stat` is the path of the
+/// thread's `stat` file: field 18 of proc_pid_stat(5).
 pub fn priority(stat: &str) -> i64 {
     let stat = std::fs::read_to_string(stat).unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();

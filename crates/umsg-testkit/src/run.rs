@@ -9,22 +9,23 @@ use std::time::{Duration, Instant};
 /// The time that a program may run before it counts as stuck. The machine may be busy.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
-/// The variable with the part of their rounds that repeating tests make on an emulated machine: 20 for a twentieth.
+/// The variable that reduces the rounds of repeating tests on an emulated machine: with 20, a test makes a twentieth of its rounds.
 pub const PART: &str = "UMSG_TEST_PART";
 
-/// Returns the number of rounds of a test that repeats something: a part of them on an emulated machine, where each takes many times as long.
+/// Returns the number of rounds of a repeating test: all of them, or the part that [`PART`] selects on an emulated machine, where a round takes much
+/// longer.
 pub fn rounds(all: usize) -> usize {
     let part = std::env::var(PART).ok();
     let part = part.and_then(|part| part.parse().ok()).unwrap_or(1);
     all / std::cmp::max(part, 1)
 }
 
-/// Runs a program to its end, which must come within [`PATIENCE`].
+/// Runs a program, which must end within [`PATIENCE`].
 pub fn finish(command: &mut Command) -> Output {
     finish_within(command, PATIENCE)
 }
 
-/// Runs a program to its end, which must come in this time: else it is killed with all of its process group, and the test fails.
+/// Runs a program, which must end in this time. Otherwise the program and its process group are killed, and the test fails.
 pub fn finish_within(command: &mut Command, patience: Duration) -> Output {
     let mut child = command
         .stdin(Stdio::null())
@@ -36,7 +37,7 @@ pub fn finish_within(command: &mut Command, patience: Duration) -> Output {
     let start = Instant::now();
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > patience {
-            // Its children, too: they would keep the pipes open.
+            // Kill the children of the program, too: they would keep the pipes open.
             // SAFETY: a system call on numbers; the group is that of the child, which was not waited for yet.
             unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
             let said = text(&child.wait_with_output().unwrap());
@@ -52,7 +53,7 @@ pub fn succeed(command: &mut Command) -> String {
     succeed_within(command, PATIENCE)
 }
 
-/// As [`succeed`], in this time.
+/// Does the same as [`succeed`], for a program that must end in this time.
 pub fn succeed_within(command: &mut Command, patience: Duration) -> String {
     let output = finish_within(command, patience);
     let status = output.status;
@@ -78,8 +79,8 @@ pub fn on_the_path(program: &str) -> Option<PathBuf> {
         .find(|program| program.is_file())
 }
 
-/// Reports a missing part. With `CI` set, where nothing may be missing, this fails. Otherwise the report bypasses the capture of the test
-/// harness.
+/// Reports that a part of the system is missing. Fails if `CI` is set, because no part may be missing there. The report bypasses the capture of the
+/// test harness.
 pub fn skip(what: &str) {
     assert!(std::env::var_os("CI").is_none(), "missing: {what}");
     let _ = writeln!(std::io::stderr(), "skipped: {what} is missing");

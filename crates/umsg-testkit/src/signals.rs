@@ -15,7 +15,7 @@ pub fn block(signal: i32) -> libc::sigset_t {
     }
 }
 
-/// Waits for a signal of the set for a time at most. Returns whether one came.
+/// Waits for a signal of the set, at most for this time. Returns whether a signal came.
 pub fn comes(set: &libc::sigset_t, within: Duration) -> bool {
     let time = libc::timespec {
         tv_sec: within.as_secs() as libc::time_t,

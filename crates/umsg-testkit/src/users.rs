@@ -13,7 +13,7 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Ends a test that does not run as root, and prints that.
+/// Ends a test that does not run as root, after printing that the test is skipped.
 #[macro_export]
 macro_rules! needs_root {
     () => {
@@ -23,7 +23,7 @@ macro_rules! needs_root {
     };
 }
 
-/// Makes this process, whose one thread counts, a process of another user, without groups. As root.
+/// Makes this process a process of another user, without supplementary groups. The process has one thread. Needs root.
 pub fn become_user(user: u32) {
     // SAFETY: ids of this process.
     let is_done = unsafe {
