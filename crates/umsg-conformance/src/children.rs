@@ -9,10 +9,10 @@ use crate::backend::Basics;
 use crate::errno::Errno;
 use crate::sys::{self, End, Forked, Pause, Pid};
 
-/// The time that a case waits for something that is bound to happen.
+/// The time that a case waits for an event that must happen.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The time that a case watches that something does not happen.
+/// The time that a case watches for an event that must not happen.
 pub const A_WHILE: Duration = Duration::from_millis(150);
 
 /// Forks a child that does some work and returns the result.
@@ -175,7 +175,7 @@ pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
 
 /// A result that a child can hand to its parent.
 pub trait Carried: Sized {
-    /// Returns the number as bytes, at least one byte.
+    /// Encodes the value as at least one byte.
     fn encode(&self) -> Vec<u8>;
     /// Decodes a value from these bytes.
     fn decode(bytes: &[u8]) -> Self;

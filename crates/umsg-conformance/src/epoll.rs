@@ -53,7 +53,7 @@ pub fn close(set: Set) -> Result<(), Errno> {
     answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
 }
 
-/// Returns the present events of a set: the data and the events of each ready member, in order of the data.
+/// Returns the current events of a set: the data and the events of each ready member, in order of the data.
 ///
 /// # Errors
 /// The errors of `epoll_wait`.
@@ -67,7 +67,7 @@ pub fn told(set: Set) -> Result<Vec<(u64, u32)>, Errno> {
 /// The errors of `epoll_wait`.
 pub fn wait(set: Set, milliseconds: i32) -> Result<Vec<(u64, u32)>, Errno> {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
-    // SAFETY: as many events as the array has.
+    // SAFETY: the call writes at most as many events as the array has.
     let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), MOST as i32, milliseconds) };
     let count = answer(count.into())? as usize;
     let told = events[..count].iter();

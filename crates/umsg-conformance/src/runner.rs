@@ -300,7 +300,7 @@ pub fn run<F: Family>(kind: &Kind<F>, helper: &Path, title: &str, case: Case<F>)
     }
 }
 
-/// Set in a test program that was started again with the drop-in preloaded.
+/// The variable that is set in a test program that was started again with the drop-in preloaded.
 const PRELOADED: &str = "UMSG_CONFORMANCE_PRELOADED";
 
 /// Runs the test of this name in this program, started again with the drop-in preloaded.

@@ -61,7 +61,7 @@ impl Deref for Site {
 }
 
 impl Site {
-    /// Creates a place with this backend; `helper` is the program `mq_probe`.
+    /// Creates a site with this backend; `helper` is the program `mq_probe`.
     pub fn new(backend: Box<dyn Backend>, helper: PathBuf) -> Site {
         Site {
             stage: Stage { backend },
@@ -101,7 +101,7 @@ impl Site {
         self.announced(format!("{start:x<width$}", width = length + 1))
     }
 
-    /// Enters a name that the case chose; its queue is removed at the end of the case.
+    /// Announces a name that the case chose. The queue of this name is removed at the end of the case.
     pub fn announced(&self, name: impl Into<Vec<u8>>) -> CString {
         let name = CString::new(name).expect("no NUL in a name");
         runner::announce(name.to_bytes());
@@ -156,7 +156,7 @@ impl Site {
     }
 }
 
-/// A queue as one descriptor shows it.
+/// A descriptor of a queue.
 #[derive(Clone, Copy)]
 pub struct Queue<'a> {
     site: &'a Site,
@@ -279,7 +279,7 @@ impl<'a> Queue<'a> {
         self.attributes().expect("attributes").flags == i64::from(libc::O_NONBLOCK)
     }
 
-    /// `mq_notify`; nothing takes a registration back.
+    /// `mq_notify`. None ends the registration.
     pub fn notify(self, event: Option<&libc::sigevent>) -> Result<(), Errno> {
         self.ask(|backend| backend.notify(self.fd, event))
     }

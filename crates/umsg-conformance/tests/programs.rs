@@ -1,8 +1,8 @@
 //! Programs that others wrote, on the kernel's queues and, unchanged, with the drop-in preloaded.
 //!
-//! Under the drop-in a program may use no memory for queues of the kernel (RLIMIT_MSGQUEUE is 0), which proves that working programs use
-//! umsg. A case whose program is not installed is skipped, and with `CI` set fails: rt-tests, stress-ng and libevent-dev (Debian), posix_ipc
-//! (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it), a C compiler.
+//! Under the drop-in, a program may use no memory for queues of the kernel (RLIMIT_MSGQUEUE is 0). So a program that works uses umsg. If the program
+//! of a case is not installed, the case is skipped, and fails if `CI` is set. The programs are rt-tests, stress-ng and libevent-dev (Debian),
+//! posix_ipc (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it), a C compiler.
 
 mod support;
 
@@ -39,7 +39,7 @@ fn pairs(ran: &Ran) -> usize {
         .count()
 }
 
-/// pmqtest with these arguments succeeds on both sides, and sums up this number of pairs of threads.
+/// Runs pmqtest with these arguments on both sides. Expects success, and a summary for this number of pairs of threads.
 fn pmqtest(arguments: &[&str], expected: usize) -> Option<[Ran; 2]> {
     let Some(program) = on_the_path("pmqtest") else {
         missing("pmqtest of Debian's rt-tests");
@@ -74,7 +74,7 @@ fn pmqtest_makes_its_rounds_with_several_threads() {
     pmqtest(&["-q", "-l", "500", "-i", "100", "-t", "2"], 2);
 }
 
-// With a time-out it may give up after a few rounds, on the kernel too.
+// With a time-out, pmqtest may end after a few rounds, also on the kernel.
 #[test]
 fn pmqtest_sums_up_with_time_outs() {
     pmqtest(&["-q", "-D", "3", "-i", "100", "-T", "1"], 1);

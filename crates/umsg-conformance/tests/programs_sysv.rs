@@ -1,7 +1,7 @@
-//! Programs that use System V queues, on the kernel's and, unchanged, with the drop-in preloaded.
+//! Programs that use System V queues, on the kernel's queues and, unchanged, with the drop-in preloaded.
 //!
-//! Under the drop-in the kernel has no room for a queue (kernel.msgmni is 0, in a private IPC namespace of the program), which proves that
-//! working programs use umsg. A case whose program is not installed is skipped, and with `CI` set fails: stress-ng, php-cli, perl,
+//! Under the drop-in, the kernel has no room for a queue (kernel.msgmni is 0, in a private IPC namespace of the program). So a program that works
+//! uses umsg. If the program of a case is not installed, the case is skipped, and fails if `CI` is set. The programs are stress-ng, php-cli, perl,
 //! util-linux, fakeroot and squid (Debian), sysv_ipc (PyPI; `UMSG_TEST_PYTHON` names the interpreter that has it).
 
 mod support;
@@ -33,7 +33,7 @@ fn script(interpreter: &str, name: &str) -> Option<Command> {
     Some(command)
 }
 
-/// A command prints the same on both sides.
+/// Runs a command on both sides, and checks that it prints the same text.
 fn answers_alike(command: impl Fn() -> Option<Command>) -> Option<Ran> {
     command()?;
     let (kernel, umsg) = on_both(|| command().expect("it was there before"));
@@ -47,7 +47,7 @@ fn a_program_without_umsg_has_no_queues_when_the_kernel_may_have_none() {
         return;
     };
     perl.args(["-e", "defined msgget(0, 0600) or die \"$!\n\""]);
-    // In this thread only.
+    // The call moves only this thread into the namespace.
     let is_private = sys::enter_private_ipc_namespace().is_some();
     if !is_private || sys::limit_kernel_system_v_queues(0).is_err() {
         say("skipped: this user can't bar the kernel's System V queues\n");

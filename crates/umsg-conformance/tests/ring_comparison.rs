@@ -1,12 +1,12 @@
-//! Random operations on a pair of io_uring's and on a pair of umsg's rings; and the proof that a mistake would be found.
+//! Random operations on a pair of io_uring's rings and on a pair of umsg's rings; and the proof that a mistake would be found.
 
 use umsg_conformance::ring::{Flaw, Operation, Ours, Uring, compare, operations, unavailable};
 
-/// The number of operations that are compared, from each of some seeds.
+/// The number of operations that are compared for each seed.
 const OPERATIONS: usize = 3_000;
 const SEEDS: u64 = 3;
 
-/// Returns whether there is an io_uring to compare with; says so if there is none.
+/// Returns whether io_uring is available for the comparison. Prints a line if it is not.
 fn has_io_uring() -> bool {
     let why = unavailable();
     if let Some(why) = &why {

@@ -1,7 +1,7 @@
 //! The C library: `libumsg.so` and its functions `umsg_mq_*`, looked up by `dlsym`.
 //!
 //! Its handles are pointers, and the cases use small numbers, so this file keeps a table of handles. As after a `dup`, several numbers may stand
-//! for one handle, which is closed with the last number. All else is done by the library.
+//! for one handle, which is closed with the last number. The library does everything else.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::mem;

@@ -54,7 +54,7 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// All of them.
+    /// All mistakes.
     pub const ALL: &[Flaw] = &[
         Flaw::PriorityCheckedLate,
         Flaw::SmallBufferAccepted,

@@ -73,11 +73,11 @@ pub struct EpollControl {
 pub struct Attributes {
     /// `mq_flags`: 0 or `O_NONBLOCK`.
     pub flags: i64,
-    /// `mq_maxmsg`: how many messages fit.
+    /// `mq_maxmsg`: the maximum number of messages.
     pub max_messages: i64,
-    /// `mq_msgsize`: the longest message, in bytes.
+    /// `mq_msgsize`: the maximum length of a message, in bytes.
     pub message_size: i64,
-    /// `mq_curmsgs`: messages now in the queue.
+    /// `mq_curmsgs`: the number of messages in the queue.
     pub messages: i64,
 }
 
@@ -118,7 +118,7 @@ pub struct Status {
     pub gid: u32,
     /// Size in bytes: 80 for a queue.
     pub size: i64,
-    /// Names that lead to it: 1, or 0 when it was unlinked.
+    /// The number of names of the queue: 1, or 0 after an unlink.
     pub links: u64,
 }
 
@@ -133,7 +133,7 @@ pub struct Ownership {
     pub gid: u32,
 }
 
-/// A state that a caller holds until the value is dropped.
+/// A state that lasts until the value is dropped.
 pub trait Held {}
 
 const NO_NULL: &str = "it has slices and values, not pointers";
@@ -199,15 +199,15 @@ pub trait Backend: Basics {
     fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()>;
     /// `mq_timedsend`; without a deadline a null pointer is passed.
     fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()>;
-    /// `mq_receive`: the message's length and its priority.
+    /// `mq_receive`. Returns the message's length and its priority.
     fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)>;
     /// `mq_timedreceive`; without a deadline a null pointer is passed.
     fn timed_receive(&self, fd: Fd, buffer: &mut [u8], deadline: AbsTime) -> Answer<(usize, u32)>;
     /// `mq_getattr`.
     fn attributes(&self, fd: Fd) -> Answer<Attributes>;
-    /// `mq_setattr`: the attributes before.
+    /// `mq_setattr`. Returns the attributes before the call.
     fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes>;
-    /// `mq_notify`; nothing takes a registration back.
+    /// `mq_notify`. None ends the registration.
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()>;
     /// Returns owner, group and mode of the queue.
     fn ownership(&self, fd: Fd) -> Answer<Ownership>;
@@ -226,7 +226,7 @@ pub trait Backend: Basics {
     fn receive_null(&self, fd: Fd, length: usize) -> Answer<usize> {
         Err(Failure::Unsupported(NO_NULL))
     }
-    /// `mq_setattr` with a null pointer for the new attributes. Returns the present attributes.
+    /// `mq_setattr` with a null pointer for the new attributes. Returns the current attributes.
     fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
         Err(Failure::Unsupported(NO_NULL))
     }
@@ -290,12 +290,12 @@ pub trait Backend: Basics {
     fn read_link(&self, path: &CStr) -> Answer<Vec<u8>> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `poll`: how many are ready.
+    /// `poll`. Returns the number of ready descriptors.
     fn poll(&self, descriptors: &mut [libc::pollfd], timeout: i32) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `select` without a wait, on the descriptors below this number. `sets` are the descriptors to be read and those to be written. Returns how
-    /// many are ready.
+    /// `select` without a wait, on the descriptors below this number. `sets` are the descriptors to be read and the descriptors to be written.
+    /// Returns the number of ready descriptors.
     fn select(&self, below: Fd, sets: [&mut libc::fd_set; 2]) -> Answer<usize> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
@@ -303,7 +303,7 @@ pub trait Backend: Basics {
     fn control_epoll(&self, fd: Fd, control: EpollControl) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
-    /// `mmap` of one page, shared, read only; unmapped again at once.
+    /// `mmap` of one page, shared and read-only. The page is unmapped at once.
     fn map(&self, fd: Fd) -> Answer<()> {
         Err(Failure::Unsupported(NO_DESCRIPTORS))
     }
@@ -314,8 +314,8 @@ pub trait Backend: Basics {
             None => Err(Failure::Unsupported("its limits can't be set for one test")),
         }
     }
-    /// Sets the most messages and the longest messages of new queues, if the backend can do so for this process or namespace alone. The kernel's
-    /// limits stay as they are.
+    /// Sets the maximum number and the maximum length of messages of new queues, if the backend can do so for this process or namespace alone. The
+    /// kernel's limits stay as they are.
     fn limit_sizes(&self, max_messages: u32, max_message_size: u32) -> Answer<()> {
         self.namespace().map_or(Ok(()), |namespace| {
             set_limits(namespace, |limits| {
@@ -346,11 +346,11 @@ pub(crate) fn set_limits(namespace: &Namespace, change: impl FnOnce(&mut Limits)
 
 /// A family of calls: the calls of one kind of queue.
 pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
-    /// A deliberate mistake that one of its backends can make.
+    /// A deliberate mistake that a backend of the family can make.
     type Flaw: Clone + fmt::Debug + PartialEq + Eq;
-    /// The side that answers the calls.
+    /// The interface of the backends.
     type Backend: Basics + ?Sized;
-    /// The site of its cases.
+    /// The site of the family's cases.
     type Site;
 
     /// Makes a backend. `directory` is the namespace, for backends that have one.
@@ -359,10 +359,10 @@ pub trait Family: Clone + fmt::Debug + PartialEq + Eq + 'static {
     /// The obstacle, as a sentence.
     fn make(kind: &Kind<Self>, directory: &Path) -> Result<Box<Self::Backend>, String>;
 
-    /// Returns a place for a case, in the process that runs the case. `helper` is a program that uses queues after an exec.
+    /// Returns the site of a case, in the process that runs the case. `helper` is a program that uses queues after an exec.
     fn site(kind: &Kind<Self>, backend: Box<Self::Backend>, helper: &Path) -> Self::Site;
 
-    /// Removes a queue from the kernel that a case has given notice of.
+    /// Removes from the kernel a queue that a case has announced.
     fn remove_from_kernel(notice: &[u8]);
 }
 

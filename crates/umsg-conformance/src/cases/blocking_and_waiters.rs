@@ -235,7 +235,7 @@ fn a_blocked_senders_message_takes_its_place_by_priority(site: &Site) {
     let order: Vec<u8> = (0..4)
         .map(|_| queue.receive().expect("a message").data[0])
         .collect();
-    // Message 1 is admitted when 5 leaves, and 9 when 3 leaves.
+    // The message of priority 1 is admitted when message 5 is received, and message 9 when message 3 is received.
     assert_eq!(order, b"5391");
     for sender in senders {
         assert_eq!(sender.result(), Ok(()));

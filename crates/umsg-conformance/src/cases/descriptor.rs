@@ -516,7 +516,7 @@ fn a_program_that_closes_everything_can_start_again(site: &Site) {
     let name = site.name("daemon");
     let before = site.queue_called(&name, 2, 8);
     before.send(b"before", 0).expect("room");
-    // The report of the case has number 250, and a child needs its pipe: a range below both.
+    // The range ends below the descriptor of the case's report, which is 250, and below the pipe that a child needs.
     for fd in 3..100 {
         let _ = close(site, fd);
     }

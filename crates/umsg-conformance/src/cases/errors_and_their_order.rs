@@ -26,7 +26,7 @@ subject! { $ errors_and_their_order, errors_and_their_order_cases:
     a_failed_call_leaves_the_queue_as_it_was
 }
 
-/// Timespecs that are no point in time.
+/// Invalid timespecs.
 const INVALID: [libc::timespec; 5] = [
     time(0, -1),
     time(0, 1_000_000_000),

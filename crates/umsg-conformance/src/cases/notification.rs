@@ -1,4 +1,4 @@
-//! Notification of a message: its receiver, its time, its form, and its number.
+//! Notifications: the process that gets them, their time, their form, and their number.
 
 use std::ptr;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};

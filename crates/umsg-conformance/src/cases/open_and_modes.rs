@@ -343,7 +343,7 @@ fn all_twelve_mode_bits_are_kept_and_no_more(site: &Site) {
 fn the_owner_is_the_effective_user_and_group(site: &Site) {
     site.need_root();
     let name = site.name("owner");
-    // A process of a library may determine the directory of its queues before the user changes.
+    // A backend that is a library determines the directory of its queues at the first call. That call must come before the change of the user.
     site.queue(1, 8);
     let child = site.child(|| {
         User::NOBODY
@@ -390,7 +390,7 @@ enum Opener {
     Other,
 }
 
-/// Returns the results of each access to a queue of user nobody and root's group with this mode.
+/// Returns the results of each access to a queue with this mode, of user nobody and root's group.
 fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Errno>; 3] {
     site.need_root();
     let name = site.name("access");

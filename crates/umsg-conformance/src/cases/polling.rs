@@ -47,7 +47,7 @@ const READABLE: i16 = POLLIN | POLLRDNORM;
 const WRITABLE: i16 = POLLOUT | POLLWRNORM;
 const ALL: i16 = READABLE | WRITABLE | POLLPRI | POLLERR | POLLHUP;
 
-/// Forever.
+/// The time-out of a poll without limit.
 const NEVER: i32 = -1;
 
 fn entry(fd: i32, events: i16) -> libc::pollfd {
@@ -382,7 +382,7 @@ impl Set<'_> {
     fn told_within(&self, milliseconds: i32) -> Vec<(u64, u32)> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
         let set = self.set.as_raw_fd();
-        // SAFETY: as many events as the array has.
+        // SAFETY: the call writes at most as many events as the array has.
         let count = unsafe { libc::epoll_wait(set, events.as_mut_ptr(), 8, milliseconds) };
         let count = usize::try_from(count).expect("waiting");
         events[..count]

@@ -15,7 +15,7 @@ use super::worker::{FIRST_SOCKET, Shared, Worker};
 use crate::backend::Kind;
 use crate::sys;
 
-/// The argument with which the program `compare` is a worker.
+/// The argument that makes the program `compare` a worker.
 pub const WORKER: &str = "--be-a-worker";
 
 /// The descriptor of a worker's assignment.
@@ -37,9 +37,9 @@ pub struct Program {
     pub program: PathBuf,
     /// The path of the drop-in.
     pub library: PathBuf,
-    /// The directory of its queues.
+    /// The directory of the drop-in's queues.
     pub directory: PathBuf,
-    /// The memory of the workers' numbers.
+    /// The memory that the workers share with the coordinator.
     pub memory: File,
 }
 
@@ -61,7 +61,7 @@ impl<N: Clone, C: Copy> Assignment<N, C> {
 }
 
 impl Program {
-    /// Turns the calling process into the program, with this assignment. The caller has put the sockets in place.
+    /// Executes the program in the calling process, with this assignment. The caller has put the sockets in place.
     pub fn become_it<F: Comparable>(&self, assignment: &Assignment<F::Names, F::Call>) -> ! {
         let mut file = sys::memory_file().expect("a file in memory");
         file.write_all(&serde_json::to_vec(assignment).expect("an assignment as JSON"))

@@ -12,7 +12,7 @@ use super::side::{Setup, Side};
 use super::{Comparable, Waiting};
 use crate::sys::Pause;
 
-/// The time to ask for results that may be late: a part of the patience for certain results.
+/// A result that may come late is awaited for the patience of the side, divided by this number.
 const LATENESS: u32 = 10;
 
 /// The events of one step.
@@ -47,7 +47,7 @@ pub enum End {
 /// For each call and each result, such as "mq_send" and "EAGAIN", the number of such calls.
 pub type Seen = BTreeMap<(&'static str, String), u64>;
 
-/// A history as it went.
+/// The record of a history that was played.
 #[derive(Debug, Clone)]
 pub struct Played<C> {
     /// The end of the history.
@@ -321,7 +321,7 @@ impl<F: Comparable> Lockstep<'_, F> {
         Ok(other)
     }
 
-    /// Expects the other side to block in a call in which the kernel blocks. If the results of the call may come late, it tries for some time.
+    /// Expects the other side to block in a call that blocks in the kernel. If the result of the call may come late, repeats the call for some time.
     fn settle_other(&self, worker: usize, number: usize) -> Result<Settled, Stop> {
         let may_come_late = matches!(
             self.steps[number].operation,

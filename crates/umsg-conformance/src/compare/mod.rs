@@ -83,7 +83,7 @@ pub trait Comparable: Family {
     /// The name of the family on a command line.
     const NAME: &'static str;
 
-    /// Returns whether the kernel restarts a call after a handler that was installed with SA_RESTART.
+    /// True if the kernel restarts a call after a handler that was installed with SA_RESTART.
     const GOES_ON_AFTER_HANDLERS: bool;
 
     /// The number of words of memory that the workers of a side share.
@@ -251,7 +251,7 @@ pub struct Difference {
     pub seed: u64,
     /// The number of the history, counted from 0.
     pub history: u64,
-    /// The number of times that the difference came again, and the number of attempts.
+    /// The number of times that the difference occurred again, and the number of attempts.
     pub again: (u32, u32),
     /// The history that shows the difference, step by step, with all answers.
     pub text: String,
@@ -325,7 +325,7 @@ fn set_up<F: Comparable>(
     let namespace = kept.map(OwnedFd::try_clone).transpose();
     let namespace = namespace.map_err(|error| error.to_string())?;
     let (backend, launch) = if let Kind::Preloaded(library) = kind {
-        // The loader would continue without it, and the worker would use the shared queues.
+        // Without the drop-in, the loader would continue, and the worker would use the kernel's shared queues.
         if !library.exists() {
             return Err(format!("{}: no such file", library.display()));
         }

@@ -17,7 +17,7 @@ pub trait Call:
     /// Returns whether the operation may wait for an operation of another worker.
     fn may_block(self) -> bool;
 
-    /// Returns the C function, in a word.
+    /// Returns the name of the C function.
     fn kind(self) -> &'static str;
 
     /// Returns whether the call may change the events for which other processes wait. Then a restarted call may end differently from a
@@ -27,7 +27,7 @@ pub trait Call:
     }
 }
 
-/// One thing that happens.
+/// One event of a history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Operation<C> {

@@ -1,11 +1,11 @@
-//! Random numbers that come again with the same seed.
+//! Random numbers. The same seed gives the same numbers.
 
 /// A SplitMix64 generator.
 #[derive(Debug, Clone)]
 pub struct Random(u64);
 
 impl Random {
-    /// Creates the sequence of this seed.
+    /// Creates the generator of this seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }

@@ -28,11 +28,11 @@ pub struct Reply {
     pub outcome: Outcome,
     /// The further results: priority, attributes, status.
     pub details: Vec<i64>,
-    /// The times that it reported, in seconds.
+    /// The times that the call reported, in seconds.
     pub times: Vec<i64>,
-    /// The bytes that it delivered.
+    /// The bytes that the call delivered.
     pub data: Vec<u8>,
-    /// The child that was forked: not compared.
+    /// The forked child. It is not compared.
     pub child: Pid,
 }
 
@@ -48,7 +48,7 @@ impl Reply {
         }
     }
 
-    /// Returns the answer of a call, or of one that failed.
+    /// Returns the answer to a call that may have failed.
     pub fn of<T>(answer: Answer<T>, reply: impl FnOnce(T) -> Reply) -> Reply {
         match answer {
             Ok(value) => reply(value),
@@ -81,7 +81,7 @@ impl Reply {
         outcomes && times && self.details == other.details && self.data == other.data
     }
 
-    /// As the bytes of one record.
+    /// Encodes the answer as the bytes of one record.
     pub fn encode(&self) -> Vec<u8> {
         let (tag, value) = match self.outcome {
             Outcome::Value(value) => (0, value),
@@ -168,7 +168,7 @@ impl fmt::Display for Reply {
     }
 }
 
-/// The parts of two answers that need not be alike.
+/// The allowed differences between two answers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Leeway {
     /// True if the numbers of descriptors and identifiers have to be the same.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-/// The time to continue truncating.
+/// The time limit for removing steps.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Removes all unnecessary steps. `differs` returns whether a history still shows a difference, and at which step.

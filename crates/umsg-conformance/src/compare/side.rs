@@ -22,13 +22,13 @@ pub struct Setup<F: Comparable> {
     pub backend: Box<F::Backend>,
     /// The way in which the workers are started.
     pub launch: Launch,
-    /// True if the numbers that it chooses have to be those of the other side.
+    /// True if the numbers that the side chooses must equal the numbers of the other side.
     pub numbers: bool,
     /// The names that calls refer to by number.
     pub names: F::Names,
     /// The private IPC namespace of the side, if it has one.
     pub namespace: Option<OwnedFd>,
-    /// The directory in which it has its queues, if they are in one.
+    /// The directory in which the side has its queues, if they are in a directory.
     pub directory: PathBuf,
 }
 
@@ -110,7 +110,7 @@ impl<'a, F: Comparable> Side<'a, F> {
         }
     }
 
-    /// Returns whether the numbers that it chooses have to be those of the other side.
+    /// Returns whether the numbers that the side chooses must equal the numbers of the other side.
     pub fn has_numbers(&self) -> bool {
         self.setup.numbers
     }

@@ -18,7 +18,7 @@ pub const UNTOUCHED: u8 = 0xa5;
 
 /// The data that all workers of a side share.
 pub struct Shared<'a, F: Comparable> {
-    /// The backend that they ask.
+    /// The backend that the workers call.
     pub backend: &'a F::Backend,
     /// The names that calls refer to by number.
     pub names: &'a F::Names,

@@ -20,7 +20,7 @@ pub const MESSAGE_SIZE: usize = 16;
 pub enum Waits {
     /// Until another process acts.
     Forever,
-    /// As `Forever`, with a deadline in an hour.
+    /// Like `Forever`, with a deadline in an hour.
     Long,
     /// For a few milliseconds.
     Briefly,
@@ -99,7 +99,7 @@ pub enum Act {
         fd: i32,
         signal: Option<i32>,
     },
-    /// Says which notifications have come.
+    /// Asks for the notifications that have come.
     Notices,
     /// Reads the line of a queue that names the registered process.
     StatusLine {

@@ -20,14 +20,14 @@ use crate::sysv::backend as typed;
 /// The argument with which the program `compare` is an actor; its number follows.
 pub const ACTOR: &str = "--be-an-actor";
 
-/// Each actor has its end of its socket at this number plus its own.
+/// Each actor has its end of its socket at this descriptor number plus the number of the actor.
 pub const FIRST_SOCKET: RawFd = 200;
 /// The two ends of the mailbox.
 pub const MAILBOX: [RawFd; 2] = [210, 211];
 /// The memory that the actors of a side share with the coordinator.
 pub const MEMORY: RawFd = 212;
 
-/// The number of processes that a history has at most.
+/// The maximum number of processes in a history.
 const MOST: usize = 200;
 /// The number of words in the shared memory: for the step that each actor has begun, the System V identifiers, and the ids of all processes so far.
 pub const WORDS: usize = PROCESSES + NAMES + 1 + MOST;
@@ -51,7 +51,7 @@ extern "C" fn nothing(_: i32) {}
 /// The coordinator did not prepare the process as it should.
 pub fn act(number: &str) -> Result<(), String> {
     let number = number.parse().map_err(|_| "no number of an actor")?;
-    // A new descriptor: an actor that runs another program needs the first one again.
+    // The descriptor stays open: after an exec, the new program of the actor needs it again.
     let memory = sys::take(MEMORY);
     let words = sys::words_of(memory.as_fd(), WORDS).map_err(|errno| errno.to_string())?;
     sys::forget(memory);

@@ -27,7 +27,7 @@ pub enum Gap {
 }
 
 impl Gap {
-    /// All of them.
+    /// All known gaps.
     pub const ALL: [Gap; 7] = [
         Gap::Doorbell,
         Gap::NotifyOverExec,

@@ -80,7 +80,7 @@ pub enum Answer {
     Taken(Vec<Completion>),
     /// True if the awaited number of messages is present.
     Waited(bool),
-    /// True if it slept until the last message was posted; and the messages that it found.
+    /// True if the receiver slept until the last message was posted; and the messages that the receiver found.
     Met(bool, Vec<Completion>),
     /// There is no pair, or no receiver.
     Nothing,

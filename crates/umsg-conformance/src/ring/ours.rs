@@ -1,4 +1,4 @@
-//! The pair of umsg's, and mistakes that it could have.
+//! A pair of umsg's rings, and mistakes that the pair can make.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -9,7 +9,7 @@ use umsg::ring::{Options, Post, Ring, SendError, Sender, Until, Waiting};
 use super::uring::post_one_by_one;
 use super::{Answer, Completion, ENTRIES, IN_VAIN, Pair};
 
-/// More than a history ever leaves in the ring.
+/// The capacity of the overflow: more messages than a history ever leaves in the ring.
 const OVERFLOW: u32 = 60_000;
 
 /// A mistake that the comparison has to find.
@@ -19,9 +19,9 @@ pub enum Flaw {
     OverflowIsLost,
     /// A batch arrives in reverse order.
     Disorder,
-    /// The highest bit of the flags is not the sender's.
+    /// The highest bit of the sender's flags is lost.
     FlagBit,
-    /// Takes messages before it is enabled.
+    /// The ring takes messages before it is enabled.
     TooEarly,
     /// Returns EPERM instead of EBADFD.
     OtherError,

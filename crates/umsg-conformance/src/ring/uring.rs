@@ -1,4 +1,4 @@
-//! The pair of io_uring's.
+//! A pair of io_uring's rings.
 
 use std::os::fd::AsRawFd as _;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,9 +2,9 @@
 //!
 //! This module is built like that for POSIX queues, on the same [`runner`](crate::runner) and [`compare`](crate::compare).
 //!
-//! The kernel's queues belong to an IPC namespace, not to a process. Each case and each history has a private one if permitted. Its queues
-//! end with the namespace, and no other process's queues are counted there. Without permission, it removes its queues itself, and skips the
-//! questions that need a private namespace.
+//! The kernel's queues belong to an IPC namespace, not to a process. If permitted, each case and each history has a private namespace. Its queues end
+//! with the namespace, and its totals include no other process's queues. Without permission, the case or history removes its queues itself, and skips
+//! the questions that need a private namespace.
 
 pub mod backend;
 pub mod cases;

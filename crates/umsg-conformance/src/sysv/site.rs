@@ -17,7 +17,7 @@ use crate::runner;
 use crate::stage::Stage;
 use crate::sys;
 
-/// A buffer that every message fits into, in bytes: the kernel's default for the longest one.
+/// The length of a buffer for every message, in bytes: the kernel's default for the maximum length of a message.
 pub const LONGEST: usize = 8192;
 
 /// The maximum number of bytes in a new queue: the kernel's default.
@@ -74,7 +74,7 @@ impl Deref for Site {
 }
 
 impl Site {
-    /// Creates a place with this backend; `alone` if no other process's queues can be seen from it.
+    /// Creates a site with this backend; `alone` is true if no other process's queues are visible.
     pub fn new(backend: Box<dyn Backend>, alone: bool) -> Site {
         Site {
             stage: Stage { backend },
@@ -90,21 +90,21 @@ impl Site {
         }
     }
 
-    /// Skips the case where calls are no cancellation points.
+    /// Skips the case if the backend's calls are no cancellation points.
     pub fn need_cancellation_points(&self) {
         if self.backend.label() == "C library" {
             self.skip("its calls are no cancellation points");
         }
     }
 
-    /// Skips the case where a queue that grants a process nothing can't be mapped by the process.
+    /// Skips the case if a process can't map a queue that grants it no access.
     pub fn need_sight_of_closed_queues(&self) {
         if self.backend.is_library() {
-            self.skip("whom a queue grants nothing can't map it, and sees no counts");
+            self.skip("a process can't map a queue that grants it no access, and sees no counts of the queue");
         }
     }
 
-    /// Skips the case if a bad address that is not null would end the process. It does so in a library, which accesses the memory itself.
+    /// Skips the case if a bad address that is not null would end the process. This holds for a library, which accesses the memory itself.
     pub fn need_checked_memory(&self) {
         if self.backend.is_library() {
             self.skip("only the kernel can tell that there is no memory at an address");
@@ -306,7 +306,7 @@ impl Queue<'_> {
         self.set(&change)
     }
 
-    /// Sets how many bytes there may be.
+    /// Sets the maximum number of bytes.
     pub fn limit(self, max_bytes: u64) {
         self.alter(|change| change.max_bytes = max_bytes)
             .expect("another limit");

@@ -16,7 +16,7 @@ fn number(variable: &str, otherwise: u64) -> u64 {
         .unwrap_or(otherwise)
 }
 
-/// The kernel's memory for queues is enough for one comparison, not for as many as there are processors.
+/// One comparison runs at a time: the kernel's memory for queues does not suffice for several.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn run<F: Comparable>(backend: Kind<F>, operations: u64, seed: u64) -> Result<Summary, Failure> {
@@ -83,7 +83,7 @@ pub fn expect_no_difference<F: Comparable>(backend: Kind<F>, operations: u64) ->
     summary.unwrap_or_else(|failure| panic!("{failure}"))
 }
 
-/// Fails unless each of these calls was answered like this at least once.
+/// Fails unless each of these calls had this answer at least once.
 #[track_caller]
 pub fn expect_seen(summary: &Summary, expected: &[(&'static str, &str)]) {
     let missing: Vec<_> = expected
@@ -93,7 +93,7 @@ pub fn expect_seen(summary: &Summary, expected: &[(&'static str, &str)]) {
     assert!(missing.is_empty(), "never seen: {missing:?}");
 }
 
-/// Fails unless the mistake is found, and shown by a short history.
+/// Fails unless the comparison finds the mistake and shows it by a short history.
 #[track_caller]
 pub fn expect_found<F: Comparable>(flaw: F::Flaw) {
     match run(Kind::<F>::Flawed(flaw.clone()), 50_000, 1) {

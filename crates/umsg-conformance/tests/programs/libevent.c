@@ -1,5 +1,5 @@
-/* An event loop of libevent with a queue in it, by each of its ways to wait: messages are taken as they come, and answered when there is
- * room. */
+/* An event loop of libevent with a queue, by each of libevent's ways to wait: the loop receives messages as they come, and answers when there is
+   room. */
 #include <event2/event.h>
 #include <fcntl.h>
 #include <mqueue.h>
@@ -58,7 +58,7 @@ static void on_time_out(evutil_socket_t nothing, short what, void *context) {
     exit(1);
 }
 
-/* Asks without waiting for answers as long as there is room for questions, and reads the answers in another process. */
+/* Starts a child that sends all questions without waiting for answers, or one that receives all answers. */
 static pid_t start(int asks) {
     pid_t child = fork();
     if (child != 0) return child;

@@ -1,5 +1,5 @@
-/* A program as one built before glibc 2.34 is: its names have the versions of librt, the fortified mq_open among
-   them. It prints what each call answers, so that two runs can be compared; with an argument, who provides them. */
+/* A program like one that was built before glibc 2.34: its symbols have the versions of librt, including the fortified mq_open. It prints the result
+   of each call, so that two runs can be compared. With an argument, it prints the file that provides each symbol. */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>

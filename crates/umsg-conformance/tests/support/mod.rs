@@ -91,7 +91,7 @@ pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     let kernel = finish(command(), Kernel::Open);
     let directory = namespace_directory();
-    // Makes the namespace first, as `umsg run` does, because a program may start as another user than root.
+    // The namespace is made first, as by `umsg run`, because a program may start as another user than root.
     umsg::Namespace::at(directory.path()).expect("a namespace");
     let mut preloaded = command();
     preloaded
@@ -177,7 +177,7 @@ pub fn source_of(package: &str, python: &Path, version: &str) -> Option<PathBuf>
     Some(source)
 }
 
-/// The tests that Python's unittest says are ok.
+/// Returns the tests that Python's unittest reports as ok.
 pub fn passed(ran: &Ran) -> Vec<&str> {
     let mut passed: Vec<&str> = ran
         .text
@@ -189,7 +189,7 @@ pub fn passed(ran: &Ran) -> Vec<&str> {
     passed
 }
 
-/// Fails unless one of stress-ng's stressors reports no fault on either side, and completes its rounds.
+/// Runs one of stress-ng's stressors on both sides. Fails if it reports a fault or does not complete its rounds.
 pub fn stress_ng(stressor: &str, further: &[&str]) {
     let Some(program) = on_the_path("stress-ng") else {
         return missing("stress-ng");

@@ -1,4 +1,4 @@
-//! The calls of POSIX queues, and how they read.
+//! The calls of POSIX queues, and their text form.
 
 use std::fmt;
 
@@ -45,7 +45,7 @@ impl Deadline {
     /// The number of invalid names.
     pub const INVALIDS: usize = Self::INVALID.len();
 
-    /// Returns the time limit for the timed call. The call without a time limit has none.
+    /// Returns the argument of the timed call; None for the call without a deadline.
     pub fn timespec(self) -> Option<libc::timespec> {
         match self {
             Deadline::Never | Deadline::Null => None,
@@ -219,7 +219,7 @@ pub enum Call {
         slot: Slot,
         with: Option<Slot>,
         events: i16,
-        /// Without limit, or no wait.
+        /// True for a poll without time limit, false for a poll that does not wait.
         waits: bool,
     },
     Select {
@@ -247,7 +247,7 @@ pub enum Call {
         slot: Slot,
         event: Event,
     },
-    /// The notifications that have come.
+    /// Asks for the notifications that have come.
     Notices,
     StatusLine {
         slot: Slot,

@@ -39,7 +39,7 @@ pub struct Bounds {
 pub struct Unasked {
     /// Queues with a depth above the kernel's limit.
     pub depth: u64,
-    /// Messages longer than its limit.
+    /// Messages longer than the kernel's limit.
     pub length: u64,
     /// Queues that take more memory than RLIMIT_MSGQUEUE leaves.
     pub memory: u64,
@@ -167,7 +167,7 @@ impl Generator {
                 character.blocking = 0;
             }
         }
-        // If a process has inherited a queue whose mode denies it access, the process can't ring for the pollers of the queue.
+        // If a process has inherited a queue whose mode denies it access, the process can't ring the doorbell of the queue's pollers.
         if character.polling > 0 && character.users {
             character.users = is_odd;
             character.open_to_all = is_odd;
@@ -214,7 +214,7 @@ impl Generator {
     }
 
     fn slot(&mut self) -> Slot {
-        // The first one is open from the start.
+        // The first queue is open from the start.
         if self.random.percent(50) {
             return 0;
         }
@@ -253,7 +253,7 @@ impl Generator {
         }
     }
 
-    /// Sends and receives.
+    /// Returns a call that sends or receives.
     fn traffic(&mut self) -> Call {
         let (slot, deadline) = (self.slot(), self.deadline());
         if self.random.below(10) < self.sends {
@@ -359,7 +359,7 @@ mod tests {
                 let is_made =
                     (1..=10).contains(&max_messages) && (1..=8192).contains(&message_size);
                 if flags & libc::O_CREAT != 0 && name < 3 && is_made {
-                    // When the budget is used up, only the smallest are made.
+                    // When the budget is used up, only the smallest queues are created.
                     let cost_of_this = generator.cost(max_messages, message_size);
                     cost += if cost_of_this > 4 * (16 + 128) + 1024 {
                         cost_of_this

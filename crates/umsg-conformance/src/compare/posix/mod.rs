@@ -79,7 +79,8 @@ fn kernel_limit(name: &str) -> i64 {
     text.trim().parse().unwrap_or(10)
 }
 
-/// Returns the names of queues, followed by invalid names, and the number of the former. `side` distinguishes two sides that both use the kernel.
+/// Returns the names of queues, followed by invalid names, and the number of the valid names. `side` distinguishes two sides that both use the
+/// kernel.
 fn names(side: char) -> (Vec<CString>, usize) {
     static RUNS: AtomicU32 = AtomicU32::new(0);
     let start = format!(

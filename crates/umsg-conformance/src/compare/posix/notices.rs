@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicI32, AtomicI64, AtomicU32, AtomicUsize, Ordering};
 
 use crate::backend::Backend;
 
-/// The signals that are taken down.
+/// The signals that are recorded.
 pub const SIGNALS: [i32; 2] = [40, 41];
 
 /// The number of notices that are remembered.

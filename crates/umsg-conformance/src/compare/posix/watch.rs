@@ -17,7 +17,7 @@ use crate::epoll::{self, Set};
 struct Description {
     /// The number of forks before the opening.
     opened: u32,
-    /// True if it was ever registered.
+    /// True if the description was ever registered.
     registered: bool,
 }
 
@@ -25,11 +25,11 @@ struct Description {
 #[derive(Clone, Copy)]
 struct Remembered {
     set: Set,
-    /// True if this process made it.
+    /// True if this process made the set.
     own: bool,
-    /// True if other processes have it, too.
+    /// True if other processes have the set, too.
     shared: bool,
-    /// True if it is read after every call.
+    /// True if the set is read after every call.
     watched: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A process that has the C functions: glibc, the drop-in, the C library.
+//! The backends that consist of C functions: glibc, the drop-in and the C library.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::mem;
@@ -103,7 +103,7 @@ functions! {
     setresuid: unsafe extern "C" fn(libc::uid_t, libc::uid_t, libc::uid_t) -> c_int,
 }
 
-/// A place that a call is given for a message or a structure.
+/// The kinds of addresses that a call gets for a message or a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
     /// A null pointer.
@@ -230,7 +230,7 @@ impl Buffer {
 pub struct Called {
     label: &'static str,
     functions: Functions,
-    /// The namespace in which it has its queues, if they are not the kernel's.
+    /// The namespace of the backend's queues, unless they are the kernel's.
     namespace: Option<Namespace>,
 }
 
@@ -280,7 +280,7 @@ impl Called {
         })
     }
 
-    /// `msgctl` with a structure of this type, that it may fill in.
+    /// `msgctl` with a structure of this type, which the call may fill in.
     fn control<T>(&self, id: Id, command: i32, structure: &mut T) -> Answer<i32> {
         // SAFETY: the callers hand over the structure that the command takes.
         answer(unsafe { (self.functions.msgctl)(id, command, ptr::from_mut(structure).cast()) })

@@ -13,7 +13,7 @@ pub enum Flaw {
     ExclusiveIgnored,
     /// `MSG_EXCEPT` is ignored.
     ExceptIgnored,
-    /// A negative type is the first of the types up to it, not the lowest.
+    /// A negative type selects the first message of a type up to its absolute value, not a message of the lowest type.
     LowestIsFirst,
     /// A message that is too long for the buffer is lost with E2BIG.
     TooLongIsLost,
@@ -29,7 +29,7 @@ pub enum Flaw {
     CountTooHigh,
     /// `msg_lrpid` is `msg_lspid`.
     WrongReceiver,
-    /// The time of the last change is wrong: it is that of the last send.
+    /// The time of the last change is the time of the last send.
     WrongTime,
     /// `IPC_SET` forgets the group.
     GroupForgotten,
@@ -42,7 +42,7 @@ pub enum Flaw {
 }
 
 impl Flaw {
-    /// All of them.
+    /// All mistakes.
     pub const ALL: &[Flaw] = &[
         Flaw::TypeCheckedLate,
         Flaw::ExclusiveIgnored,

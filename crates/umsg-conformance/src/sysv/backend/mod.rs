@@ -27,7 +27,7 @@ pub const MSG_COPY: i32 = 0o40000;
 /// `IPC_INFO`: the limits.
 pub const IPC_INFO: i32 = 3;
 
-/// `MSG_STAT_ANY`: as `MSG_STAT`, without asking for read permission.
+/// `MSG_STAT_ANY`: like `MSG_STAT`, without a check of the read permission.
 pub const MSG_STAT_ANY: i32 = 13;
 
 /// The fields of `struct msqid_ds`.
@@ -47,17 +47,17 @@ pub struct Status {
     pub mode: u32,
     /// `msg_perm.__seq`: the sequence number in the identifier.
     pub sequence: u32,
-    /// `msg_stime`: when the last message was sent, in seconds since 1970; 0 if none was.
+    /// `msg_stime`: the time of the last send, in seconds since 1970; 0 before the first send.
     pub sent: i64,
-    /// `msg_rtime`: when the last message was received; 0 if none was.
+    /// `msg_rtime`: the time of the last receive; 0 before the first receive.
     pub received: i64,
-    /// `msg_ctime`: when it was made or last changed.
+    /// `msg_ctime`: the time of the creation or of the last change.
     pub changed: i64,
-    /// `msg_cbytes`: bytes of the messages in it.
+    /// `msg_cbytes`: the number of bytes in the queued messages.
     pub bytes: u64,
-    /// `msg_qnum`: messages in it.
+    /// `msg_qnum`: the number of queued messages.
     pub messages: u64,
-    /// `msg_qbytes`: how many bytes there may be.
+    /// `msg_qbytes`: the maximum number of queued bytes.
     pub max_bytes: u64,
     /// `msg_lspid`: the process that sent last; 0 before the first send.
     pub last_sender: Pid,
@@ -112,11 +112,11 @@ pub struct Info {
     pub pool: i32,
     /// `msgmap`. For `MSG_INFO`, it is the number of messages in all queues.
     pub map: i32,
-    /// `msgmax`: the longest message, in bytes.
+    /// `msgmax`: the maximum length of a message, in bytes.
     pub max: i32,
-    /// `msgmnb`: how many bytes a new queue may have.
+    /// `msgmnb`: the maximum number of bytes in a new queue.
     pub mnb: i32,
-    /// `msgmni`: how many queues there may be.
+    /// `msgmni`: the maximum number of queues.
     pub mni: i32,
     /// `msgssz`.
     pub ssz: i32,
@@ -126,7 +126,7 @@ pub struct Info {
     pub seg: i32,
 }
 
-/// Something that behaves like the System V calls of C.
+/// An implementation of the System V calls of C.
 #[allow(unused_variables)]
 pub trait Backend: Basics {
     /// `msgget`.
@@ -138,7 +138,7 @@ pub trait Backend: Basics {
     /// `msgsnd`.
     fn send(&self, id: Id, mtype: i64, text: &[u8], flags: i32) -> Answer<()>;
 
-    /// `msgrcv`: the number of bytes, and the message's type.
+    /// `msgrcv`. Returns the number of bytes, and the message's type.
     fn receive(&self, id: Id, text: &mut [u8], mtype: i64, flags: i32) -> Answer<(usize, i64)>;
 
     /// `msgctl` with `IPC_STAT`, `MSG_STAT` or `MSG_STAT_ANY`. Returns the return value and the structure.
@@ -150,7 +150,7 @@ pub trait Backend: Basics {
     /// `msgctl` with `IPC_RMID`.
     fn remove(&self, id: Id) -> Answer<()>;
 
-    /// `msgctl` with `IPC_INFO` or `MSG_INFO`: the return value and the structure.
+    /// `msgctl` with `IPC_INFO` or `MSG_INFO`. Returns the return value and the structure.
     fn info(&self, command: i32) -> Answer<(i32, Info)>;
 
     /// Returns whether the backend is a library in the process, which accesses memory itself and maps queues with the rights of

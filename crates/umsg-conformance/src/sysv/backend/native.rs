@@ -96,7 +96,7 @@ impl Backend for Native {
             uid: Some(change.uid),
             gid: Some(change.gid),
             mode: Some(change.mode),
-            // Converts as the calls do that take a structure of C.
+            // Converts the value as the calls with a C structure do.
             qbytes: Some(raw::qbytes(change.max_bytes)),
         };
         answer(raw::msgctl_set(id, &change))

@@ -1,4 +1,4 @@
-//! `MSG_COPY`: a message by its place, which stays.
+//! `MSG_COPY`: copies a message by its position, and leaves it in the queue.
 
 use libc::{IPC_NOWAIT, MSG_EXCEPT, MSG_NOERROR};
 

@@ -84,7 +84,7 @@ fn a_send_of_a_type_below_one_is_einval(site: &Site) {
     assert_eq!(queue.counts(), (0, 0));
 }
 
-/// Sizes that no message has.
+/// Sizes that no message can have.
 const WRONG: [usize; 4] = [usize::MAX, 1 << 63, usize::MAX - 8191, LONGEST + 1];
 
 fn a_send_of_a_negative_size_is_einval(site: &Site) {

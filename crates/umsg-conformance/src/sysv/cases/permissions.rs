@@ -129,7 +129,7 @@ fn the_group_is_judged_by_the_groups_mode_only(site: &Site) {
     assert_eq!(rights(site, User::NOBODY, queue), ALL);
 }
 
-/// Creates a queue of this mode that an ordinary user has made, and that was given to another.
+/// Creates a queue of this mode as an ordinary user, and gives it to another user.
 fn made_by(site: &Site, maker: User, owner: User, mode: u32) -> Queue<'_> {
     let id = site.as_user(maker, || i64::from(site.queue().id()));
     let queue = site.at(id as i32);
@@ -196,7 +196,7 @@ fn bits_of_any_class_are_asked_for_in_ones_own(site: &Site) {
     let allowed = |flags| site.as_user(User::NOBODY, || site.get(key, flags).is_ok());
     assert!(allowed(0o400) && allowed(0o040) && allowed(0o444));
     assert!(!allowed(0o200) && !allowed(0o020) && !allowed(0o600));
-    // No process may execute a queue.
+    // No process has the permission to execute a queue.
     assert!(!allowed(0o100) && !allowed(0o010) && !allowed(0o001));
 }
 

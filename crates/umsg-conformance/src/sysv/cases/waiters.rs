@@ -302,7 +302,7 @@ fn a_receiver_that_loses_the_permission_ends_with_eacces(site: &Site) {
     assert_eq!(owner.result(), Ok(message(1, "x")));
 }
 
-/// Creates a full queue on which a stranger may send.
+/// Creates a full queue to which every user may send.
 fn full_queue_for_all(site: &Site) -> Queue<'_> {
     site.need_root();
     let queue = site.queue_of_mode(0o666);

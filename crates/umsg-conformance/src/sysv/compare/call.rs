@@ -1,4 +1,4 @@
-//! The calls of System V queues, and how they read.
+//! The calls of System V queues, and their text form.
 
 use std::fmt;
 

@@ -14,7 +14,7 @@ type Step = compare::Step<Call>;
 /// The number of keys.
 pub const KEYS: usize = 3;
 
-/// The limits within which the kernel can be asked.
+/// The limits of the questions that the kernel can answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
     /// True if a history can have processes of several users.
@@ -103,13 +103,13 @@ impl Histories<Call> for Generator {
         let mut unasked = Vec::new();
         if !self.bounds.alone {
             unasked.push(format!(
-                "{} times for totals or for what has an index, because the queues of others are in sight",
+                "{} times for totals or for an index, because the queues of other processes are visible",
                 self.unasked
             ));
         }
         if !self.bounds.strangers {
             unasked.push(
-                "what counts say to those whom a queue grants nothing, who may not map it"
+                "the counts of a queue for a process without access, which can't map the queue"
                     .to_string(),
             );
         }
@@ -173,7 +173,7 @@ impl Generator {
     }
 
     fn slot(&mut self) -> usize {
-        // The first one has a queue from the start.
+        // The first slot has a queue from the start.
         if self.random.percent(40) {
             return 0;
         }
@@ -198,7 +198,7 @@ impl Generator {
         }
     }
 
-    /// Sends and receives.
+    /// Returns a call that sends or receives.
     fn traffic(&mut self) -> Call {
         if self.random.below(10) < self.sends {
             self.send()
@@ -219,7 +219,7 @@ impl Generator {
             2..10 => Size::Of(0),
             _ => Size::Of(self.random.below(self.character.longest + 1) as usize),
         };
-        // The flags of a receive have no meaning here.
+        // The flags of a receive have no meaning in a send.
         let mut flags = self.blocks();
         if self.random.percent(3) {
             flags |= self.random.pick(&[MSG_NOERROR, MSG_EXCEPT, MSG_COPY]);

@@ -19,11 +19,11 @@ pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 /// The known owner of a queue.
 #[derive(Clone, Copy)]
 enum Person {
-    /// The user that made it.
+    /// The user that created the queue.
     Maker = 0,
     /// The user that `IPC_SET` has named.
     Owner = 1,
-    /// The owner of its file, if it has one: the maker, until root names another owner.
+    /// The owner of the queue's file, if it has a file: the maker, until root names another owner.
     OfFile = 2,
 }
 

@@ -8,9 +8,9 @@
 //! the new owner can change the queue, because it can change the queue's file. The old creator no longer can, unless it is root; so in histories,
 //! such a creator does not try.
 //!
-//! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again, and those that have to wait on do so in the
-//! order in which they happened to run. If several senders find room at once, each of them may be first. So the comparison interrupts the other
-//! waiting calls before or after such a step.
+//! Answers that the kernel leaves to chance are not compared. `IPC_SET` makes all waiters check again. The waiters that have to continue then queue
+//! up in the order in which they happened to run. If several senders find room at once, each of them may be first. So the comparison interrupts the
+//! other waiting calls before or after such a step.
 
 mod call;
 mod generate;

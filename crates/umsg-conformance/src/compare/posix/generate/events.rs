@@ -14,7 +14,7 @@ const POLLED: [i16; 6] = [
     0,
 ];
 
-/// The events to register for, and the way to do it.
+/// The events of a registration, and the flags that say how they are reported.
 const INTERESTS: [i32; 5] = [
     libc::EPOLLIN,
     libc::EPOLLOUT,
@@ -39,7 +39,7 @@ impl Generator {
         self.random.below(SETS as u64) as Slot
     }
 
-    /// Asks for ready events, and changes the notified process.
+    /// Returns a call that asks for ready events, makes or changes a set, or changes the notified process.
     pub(super) fn polling(&mut self) -> Call {
         let (slot, set) = (self.slot(), self.set());
         let with = self.random.percent(40).then(|| self.slot());
@@ -74,7 +74,7 @@ impl Generator {
         }
     }
 
-    /// Makes an epoll set of the first worker, and adds the first queue to it.
+    /// Returns the steps that make an epoll set of the first worker and add the first queue to the set.
     pub(super) fn watching(&mut self) -> [Step; 2] {
         let make = Call::MakeSet {
             set: 0,
@@ -93,7 +93,7 @@ impl Generator {
         })
     }
 
-    /// Registers a descriptor with a set, or changes or removes a registration.
+    /// Returns a call that registers a descriptor with a set, or changes or removes a registration.
     pub(super) fn register(&mut self, set: Slot, slot: Slot) -> Call {
         let operation = self.random.weighted(&[
             (10, libc::EPOLL_CTL_ADD),
@@ -109,7 +109,7 @@ impl Generator {
         }
     }
 
-    /// Registers for a notification, and asks for its result.
+    /// Returns a call that registers for a notification, or asks for the notifications.
     pub(super) fn notices(&mut self) -> Call {
         let slot = self.slot();
         match self.random.below(20) {

@@ -3,7 +3,7 @@
 use super::{Attributes, Call, Generator, Operation, SET_ID};
 
 impl Generator {
-    /// Opens, closes and unlinks.
+    /// Returns an operation that opens, closes or unlinks.
     pub(super) fn opening(&mut self) -> Operation {
         Operation::Call(match self.random.below(20) {
             0..11 => self.open(),
