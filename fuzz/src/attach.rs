@@ -1,4 +1,4 @@
-//! Opening files of queues with arbitrary contents, and using the queues that can be opened.
+//! Opens files of queues with arbitrary contents, and uses the queues that can be opened.
 
 use super::home::Home;
 use super::input::Input;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use umsg::Namespace;
 
-/// A directory in memory, in `UMSG_FUZZ_DIR` if that is set: a fuzzer ends without removing it.
+/// A directory in memory, below `UMSG_FUZZ_DIR` if the variable is set: a fuzzer ends without removing its directory, so its caller removes it.
 pub struct Home {
     directory: TempDir,
     pub(crate) namespace: Namespace,

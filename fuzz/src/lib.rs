@@ -2,8 +2,7 @@
 //!
 //! | target | meaning of the input |
 //! |---|---|
-//! | [`attach`] | bytes that overwrite parts of the file of a queue of either kind, or of a ring, or that replace the file, before the file is opened
-//! and used |
+//! | [`attach`] | bytes that overwrite parts of the file of a queue of either kind, or of a ring, or that replace the file, before the file is opened and used |
 //! | [`namespace`] | the record of a namespace, the file that identifiers come from, labels of System V queues |
 //! | [`snapshot`] | a snapshot, or bytes that overwrite parts of one |
 //! | [`posix`], [`sysv`], [`ring`] | words to be written in the segment of a queue in use, and calls, in turn |

@@ -1,4 +1,4 @@
-//! Calls on a POSIX queue whose segment is scribbled over.
+//! Makes calls on a POSIX queue while words of its segment are overwritten.
 
 use super::home::Home;
 use super::input::Input;
@@ -8,7 +8,7 @@ use umsg::posix::{OnFull, OpenOptions, Queue, Received, UnlinkError};
 
 const NAME: &str = "/fuzzed";
 const SIZE: usize = 300;
-/// The most calls and words that one input may request.
+/// The maximum number of calls and words that one input may request.
 const MOST: usize = 200;
 
 pub fn run(home: &Home, data: &[u8]) {
@@ -30,7 +30,7 @@ pub fn run(home: &Home, data: &[u8]) {
     }
     drop(queue);
     match umsg::posix::unlink_in(&home.namespace, NAME) {
-        // The scribbled word of the header may say that the queue is removed.
+        // An overwritten word of the header may say that the queue is removed.
         Ok(()) | Err(UnlinkError::NotFound) => {}
         Err(error) => panic!("{error}"),
     }

@@ -1,4 +1,4 @@
-//! Calls on both ends of a ring whose segment is scribbled over.
+//! Makes calls on both ends of a ring while words of its segment are overwritten.
 
 use super::home::Home;
 use super::input::Input;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use umsg::ring::{Options, Post, Ring, Sender, Until};
 
 const NAME: &str = "/fuzzed";
-/// The most calls and words that one input may request.
+/// The maximum number of calls and words that one input may request.
 const MOST: usize = 200;
 
 pub fn run(home: &Home, data: &[u8]) {

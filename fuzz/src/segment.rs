@@ -7,8 +7,7 @@ use std::path::Path;
 
 /// The length of the first part of a segment, in which nearly every word has an effect.
 const FIXED: u64 = 3072;
-/// The bits of an owner in the word of a lock. They are never written, because a lock that names a living owner costs a wait of a second, which
-/// would find nothing here.
+/// The bits of an owner in the word of a lock. They are never written: a lock that names a living owner would only cost a wait of a second.
 const OWNER: u32 = 0x3fff_ffff;
 
 /// The file of a queue that its users have mapped.
@@ -38,7 +37,7 @@ impl Segment {
         let offset = match input.byte() % 4 {
             0..=1 => place % FIXED,
             2 => place % self.len,
-            // Pages in all parts of the file: each step of `place` is a page.
+            // Words in all parts of the file: neighbouring values of `place` are a page apart.
             _ => place * 1024 % self.len,
         };
         let offset = (offset / 4 * 4).min(self.len - 4);

@@ -1,4 +1,4 @@
-//! Reading snapshots, and restoring the valid ones.
+//! Reads snapshots, and restores the valid ones.
 
 use super::home::Home;
 use super::input::Input;
@@ -22,7 +22,7 @@ pub fn run(home: &Home, data: &[u8]) {
     let info = snapshot.info();
     assert!(info.messages <= bytes.len());
     assert_eq!(snapshot.messages().len(), info.messages);
-    // A snapshot that was read is written as it was.
+    // Writing a snapshot that was read produces the same bytes.
     let mut again = Vec::new();
     snapshot.write(&mut again).expect("memory");
     Snapshot::read(&mut &again[..]).expect("what was written");

@@ -1,4 +1,4 @@
-//! Calls on a System V queue whose segment is scribbled over.
+//! Makes calls on a System V queue while words of its segment are overwritten.
 
 use super::home::Home;
 use super::input::Input;
@@ -10,7 +10,7 @@ use umsg::sysv::{Change, OpenOptions, Queue, Received, Want};
 const KEY: i32 = 0xf422;
 const CAPACITY: u64 = 4000;
 const SIZE: usize = 8192;
-/// The most calls and words that one input may request.
+/// The maximum number of calls and words that one input may request.
 const MOST: usize = 200;
 
 pub fn run(home: &Home, data: &[u8]) {
