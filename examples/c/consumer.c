@@ -11,7 +11,7 @@
 #include <time.h>
 #include <umsg.h>
 
-/* Time-outs are points in time, as POSIX has them, so that a call that is repeated does not wait longer. */
+/* As in POSIX, time-outs are points in time, so that a repeated call does not extend the wait. */
 static struct timespec in_a_second(void)
 {
     struct timespec time;

@@ -1,6 +1,6 @@
 /*
- * Sends frames of a megabyte to another process without copying them: each frame is written in its place in the queue,
- * and read there.
+ * Sends frames of a megabyte to another process without copying them: the sender writes each frame in the queue's memory, and the receiver reads it
+ * there.
  *
  *     ./frames /frames 1000
  */

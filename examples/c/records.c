@@ -1,5 +1,5 @@
 /*
- * Sends records to another process in batches: a lock and a wake-up for each batch and not for each record.
+ * Sends records to another process in batches: each batch costs one lock and one wake-up, instead of one for each record.
  *
  *     ./records /records 1000000
  */
