@@ -1,7 +1,7 @@
-"""Times arrays of 1 MB between two processes, in place, beside one memcpy of such an array into memory of the same size.
+"""Measures arrays of 1 MB that pass between two processes in place, and, for comparison, one memcpy of such an array.
 
 The sender copies its array into the queue, and the receiver reads it there. The two take turns with the copies, round after round, so that other
-load on the machine affects both alike. The medians of the rounds count.
+load on the machine affects both alike. The results are the medians of the rounds.
 """
 
 from __future__ import annotations

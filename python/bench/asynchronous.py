@@ -1,6 +1,6 @@
 """Times a round trip between two processes whose tasks wait with asyncio: umsg, a Unix socket pair with the loop's calls and with streams.
 
-The candidates take turns, round after round, so that other load on the machine affects all of them alike. The medians of the rounds count.
+The candidates take turns, round after round, so that other load on the machine affects all of them alike. The results are the medians of the rounds.
 `--uvloop` takes uvloop's loops.
 """
 

@@ -1,7 +1,7 @@
 """Times objects in queues: umsg.multiprocessing beside multiprocessing and faster-fifo.
 
-The works: a put and a get of a small tuple in one process, a stream of small tuples from one process to another, and an array of 1 MB from one
-process to another and an answer. The candidates take turns, round after round, and the medians of the rounds count.
+The measurements: a put and a get of a small tuple in one process, a stream of small tuples from one process to another, and an array of 1 MB from one
+process to another and an answer. The candidates take turns, round after round. The results are the medians of the rounds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Times a send and a receive of 16 bytes in one process: umsg, its compatible modules, posix_ipc and sysv_ipc on the kernel's queues,
 SimpleQueue and faster-fifo. If UMSG_PRELOAD_LIBRARY names the drop-in, also posix_ipc and sysv_ipc in a process under it.
 
-The candidates take turns, round after round, so that other load on the machine affects all of them alike. The medians of the rounds count.
+The candidates take turns, round after round, so that other load on the machine affects all of them alike. The results are the medians of the rounds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import umsg
 
 MESSAGE = b"x" * 16
 
-# The queues of the candidates, which the end removes.
+# The queues of the candidates, which are removed at the end.
 ENDS = contextlib.ExitStack()
 
 

@@ -1,7 +1,7 @@
 """Times a stream of messages of 64 bytes from one process to another: umsg one by one and in batches, rings, and the queues of multiprocessing.
 
 The receiver answers at the end of each stream. The candidates take turns, round after round, so that other load on the machine affects
-all of them alike. The medians of the rounds count. The processor time is that of both processes.
+all of them alike. The results are the medians of the rounds. The processor time is the sum of both processes.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class Stream:
         os.close(answers)
 
     def run(self) -> tuple[float, float]:
-        """Returns the nanoseconds of a message, and those of the processors."""
+        """Returns the time of a message and its processor time, in nanoseconds."""
         count = self.candidate.count
         own, began = time.process_time_ns(), time.perf_counter_ns()
         self.candidate.send(count)
@@ -175,13 +175,13 @@ class Stream:
 
 
 def measure(rounds: int) -> dict[str, tuple[float, float]]:
-    """Returns the medians of each candidate: nanoseconds of a message, and those of the processors."""
+    """Returns the medians of each candidate: the time of a message and its processor time, in nanoseconds."""
     streams = {name: Stream(make()) for name, make in CANDIDATES.items()}
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in streams}
     for number in range(rounds + 1):
         for name, stream in streams.items():
             taken = stream.run()
-            if number:  # The first round fetches the code and the pages.
+            if number:  # The first round loads the code and the pages.
                 times[name].append(taken)
     for stream in streams.values():
         stream.end()

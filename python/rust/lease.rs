@@ -302,8 +302,8 @@ impl Scoped for Lease {
         if !failed {
             return self.acknowledge(py);
         }
-        // The exception of the with statement is the one that counts. If views still exist, the message returns when the last of them and this
-        // object are gone.
+        // The exception that ends the with statement takes precedence over an error here. If views still exist, the message returns when the last of
+        // them and this object are gone.
         let _ = self.end_by(py, Held::give_back);
         Ok(())
     }

@@ -16,7 +16,7 @@ pub const SHORT: usize = 1 << 16;
 
 /// The result of a first attempt without waiting.
 pub enum First<K, E> {
-    /// The message, and its priority or type. The message is null without memory for it.
+    /// The message, and its priority or type. The message is null if there is no memory for it.
     Received(*mut PyObject, K),
     Failed(E),
     HandleClosed,
@@ -51,7 +51,7 @@ pub fn first<K, E>(
 }
 
 unsafe extern "C" {
-    /// The stable interface leaves it out. It is documented, and the same in all versions since 3.0.
+    /// The stable interface lacks this function. The function is documented, and the same in all versions since 3.0.
     fn _PyBytes_Resize(bytes: *mut *mut PyObject, size: ffi::Py_ssize_t) -> c_int;
 }
 
@@ -87,7 +87,7 @@ impl<'a, K> Room<'a, K> {
             buffer,
             used: 0,
             longer: 0,
-            // The queue is locked when a message comes: no memory is allocated then.
+            // Allocated here, because the queue is locked when a message comes.
             received: Vec::with_capacity(most),
         }
     }

@@ -137,8 +137,8 @@ impl Scoped for Reservation {
         if !failed {
             return self.commit(py, None, None);
         }
-        // The exception of the with statement is the one that counts. If views still exist, the room is free when the last of them and this
-        // object are gone.
+        // The exception that ends the with statement takes precedence over an error here. If views still exist, the room is free when the last of
+        // them and this object are gone.
         let _ = self.cancel(py);
         Ok(())
     }

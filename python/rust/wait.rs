@@ -7,7 +7,7 @@ use pyo3::types::PyTuple;
 use std::time::{Duration, Instant, SystemTime};
 use umsg::posix::Until;
 
-/// How long a call may wait.
+/// The time that a call may wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     Forever,
@@ -116,9 +116,9 @@ const PIECES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 /// The next step of a call after the handlers of a signal that has interrupted it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterSignal {
-    /// It waits for the rest of its time: PEP 475.
+    /// The call waits for the rest of its time: PEP 475.
     Continue,
-    /// It fails with EINTR, as the call of the kernel does.
+    /// The call fails with EINTR, like the call of the kernel.
     Fail,
 }
 

@@ -428,7 +428,7 @@ def test_a_queue_that_lets_no_sender_wait_raises(namespace: str, run: Run) -> No
     queue = umsg.Queue("/one", create=True, max_messages=1, on_full="fail")
 
     async def main() -> None:
-        # A receiver waits, however.
+        # A receiver still waits.
         waiting = asyncio.create_task(queue.receive_async())
         await settle()
         for _ in range(100):
@@ -469,7 +469,7 @@ def test_a_queue_that_is_never_empty_lets_other_tasks_run(queue: umsg.Queue, run
 def test_a_task_that_lets_others_run_keeps_its_place(queue: umsg.Queue, run: Run) -> None:
     async def main() -> None:
         await begin(queue.receive_async())
-        # Whichever of these calls lets others run.
+        # Any of these calls may let other tasks run.
         for _ in range(40):
             tasks = [asyncio.create_task(queue.receive_async()) for _ in range(5)]
             queue.send_many([b"0", b"1", b"2", b"3", b"4"])
@@ -480,7 +480,7 @@ def test_a_task_that_lets_others_run_keeps_its_place(queue: umsg.Queue, run: Run
 
 def test_a_task_keeps_its_place_where_none_has_waited(queue: umsg.Queue, run: Run) -> None:
     async def main() -> None:
-        # Whichever of these calls lets others run.
+        # Any of these calls may let other tasks run.
         for _ in range(80):
             tasks = [asyncio.create_task(queue.receive_async()) for _ in range(5)]
             queue.send_many([b"0", b"1", b"2", b"3", b"4"])

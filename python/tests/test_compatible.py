@@ -141,7 +141,7 @@ class Both:
     def text(error: Exception) -> Any:
         if isinstance(error, OSError):
             return error.errno, str(error)
-        # Python has made the text of the others for the original.
+        # For the original, the texts of the other exceptions come from Python.
         return None if isinstance(error, (TypeError, OverflowError, UnicodeError, AttributeError)) else str(error)
 
     def attribute(self, pair: list[Any], name: str, same: Callable[[Any], Any] = lambda value: value) -> None:

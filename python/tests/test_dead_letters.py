@@ -152,7 +152,7 @@ def test_a_registration_ends(queue: umsg.Queue) -> None:
     del dropped
     gc.collect()
     with queue.notify(signal=0) as again:
-        # It keeps the queue open.
+        # The registration keeps the queue open.
         queue.close()
         assert again.is_armed
         other = umsg.Queue("/q")
@@ -224,7 +224,7 @@ def test_a_waiting_thread_keeps_its_registration_until_its_call_ends(queue: umsg
     queue.send(b"news")
     thread.join()
     assert heard[0].pid == os.getpid()
-    # The registration is gone with the call, and the queue is not needed for its end.
+    # The registration has ended with the call. Closing it needs no open queue.
     queue.receive()
     again = queue.notify_waiter()
     queue.close()

@@ -112,7 +112,7 @@ class QueueMachine(RuleBasedStateMachine):
             return
         self.held -= 1
         if returned:
-            # To the head of its priority.
+            # The message returns to the head of its priority.
             self.model.append((message[0], -self.number, message[2]))
             self.number += 1
             self.model.sort(key=lambda item: item[:2])

@@ -74,7 +74,7 @@ def test_calls_have_the_parameters_of_multiprocessing(name: str) -> None:
 
 
 def test_a_queue_needs_no_type(namespace: str) -> None:
-    queue = Queue(maxsize=1)  # As for a queue of multiprocessing, the check of types asks for none.
+    queue = Queue(maxsize=1)  # As for a queue of multiprocessing, type checkers require no type argument.
     queue.put(7)
     assert queue.get() == 7
 

@@ -87,7 +87,7 @@ def test_one_thread_at_a_time_receives() -> None:
             while True:
                 ring.try_receive() if ring.available() else None
     finally:
-        ring.close()  # It takes effect after the blocked call.
+        ring.close()  # The close takes effect after the blocked call.
         sender.send(1)
         blocked.join()
     assert ring.closed

@@ -119,7 +119,7 @@ impl Redriven {
 /// Messages that `Queue.redrive` could not send back.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct RedriveRefused {
-    /// The queue to which they could not be sent. None: their history names no queue.
+    /// The queue that did not take the messages. None if their history names no queue.
     queue: Option<OsString>,
     /// The number of these messages.
     messages: usize,

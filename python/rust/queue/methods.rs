@@ -54,7 +54,7 @@ impl Queue {
         self.ends_on_signals.store(true, Ordering::Relaxed);
     }
 
-    /// Registers the process for one notification of a message that comes to the empty queue, in place of its registration so far.
+    /// Registers the process for one notification of a message that comes to the empty queue. Replaces an earlier registration of the process.
     ///
     /// None withdraws the registration, an int is a signal, and a pair of a function and its argument is a call in a new thread.
     #[pyo3(signature = (notification=None, /))]
@@ -501,7 +501,7 @@ impl Queue {
         crate::snapshot::of_posix(py, &queue, &self.name)
     }
 
-    /// Returns the attributes of the queue and its present contents in numbers.
+    /// Returns the attributes of the queue and the numbers of its messages.
     fn attributes(&self, py: Python<'_>) -> PyResult<Attributes> {
         status::attributes(self, py)
     }
@@ -558,7 +558,7 @@ impl Queue {
         status::fileno(self, py, edges)
     }
 
-    /// Looks for a message for some microseconds, if that has paid lately. Returns whether there is one.
+    /// Looks for a message for some microseconds, if recent looks were successful. Returns whether there is one.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         Ok(py.detach(|| queue.look_for_message()))

@@ -46,11 +46,11 @@ pub struct Queue {
     handle: Guarded<Option<Arc<posix::Queue>>>,
     name: OsString,
     namespace: PathBuf,
-    /// Whether the handle may receive, and whether it may send.
+    /// True if the handle may receive, and true if it may send.
     access: (bool, bool),
     /// In bytes.
     message_size: usize,
-    /// Whether a signal ends a blocked call.
+    /// True if a signal ends a blocked call.
     ends_on_signals: AtomicBool,
 }
 

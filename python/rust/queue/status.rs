@@ -9,7 +9,7 @@ use std::os::fd::AsRawFd;
 use umsg::Edges;
 use umsg::posix::{self, OnFull};
 
-/// The attributes of a queue and its present contents in numbers.
+/// The attributes of a queue and the numbers of its messages.
 #[pyclass(frozen, get_all, eq, module = "umsg")]
 #[derive(PartialEq, Clone)]
 pub struct Attributes {
@@ -86,7 +86,7 @@ pub struct Status {
     memory: u64,
     /// The overflow policy: "block", "fail" or "drop-oldest".
     on_full: &'static str,
-    /// The largest age of a message in seconds; None for no limit.
+    /// The maximum age of a message in seconds; None for no limit.
     time_to_live: Option<f64>,
     /// The maximum number of leases of a message; None for no limit.
     max_deliveries: Option<u32>,
@@ -140,7 +140,7 @@ pub struct Peeked {
     sent: f64,
     /// Number of leases after which the message came back.
     returns: u32,
-    /// The time before which a delayed message is not delivered, in seconds since 1970. Of a message that was delayed: that time.
+    /// The earliest time of the delivery of a delayed message, in seconds since 1970. A queued message that was delayed keeps this time.
     due: Option<f64>,
     /// The history of a dead letter, and of a message that was one.
     history: Option<Py<History>>,

@@ -53,7 +53,7 @@ pub fn send(
     sent.map_err(|error| this.raise(py, &error))
 }
 
-/// The most messages that one call of the library receives.
+/// The maximum number of messages that one call of the library receives.
 const PIECE: usize = 256;
 
 /// Receives up to `most` messages into a list.

@@ -45,7 +45,7 @@ pub struct SysVQueue {
     namespace: PathBuf,
     /// The length of the longest message that this handle receives, in bytes.
     message_size: AtomicUsize,
-    /// Whether a signal ends a blocked call.
+    /// True if a signal ends a blocked call.
     ends_on_signals: AtomicBool,
 }
 
@@ -292,8 +292,8 @@ impl SysVQueue {
         receive::next(self, py)
     }
 
-    /// Receives a message into a buffer. Returns the length of the message and its type. A message that does not fit stays in the queue, or is cut with
-    /// `truncate=True`.
+    /// Receives a message into a buffer. Returns the length of the message and its type. A message that does not fit stays in the queue; with
+    /// `truncate=True` it is truncated.
     #[pyo3(signature = (buffer, r#type=None, timeout=None, other=false, *, truncate=false))]
     fn receive_into(
         &self,

@@ -91,7 +91,7 @@ pub struct SysVPeeked {
     sent: f64,
     /// Number of leases after which the message came back.
     returns: u32,
-    /// The time before which a delayed message is not delivered, in seconds since 1970. None for a queued message.
+    /// The earliest time of the delivery of a delayed message, in seconds since 1970. None for a queued message.
     due: Option<f64>,
 }
 

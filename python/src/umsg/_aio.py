@@ -1,6 +1,6 @@
 """The asynchronous methods of queues and rings, which `umsg` adds to the classes of the native module.
 
-`asyncio` and what waits are imported by the first call: `import umsg` stays fast.
+The first call imports `asyncio` and the modules that wait, so that `import umsg` stays fast.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _READING, _WRITING = 0, 1
 _calls = count(1)
 
 _BUDGET = 63
-"""So many calls may succeed in a row. Then the task lets others run, even if another process keeps the queue filled."""
+"""The number of calls that may succeed in a row. Then the task lets other tasks run, even if another process keeps the queue filled."""
 
 
 def _first_loop() -> AbstractEventLoop | None:
-    """Imports what the calls need, for the first of them."""
+    """Imports the modules that the calls need, at the first call."""
     global _running_loop, _find, _until
     from asyncio import _get_running_loop
 
@@ -274,7 +274,7 @@ class _RingMethods:
 
 
 def _now(receive_many: Callable[..., list[_T]], most: int, *kind: Any) -> list[_T]:
-    """Receives the messages that are there. Raises Empty as the other calls do that do not wait."""
+    """Receives the messages that are there. Raises Empty like the other calls that do not wait."""
     try:
         return receive_many(most, *kind[:1], 0, *kind[1:])
     except TimedOut:

@@ -31,7 +31,7 @@ def missing(package: str, what: str) -> NoReturn:
 
 
 def with_read_only_texts(cls: _Class) -> _Class:
-    """Gives a write to a property without a setter the text that it has for a class in C."""
+    """Makes a write to a read-only property fail with the same text as for a class in C."""
     for name, value in list(vars(cls).items()):
         if isinstance(value, property) and value.fset is None:
             text = f"attribute '{name}' of '{cls.__module__}.{cls.__qualname__}' objects is not writable"

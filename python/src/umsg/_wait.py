@@ -150,12 +150,12 @@ class Watch:
             del _watches[self.key]
 
     def is_crowded(self, key: Hashable) -> bool:
-        """Returns whether a task waits that has to come first."""
+        """Returns whether a waiting task has to come first."""
         line = self.line
         return bool(line) and (self.is_plain or any(waiter.key == key for waiter in line))
 
     def may_try(self, queue: Any, key: Hashable) -> bool:
-        """Returns whether a new call may succeed at once. An exception of a call that can't would cost more."""
+        """Returns whether a new call may succeed at once. This check costs less than the exception of a call that fails."""
         if self.is_crowded(key):
             return False
         if not self.is_leveled or not self.lets_wait or queue.readiness()[self.side]:
@@ -163,7 +163,7 @@ class Watch:
         return self.side == _READING and self.looks(queue)
 
     def looks(self, queue: Any) -> bool:
-        """Looks for a message for some microseconds, if that has paid lately. Returns whether there is one.
+        """Looks for a message for some microseconds, if recent looks were successful. Returns whether there is one.
 
         The answer of another process is often there before the loop could sleep and wake up. Tasks that are ready, and the loop's own events, come
         first: each eighth wait is a turn of the loop.
@@ -197,7 +197,7 @@ class Watch:
             self.serve(loop)
 
     def serve(self, loop: AbstractEventLoop) -> None:
-        """Lets the tasks of the line try, in their order. If they wait for the same, the first that fails ends the round."""
+        """Lets the tasks of the line try, in their order. If all tasks wait for the same thing, the first failure ends the round."""
         line = self.line
         try:
             for waiter in tuple(line):
@@ -289,7 +289,7 @@ async def until(
 ) -> _T:
     """Waits in line, and repeats an attempt whenever the queue may be ready for it, until it gives a result.
 
-    The caller has found the queue not ready. If that has changed since, the watch has an event: a new watch reports the present readiness.
+    The caller has found the queue not ready. If the queue has become ready since, the watch has an event: a new watch reports the current readiness.
     With `in_turn` the queue may be ready, and the task only lets others run: it keeps its place in line meanwhile.
     """
     watch = _watch(queue, loop, side)

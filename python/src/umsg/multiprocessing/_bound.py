@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from .. import _errors, _umsg
 
-# A process that is killed before it rings leaves no ring. So each wait ends after this number of seconds.
+# A process that is killed before it rings wakes no waiter. So each wait ends after this number of seconds.
 _LOOK_AGAIN = 0.05
 # The time for which a put that does not wait lets another put finish, in seconds.
 _NO_WAIT = 0.01

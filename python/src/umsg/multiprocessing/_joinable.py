@@ -90,7 +90,7 @@ class JoinableQueue(Queue[T]):
         self._bell.ring()
 
     def task_failed(self, delay: float | None = None) -> None:
-        """Returns such a task to its place in the queue, or lets it wait `delay` seconds before."""
+        """Returns a task that `get` has returned to its place in the queue, or delivers it again after `delay` seconds."""
         self._tasks.take().give_back(delay)
 
     def join(self, timeout: float | None = None) -> bool:
@@ -101,7 +101,7 @@ class JoinableQueue(Queue[T]):
         """Returns whether no task waits, is delayed or is in work.
 
         The counts are read without a lock, and miss a task that a receiver is just taking. `peek` takes the lock of the receivers: afterwards
-        the receiver has the task. A task would have to return and to be taken again at each of the three readings to be missed.
+        the receiver has the task. The method misses a task only if the task returns and is taken again at each of the three readings.
         """
         try:
             return (

@@ -36,7 +36,7 @@ MOST_MESSAGES = 1 << 20
 LARGEST_MESSAGE = 16 << 20
 # Longer messages, in bytes, are read in place.
 _SHORT = 1 << 16
-# After a longer one, this number of messages is read in place: long messages seldom come alone.
+# After a longer message, this number of messages is read in place: long messages seldom come alone.
 _IN_PLACE = 64
 
 
@@ -369,7 +369,7 @@ class Task(Generic[T]):
         self._lease.acknowledge()
 
     def give_back(self, delay: float | None = None) -> None:
-        """Returns the task to its place in the queue, for another worker, or lets it wait `delay` seconds before."""
+        """Returns the task to its place in the queue, for another worker, or delivers it again after `delay` seconds."""
         self._lease.give_back(delay)
 
     def __enter__(self) -> T:
