@@ -275,7 +275,7 @@ fn what_waits_for_some_room_until_a_time_of_the_clock_sends_what_fits_before_or_
         let blocks = wait_until(Duration::from_secs(10), || {
             queue.status().blocked_senders == 1
         });
-        // Runs even if an assertion fails: a thread that is joined must not wait until tomorrow.
+        // Receives before the assertion: if it failed first, the join would wait for the sender until tomorrow.
         let first = queue.receive_vec();
         assert!(blocks);
         assert_eq!(first.unwrap().data, b"a");

@@ -18,7 +18,7 @@ use umsg_testkit::needs_root;
 use umsg_testkit::signals::block;
 use umsg_testkit::users::{NOBODY, become_user};
 
-/// The longest wait: nothing in these tests takes as long.
+/// The limit on every wait: no step of these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);
 /// The time after which a sender again tries to learn a process's consents.
 const AGAIN: Duration = Duration::from_millis(20);
@@ -435,7 +435,7 @@ fn a_child_of_a_sender_raises_signals_too() {
     child.expect(Exit::Code(0), "the child");
 }
 
-/// Fails unless a target is notified that calls `change` after its first registration.
+/// Fails unless a target that calls `change` after its first registration is notified.
 fn is_notified_after(change: impl Fn()) {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let told: Shared<Told> = Shared::new();
@@ -504,7 +504,7 @@ fn processes_of_other_pid_namespaces_notify_each_other() {
     let (place, queue) = Place::new().with_queue("/q", 4, 8);
     let told: Shared<Told> = Shared::new();
     let mut apart = Child::lead(|| {
-        // SAFETY: changes where this process's children live.
+        // SAFETY: the call changes only the namespaces of later children.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0, "unshare");
         let mut inner = Child::run(|| keep_registered(&place.open("/q"), &told));
         match inner.wait(LONG) {

@@ -1,5 +1,4 @@
-//! A process that dies while it registers or notifies leaves no process registered forever, and none without its
-//! notification.
+//! A process that dies while it registers or notifies leaves no process registered forever, and no process without its notification.
 
 mod support;
 
@@ -11,7 +10,7 @@ use umsg::posix::{Notify, NotifyError, Queue};
 use umsg_shm::crash;
 use umsg_testkit::signals::{block, comes};
 
-/// Nothing in these tests takes as long.
+/// The limit on every wait: no step of these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);
 const ROUNDS: u32 = 10;
 
@@ -84,8 +83,8 @@ fn a_sender_that_dies_has_called_the_function_of_another_process() {
     );
 }
 
-/// Makes a sender that knows the consents of another process raise that process's signal. At a point of this, `meanwhile` acts on the
-/// sender. Returns the number of signals.
+/// Makes a sender that knows the consents of another process raise that process's signal. At a point of this work, `meanwhile` acts on the sender.
+/// Returns the number of signals.
 fn signals_of_a_sender_at(point: &str, fuse: fn(), meanwhile: fn(&mut Child)) -> u32 {
     const AGAIN: Duration = Duration::from_millis(20);
     let place = Place::new();
@@ -197,7 +196,7 @@ fn a_sender_is_not_held_up_by_a_process_that_dies_after_raising_its_signal() {
     let (place, queue) = Place::in_turn().with_queue("/q", 4, 8);
     for _ in 0..ROUNDS {
         let mut owner = Child::run(|| {
-            // SAFETY: no handler.
+            // SAFETY: SIG_IGN is no handler of this process.
             unsafe { libc::signal(libc::SIGUSR1, libc::SIG_IGN) };
             let queue = place.open("/q");
             // The process dies before any other process sees the registration.

@@ -69,7 +69,7 @@ fn kill(point: &str, priorities: &[u32], work: impl Fn(&Queue)) {
     }
 }
 
-/// Makes a receive that meets the expired messages. The process has to die in it.
+/// Makes a receive that meets the expired messages. The process has to die in this call.
 fn meet(queue: &Queue) {
     let received = queue.try_receive(&mut [0; 8]);
     panic!("a dead process received {received:?}");

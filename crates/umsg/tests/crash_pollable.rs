@@ -422,7 +422,7 @@ fn send_and_receive_sysv(queue: &sysv::Queue, times: usize) {
     }
 }
 
-/// As [`dies`].
+/// Does the same as [`dies`], with a System V queue.
 fn dies_sysv(place: &Place, point: &str, work: fn(&sysv::Queue)) {
     let mut child = Child::run(|| {
         let queue = place.open_sysv(7);

@@ -122,7 +122,7 @@ fn no_process_names_a_dead_letter_queue_of_another_user() {
         }
         // No label is left.
         assert_eq!(labels(place.path()), [""; 0].map(PathBuf::from));
-        // Therefore the stranger writes it into the file.
+        // Therefore the stranger writes the label's number into the file.
         place.options(0o666).open("/bait").unwrap();
         let file = place.file("/bait");
         symlink("mq/rootonly", label_of(place.path(), &file, 7)).unwrap();

@@ -73,7 +73,7 @@ fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
     );
     assert_eq!(received(&queue), b"now");
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
-    // A blocked receiver wakes up for it.
+    // A blocked receiver wakes up for the delayed message.
     assert_eq!(received(&queue), b"later");
     assert!(begin.elapsed() >= DELAY);
     queue.try_send(b"a", 0).unwrap();
@@ -425,7 +425,7 @@ fn a_poller_is_told_when_a_delayed_message_is_due() {
                 .unwrap(),
         }
         let begin = Instant::now();
-        // A process that has a helper for the time is not woken before.
+        // A process that has a helper for the time is not woken before the message is due.
         assert!(is_ready_within(STUCK, descriptor, PollFlags::IN));
         assert!(begin.elapsed() >= DELAY);
     }

@@ -74,7 +74,7 @@ impl Everybodys {
     }
 }
 
-/// Signs of life between processes.
+/// A pipe, by which one process signals another.
 struct Signs(rustix::fd::OwnedFd, rustix::fd::OwnedFd);
 
 impl Signs {

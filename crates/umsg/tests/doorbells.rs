@@ -175,7 +175,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     std::thread::sleep(Duration::from_millis(20));
     send_and_receive(&queue, 10);
     assert_eq!(file.metadata().unwrap().len(), 0);
-    // A process that asks again gets another.
+    // A process that asks again gets another descriptor.
     let descriptor = queue.pollable().unwrap();
     assert_ne!(std::os::fd::AsRawFd::as_raw_fd(&descriptor), number);
     queue.send(b"m", 0).unwrap();

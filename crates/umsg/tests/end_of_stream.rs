@@ -1,4 +1,4 @@
-//! Queues that are closed for sending: each call has a defined answer, blocked calls end, and a process that dies at it leaves the queue
+//! Queues that are closed for sending: each call has a defined answer, blocked calls end, and a process that dies during the change leaves the queue
 //! open or closed.
 
 mod support;

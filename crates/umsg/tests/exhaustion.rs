@@ -252,7 +252,7 @@ fn serve_a_crowd(
     let ballast = Ballast::new(place, ROOM);
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..CROWD).map(|_| scope.spawn(&receive)).collect();
-        // Some have nodes; the others check repeatedly.
+        // Some threads have nodes; the others check repeatedly.
         assert!(support::wait_until(Duration::from_secs(20), || waiting() > 10));
         std::thread::sleep(Duration::from_millis(50));
         assert!(waiting() < CROWD, "there was memory for all");

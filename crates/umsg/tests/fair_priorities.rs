@@ -125,7 +125,7 @@ fn a_number_that_no_queue_can_have_is_refused() {
     drop(options.fair_priorities(65_535).open("/q").unwrap());
 }
 
-/// A queue as a map, with the rule of fair priorities in plain words.
+/// A plain model of a queue with fair priorities: a map.
 #[derive(Clone, Default)]
 struct Plain {
     queued: BTreeMap<u32, VecDeque<u64>>,

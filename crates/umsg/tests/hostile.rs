@@ -106,7 +106,7 @@ fn attack(what: &str, faces: &[&dyn Face]) {
     assert!(cured.load(SeqCst) > 0, "the doctor has repaired nothing");
 }
 
-/// One queue from its making to its end.
+/// One queue from its creation to its end.
 struct Round<'a> {
     face: &'a dyn Face,
     place: Place,
@@ -180,7 +180,7 @@ impl Round<'_> {
         let mut doctor = Child::run(|| {
             catch_truncation().expect("a handler");
             limit_addresses();
-            // The attacker itself has restored something in the end.
+            // The attacker may have restored sound pages at the end, so a few words are overwritten again.
             let mut random = Random::new(self.seed + VICTIMS as u64 + 1);
             let words = random.below(40) as u32;
             if file.exists() {

@@ -32,7 +32,7 @@ fn options(place: &Place) -> OpenOptions {
     options
 }
 
-/// Creates the queue /q, which goes with its last user, or opens it.
+/// Opens the queue /q, or creates it. The queue is removed when its last user closes it.
 fn create(place: &Place) -> Queue {
     let mut options = options(place);
     options.create(true).remove_on_last_close(true);

@@ -473,7 +473,7 @@ fn a_message_that_is_handed_to_a_waiting_lease_counts_as_leased() {
     let done = place.create("/done", 1, 8);
     let mut holder = Child::run(|| {
         let (queue, done) = (place.open("/q"), place.open("/done"));
-        // Awake, and without its message yet.
+        // The receiver is awake, and does not have its message yet.
         umsg_shm::crash::arm_fuse("WAIT_WOKEN", linger);
         let lease = queue.receive_lease_timeout(STUCK).unwrap();
         done.receive_vec_timeout(STUCK).unwrap();

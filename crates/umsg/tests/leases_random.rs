@@ -155,7 +155,7 @@ impl<'q> Holder<'q> {
 #[derive(Clone, Debug)]
 struct Message {
     priority: u32,
-    /// Its place among all.
+    /// The position of the message among all messages.
     sequence: u64,
     deliveries: u32,
     bytes: Vec<u8>,

@@ -27,7 +27,7 @@ fn events(queue: &Queue) -> Vec<(EventKind, u32, u32)> {
         .collect()
 }
 
-/// Leases the first message in a child, which is killed with it. Returns the child's process id.
+/// Leases the first message in a child, which is killed while it holds the lease. Returns the child's process id.
 fn die_with_it(place: &Place) -> u32 {
     let mut victim = Child::run(|| {
         let queue = place.open("/q");
@@ -150,7 +150,7 @@ fn a_process_killed_while_it_notes_an_event_leaves_the_events_that_took_effect()
             assert_eq!(lease.to_vec(), b"job");
             let deliveries = lease.deliveries();
             if deliveries == 3 {
-                // A third return would move it.
+                // A third return would move the message.
                 lease.acknowledge().unwrap();
                 continue;
             }

@@ -27,7 +27,7 @@ const MESSAGES: usize = 1 << 20;
 /// Runs `work` in new namespaces of these kinds, as the first process there: its process and thread ids are 1.
 fn apart(kinds: i32, work: impl FnOnce() -> i32) -> Child {
     Child::lead(|| {
-        // SAFETY: changes where this process's children live.
+        // SAFETY: the call changes only the namespaces of later children.
         assert_eq!(unsafe { libc::unshare(kinds) }, 0, "unshare");
         if kinds & TIME != 0 {
             std::fs::write("/proc/self/timens_offsets", "boottime 100000 0").unwrap();

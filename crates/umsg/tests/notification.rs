@@ -13,7 +13,7 @@ use support::wait_until;
 use umsg::QueueError;
 use umsg::posix::{Notified, Notify, NotifyError, NotifyKind, Queue, ReceiveError};
 
-/// The longest wait: nothing in these tests takes as long.
+/// The limit on every wait: no step of these tests takes as long.
 const LONG: Duration = Duration::from_secs(20);
 
 fn receive(queue: &Queue) {

@@ -1,5 +1,5 @@
-//! Queues that a process makes of the segments of queues that it has removed, as the drop-in does: they hold nothing of the removed queues,
-//! every other process sees a queue that is removed or whole, and a killed process leaves nothing that stands in the way.
+//! Queues that a process creates in the segments of queues that it has removed, as the drop-in does. They hold nothing of the removed queues. Every
+//! other process sees a removed queue or a whole one. A killed process leaves nothing that prevents later calls.
 
 mod support;
 
@@ -292,7 +292,7 @@ fn a_vacant_segment_whose_mode_was_changed_is_no_missing_queue() {
     let own = Own::vacant(&place);
     let path = place.path().join("mq/q");
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o400)).unwrap();
-    // Otherwise a creator would try again and again: the file keeps the name.
+    // If the open reported a missing queue, a creator would try again without end, because the file keeps the name.
     let opened = place.options(MESSAGES, SIZE).open(NAME);
     let errno = opened.unwrap_err().errno();
     assert!([libc::EBADMSG, libc::EACCES].contains(&errno), "{errno}");

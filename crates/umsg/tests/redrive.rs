@@ -57,7 +57,7 @@ fn a_dead_letter_says_where_it_comes_from_and_why() {
     assert_eq!(history.reason, DeadReason::Undelivered);
     assert_eq!((history.deliveries, history.redrives), (3, 0));
     assert_eq!(history.pid, std::process::id());
-    // The sender has sent the message some time after its start, unless the test is its first action.
+    // The sender's user is unknown if the message was sent within the first tick of the process.
     let user = rustix::process::getuid().as_raw();
     assert!([None, Some(user)].contains(&history.uid));
     let (first, last) = (

@@ -16,7 +16,7 @@ use umsg::sysv::{self, Want};
 use umsg_shm::crash;
 
 const MESSAGES: u32 = 65_536;
-/// The limit on the median of several repairs. In a build without optimisation, the limit is so long that no noise can explain it.
+/// The limit on the median of several repairs. In a build without optimisation, the limit is so long that noise alone can't exceed it.
 const MOST: Duration = Duration::from_millis(if cfg!(debug_assertions) { 500 } else { 10 });
 const ROUNDS: usize = 9;
 

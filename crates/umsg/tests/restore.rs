@@ -90,7 +90,7 @@ fn a_restored_queue_treats_messages_as_the_saved_one_did() {
     );
     let status = copy.unwrap().status();
     assert_eq!((status.on_full, status.dead_letter), (OnFull::Block, None));
-    // The last message of the sample was sent in 1970: when it is its turn, it has expired.
+    // The last message of the sample was sent in 1970, so it has expired when its turn comes.
     let mut data = Vec::new();
     while let Ok(lease) = queue.try_receive_lease() {
         data.push(lease.to_vec());
@@ -327,7 +327,7 @@ fn leased_messages_are_in_a_snapshot_once_they_came_back() {
 fn a_snapshot_of_more_messages_than_its_queue_may_hold_makes_one_that_holds_them() {
     let place = Place::new();
     let mut written = sample();
-    // One of its messages was sent in 1970.
+    // One of the snapshot's messages was sent in 1970.
     written.time_to_live = 0;
     written.max_messages = 2;
     let snapshot = Snapshot::read(&mut &written.bytes()[..]).unwrap();

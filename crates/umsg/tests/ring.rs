@@ -226,7 +226,7 @@ fn passing_a_descriptor_to_a_ring_without_its_doorbell_fails_with_owner_dead() {
     let place = Place::new();
     let ring = Options::new().create_in(&place.namespace, "/left").unwrap();
     let sender = Sender::open_in(&place.namespace, "/left").unwrap();
-    // Does what a process does that finds the owner dead, a moment before the owner has ended.
+    // Imitates a process that finds the owner dead a moment before the owner has ended.
     let mut entries = place.path().join("ring").read_dir().unwrap();
     let is_bell = |entry: &std::fs::DirEntry| entry.file_name().as_encoded_bytes()[0] == b'.';
     let bell = entries

@@ -217,7 +217,7 @@ fn every_point_of_a_ring_is_killed_at() {
     for file in ["salvage_killed.rs", "real_time.rs"] {
         killed.extend(points::killed_in(file));
     }
-    // By a_sender_that_is_killed_while_it_repairs_is_itself_repaired, which looks for itself.
+    // The test a_sender_that_is_killed_while_it_repairs_is_itself_repaired kills at these points, which it finds by itself.
     let repairs = points::of_repairs(Face::Ring);
     killed.extend(repairs.iter().map(|point| &point[..]));
     points::expect_all(Face::Ring, &killed);

@@ -29,7 +29,7 @@ enum Step {
     /// Waits, without sleeping, for messages that are there already.
     Wait(u64),
     Enable,
-    /// From now on only these senders are let in.
+    /// From now on, only the messages of these senders are accepted.
     Accept([bool; SENDERS]),
     Close,
 }
@@ -77,7 +77,7 @@ impl Model {
         Ok(())
     }
 
-    /// Returns the next message of a sender that is let in.
+    /// Returns the next message of an accepted sender.
     fn receive(&mut self) -> Option<(usize, u64, usize)> {
         while let Some(message) = self.messages.pop_front() {
             if self.accepted[message.0] {
@@ -89,7 +89,7 @@ impl Model {
     }
 }
 
-/// These errors carry nothing.
+/// These errors have no fields.
 fn same(error: &SendError) -> SendError {
     match error {
         SendError::Disabled => SendError::Disabled,

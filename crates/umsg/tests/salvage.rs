@@ -33,7 +33,7 @@ const CELLS: u64 = 794_624;
 const SENDER_LOCK: u64 = 512;
 /// The offset of the links of stored messages there, and their number of bytes.
 const LINKS: (u64, u64) = (569_344, 20_480);
-/// The first message in the store's count, which is wrong then.
+/// An offset and bytes that make the count of stored messages wrong.
 const SCRIBBLE: (u64, &[u8]) = (816, &[99]);
 
 fn path(place: &Place) -> PathBuf {

@@ -85,7 +85,7 @@ impl Kind for Posix {
         let queue = place.create(NAME, 50, SIZE as u32);
         messages().for_each(|(n, message)| queue.try_send(&message, n.into()).unwrap());
         queue.messages(1).unwrap();
-        // Some in the store, some in the ring, one on lease.
+        // Some messages are in the store, some in the ring, and one is leased.
         std::mem::forget(queue.try_receive_lease().unwrap());
         (30..35).for_each(|n| queue.try_send(&[n; 11], 2).unwrap());
         Posix(place, queue)
@@ -251,7 +251,7 @@ fn kill_one<K: Kind>(
     assert!(repaired.after.is_healthy(), "{what}: {repaired:#?}");
     let held_the_lock = |problem: &Problem| problem.kind == ProblemKind::Died;
     if mark == 0 && repaired.before.problems.iter().any(held_the_lock) {
-        // The repair died with the lock before it had marked the queue as corrupted: the words of the queue were believed, as after any death.
+        // The repair died with the lock before it had marked the queue as corrupted: the repair trusted the words of the queue, as after any death.
         return Some(mark);
     }
     // This process held the leased messages, and still does: a copy of the queue has all others.

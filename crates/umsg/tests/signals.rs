@@ -27,7 +27,7 @@ extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *mut lib
         DEFERRED.fetch_add(1, Ordering::Relaxed);
         return;
     }
-    // SAFETY: the siginfo is valid while the handler runs. A signal that was put off comes with the one it had.
+    // SAFETY: the siginfo is valid while the handler runs. A deferred signal arrives with its original siginfo.
     if unsafe { (*info).si_code } != libc::SI_TIMER {
         WRONG.store(true, Ordering::Relaxed);
     }
@@ -189,7 +189,7 @@ fn a_handler_ends_a_call_that_spins_unless_the_call_is_to_be_restarted() {
     let receive = || {
         // SAFETY: has no preconditions.
         id.store(unsafe { libc::gettid() }, Ordering::Relaxed);
-        // Bounded, should no handler end it.
+        // The wait has a limit, in case no handler ends it.
         let received = queue.receive_timeout(&mut [0; 8], Duration::from_secs(30));
         let received = received.map(|received| received.len);
         id.store(0, Ordering::Relaxed);

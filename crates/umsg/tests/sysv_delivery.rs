@@ -226,7 +226,7 @@ fn a_delayed_message_takes_room_and_its_place_when_it_is_due() {
     );
     assert_eq!(received(&queue), b"now");
     nothing(&queue);
-    // A blocked receiver wakes up for it.
+    // A blocked receiver wakes up for the delayed message.
     assert_eq!(received(&queue), b"later");
     assert!(begin.elapsed() >= DELAY);
 }

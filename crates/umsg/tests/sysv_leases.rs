@@ -36,7 +36,7 @@ fn a_lease_of_a_system_v_queue_waits_until_a_time_of_the_clock_and_no_longer() {
         let waits = wait_until(Duration::from_secs(10), || {
             queue.status().unwrap().blocked_receivers == 1
         });
-        // Runs even if an assertion fails: a thread that is joined must not wait until tomorrow.
+        // Sends before the assertion: if it failed first, the join would wait for the receiver until tomorrow.
         queue.try_send(2, b"wanted").unwrap();
         assert!(waits);
         assert_eq!(receiver.join().unwrap(), (b"wanted".to_vec(), 2, 1));

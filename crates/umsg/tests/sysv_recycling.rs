@@ -1,5 +1,5 @@
-//! System V queues that a process makes of the segments of queues that it has removed, as the drop-in does: they hold nothing of the
-//! removed queues, no old identifier and no old handle leads to them, and a killed process leaves nothing that stands in the way.
+//! System V queues that a process creates in the segments of queues that it has removed, as the drop-in does. They hold nothing of the removed
+//! queues. No old identifier and no old handle leads to them. A killed process leaves nothing that prevents later calls.
 
 mod support;
 
@@ -401,7 +401,7 @@ fn a_forked_child_and_its_parent_make_different_queues() {
     });
 }
 
-/// The present identifier plus one, and the end of the test.
+/// The current identifier plus one, and the end of the test.
 #[repr(C)]
 struct Board {
     id: AtomicU32,

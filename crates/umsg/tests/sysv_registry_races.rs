@@ -18,7 +18,7 @@ use umsg::sysv::{self, Change, ControlError, OpenError, OpenOptions, PRIVATE, Qu
 
 const KEY: i32 = 0x1234;
 const PROCESSES: usize = 8;
-/// The longest wait: nothing in these tests takes as long.
+/// The limit on every wait: no step of these tests takes as long.
 const STUCK: Duration = Duration::from_secs(20);
 
 fn open(place: &Place, key: i32, exclusive: bool) -> Result<Queue, OpenError> {

@@ -1,4 +1,4 @@
-//! Modes and namespaces that keep a process out, or have to.
+//! Modes and namespaces that deny a process access, and namespaces that a process must refuse.
 
 use super::*;
 use umsg_testkit::users::{NOBODY, become_user, is_root};
@@ -12,7 +12,7 @@ fn shared_place(mode: u32) -> Place {
     let place = Place::new();
     chmod(place.path(), 0o1777);
     in_child(|| {
-        // SAFETY: the umask of this child, which would take bits from the mode.
+        // SAFETY: a setting of this child. Its umask would clear bits of the mode.
         unsafe { libc::umask(0) };
         let queue = OpenOptions::new()
             .read(true)
@@ -117,7 +117,7 @@ fn a_namespace_that_others_could_tamper_with_is_refused() {
         NamespaceError::Tamperable { mode: 0o777, .. },
         libc::EACCES
     );
-    // The queues' directory is judged again each time.
+    // The queues' directory is checked again each time.
     chmod(&place.path().join("mq"), 0o777);
     let error = open(&place.namespace, "/q").unwrap_err();
     expect_error!(
@@ -183,7 +183,7 @@ fn a_mode_that_only_the_library_enforces_is_refused_where_the_namespace_says_so(
     };
     // In a process of its own, because a umask belongs to a process. The umask makes the mode 0600.
     let mut child = Child::run(|| {
-        // SAFETY: a number of this process, which is a child of its own.
+        // SAFETY: a setting of this process, which runs only this test.
         unsafe { libc::umask(0o077) };
         for mode in [0o400, 0o200] {
             let error = make(mode).unwrap_err();

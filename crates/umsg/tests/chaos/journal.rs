@@ -48,7 +48,7 @@ pub struct Message {
 /// The record of one process or thread.
 #[repr(C)]
 pub struct Role {
-    /// The number of messages that the present receives may take; 0 outside of receives.
+    /// The number of messages that the current receives may take; 0 outside of receives.
     pub receiving: AtomicU32,
     /// While the process sends several messages at once: their total size, in the unit of the queue's capacity; otherwise 0.
     pub wants: AtomicU64,
@@ -125,7 +125,7 @@ impl From<How> for umsg::sysv::Until {
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl How {
-    /// The moment of CLOCK_MONOTONIC at which a call has to be back that begins now; 0 for none.
+    /// The time of CLOCK_MONOTONIC by which a call that begins now has to return; 0 for none.
     fn due_at(self) -> u64 {
         let time = match self {
             How::Block => return 0,
@@ -238,7 +238,7 @@ impl Journal {
         self.next.store(0, SeqCst);
     }
 
-    /// Returns the sender that the process with this role is now.
+    /// Returns the author of the messages that the current process of this role sends.
     pub fn author(&self, role: usize) -> Author {
         Author {
             role,
@@ -388,7 +388,7 @@ impl Journal {
         );
     }
 
-    /// Returns the most room that a process in the middle of a send can need: a process that needs less may wait behind one that needs more.
+    /// Returns the maximum room that a process in the middle of a send can need: a process that needs less may wait behind one that needs more.
     /// `one` is the size of a single message.
     pub fn most_wanted(&self, one: u64) -> u64 {
         let wanted = self.roles.iter().map(|role| role.wants.load(SeqCst));

@@ -24,7 +24,7 @@ pub const REPAIRER: usize = 4;
 pub const GOAL: Duration = Duration::from_millis(200);
 /// The limit on every stall, even on a busy machine.
 pub const STALL: Duration = Duration::from_secs(1);
-/// The longest wait: nothing in these tests takes as long.
+/// The limit on every wait: no step of these tests takes as long.
 pub const STUCK: Duration = Duration::from_secs(10);
 
 /// The number of kills of a victim at a point, within `PATIENCE`, but at least `LEAST`.
@@ -170,7 +170,7 @@ pub struct Figures {
     at: BTreeMap<String, u32>,
     longest: u64,
     longest_at: String,
-    /// The longest stall of the present round, and of the rounds since the last judgement.
+    /// The longest stall of the current round, and of the rounds since the last judgement.
     stall: u64,
     stalls: Vec<u64>,
 }

@@ -37,7 +37,7 @@ impl Stage<'_> {
         if is_offered {
             self.take_offers_back(what);
         }
-        // A query gets an answer without the messages of dead holders, unless the same query was made within the last tick.
+        // A query first takes the messages of dead holders back, unless the same query was made within the last tick.
         let returned = wait_until(STALL, || {
             let attributes = self.queue.attributes();
             attributes.leased + attributes.reserved == 0

@@ -28,13 +28,13 @@ use umsg::sysv::Want;
 /// The number of bytes at the start of the file that are one structure.
 const FIXED: usize = 8192;
 const PAGE: usize = 4096;
-/// Words of each further page.
+/// The number of words of each further page.
 const FEW: usize = 40;
 /// A run takes one case of this many.
 const THIRD: usize = 3;
 /// Operations after each value.
 const OPERATIONS: u32 = 3;
-/// The longest wait: nothing takes as long.
+/// The limit on every wait: no step takes as long.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// A call that waits for a lock with an invented owner is released after this time.
 const HELD: Duration = Duration::from_secs(3);
@@ -187,7 +187,7 @@ fn pokes(image: &Image, all: bool) -> Vec<Poke> {
     pokes
 }
 
-/// Returns whether all cases are asked for.
+/// Returns whether all cases are requested.
 fn all_are_asked_for() -> bool {
     std::env::var("UMSG_BOUNDARY").is_ok_and(|what| what == "all")
 }
@@ -388,7 +388,7 @@ fn no_value_at_a_boundary_in_a_queue_with_policies_crashes_or_hangs_a_process() 
     try_all("POSIX with policies", &strict, None);
 }
 
-/// A full queue with two dead blocked senders, one of them with a batch, a lease and a reservation of the dead.
+/// A full queue with two dead blocked senders, one of them with a batch, and a lease and a reservation of a dead process.
 #[test]
 fn no_value_at_a_boundary_beside_dead_senders_crashes_or_hangs_a_process() {
     let stage: Stage = |place| {
@@ -427,7 +427,7 @@ fn no_value_at_a_boundary_in_a_system_v_queue_crashes_or_hangs_a_process() {
     try_all("System V", &SysV, None);
 }
 
-/// A full queue with a dead blocked sender, a dead receiver of a type that there is not, and a lease of the dead.
+/// A full queue with a dead blocked sender, a dead receiver of a type without messages, and a lease of a dead process.
 #[test]
 fn no_value_at_a_boundary_beside_dead_users_of_a_system_v_queue_crashes_or_hangs_a_process() {
     let stage: Stage = |place| {

@@ -70,7 +70,7 @@ impl Face for Rings {
     }
 
     fn expect_to_work(&self, _: &Place) {
-        // Its owner is gone.
+        // The owner of the ring is gone.
     }
 
     fn remake(&self, place: &Place) {

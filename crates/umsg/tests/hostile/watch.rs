@@ -1,5 +1,4 @@
-//! The messages of victims to their supervisor: the present call and the time at which it has to return, and the results of all
-//! others.
+//! The messages of victims to their supervisor: the current call and the time at which it has to return, and the results of all other calls.
 
 use super::support::now;
 use super::support::shared::Zeroed;
@@ -29,7 +28,7 @@ const ERRORS: usize = 134;
 /// One victim's place.
 #[derive(Default)]
 struct Post {
-    /// The time at which the victim's present call began (CLOCK_MONOTONIC, in nanoseconds); 0 if the victim is in no call.
+    /// The time at which the victim's current call began (CLOCK_MONOTONIC, in nanoseconds); 0 if the victim is in no call.
     begun_at: AtomicU64,
     /// The maximum time of the call, in nanoseconds.
     may_last: AtomicU64,
@@ -43,7 +42,7 @@ pub struct Record {
     /// All processes must end.
     end: AtomicU32,
     calls: AtomicU64,
-    /// By error number; that of successes is 0.
+    /// The number of calls by error number; number 0 counts successes.
     outcomes: [AtomicU64; ERRORS],
     /// The attacker's actions.
     pub words: AtomicU64,
@@ -146,7 +145,7 @@ impl<'a> Watch<'a> {
         self.timed(ATTACK, call)
     }
 
-    /// As [`end`](Self::end), for a call that can't fail.
+    /// Does the same as [`end`](Self::end), for a call that can't fail.
     #[track_caller]
     pub fn let_go(&self, call: impl FnOnce()) {
         self.end(|| {

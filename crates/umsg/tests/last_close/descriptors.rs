@@ -1,4 +1,4 @@
-//! Queues that go with their last user: the descriptors that they use, the value of such a descriptor, and the calls that they make.
+//! Queues that are removed with their last user: the descriptors that they use, the value of such a descriptor, and the calls that they make.
 
 use super::*;
 use support::seccomp::act_on;
@@ -16,7 +16,7 @@ fn a_queue_is_held_without_a_descriptor_and_by_the_descriptor_of_none() {
         let before = lowest();
         let queue = create(&place);
         assert_eq!(lowest(), before);
-        // SAFETY: nothing of this child's needs one, as it says.
+        // SAFETY: no code of this child uses these descriptors, which the test checks.
         unsafe { libc::close_range(3, u32::MAX, 0) };
         assert!(place.namespace.sweep().unwrap().is_empty());
         assert_eq!(look(&place).unwrap().identity(), queue.identity());
@@ -130,7 +130,7 @@ fn a_process_that_may_not_remove_a_queue_never_locks_it() {
     assert_eq!(place.namespace.sweep().unwrap().queues, ["/q"]);
 }
 
-/// From now on the calls by which queues go with their last users kill this process.
+/// From now on, the calls by which queues are removed with their last users kill this process.
 fn forbid_the_calls() {
     act_on(
         &[libc::SYS_flock, libc::SYS_mkdirat],

@@ -142,7 +142,7 @@ fn no_process_that_ends_removes_a_queue_that_stays() {
     let place = Place::in_turn();
     let told = Shared::<Told>::new();
     hammer(|| {
-        // Both kinds come to have the name; the maker of one that stays has it until it unlinks it.
+        // Queues of both kinds get the name in turn. The creator of a lasting queue finds this queue by its name until the creator unlinks it.
         drop(options(&place).open("/q"));
         let mut options = options(&place);
         let plain = options.create(true).exclusive(true);
@@ -187,7 +187,7 @@ fn a_process_killed_while_it_makes_or_removes_a_queue_blocks_no_other() {
                 drop(queue);
                 0
             });
-            // An unlink asks no other process.
+            // An unlink does not check whether other processes have the queue open.
             let dies = !(explicit && point == "TRANSIENT_LOCKED");
             let end = match dies {
                 true => Exit::Signal(libc::SIGKILL),

@@ -18,13 +18,13 @@ const UNNAMED: i32 = 4;
 
 /// Errors that name the missing permission, not the call.
 const OTHER_WORDS: &[(&str, &str)] = &[
-    // An unlink that the system does not permit is one of another user's queue.
+    // If the system does not permit an unlink, the library reports a queue of another user.
     ("unlinkat", "owner or root can unlink"),
     ("unlinkat", "can't create or remove files"),
     // A directory is opened and read in one step.
     ("getdents64", "open failed on"),
     ("getdents64", "can't search"),
-    // The errors say chmod, as people do.
+    // The errors name the call chmod.
     ("fchmodat", "chmod failed on"),
     ("pread64", "read failed on"),
     // A record is written and given its mode in one step.

@@ -46,7 +46,7 @@ fn unshare_mounts() -> bool {
     unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 && mount(None, c"/", None, flags, c"") }
 }
 
-/// An empty directory in place of /proc.
+/// Mounts an empty directory over /proc.
 fn hide_proc() -> bool {
     let (source, kind) = (Some(c"none"), Some(c"tmpfs"));
     mount(source, c"/proc", kind, libc::MS_RDONLY, c"size=4k,mode=755")
@@ -223,7 +223,7 @@ fn a_sender_that_sees_no_namespace_any_more_ends_no_watch() {
         0
     });
     expect_well(&mut child);
-    // A sender that sees the namespace notifies of the message before, too.
+    // A sender that sees the namespace also notifies pollers of the earlier message.
     let mut child = Child::run(|| {
         open(&namespace, "/there").send(b"2", 0).unwrap();
         0

@@ -18,7 +18,7 @@ use umsg::{Namespace, ring};
 use umsg_testkit::signals::{block, comes};
 use umsg_testkit::users::is_root;
 
-/// The longest wait: nothing takes as long.
+/// The limit on every wait: no step takes as long.
 pub const LONG: Duration = Duration::from_secs(20);
 /// The time within which another thread usually falls asleep.
 const MOMENT: Duration = Duration::from_millis(20);
@@ -65,7 +65,7 @@ impl Path {
 /// Makes a process of another PID namespace use the queues.
 fn share(place: &Place) {
     let mut guest = Child::lead(|| {
-        // SAFETY: changes where this process's children live.
+        // SAFETY: the call changes only the namespaces of later children.
         assert_eq!(unsafe { libc::unshare(libc::CLONE_NEWPID) }, 0, "unshare");
         let mut guest = Child::run(|| {
             pass_one(&place.open("/there"));

@@ -36,7 +36,7 @@ const TIME_TO_LIVE: Duration = Duration::from_millis(60);
 const DELIVERIES: u32 = 2;
 /// With more set-aside messages than this, senders may lack room. A few more take no room yet, but processes go on meanwhile.
 const CROWDED: usize = 900;
-/// The messages of which a look at the queues knows whether they were acknowledged before: more than the queues hold.
+/// The number of latest messages whose acknowledgement is recorded before a check of the queues: more messages than the queues hold.
 const RECENT: usize = 20_000;
 /// The maximum time until all holds of dead processes have ended, on a machine that is busy with other things.
 const PATIENCE: Duration = Duration::from_secs(30);

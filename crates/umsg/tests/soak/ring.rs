@@ -49,7 +49,7 @@ struct Soak {
     account: Shared<Account>,
 }
 
-/// A ring as the handlers of a process use it: the next number of their messages, and whether one of them is at it.
+/// A ring as the handlers of a process use it: the next number of their messages, and whether a handler is using the ring.
 struct ForHandlers {
     sender: Option<Sender>,
     next: AtomicU64,
@@ -168,7 +168,7 @@ impl Soak {
         }
     }
 
-    /// Receives in all the ways there are.
+    /// Receives in all possible ways.
     fn receive(&self, ring: &mut Ring, tool: &ForHandlers, part: Part, random: &mut Random) {
         self.account.owners.fetch_add(1, SeqCst);
         ring.set_waiting(waiting(random));
@@ -321,7 +321,7 @@ impl Work for Soak {
         let Some(sender) = &tool.sender else {
             return;
         };
-        // A handler of another thread may be using it.
+        // A handler of another thread may be using the sender.
         if tool.busy.swap(true, SeqCst) {
             return;
         }

@@ -1,5 +1,5 @@
-//! The soak of System V queues: messages of six types, batches, delayed messages, leases, receivers with another wish at each call, with and without
-//! waiting, with poll.
+//! The soak of System V queues: messages of six types, batches, delayed messages, leases, receivers that want other messages at each call, with and
+//! without waiting, and with poll.
 
 use super::queues::{CallError, Kind, SIZE, Soak, done};
 use crate::chaos::clerk::Clerk;

@@ -17,7 +17,7 @@ pub enum Exit {
     Signal(i32),
 }
 
-/// The present calls of a process's threads, and of its children. Source: proc(5).
+/// The current calls of a process's threads, and of its children. Source: proc(5).
 fn portrait(pid: libc::pid_t) -> String {
     let mut text = String::new();
     let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else {
@@ -66,7 +66,7 @@ impl Child {
         Child::begin(false, work)
     }
 
-    /// Runs a child that makes children itself: these are stopped and killed with it. Otherwise as [`run`](Self::run). The parent becomes
+    /// Does the same as [`run`](Self::run), for a child that makes children itself, which are stopped and killed with it. The parent becomes
     /// the parent of orphans (PR_SET_CHILD_SUBREAPER).
     pub fn lead(work: impl FnOnce() -> i32) -> Child {
         Child::begin(true, work)
@@ -100,7 +100,7 @@ impl Child {
         self.pid
     }
 
-    /// Returns the present calls of the child and its children, for the report about a stuck child.
+    /// Returns the current calls of the child and its children, for the report about a stuck child.
     pub fn portrait(&self) -> String {
         portrait(self.pid)
     }
@@ -114,7 +114,7 @@ impl Child {
         }
     }
 
-    /// As [`signal`](Self::signal), to the child alone.
+    /// Does the same as [`signal`](Self::signal), for the child alone.
     pub fn signal_leader(&self, signal: i32) {
         if self.exit.is_none() {
             // SAFETY: as above.

@@ -25,7 +25,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         note();
-        // SAFETY: our caller's promises; the block came from there.
+        // SAFETY: our caller's promises; the block came from the system's allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }

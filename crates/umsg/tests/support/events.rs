@@ -51,7 +51,7 @@ impl Epoll {
         Epoll(set)
     }
 
-    /// Returns the present events; `None` if there are none.
+    /// Returns the current events; `None` if there are none.
     pub fn told(&self) -> Option<EventFlags> {
         self.told_within(Duration::ZERO)
     }

@@ -55,12 +55,12 @@ pub trait Face: Sized {
     const NAME: &'static str;
     /// The error of a send for lack of space: msgsnd(2) has no ENOSPC.
     const NO_SPACE: i32;
-    /// Messages have this many groups. The last group is received first; messages of a group are received in the order of their sends.
+    /// The number of groups of messages. The last group is received first; messages of a group are received in the order of their sends.
     const GROUPS: u64;
 
     fn make(namespace: &Namespace) -> Result<Self, Told>;
 
-    /// As [`make`](Self::make), with room for this number of messages, or this number of bytes.
+    /// Does the same as [`make`](Self::make), with room for this number of messages, or this number of bytes.
     fn make_small(namespace: &Namespace, messages: u32) -> Result<Self, Told>;
 
     /// Sends a message of a group if there is room for it.

@@ -1,4 +1,4 @@
-//! A namespace of the test's own, removed when dropped.
+//! A namespace for one test. It is removed when the value is dropped.
 
 use super::turn;
 use std::fs::Permissions;
@@ -90,7 +90,7 @@ impl Place {
         options.open(name).expect("a queue")
     }
 
-    /// As [`create`](Self::create), with the place itself.
+    /// Does the same as [`create`](Self::create), and also returns the place.
     pub fn with_queue(self, name: &str, max_messages: u32, message_size: u32) -> (Place, Queue) {
         let queue = self.create(name, max_messages, message_size);
         (self, queue)
@@ -113,7 +113,7 @@ impl Place {
         options.open(key).expect("a System V queue")
     }
 
-    /// As [`create_sysv`](Self::create_sysv), with the place itself.
+    /// Does the same as [`create_sysv`](Self::create_sysv), and also returns the place.
     pub fn with_sysv_queue(self, key: i32) -> (Place, sysv::Queue) {
         let queue = self.create_sysv(key);
         (self, queue)

@@ -15,7 +15,7 @@ pub fn in_child(work: impl FnOnce() -> i32) {
     in_child_for(Duration::from_secs(60), work);
 }
 
-/// As [`in_child`], for at most that long.
+/// Does the same as [`in_child`], with a time limit.
 #[track_caller]
 pub fn in_child_for(patience: Duration, work: impl FnOnce() -> i32) {
     let mut child = Child::run(work);

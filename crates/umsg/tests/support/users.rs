@@ -77,7 +77,7 @@ pub fn start_as(user: u32, work: impl FnOnce() -> i32) -> Child {
     })
 }
 
-/// Runs `work` in a process of another user, as [`start_as`], until it ends.
+/// Runs `work` in a process of another user, like [`start_as`], and waits for its end.
 pub fn as_user(user: u32, what: &str, work: impl FnOnce()) {
     let mut child = start_as(user, || {
         work();

@@ -18,7 +18,7 @@ impl Stage<'_> {
     }
 
     pub(super) fn judge(&self, death: &Death, what: &str) {
-        // A query gets an answer without the messages of dead holders, unless the same query was made within the last tick.
+        // A query first takes the messages of dead holders back, unless the same query was made within the last tick.
         let returned = wait_until(STALL, || status(&self.queue).leased == 0);
         assert!(returned, "{what}: held by the dead for good");
         let before = status(&self.queue);

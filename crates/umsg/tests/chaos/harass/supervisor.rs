@@ -17,7 +17,7 @@ const STUCK: Duration = Duration::from_secs(1);
 const SUSPICIOUS: Duration = Duration::from_millis(220);
 /// The maximum time until the survivors of a round end, on a machine that is busy with other things.
 const END: Duration = Duration::from_secs(30);
-/// The most time that is counted between two checks. If the supervisor gets no CPU time, the other processes may get none, either.
+/// The maximum time that counts between two checks. If the supervisor gets no CPU time, the other processes may get none, either.
 const LOOK: Duration = Duration::from_millis(10);
 
 /// One worker's place, and the process that has it now.

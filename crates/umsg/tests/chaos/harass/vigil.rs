@@ -20,7 +20,7 @@ fn look() {
     }
 }
 
-// SAFETY: all is passed on to the system's.
+// SAFETY: all calls are passed on to the system's allocator.
 unsafe impl GlobalAlloc for Vigilant {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         look();
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Vigilant {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         look();
-        // SAFETY: our caller's promises; the block came from there.
+        // SAFETY: our caller's promises; the block came from the system's allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }
