@@ -1,7 +1,7 @@
 //! Traces of messages: where the engine notes the events.
 //!
-//! An event of a delivery is noted before the store that makes it so. If the process dies in between, the event is left: a reader leaves it out, and the
-//! next delivery or return replaces it. The events of a move travel with the copy of the message.
+//! An event of a delivery is noted before the store that makes it so. If the process dies in between, the event is left: a reader leaves it out, and
+//! the next delivery or return replaces it. The events of a move travel with the copy of the message.
 
 use super::Engine;
 use super::receive::Found;

@@ -5,8 +5,7 @@
 //! | the repair does not complete an offer or an admission, frees no slot, forgets the slots that nodes name, or keeps the old lists | a message comes twice, or a slot is lost |
 //! | a waiter's node is not named to the kernel, or messages are offered to the dead | a deadlock |
 //! | a repairer reads the guarded data when it wakes all processes, after it has released the lock | a race on the number of nodes |
-//! | a thread reads a ring entry that names another slot by now, and does not see that the cursor has passed the entry (no release, or no fence) |
-//! a race on the message |
+//! | a thread reads a ring entry that names another slot by now, and does not see that the cursor has passed the entry (no release, or no fence) | a race on the message |
 
 use super::scenario::{Act, Fate, Scenario};
 use super::stage::{DIRECTOR, LATER, Message, Queue, Slices, alive, explore};

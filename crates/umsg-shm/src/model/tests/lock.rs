@@ -7,8 +7,7 @@
 //! | a lender marks a word that was free and sleeps on it | a deadlock |
 //! | a lock is broken up by one attempt, while a process marks it | a deadlock |
 //! | a thread takes a dead owner's lock like a free lock | the thread sees an incomplete change |
-//! | an owner that the first in line has not named wakes no thread; an owner that wakes the first in line wakes no thread that sleeps on the word |
-//! a deadlock |
+//! | an owner that the first in line has not named wakes no thread; an owner that wakes the first in line wakes no thread that sleeps on the word | a deadlock |
 //! | the word is not named before the lock is taken, or is no longer named while its sleeper is woken | a deadlock |
 
 use super::stage::{Slices, alive, explore};

@@ -5,8 +5,7 @@
 //! |---|---|
 //! | another priority is not announced, or is announced one position too early | a message overtakes one of a higher priority |
 //! | the fast path is taken although the store holds messages | a message overtakes one of a higher priority |
-//! | the repair leaves the cursor behind a stamp, or looks for the stamp only in the slot that the entry names, which may be another slot by now |
-//! a message is lost |
+//! | the repair leaves the cursor behind a stamp, or looks for the stamp only in the slot that the entry names, which may be another slot by now | a message is lost |
 
 use super::stage::{Message, Queue, Slices, alive, explore, polled};
 use super::subject::Subject;
