@@ -1,4 +1,4 @@
-/* Uses queues by the calls of Linux. */
+/* Uses the queues of POSIX and System V by the ordinary calls. */
 #include <errno.h>
 #include <fcntl.h>
 #include <mqueue.h>

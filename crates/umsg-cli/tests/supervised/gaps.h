@@ -1,5 +1,4 @@
-/* Hides from a program of cases what docs/protocols.md lists as known gaps of supervised programs, and that it runs on umsg's queues: its instructions
- * reach these, too. */
+/* Hides two facts from a program of cases: the known gaps of supervised programs in docs/protocols.md, and that the program runs on umsg's queues. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -72,7 +72,7 @@ static int trap(void) {
 
 static void ignore(int signal) { (void)signal; }
 
-/* From now on a signal each 100 microseconds. Calls on POSIX queues go on after it, those on System V queues fail with EINTR. */
+/* Raises a signal every 100 microseconds from now on. Calls on POSIX queues continue after the signal, calls on System V queues fail with EINTR. */
 static void storm(void) {
     struct sigaction action = {.sa_handler = ignore, .sa_flags = SA_RESTART};
     sigaction(SIGALRM, &action, NULL);
@@ -179,7 +179,7 @@ static mqd_t stuck_queue;
 
 static void *send_unreadable(void *page) { return (void *)(long)mq_send(stuck_queue, page, 3, 0); }
 
-/* One thread sends from a page that is filled later. Meanwhile the other calls of the program go on. */
+/* One thread sends from a page that is filled later. The other calls of the program must continue. */
 static int stuck(void) {
     long size = sysconf(_SC_PAGESIZE);
     char *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -192,7 +192,7 @@ static int stuck(void) {
     pthread_create(&thread, NULL, send_unreadable, page);
     struct uffd_msg fault;
     if (read(faults, &fault, sizeof fault) != sizeof fault) return 1;
-    /* Without an answer, the program ends here. */
+    /* If a call gets no answer, the program ends here. */
     alarm(60);
     char text[16];
     for (int i = 0; i < 3; i++)

@@ -1,4 +1,4 @@
-/* An allocator that a program brings: it maps its memory with mmap, and is first called before the drop-in starts. */
+/* A program's own allocator. It maps its memory with mmap, and its first call comes before the drop-in starts. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -91,7 +91,7 @@ CASE(a_registration_by_number_is_notified) {
     EXPECT(told == 41);
     EXPECT(syscall(SYS_mq_notify, queue, &event) == 0 && syscall(SYS_mq_notify, queue, NULL) == 0);
     EXPECT(mq_notify(queue, &event) == 0);
-    /* With the descriptor the registration ends. */
+    /* The registration ends with the descriptor. */
     int other = open_bare(O_RDWR);
     EXPECT(syscall(SYS_close, queue) == 0 && mq_notify(other, &event) == 0);
     event.sigev_notify = 77;

@@ -28,7 +28,7 @@ struct message {
 
 static struct message message = {1, "0123456789abcde"};
 
-/* The calls, by a letter. None can be done but on a queue that has room or a message. */
+/* The calls, by a letter. Each succeeds only if the queue has room or a message. */
 static long call(int which) {
     struct timespec later = in_ms(60000);
     struct message found;
@@ -52,7 +52,7 @@ static long messages(int which) {
     return (long)status.msg_qnum;
 }
 
-/* The call that makes this one possible. */
+/* Returns the letter of the call that makes this call possible. */
 static int opposite(int which) { return "rRsSMm"[strchr("sSrRmM", which) - "sSrRmM"]; }
 
 static void *call_when_cancelled(void *which) {
@@ -98,8 +98,7 @@ static void *block_in_call(void *which) {
     return NULL;
 }
 
-/* Cancels threads that are blocked, are about to be, or spin: they take nothing, and leave nothing in the way of later
- * calls. */
+/* Cancels threads that are blocked, are about to block, or spin. They take no message, and later calls work. */
 static void cancel_blocked(char which) {
     if (sends(which)) EXPECT(call(which) >= 0);
     cleaned_up = 0;
@@ -139,7 +138,7 @@ CASE(threads_that_may_be_ended_anywhere_end_in_a_blocked_call) {
     for (const char *which = "rsMm"; *which; which++) cancel_blocked(*which);
 }
 
-/* Uses queues in which it never blocks, for it is alone. */
+/* Uses queues that no other thread uses, so that no call blocks. */
 static void *use_without_end(void *unused) {
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
     pthread_barrier_wait(&barrier);

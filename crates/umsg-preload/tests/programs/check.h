@@ -54,7 +54,7 @@ __attribute__((unused)) static long bare_call(long number, long a, long b, long 
         }                                                                                                              \
     } while (0)
 
-/* NULL, where the compiler can't see it and complain. */
+/* NULL, hidden from the compiler, which would warn about it. */
 __attribute__((unused)) static void *volatile nowhere;
 
 struct test_case {
@@ -105,7 +105,7 @@ __attribute__((unused)) static long count(mqd_t queue) {
     return attributes.mq_curmsgs;
 }
 
-/* Waits for a child, which must have ended well. */
+/* Waits for a child, which must end with status 0. */
 __attribute__((unused)) static void expect_success(pid_t child) {
     int status;
     EXPECT(waitpid(child, &status, 0) == child);
@@ -115,7 +115,7 @@ __attribute__((unused)) static void expect_success(pid_t child) {
     }
 }
 
-/* Waits until a task sleeps, and not only for a moment. */
+/* Waits until a task sleeps, and has slept for some time. */
 __attribute__((unused)) static void await_sleep(pid_t task) {
     char path[64], state = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", (int)task);
@@ -127,7 +127,7 @@ __attribute__((unused)) static void await_sleep(pid_t task) {
     }
 }
 
-/* A time of CLOCK_REALTIME so many milliseconds from now. */
+/* Returns the time of CLOCK_REALTIME that is this number of milliseconds from now. */
 __attribute__((unused)) static struct timespec in_ms(long ms) {
     struct timespec time;
     clock_gettime(CLOCK_REALTIME, &time);

@@ -1,4 +1,4 @@
-/* /dev/mqueue as mqueue_overview(7) describes it. On the kernel's queues in IPC and mount namespaces of their own. */
+/* /dev/mqueue as mq_overview(7) describes it. Cases on the kernel's queues run in their own IPC and mount namespaces. */
 #include "check.h"
 #include <dirent.h>
 #include <ftw.h>
@@ -13,7 +13,7 @@
 #define HOME "/dev/mqueue"
 static const char *const one = HOME "/one", *const two = HOME "/two";
 
-/* Without the right to namespaces there is nothing to compare with. umsg needs neither the directory nor the file system. */
+/* Without permission for namespaces, the case ends on the kernel's queues. umsg needs neither the directory nor the file system. */
 static void enter(void) {
     if (getenv("UMSG_DIR")) return;
     if (unshare(CLONE_NEWIPC | CLONE_NEWNS) != 0) exit(0);
@@ -72,7 +72,7 @@ CASE(a_path_opens_the_queue) {
     EXPECT(file >= 0 && fcntl(file, F_GETFD) == 0);
     EXPECT(read(file, text, 199) == 60);
     EXPECT(!strcmp(text, "QSIZE:5          NOTIFY:0     SIGNO:0     NOTIFY_PID:0     \n"));
-    /* It is a descriptor of the queue like any other. */
+    /* The file is an ordinary descriptor of the queue. */
     EXPECT(mq_receive(file, message, sizeof message, &priority) == 5 && priority == 3);
     EXPECT_ERRNO(mq_send(file, "x", 1, 0), EBADF);
     EXPECT(close(file) == 0);
@@ -84,7 +84,7 @@ CASE(a_path_opens_the_queue) {
     EXPECT_ERRNO(open(one, O_RDONLY | O_DIRECTORY), ENOTDIR);
     EXPECT_ERRNO(open(HOME, O_RDWR), EISDIR);
     EXPECT_ERRNO(open(one, O_RDONLY | O_DIRECT), EINVAL);
-    /* A creation has the default attributes. */
+    /* A created queue has the default attributes. */
     int made = open(two, O_RDWR | O_CREAT, 0664);
     struct mq_attr attributes;
     struct stat seen;
@@ -153,7 +153,7 @@ CASE(the_directory_lists_the_queues_that_there_are) {
     make("/two", 0);
     EXPECT(listed(opendir(HOME)) == 3 && listed(opendir(HOME "/")) == 3 && scanned() == 3);
     EXPECT(listed(fdopendir(open(HOME, O_RDONLY | O_DIRECTORY | O_CLOEXEC))) == 3);
-    /* Made, removed and made again: names that lead nowhere are not listed. */
+    /* Creates, removes and creates the queues again: names that lead nowhere are not listed. */
     for (int round = 0; round < 3; round++) {
         mqd_t three = make("/three", 0600);
         EXPECT(listed(opendir(HOME)) == 7 && mq_close(three) == 0);

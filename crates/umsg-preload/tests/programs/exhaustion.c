@@ -1,4 +1,4 @@
-/* The limits of a process, and queues without number. */
+/* The limits of a process, and a large number of queues. */
 #include "check.h"
 #include <sys/ipc.h>
 #include <sys/msg.h>
@@ -14,7 +14,7 @@ static rlim_t limited(int resource, rlim_t soft) {
     return before;
 }
 
-/* How many lines a file has, or entries a directory of /proc. */
+/* Returns the number of lines of a file, or of entries of a directory of /proc. */
 static long lines(const char *path) {
     FILE *file = fopen(path, "r");
     char line[4096];

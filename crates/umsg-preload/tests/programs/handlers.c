@@ -1,4 +1,4 @@
-/* Signal handlers beside queues, and in them. */
+/* Signal handlers of a program that uses queues, and handlers that interrupt calls on queues. */
 #include "check.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -163,7 +163,7 @@ static pthread_barrier_t barrier;
 
 enum { EXCHANGES = 20000 };
 
-/* Installs many handlers, which never run, and returns the sum of those that it was told were there before. */
+/* Installs many handlers, which never run. Returns the sum of the previous handlers that sigaction reported. */
 static void *exchange(void *first) {
     unsigned long told = 0;
     pthread_barrier_wait(&barrier);
@@ -193,7 +193,7 @@ CASE(each_of_two_threads_handlers_is_told_once) {
 
 static volatile sig_atomic_t done;
 
-/* Installs handlers that must stay until the next one. */
+/* Installs handlers, each of which must stay until the next one is installed. */
 static void *install_and_look(void *unused) {
     pthread_barrier_wait(&barrier);
     for (unsigned long i = 1; !done || i < 10; i++) {
@@ -254,7 +254,7 @@ static void count_two(int number) {
         second_signals++;
 }
 
-/* sigqueue, again while too many wait. */
+/* Calls sigqueue, and repeats the call while too many signals are queued. */
 static void queue_signal(pid_t process, int number) {
     while (sigqueue(process, number, (union sigval){0}) != 0) usleep(100);
 }
@@ -326,7 +326,7 @@ CASE(a_program_is_told_what_it_has_installed_for_bus_errors) {
     EXPECT(raise(SIGBUS) == 0 && runs == 2);
 }
 
-/* A page that its file does not have any more. */
+/* Returns a mapped page that its file no longer has. */
 static volatile char *page_cut_off(void) {
     char path[] = "/tmp/umsg-preload-test-XXXXXX";
     int file = mkstemp(path);
@@ -353,7 +353,7 @@ CASE(a_bus_error_that_is_the_programs_own_reaches_its_handler) {
     EXPECT(!"beyond the end of a file");
 }
 
-/* The calls of a child on a queue of its own. */
+/* Runs `work` in a child. Returns the signal that killed the child, or -1. */
 static int ending(void (*work)(void)) {
     int status;
     pid_t child = fork();
@@ -392,7 +392,7 @@ CASE(a_queue_whose_file_is_cut_short_is_an_error) {
     EXPECT(runs == 0);
 }
 
-/* The calls of a program that has had no queue so far. */
+/* The calls of a program that has not used a queue before. */
 CASE(the_first_open_of_a_program) {
     mqd_t first = mq_open(getenv("QUEUE"), O_RDWR | O_NONBLOCK);
     struct mq_attr attributes;
@@ -462,7 +462,7 @@ CASE(a_vfork_child_that_opens_a_queue_leaves_its_parent_guarded) {
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EBADMSG);
 }
 
-/* The state in which a call waits. The handler of SIGALRM ends this state 0.1 s later. */
+/* The lock for which a call waits: a word of a queue, or a lock of a file. The handler of SIGALRM frees the lock 0.1 s later. */
 static volatile unsigned *held_word;
 static int held_file = -1;
 
@@ -479,7 +479,7 @@ static void let_go_soon(void) {
     EXPECT(signal(SIGALRM, let_go) != SIG_ERR && setitimer(ITIMER_REAL, &soon, NULL) == 0);
 }
 
-/* Has a lock in a queue's file held by a thread that does not let it go: one of the process that started this one. */
+/* Writes an owner into a lock of a queue's file: a thread of the parent process, which never releases the lock. */
 static void hold_lock_in(const char *path, size_t offset) {
     int file = open(path, O_RDWR);
     EXPECT(file >= 0);
@@ -490,7 +490,7 @@ static void hold_lock_in(const char *path, size_t offset) {
     let_go_soon();
 }
 
-/* Without the handler each of these calls gives up after a second or two. */
+/* Without the handler, each of these calls gives up after one or two seconds. */
 CASE(a_handler_runs_while_a_call_waits_for_a_posix_queue) {
     char path[300];
     struct sigevent none = {.sigev_notify = SIGEV_NONE};

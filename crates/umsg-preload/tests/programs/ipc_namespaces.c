@@ -6,7 +6,7 @@
 
 #define KEY 0x5150
 
-/* Without the right to namespaces there is nothing to compare. */
+/* Without permission for namespaces, the case ends. */
 static void enter(void) {
     if (unshare(CLONE_NEWIPC) != 0) exit(0);
 }
@@ -39,7 +39,7 @@ CASE(a_new_namespace_has_queues_of_its_own) {
     EXPECT_ERRNO(id_of(0), ENOENT);
     EXPECT_ERRNO(msgsnd(id, &message, 5, IPC_NOWAIT), EINVAL);
     EXPECT_ERRNO(mq_unlink(name()), ENOENT);
-    /* The descriptor is that of its queue for ever. */
+    /* The descriptor still leads to its queue. */
     char text[16];
     EXPECT(count(queue) == 1 && mq_receive(queue, text, sizeof text, NULL) == 5 && mq_send(queue, "again", 5, 0) == 0);
     mqd_t other = create(O_RDWR, 3);
@@ -47,7 +47,7 @@ CASE(a_new_namespace_has_queues_of_its_own) {
     EXPECT(mq_close(queue) == 0 && mq_close(other) == 0);
 }
 
-/* The number of System V queues, by each of its two sources. */
+/* Returns the number of System V queues. Both sources of the number must agree. */
 static int queues(void) {
     struct msginfo info;
     int highest = msgctl(0, MSG_INFO, (struct msqid_ds *)&info), lines = -1, byte;
@@ -114,7 +114,7 @@ CASE(a_child_of_clone_has_queues_of_its_own) {
     int status;
     EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 7);
     EXPECT(count(queue) == 0 && exists(name()) && id_of(0) == id);
-    /* Without a namespace. */
+    /* This child gets no new namespace. */
     child = clone(child_that_looks, stack + sizeof stack, SIGCHLD, NULL);
     EXPECT(child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 5);
 }
@@ -192,7 +192,7 @@ CASE(a_namespace_outlives_the_process_that_has_made_queues_in_it) {
     int kept = open(path, O_RDONLY);
     EXPECT(kept >= 0 && write(rest[1], "x", 1) == 1);
     expect_success(child);
-    /* Only the descriptor keeps the namespace. */
+    /* Only the descriptor keeps the namespace alive. */
     EXPECT(mq_unlink("/there") == 0 && setns(kept, CLONE_NEWIPC) == 0 && exists("/there"));
 }
 
@@ -206,7 +206,7 @@ CASE(a_new_namespace_has_the_default_limits) {
     EXPECT(file >= 0 && read(file, text, 15) > 0 && atoi(text) == 32000);
 }
 
-/* Of umsg alone. */
+/* The following cases run only on umsg's queues. */
 
 CASE(a_process_is_killed_in_its_namespace) {
     enter();

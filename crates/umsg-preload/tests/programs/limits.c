@@ -1,4 +1,4 @@
-/* The limits of queues in /proc/sys: read, written, and obeyed. On the kernel's queues in an IPC namespace of their own. */
+/* The limits of queues in /proc/sys: read, written, and obeyed. Cases on the kernel's queues run in their own IPC namespace. */
 #include "check.h"
 #include <sched.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@ static const char *path_of(int limit) {
     return path;
 }
 
-/* A namespace in which nothing of the machine is changed. Without the right to it there is nothing to compare with. */
+/* Enters a namespace, so that the limits of the machine do not change. Without permission, the case ends on the kernel's queues. */
 static void enter(void) {
     if (unshare(CLONE_NEWIPC) != 0 && !getenv("UMSG_DIR")) exit(0);
 }
@@ -105,7 +105,7 @@ CASE(queues_obey_written_limits) {
     struct mq_attr seen;
     EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 3 && seen.mq_msgsize == 256);
     EXPECT(mq_unlink(name()) == 0);
-    /* A default above the maximum counts for nothing. */
+    /* A default above the maximum has no effect. */
     EXPECT(write_to(MSG_MAX, "2\n") == 2 && write_to(MSGSIZE_MAX, "128\n") == 4);
     queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL);
     EXPECT(queue >= 0 && mq_getattr(queue, &seen) == 0 && seen.mq_maxmsg == 2 && seen.mq_msgsize == 128);
@@ -146,7 +146,7 @@ CASE(the_next_queue_has_the_identifier_that_was_written) {
     EXPECT(next_id_is() == -1);
     int first = new_queue();
     EXPECT(want_id("98306\n") == 6 && next_id_is() == 98306);
-    /* Not a creation. */
+    /* This call creates no queue, so the wanted identifier stays. */
     EXPECT_ERRNO(msgget(0x7531, 0600), ENOENT);
     EXPECT(next_id_is() == 98306);
     int wanted = msgget(0x7531, IPC_CREAT | IPC_EXCL | 0600);
@@ -154,14 +154,14 @@ CASE(the_next_queue_has_the_identifier_that_was_written) {
     struct msqid_ds state;
     EXPECT(msgctl(wanted, IPC_STAT, &state) == 0 && state.msg_perm.__seq == 3);
     EXPECT(new_queue() == first + 1);
-    /* The index is in use: the next free one. */
+    /* The index is in use, so the queue gets the next free index. */
     EXPECT(want_id("98306") == 5 && new_queue() == 98307 && next_id_is() == -1);
     EXPECT(want_id("0") == 1 && new_queue() == 4 && new_queue() == first + 5);
     EXPECT_ERRNO(want_id("-1"), EINVAL);
     EXPECT_ERRNO(want_id("2147483648"), EINVAL);
     EXPECT(want_id("7") == 1 && want_id("4") == 1 && next_id_is() == 4);
     EXPECT(msgctl(wanted, IPC_RMID, NULL) == 0 && want_id("98306") == 5 && msgget(0x7531, IPC_CREAT | 0600) == wanted);
-    /* Queues that are removed and made again. */
+    /* Creates and removes queues. */
     for (int round = 0; round < 3; round++) EXPECT(msgctl(new_queue(), IPC_RMID, NULL) == 0);
     for (int round = 0; round < 3; round++) {
         EXPECT(want_id("65546") == 5 && next_id_is() == 65546);
@@ -207,14 +207,14 @@ CASE(streams_write_limits) {
     EXPECT_ERRNO(put("w", "junk\n"), EINVAL);
     FILE *stream = fopen(path_of(MSGMAX), "w");
     EXPECT(stream && fprintf(stream, "%d\n", 113) == 4 && fflush(stream) == 0 && value_of(MSGMAX) == 113);
-    /* Behind the beginning, where it counts for nothing. */
+    /* This write begins behind the start of the file, where it has no effect. */
     EXPECT(fprintf(stream, "114\n") == 4 && fclose(stream) == 0 && value_of(MSGMAX) == 113);
     stream = fopen(path_of(MSGMAX), "w");
     EXPECT(stream && fputs("junk", stream) >= 0);
     EXPECT_ERRNO(fflush(stream), EINVAL);
     EXPECT(ferror(stream));
     fclose(stream);
-    /* libc writes before it moves a stream. */
+    /* libc writes the buffer before it moves the position of a stream. */
     int value = 0;
     stream = fopen(path_of(MSGMAX), "r+");
     EXPECT(stream && fprintf(stream, "%d", 115) == 3);
@@ -283,7 +283,7 @@ CASE(another_user_reads_limits_and_does_not_write_them) {
     }
 }
 
-/* Bytes that a queue is charged for: getrlimit(2). */
+/* Returns the bytes that a queue is charged for: getrlimit(2). */
 static long charge(long messages, long size) { return messages * (48 + 48 + size); }
 
 static void allow(long bytes) {
@@ -296,11 +296,11 @@ static mqd_t sized(const char *queue, long messages, long size) {
     return mq_open(queue, O_RDWR | O_CREAT, 0600, &attributes);
 }
 
-/* The namespace of umsg says so: the test sets it. */
+/* In umsg's namespace, this limit applies because the test has set it. */
 CASE(a_user_has_the_bytes_of_rlimit_msgqueue) {
     if (geteuid() != 0) return;
     enter();
-    /* A user without any other queue on the machine. */
+    /* This user has no other queue on the machine. */
     EXPECT(setresgid(61234, 61234, 61234) == 0);
     allow(charge(10, 100) + charge(7, 50) + charge(1, 8) - 1);
     EXPECT(setresuid(61234, 61234, 61234) == 0);

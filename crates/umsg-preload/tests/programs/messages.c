@@ -109,7 +109,7 @@ CASE(a_handler_without_sa_restart_ends_a_blocked_call_with_eintr) {
     struct sigaction action = {.sa_handler = on_signal};
     sigaction(SIGALRM, &action, NULL);
     char buffer[16];
-    /* Again and again: one could come before the call. */
+    /* The signal is repeated, because the first one may arrive before the call. */
     ualarm(30000, 30000);
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EINTR);
     struct timespec later = in_ms(20000);
@@ -180,7 +180,7 @@ static pid_t busy_child(int side) {
     }
 }
 
-/* One call that may take so many milliseconds; how many it took if it timed out, or -1. */
+/* Makes one call with a time-out in milliseconds. Returns the milliseconds that the call took if it timed out, otherwise -1. */
 static long timed_call(mqd_t queue, int side, long ms) {
     struct timespec begun, ended, until = in_ms(ms);
     char buffer[16] = {0};
@@ -193,7 +193,7 @@ static long timed_call(mqd_t queue, int side, long ms) {
     return (ended.tv_sec - begun.tv_sec) * 1000 + (ended.tv_nsec - begun.tv_nsec) / 1000000;
 }
 
-/* There is room, or a message, but the lock is with a stopped process. */
+/* The queue has room or a message, but a stopped process holds the lock. */
 static void beside_a_stopped_process(int side) {
     mqd_t queue = create(O_RDWR, 100);
     pid_t child = busy_child(side);

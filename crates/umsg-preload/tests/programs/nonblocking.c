@@ -60,7 +60,7 @@ CASE(a_child_changes_it_for_its_parent) {
     }
     expect_success(child);
     expect_nonblocking(queue, 1);
-    /* And back, by a change of which this process has known the answer since the fork. */
+    /* Sets the flag back. This process has kept the flag's value since the fork. */
     EXPECT(fcntl(queue, F_SETFL, 0) == 0);
     expect_nonblocking(queue, 0);
     child = fork();
@@ -147,7 +147,7 @@ CASE(a_receiver_of_several_messages_changes_it) {
     a_receiver_of_the_descriptor_changes_it();
 }
 
-/* Run by the programs that the next cases start. */
+/* The programs that the next cases start run this case. */
 CASE(change_inherited) {
     EXPECT(fcntl(atoi(getenv("QUEUE")), F_SETFL, O_NONBLOCK) == 0);
 }

@@ -33,7 +33,7 @@ static void block(int signal) {
     EXPECT(sigprocmask(SIG_BLOCK, &set, NULL) == 0);
 }
 
-/* The signal that is pending, or none, within so many milliseconds. */
+/* Waits up to this number of milliseconds for a blocked signal. Returns the signal, or 0 if none came. */
 static int pending(int signal, siginfo_t *info, int ms) {
     sigset_t set;
     sigemptyset(&set);
@@ -55,7 +55,7 @@ static void drain(mqd_t queue) {
     while (count(queue)) receive_one(queue);
 }
 
-/* The result of read(). */
+/* Checks the registration that read() reports. */
 static void expect_registered(mqd_t queue, int how, int signal, int pid) {
     char text[100] = "", expected[100];
     lseek(queue, 0, SEEK_SET);
@@ -67,7 +67,7 @@ static void expect_registered(mqd_t queue, int how, int signal, int pid) {
     }
 }
 
-/* Runs something in a child, which must succeed. */
+/* Runs statements in a child, which must succeed. */
 #define IN_CHILD(...)                                                                                                  \
     do {                                                                                                               \
         pid_t child_ = fork();                                                                                         \
@@ -172,7 +172,7 @@ static void *receive_in_thread(void *queue) {
     return NULL;
 }
 
-/* Whether a thread of this process sleeps. Source: proc_pid_stat(5). */
+/* Returns whether a thread of this process sleeps. Source: proc_pid_stat(5). */
 static int sleeps(const char *thread) {
     char path[300], state = 0;
     snprintf(path, sizeof path, "/proc/self/task/%s/stat", thread);
@@ -183,7 +183,7 @@ static int sleeps(const char *thread) {
     return state == 'S';
 }
 
-/* Waits until all other threads of this process sleep, one of them in a receive: it has had the time. */
+/* Waits until all other threads of this process sleep, so that one of them is blocked in a receive. */
 static void let_it_block(void) {
     int awake = 1;
     while (awake) {
@@ -371,7 +371,7 @@ CASE(another_queues_descriptor_or_a_childs_does_not_end_it) {
     expect_registered(queue, SIGEV_NONE, 0, getpid());
 }
 
-/* A child that has done something stays until it is killed or told to go on. */
+/* Runs statements in a child, which then waits until it is killed or told to continue. */
 #define CHILD_THAT(...)                                                                                                \
     ({                                                                                                                 \
         int ready_[2];                                                                                                 \
@@ -437,7 +437,7 @@ CASE(who_ends_is_registered_no_more_as_soon_as_it_has_begun_to) {
         pid_t child = fork();
         if (child == 0) {
             EXPECT(notify_by(queue, 0, 0) == 0);
-            /* Its memory goes before its descriptors, which tell that it ends. */
+            /* The process's memory is freed before its descriptors are closed. A closed descriptor shows the parent that the process ends. */
             _exit(0);
         }
         close(gone[1]);
@@ -725,7 +725,7 @@ CASE(a_notification_comes_before_its_message_is_received) {
         _exit(1);
     }
     char buffer[16];
-    // On a busy machine fewer than all of them.
+    // On a busy machine, the time ends before all messages are received.
     time_t end = time(NULL) + SECONDS;
     for (int i = 0; i < MESSAGES && time(NULL) < end; i++) {
         struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGNAL};
@@ -796,7 +796,7 @@ static void take_one(int number) {
     errno = error;
 }
 
-/* It runs before the send returns, and is not to wait for that. */
+/* The handler runs before the send returns, and must not wait for the end of the send. */
 CASE(a_handler_receives_the_message_that_it_was_told_of) {
     enum { ROUNDS = 200 };
     again_queue = create(O_RDWR | O_NONBLOCK, 4);

@@ -62,7 +62,7 @@ CASE(a_name_without_its_slash_is_refused_by_glibc_and_the_same_queue_for_musl) {
         EXPECT(again >= 0 && count(again) == 1 && mq_close(queue) == 0 && mq_close(again) == 0);
         again = mq_open(one, O_RDWR);
         EXPECT(again >= 0 && count(again) == 1 && mq_close(again) == 0);
-        /* A closed queue is removed in another way than an open one. */
+        /* In three rounds the queue is closed, in the others open: the library removes them in different ways. */
         queue = round < 3 ? -1 : mq_open(whole, O_RDWR);
         EXPECT(mq_unlink(other) == 0);
         EXPECT_ERRNO(mq_open(whole, O_RDWR), ENOENT);
@@ -190,7 +190,7 @@ CASE(a_program_that_changed_its_user_finds_the_same_queues) {
     EXPECT(seteuid(0) == 0);
 }
 
-/* Runs in a child, which ends well if `work` does. */
+/* Runs `work` in a child, which must end with status 0. */
 static void in_child(void (*work)(void)) {
     pid_t child = fork();
     if (child == 0) {
@@ -228,7 +228,7 @@ CASE(a_queue_that_is_opened_again_is_the_one_that_has_the_name) {
 
 static void make_it(void) { EXPECT(mq_open(name(), O_RDWR | O_CREAT | O_EXCL, 0600, NULL) >= 0); }
 
-/* The name is looked for so often, and for so long, that an opening may know the answer from the ones before. */
+/* Looks for a missing name so often, and for so long, that the library may answer from its memory of missing names. */
 static void miss_it_for_a_while(void) {
     for (int round = 0; round < 40; round++) {
         EXPECT_ERRNO(mq_open(name(), O_RDWR), ENOENT);

@@ -262,7 +262,7 @@ CASE(a_handler_ends_a_blocked_poll_even_under_sa_restart) {
     for (int round = 0; round < 2; round++) {
         struct sigaction action = {.sa_handler = on_signal, .sa_flags = round ? SA_RESTART : 0};
         EXPECT(sigaction(SIGALRM, &action, NULL) == 0);
-        /* Again and again: one could come before the call. */
+        /* The signal is repeated, because the first one may arrive before the call. */
         ualarm(30000, 30000);
         EXPECT_ERRNO(poll(&one, 1, -1), EINTR);
         fd_set set;
@@ -368,7 +368,7 @@ CASE(select_refuses_closed_descriptors_and_bad_times) {
     EXPECT_ERRNO(pselect(queue + 1, &set, NULL, NULL, &(struct timespec){0, -1}, NULL), EINVAL);
 }
 
-/* As programs do that say how many descriptors there may be: only as many bits count as there are numbers in use. */
+/* Some programs pass the maximum number of descriptors. Only the bits of numbers in use have an effect. */
 CASE(select_leaves_what_is_behind_a_set) {
     struct {
         fd_set set;
@@ -579,7 +579,8 @@ CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
         struct mq_attr attributes = {.mq_maxmsg = 3, .mq_msgsize = 16};
         mqd_t queue = mq_open(name(), O_RDWR | O_CREAT | O_EXCL | O_NONBLOCK, 0600, &attributes);
         EXPECT(queue >= 0);
-        /* Nothing before; a poll; a registration in a set for both; one that only the parent uses. */
+        /* Before the fork, the parent does nothing; polls; registers the queue in a set that both use; registers it in a set that only the parent
+           uses. */
         struct pollfd one = {queue, POLLIN, 0};
         struct epoll_event event = {EPOLLIN, {.u64 = 0}};
         int set = way < 2 ? -1 : epoll_create1(EPOLL_CLOEXEC);
@@ -598,7 +599,7 @@ CASE(a_forked_child_and_its_parent_poll_the_same_descriptor) {
         if (child == 0) {
             long received = take_until_told_to_stop(queue, way == 3 ? -1 : set);
             EXPECT(write(counts[1], &received, sizeof received) == sizeof received);
-            /* Its parent has closed the queue. */
+            /* Wait until the parent has closed the queue. */
             char byte;
             EXPECT(read(closed[0], &byte, 1) == 1);
             one.fd = queue;

@@ -173,7 +173,7 @@ CASE(a_duplicate_of_a_high_number_survives_exec) {
     mqd_t queue = create(O_RDWR, 4);
     EXPECT(mq_send(queue, "before", 6, 0) == 0);
     mqd_t reader = mq_open(name(), O_RDONLY);
-    /* Others between them, and a gap. */
+    /* Leaves other descriptors and a gap between the low and the high number. */
     for (int number = 20; number < 40; number++) EXPECT(dup2(0, number) == number);
     int high = fcntl(reader, F_DUPFD, 700);
     EXPECT(high >= 700);

@@ -81,7 +81,7 @@ static int by_data(const void *one, const void *other) {
     return first < second ? -1 : first > second;
 }
 
-/* Which come first is not compared. */
+/* The order of the events is not compared, so they are sorted. */
 static void ask_set(void) {
     struct epoll_event found[64];
     int set = (int)pick(SETS), count = epoll_wait(sets[set], found, 64, 0);

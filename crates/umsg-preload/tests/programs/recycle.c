@@ -8,7 +8,7 @@
 
 extern char **environ;
 
-/* The error of the call before. */
+/* Checks the error of the previous call. */
 static void expect_error(int error) {
     int found = errno;
     EXPECT(found == error);
@@ -49,7 +49,7 @@ static pid_t child(void (*work)(mqd_t), mqd_t queue) {
     return pid;
 }
 
-/* A queue of before has the message "old" and stays with another user; the new one must not reach that user. */
+/* Checks that an earlier queue, which another process still has open, keeps its message "old" and shares nothing with the new queue. */
 static void expect_apart(mqd_t old) {
     mqd_t queue = make(0);
     expect_empty(queue);
@@ -90,7 +90,7 @@ CASE(each_queue_is_new) {
     }
 }
 
-/* An existing queue of this name: its attributes, and the access with which it is opened. */
+/* Opens or creates the queue with these flags, this mode and these attributes. */
 static mqd_t make_as(int flags, mode_t mode, long depth, long size) {
     struct mq_attr attributes = {.mq_maxmsg = depth, .mq_msgsize = size};
     mqd_t queue = mq_open(name(), flags | O_CREAT, mode, &attributes);
@@ -298,7 +298,7 @@ CASE(a_spawned_program_goes_on_with_its_queue) {
     }
 }
 
-/* Run by the program that was spawned. */
+/* The spawned program runs this case. */
 CASE(the_queue_60_has_the_message_old) {
     usleep(50000);
     expect_text(60, "old");
@@ -538,7 +538,7 @@ CASE(a_queue_that_was_polled_or_had_a_registration_leaves_nothing) {
     }
 }
 
-/* Only umsg: the file says whether the segment was used again. */
+/* Only on umsg: the inode number shows whether the segment was used again. */
 CASE(the_segment_is_used_again) {
     warm_up();
     struct stat first, now;
@@ -560,7 +560,7 @@ CASE(the_segment_is_used_again) {
     take_away(queue);
 }
 
-/* Only umsg: the next case runs in the namespace that this one leaves. */
+/* Only on umsg: the next case runs in the namespace that this case leaves behind. */
 CASE(a_process_is_killed_between_two_queues) {
     warm_up();
     kill(getpid(), SIGKILL);

@@ -1,5 +1,5 @@
-/* A program in a sandbox: all calls work, or the first one fails with the errno that the sandbox gives (UMSG_TEST_REFUSED), EPERM also as
- * EACCES; the program exits with 3 then. */
+/* A program in a sandbox: all calls work, or the first one fails with the errno of the sandbox (UMSG_TEST_REFUSED); EACCES may replace EPERM. Then
+   the program exits with 3. */
 #include "check.h"
 #include <mqueue.h>
 #include <poll.h>

@@ -1,4 +1,4 @@
-/* A thread with the smallest stack there may be uses queues of both kinds. */
+/* A thread with the smallest possible stack uses queues of both kinds. */
 #define main main_of_cases
 #include "check.h"
 #undef main

@@ -1,5 +1,5 @@
-/* How much stack each call takes: it runs on a stack that was painted before. Linked with -z now, so that the dynamic linker's own
- * work is not counted. `stack LIMIT` fails if a call takes more bytes than that; 0 is no limit. */
+/* Measures the stack that each call takes: the call runs on a stack that was filled with a pattern before. Linked with -z now, so that the dynamic
+ * linker's own work is not counted. `stack LIMIT` fails if a call takes more bytes than that; 0 is no limit. */
 #define main main_of_cases
 #include "check.h"
 #undef main
@@ -138,7 +138,7 @@ static void descriptors(void) {
     snprintf(path, sizeof path, "/proc/self/fd/%d", other);
     MEASURE("readlink", readlink(path, buffer, sizeof buffer));
     MEASURE("close", close(other));
-    /* Behind the library's back: it does not know the number. */
+    /* The library does not see this call, so it does not know the number. */
     other = (int)bare_call(SYS_dup, queue, 0, 0, 0);
     MEASURE("mq_send to a descriptor that is not known", mq_send(other, buffer, 8, 1));
     MEASURE("mq_close of it", mq_close(other));

@@ -21,7 +21,7 @@ static void remove_queue(void) {
     if (getpid() == id_maker) msgctl(queue_id, IPC_RMID, NULL);
 }
 
-/* A queue without a key, removed when the program ends. Preloaded, it is none of the kernel's. */
+/* Creates a queue without a key, which is removed when the program ends. Under the drop-in, the kernel has no such queue. */
 static int create_id(void) {
     unshare(CLONE_NEWIPC);
     queue_id = msgget(IPC_PRIVATE, 0600);
@@ -33,7 +33,7 @@ static int create_id(void) {
     return queue_id;
 }
 
-/* Lets other users into the directory of umsg's queues. Before there are any. */
+/* Lets other users into the directory of umsg's queues. Must be called before the first queue is created. */
 static void let_others_in(void) {
     if (getenv("UMSG_DIR")) EXPECT(chmod(getenv("UMSG_DIR"), 01777) == 0);
 }
@@ -224,7 +224,7 @@ static void handle(int flags) {
     EXPECT(sigaction(SIGUSR1, &action, NULL) == 0);
 }
 
-/* A child that sends this process signals, with a pause of so many microseconds, until it is killed or alone. */
+/* Starts a child that sends signals to this process, with a pause in microseconds between them, until the child is killed or its parent has ended. */
 static pid_t signal_me(unsigned pause) {
     pid_t me = getpid(), child = fork();
     if (child == 0)
@@ -413,7 +413,7 @@ CASE(the_last_sender_and_receiver_are_named) {
     pid_t child = fork();
     if (child == 0) {
         expect_text(id, 1, 0, 1, "first");
-        /* Most of the time this one waits. */
+        /* This receive mostly has to wait. */
         expect_text(id, 2, 0, 2, "second");
         _exit(0);
     }
@@ -424,7 +424,7 @@ CASE(the_last_sender_and_receiver_are_named) {
     EXPECT(state.msg_lspid == getpid() && state.msg_lrpid == child);
 }
 
-/* Makes and removes queues, from the third one on in one segment. */
+/* Creates and removes queues. From the third one on, they use one segment. */
 static void make_some(key_t key) {
     for (int i = 0; i < 5; i++) {
         int id = msgget(key, IPC_CREAT | 0600);
@@ -512,7 +512,7 @@ CASE(a_child_keeps_away_from_the_queues_that_its_parent_makes_later) {
     EXPECT(msgctl(next, IPC_RMID, NULL) == 0);
 }
 
-/* Writes the directory of the queues' files: that of this process's IPC namespace, if it has moved to another one. */
+/* Writes the directory of the queues' files. If this process has moved to another IPC namespace, that is the directory of the namespace. */
 static void directory(char *path, size_t size) {
     glob_t found;
     snprintf(path, size, "%s/ipc-*/msg", getenv("UMSG_DIR"));
@@ -543,7 +543,7 @@ CASE(removed_queues_are_unmapped) {
             EXPECT(msgctl(other, IPC_RMID, NULL) == 0);
             continue;
         }
-        /* By another process, behind this one's back. */
+        /* Another process removes the queue, which this process does not notice. */
         pid_t child = fork();
         if (child == 0) _exit(msgctl(other, IPC_RMID, NULL));
         expect_success(child);

@@ -64,7 +64,7 @@ CASE(closing_and_opening_under_senders_loses_no_memory_access) {
     EXPECT(sent == received);
 }
 
-/* Opens and closes a different queue in each thread: more threads in all than there are records of threads. */
+/* Opens and closes a different queue in each thread. There are more threads than records of threads. */
 static void *one_message(void *number) {
     char own[80], buffer[16];
     snprintf(own, sizeof own, "%s-%ld", name(), (long)number);

@@ -10,7 +10,7 @@ struct letter {
     unsigned long sender, number;
 };
 
-/* The messages that one of the three has sent and received. */
+/* The messages that the thread, the handler or the other process has sent and received. */
 struct tally {
     unsigned long sent, received[SENDERS], sums[SENDERS];
 };
@@ -20,7 +20,7 @@ static mqd_t queue, blocking_queue;
 static volatile sig_atomic_t failures, runs;
 static volatile int *stop;
 
-/* Numbers that are lost and doubled do not cancel out. */
+/* Mixes a number, so that lost and repeated numbers do not cancel out in the sums. */
 static unsigned long mixed(unsigned long number) { return (number + 1) * (number + 1) * 0x9e3779b97f4a7c15; }
 
 /* The thread, which the timer interrupts, may block for ever; the others never do. */
@@ -42,7 +42,7 @@ static void receive_one(int receiver, mqd_t from) {
     }
 }
 
-/* One call a run: a thread that is blocked in the queue, full or empty, goes on after one of two. */
+/* The handler makes one call in each run. One of two runs lets a thread continue that is blocked in the full or empty queue. */
 static void on_timer(int number) {
     (void)number;
     int error = errno;

@@ -20,7 +20,7 @@ static int can_become_others(void) {
     return 1;
 }
 
-/* Does something as another user, in a process of its own. */
+/* Runs `act` as another user, in a separate process. */
 static void as(uid_t user, void (*act)(void)) {
     pid_t child = fork();
     if (child == 0) {
@@ -186,7 +186,7 @@ static void poll_what_was_opened_before(void) {
     expect_success(child);
 }
 
-/* As a daemon does: it opens as root, and polls as a user without permission to open. */
+/* Acts as a daemon: opens the queue as root, and polls it as a user without permission to open it. */
 CASE(who_gave_up_his_user_still_polls) {
     if (!can_become_others()) return;
     opened_before = create(O_RDWR, 4);
@@ -219,7 +219,7 @@ CASE(a_process_with_another_effective_user_is_denied_the_queues_of_others) {
     EXPECT(seteuid(0) == 0);
 }
 
-/* Of umsg alone: only root may add the directories of the queues. */
+/* Only on umsg: only root may add the directories of the queues. */
 CASE(a_creation_where_only_root_can_prepare_the_namespace_is_denied) {
     const char *directory = getenv("UMSG_DIR");
     if (geteuid() != 0 || !directory) return;
