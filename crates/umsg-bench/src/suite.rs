@@ -38,7 +38,7 @@ pub enum Suite {
     Peers,
     /// All of the above
     All,
-    /// Does `umsg top` slow down a hammered queue? Not part of all, because it measures the command
+    /// Does `umsg top` slow down a hammered queue? Not part of "all", because it measures the command
     Watch,
     /// One or a few rows of each suite, in half a minute: the rows that `cargo xtask bench-check` compares
     Guard,

@@ -10,7 +10,7 @@ use umsg_shm::sysv_engine::segment::{Layout, Segment};
 /// Notes the slots in the list of free slots.
 pub(super) fn check_free(segment: &Segment, survey: &mut Survey, findings: &mut Findings) {
     let mut word = segment.fixed().words().free;
-    // A circular list ends at a slot that was noted as free before.
+    // In a circular list, the walk ends at a slot that it has already noted as free.
     while let Some(slot) = word.get().checked_sub(1) {
         if !survey.note(findings, word, slot, Place::Free) {
             return;

@@ -9,7 +9,7 @@ use umsg_shm::posix_engine::batch::{self, Batch};
 use umsg_shm::posix_engine::{Engine, Taken};
 use umsg_shm::sys::thread;
 
-/// Messages at any place in memory, as their bytes and their priorities.
+/// Messages that lie anywhere in memory, given as their bytes and priorities.
 #[doc(hidden)]
 pub trait Outgoing {
     /// Returns the number of messages.

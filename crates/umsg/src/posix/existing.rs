@@ -106,7 +106,7 @@ fn or_none(value: impl Debug, is_some: bool) -> String {
 }
 
 impl OpenOptions {
-    /// Checks that an existing queue is as these options ask for.
+    /// Checks that an existing queue has the properties that these options request.
     pub(super) fn check_existing(&self, queue: &Queue) -> Result<(), OpenError> {
         if self.existing == Existing::Any {
             return Ok(());

@@ -173,7 +173,7 @@ impl Buffer {
     }
 }
 
-/// Fails if messages of these lengths do not fit into the room that they are said to lie in.
+/// Fails if messages of these lengths do not fit into the buffer to which they were reported to be written.
 pub fn check_batch(room: &[u8], lens: impl Iterator<Item = usize>) {
     let lens: Vec<usize> = lens.collect();
     assert!(lens.iter().sum::<usize>() <= room.len(), "{lens:?}");
