@@ -24,7 +24,7 @@ pub struct umsg_mq_attr {
 
 /// Gets the attributes of a queue.
 ///
-/// Writes to `attr` the maximum and the present number of messages, the maximum length of a message, and whether the handle has
+/// Writes to `attr` the maximum and the current number of messages, the maximum length of a message, and whether the handle has
 /// `O_NONBLOCK`.
 ///
 /// # Return value

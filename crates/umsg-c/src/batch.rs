@@ -31,8 +31,7 @@ pub struct umsg_mq_message {
 /// priority; messages of one priority are delivered in the given order. If the queue has no room for all of them, the call waits. A waiting
 /// batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call
-/// does
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does
 /// not wait, and ignores the time. The messages must not change during the call.
 ///
 /// # Return value
@@ -80,8 +79,7 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// Sends the first of the `n` messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
 /// first message; further messages that fit then follow as a second batch.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call
-/// does
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does
 /// not wait, and ignores the time. The messages must not change during the call.
 ///
 /// # Return value

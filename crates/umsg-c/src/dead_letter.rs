@@ -121,8 +121,8 @@ pub unsafe extern "C" fn umsg_mq_lease_history(
 /// Gets the history of a dead letter in a queue.
 ///
 /// `n` counts the messages that have a history, in order of delivery, from 0. The messages stay in the queue. `size` is
-/// `sizeof(struct umsg_mq_history)`, as for umsg_mq_lease_history(3). Other processes that receive wait meanwhile, for a time in proportion to the
-/// number of messages.
+/// `sizeof(struct umsg_mq_history)`, as for umsg_mq_lease_history(3). Other receivers wait during the call, for a time in proportion to the number of
+/// messages.
 ///
 /// # Return value
 /// On success, 1, and 0 if the queue has at most `n` such messages. On error, -1 with errno set to indicate the error.
@@ -155,8 +155,8 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 
 /// Sends dead letters back to the queues from which they come.
 ///
-/// `mqdes` is the handle of a dead-letter queue, opened for receiving. `which` selects messages; NULL selects all. A message takes its place behind the
-/// other messages of its priority, and its deliveries are counted from 0 again. It keeps its bytes, its priority and its history.
+/// `mqdes` is the handle of a dead-letter queue, opened for receiving. `which` selects messages; NULL selects all. A message takes its place behind
+/// the other messages of its priority, and its deliveries are counted from 0 again. It keeps its bytes, its priority and its history.
 ///
 /// If `to` is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
 /// must use this dead-letter queue. If `to` is set, all selected messages go to that queue, without this check.
@@ -186,8 +186,7 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 ///
 /// # If the process dies
 /// No message is lost, and none is in two queues. The message that was being sent stays in the dead-letter queue, where receivers don't see it. The
-/// next call, or `umsg redrive`, completes
-/// its move or returns it to this queue.
+/// next call, or `umsg redrive`, completes the move or returns the message to this queue.
 ///
 /// # See also
 /// umsg(1), umsg_mq_close_send(3), umsg_mq_dead_letter(3), umsg_mq_open_with(3)

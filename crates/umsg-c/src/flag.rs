@@ -59,7 +59,7 @@ unsafe impl Sync for Page {}
 
 impl Page {
     fn map() -> io::Result<Arc<Page>> {
-        // SAFETY: no address is asked for, so nothing that exists is replaced.
+        // SAFETY: the call requests no address, so it replaces no existing mapping.
         let start = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),

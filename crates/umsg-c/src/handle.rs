@@ -132,8 +132,8 @@ mod tests {
             .unwrap()
         }
 
-        /// Waits a while, and returns whether the queue is unmapped by then. The thread of another test that drops unused queues may be the one
-        /// that unmaps it.
+        /// Waits up to ten seconds, and returns whether the queue is unmapped. A thread of another test may unmap it, because any thread may drop
+        /// retired queues.
         fn gets_unmapped(&self) -> bool {
             let end = Instant::now() + Duration::from_secs(10);
             while self.is_mapped() && Instant::now() < end {
@@ -211,7 +211,7 @@ mod tests {
         assert!(home.gets_unmapped());
     }
 
-    /// Some threads use the present handle while another thread closes and opens the queue.
+    /// Some threads use the current handle while another thread closes the queue and opens it again.
     #[test]
     fn nothing_is_unmapped_under_a_call_and_nothing_stays_mapped() {
         const USERS: usize = 3;

@@ -51,14 +51,12 @@ impl Described for umsg_mq_lease {
 
 /// Receives a message in place.
 ///
-/// Does the same as umsg_mq_receive(3), but copies nothing: `data` and `len` of `lease` are the address of the message in the queue's memory and
-/// its
-/// length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it.
-/// Three events return the message to the head of its priority: a call of umsg_mq_return(3), the death of the process, and the end of a time limit
-/// that umsg_mq_lease_limit(3) has set. The next receiver then gets the message.
+/// Does the same as umsg_mq_receive(3), but copies nothing: `data` and `len` of `lease` are the address of the message in the queue's memory and its
+/// length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it. Three events return
+/// the message to the head of its priority: a call of umsg_mq_return(3), the death of the process, and the end of a time limit that
+/// umsg_mq_lease_limit(3) has set. The next receiver then gets the message.
 ///
-/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call
-/// does
+/// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does
 /// not wait, and ignores the time.
 ///
 /// Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
@@ -170,9 +168,8 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 
 /// Returns a leased message to its queue for a later delivery.
 ///
-/// Does the same as umsg_mq_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's
-/// retry delay
-/// (umsg_mq_open_with(3)). Other messages are not delayed. If the message was delivered as often as the queue allows, it goes to the
+/// Does the same as umsg_mq_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's retry
+/// delay (umsg_mq_open_with(3)). Other messages are not delayed. If the message was delivered as often as the queue allows, it goes to the
 /// dead-letter queue at once.
 ///
 /// # Return value
@@ -224,7 +221,7 @@ pub unsafe extern "C" fn umsg_mq_lease_limit(
     unsafe { leases::limit(lease, time, Lease::limit) }
 }
 
-/// Describes a lease to the program; its number comes later.
+/// Describes a lease to the program. The caller adds the number of the lease.
 fn described(lease: &Lease<'_>) -> umsg_mq_lease {
     umsg_mq_lease {
         data: lease.as_ptr().cast(),

@@ -16,8 +16,8 @@ type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
 ///
 /// The events are: a process died inside a queue, and the library repaired the queue; a process died with a lease or a reservation; a thread died
 /// while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are `LOG_WARNING`, but `LOG_INFO` for
-/// expired messages and waits for room, and `LOG_DEBUG` for waits for a message. An event is found by one of the process's own calls. `text` names the queue, if
-/// it was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
+/// expired messages and waits for room, and `LOG_DEBUG` for waits for a message. One of the process's own calls finds an event. `text` names the
+/// queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
 ///
 /// `log` is called with `argument` in the thread of a call of the library, which holds no lock of a queue then, at the end of that call or of a later one. If a
 /// signal handler of the program calls the library, `log` may run in the handler. A `log` of NULL ends the effect of an earlier call. After this
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c
 
 fn pass_on(event: &Event<'_>, function: Function, argument: usize) {
     let mut line = Line::default();
-    // The text has no NUL: names are escaped. A line never fails.
+    // The text has no NUL: names are escaped. Writing to a `Line` never fails.
     let _ = write!(line, "{event}");
     let level = match event.level() {
         Level::Warning => libc::LOG_WARNING,
@@ -84,7 +84,7 @@ impl Default for Line {
     }
 }
 
-/// Cuts what is too long. The last byte stays NUL.
+/// Truncates a text that is too long. The last byte stays NUL.
 impl fmt::Write for Line {
     fn write_str(&mut self, part: &str) -> fmt::Result {
         let room = &mut self.text[self.len..LONGEST - 1];

@@ -59,7 +59,7 @@ impl<M: Message> Messages<'_, M> {
             return Ok(Messages(&[]));
         }
         pointer::check_array(messages, n, "messages")?;
-        // SAFETY: by this function's contract; `check_array` has seen to the rest.
+        // SAFETY: by this function's contract; `check_array` has checked the address, the alignment and the length.
         Ok(Messages(unsafe { std::slice::from_raw_parts(messages, n) }))
     }
 
@@ -92,8 +92,8 @@ impl<M: Message> Messages<'_, M> {
         if message.len() == 0 {
             return (message, &[]);
         }
-        // SAFETY: the program promises `len` bytes, which don't change; `check` has refused bad addresses, and lengths above that of the longest
-        // message.
+        // SAFETY: the program promises `len` bytes, which don't change; `check` has refused bad addresses, and lengths above the queue's message
+        // size.
         let bytes = unsafe { std::slice::from_raw_parts(message.data().cast(), message.len()) };
         (message, bytes)
     }
@@ -120,7 +120,7 @@ impl<M: Message> Places<'_, M> {
         };
         if n != 0 {
             pointer::check_array(messages, n, "messages")?;
-            // SAFETY: by this function's contract; `check_array` has seen to the rest.
+            // SAFETY: by this function's contract; `check_array` has checked the address, the alignment and the length.
             places.messages = unsafe { std::slice::from_raw_parts_mut(messages, n) };
         }
         Ok(places)

@@ -58,7 +58,7 @@ pub struct umsg_mq_options {
     /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
     /// delay doubles after each further delivery.
     pub retry_delay: u64,
-    /// The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow.
+    /// The maximum of the growing retry delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow.
     pub retry_delay_max: u64,
 }
 
@@ -82,7 +82,7 @@ pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 pub const UMSG_CLOSE_WITH_LAST_PRODUCER: c_int = 2;
 
 /// The queue notes each delivery of a message on a lease and its end, and each move to a dead-letter queue and back, with time and process id.
-/// `umsg peek --long` shows them (umsg(1)). A send, and a receive without a lease, do nothing for it.
+/// `umsg peek --long` shows the notes (umsg(1)). Sends, and receives without a lease, cost the same as without the flag.
 pub const UMSG_TRACE_MESSAGES: c_int = 4;
 
 /// The send waits for room, as in the kernel's queues. A send that must not block fails.

@@ -20,7 +20,7 @@ pub struct umsg_mq_peeked {
     pub size: size_t,
     /// The length of the message in bytes, which may be more than `size`.
     pub len: size_t,
-    /// The time of the call that sent it, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the send, in nanoseconds since 1970, accurate to a few milliseconds.
     pub sent: i64,
     /// The message's priority.
     pub priority: c_uint,
@@ -42,8 +42,8 @@ pub struct umsg_mq_peeked {
 /// `n` counts in order of delivery, and 0 is the message that the next receive would get. The call copies as many bytes as there is room
 /// for. `len` is the whole length of the message, so a call with a `size` of 0 returns only the length and the other members.
 ///
-/// Other processes that receive wait meanwhile, for a time in proportion to `n`: some nanoseconds for each message. The message
-/// may be gone when the call returns.
+/// Other receivers wait during the call, for a time in proportion to `n`: some nanoseconds for each message. The message may be gone when the call
+/// returns.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn umsg_mq_peek(
 /// Does the same as umsg_mq_peek(3) for the messages that were sent or returned for a later delivery and are not due. `n` counts in the order in
 /// which they become due. `due` is the earliest time of the message's delivery.
 ///
-/// Other processes that receive wait meanwhile, for a time in proportion to all leased and delayed messages.
+/// Other receivers wait during the call, for a time in proportion to all leased and delayed messages.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -56,8 +56,8 @@ pub unsafe extern "C" fn umsg_mq_receive(
 
 /// Receives a message, and waits for a message at most until a deadline.
 ///
-/// Does the same as umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
-/// a message, the call ignores the time. If the handle has `O_NONBLOCK`, the call does not wait.
+/// Does the same as umsg_mq_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
+/// there is a message, the call ignores the time. If the handle has `O_NONBLOCK`, the call does not wait.
 ///
 /// # Return value
 /// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.

@@ -59,8 +59,8 @@ pub unsafe extern "C" fn umsg_mq_send(
 
 /// Sends a message, and waits for room at most until a deadline.
 ///
-/// Does the same as umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
-/// room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
+/// Does the same as umsg_mq_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there
+/// is room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -92,10 +92,9 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 /// Sends a message for a later delivery.
 ///
 /// Does the same as umsg_mq_send(3), but receivers get the message after `delay` nanoseconds at the earliest. Until then the message counts for the
-/// queue's capacity, and `delayed` of umsg_mq_status(3) counts it. When the message is due, it takes its place behind the messages of its
-/// priority that are in the queue, and ahead of the messages that are sent later. Its time to live begins when it is due, but `sent` of
-/// umsg_mq_peek(3)
-/// is the time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A blocked receiver wakes up when the message is due.
+/// queue's capacity, and `delayed` of umsg_mq_status(3) counts it. When the message is due, it takes its place behind the messages of its priority
+/// that are in the queue, and ahead of the messages that are sent later. Its time to live begins when it is due, but `sent` of umsg_mq_peek(3) is the
+/// time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A blocked receiver wakes up when the message is due.
 /// umsg_mq_pollfd(3) describes what a poller learns.
 ///
 /// If the queue is full, the call waits until there is room; if the handle has `O_NONBLOCK`, it fails. The delay begins when there is room.
@@ -131,8 +130,8 @@ pub unsafe extern "C" fn umsg_mq_send_after(
 
 /// Sends a message for a later delivery, and waits for room at most until a deadline.
 ///
-/// Does the same as umsg_mq_send_after(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
-/// room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
+/// Does the same as umsg_mq_send_after(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
+/// there is room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

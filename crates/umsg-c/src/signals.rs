@@ -12,8 +12,8 @@ use crate::error::{Failure, answer};
 /// instead, its call may fail with `EDEADLK`.
 ///
 /// Signals that an instruction raises (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`, `SIGTRAP`, `SIGSYS`, `SIGABRT`) are
-/// never deferred. A handler that doesn't use queues need not call this function. But if a handler that does not call it runs just before a
-/// blocking call falls asleep, the call may miss the signal and sleep. After a handler that calls this function, the call always ends with `EINTR`.
+/// never deferred. A handler that does not use queues need not call this function. However, if such a handler runs just before a blocking call goes
+/// to sleep, the call may miss the signal and sleep. After a handler that calls this function, the call always ends with `EINTR`.
 ///
 /// # Return value
 /// 1 if the handler has to return at once, 0 if it may use queues.
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn umsg_defer_signal(
 
 /// Makes calls fail with an error if another process has truncated a queue's file.
 ///
-/// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, which ends the process. This function
+/// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, and the signal ends the process. This function
 /// installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing pages; the call on the queue then
 /// fails with `EBADMSG`, and so does every later call in this process. Other causes of `SIGBUS` go to the handler that was installed before.
 /// A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not call the function;

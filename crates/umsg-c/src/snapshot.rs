@@ -1,4 +1,4 @@
-//! Saving a queue in a file, and making a queue of it.
+//! Saving a queue in a file, and creating a queue from such a file.
 
 use std::ffi::{OsStr, OsString, c_char, c_int};
 use std::io::{self, Read, Write};
@@ -13,13 +13,12 @@ use crate::pointer;
 
 /// Saves a queue in a file, as it is at one instant.
 ///
-/// Writes the queue's name, attributes, policy and messages to the descriptor `fd` of a file, a pipe or a socket, from the present offset. The
+/// Writes the queue's name, attributes, policy and messages to the descriptor `fd` of a file, a pipe or a socket, from the current offset. The
 /// queue is not changed. `umsg load` and umsg_mq_restore(3) create a queue from the snapshot. Checksums cover the whole snapshot, so a truncated or
 /// altered snapshot is refused. A message for a later delivery is saved with the remaining delay. If the queue is closed
 /// for sending, the restored queue is closed, too. Leased messages are not saved.
 ///
-/// Other processes that receive wait while the messages are copied, not while they are written. The process needs memory for
-/// all of them.
+/// Other receivers wait while the call copies the messages, but not while it writes them. The process needs memory for all messages.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
@@ -51,7 +50,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 
 /// Creates a queue from a snapshot that umsg_mq_snapshot(3) wrote.
 ///
-/// Reads a snapshot from the descriptor `fd`, from the present offset, and creates the queue `name`, or, if `name` is NULL, a queue with the saved
+/// Reads a snapshot from the descriptor `fd`, from the current offset, and creates the queue `name`, or, if `name` is NULL, a queue with the saved
 /// name. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
 ///
 /// The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
@@ -98,10 +97,9 @@ pub unsafe extern "C" fn umsg_mq_restore(
 
 /// Sends the messages of a snapshot to a queue.
 ///
-/// Reads a snapshot from the descriptor `fd`, from the present offset, and sends all its messages to an existing queue as one batch. They
-/// follow the queue's messages of the same priority. The queue keeps its attributes; the caller counts as the sender of the messages, and the time
-/// of the call as their time. The call
-/// does not wait for room.
+/// Reads a snapshot from the descriptor `fd`, from the current offset, and sends all its messages to an existing queue as one batch. They follow the
+/// queue's messages of the same priority. The queue keeps its attributes; the caller counts as the sender of the messages, and the time of the call
+/// as their time. The call does not wait for room.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.

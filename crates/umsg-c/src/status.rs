@@ -44,7 +44,7 @@ pub struct umsg_mq_status {
     pub blocked_senders: u64,
     /// Threads that wait for a message.
     pub blocked_receivers: u64,
-    /// Slots in circulation: the most messages that were ever queued at once, and some.
+    /// The number of slots, in use or free: slightly more than the greatest number of messages and blocked senders that the queue ever had at once.
     pub slots: u64,
     /// Bytes of memory in use by slots and blocks.
     pub memory: u64,
@@ -78,7 +78,7 @@ pub struct umsg_mq_status {
     pub time_to_live: u64,
     /// The name of the dead-letter queue; empty for none.
     pub dead_letter: [c_char; 264],
-    /// The number of messages that are set aside for the dead-letter queue. They take memory, but do not count for the capacity.
+    /// The number of messages that are set aside for the dead-letter queue. These messages take memory, but do not count for the capacity.
     pub set_aside: u64,
     /// Messages that were dropped because the queue was full.
     pub dropped: u64,
@@ -100,7 +100,7 @@ pub struct umsg_mq_status {
     pub producers: u64,
     /// The delay before a returned message is delivered again, in nanoseconds; 0 for no delay. The delay doubles after each further delivery.
     pub retry_delay: u64,
-    /// The longest such delay, in nanoseconds.
+    /// The maximum of the growing retry delay, in nanoseconds.
     pub retry_delay_max: u64,
     /// The number of deliveries of higher priorities before a lower priority has its turn; 0 for strict order.
     pub fair_priorities: u64,
@@ -222,13 +222,13 @@ fn number_of(on_full: OnFull) -> u32 {
     number.cast_unsigned()
 }
 
-/// 0 for none.
+/// Returns 0 if there is no time.
 fn in_nanoseconds(time: Option<Duration>) -> u64 {
     let nanoseconds = time.map_or(0, |time| time.as_nanos());
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)
 }
 
-/// A text with its NUL. A queue's name has at most 256 bytes with its slash.
+/// Returns a text with its NUL. A queue's name has at most 256 bytes with its slash.
 fn text(name: &OsStr) -> [c_char; 264] {
     let mut text = [0; 264];
     let room = text.len() - 1;

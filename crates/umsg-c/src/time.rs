@@ -25,7 +25,7 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
     Ok(UNIX_EPOCH.checked_add(span(time)?))
 }
 
-/// A span of time.
+/// Converts a span of time. Fails if the time is invalid.
 pub(crate) fn span(time: timespec) -> Result<Duration, Failure> {
     arguments::span(time).ok_or(Failure::BadTime)
 }
@@ -39,7 +39,7 @@ pub(crate) fn until(deadline: Option<SystemTime>, open: &Open) -> Until {
     }
 }
 
-/// A time in a status: nanoseconds since 1970, 0 for never.
+/// Converts a time for a status: nanoseconds since 1970, 0 for never.
 pub(crate) fn told(time: Option<SystemTime>) -> i64 {
     time.and_then(|time| time.duration_since(UNIX_EPOCH).ok())
         .map_or(0, |since| {

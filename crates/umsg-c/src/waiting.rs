@@ -11,7 +11,7 @@ use crate::handle::{self, umsg_mqd_t};
 pub const UMSG_WAITING_ADAPTIVE: c_int = 0;
 /// Give way to other threads a few times, then sleep: the least CPU time.
 pub const UMSG_WAITING_BLOCKING: c_int = 1;
-/// Spin until the wait is over: the least delay, and a CPU's whole time.
+/// Spin until the wait is over: the least delay, but the whole time of a CPU.
 pub const UMSG_WAITING_SPINNING: c_int = 2;
 
 /// Chooses how calls on a handle wait.

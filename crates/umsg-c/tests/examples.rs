@@ -1,4 +1,4 @@
-//! The programs of examples/c and the one in the README are built as it is said there, and do what they say.
+//! The programs of examples/c and the program in the README are built as their comments and the README say, and print the expected output.
 
 mod support;
 
@@ -17,7 +17,7 @@ fn checkout() -> &'static Path {
         .unwrap()
 }
 
-/// Returns the directory of the examples, built by make; None if a tool for that is missing.
+/// Returns the directory of the examples, built by make; None if a tool for the build is missing.
 fn examples() -> Option<&'static Path> {
     static EXAMPLES: OnceLock<Option<PathBuf>> = OnceLock::new();
     let built = EXAMPLES.get_or_init(|| {

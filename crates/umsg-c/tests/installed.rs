@@ -35,13 +35,13 @@ fn names() -> Names {
     exported.iter().map(name).collect()
 }
 
-/// Returns the words of C in a text that may be the library's functions.
+/// Returns the words of a C text that may be names of the library's functions.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
         .filter(|word| word.starts_with("umsg_"))
 }
 
-/// Functions are declared at the beginning of a line, which comments are not.
+/// Returns the functions that the header declares. A declaration stands at the beginning of a line, a comment does not.
 fn declared() -> Names {
     let header = fs::read_to_string(prefix().join("include/umsg.h")).unwrap();
     header
@@ -101,7 +101,7 @@ fn the_list_of_symbols_is_what_is_exported() {
     for line in symbols.lines() {
         let (symbol, release) = line.trim_start().split_once(' ').unwrap();
         let (name, version) = symbol.split_once('@').unwrap();
-        // UMSG_0.1 came with 0.1.0.
+        // Release 0.1.0 added the version UMSG_0.1.
         assert!(
             release.starts_with(version.trim_start_matches("UMSG_")),
             "{line}"

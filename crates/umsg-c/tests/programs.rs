@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use support::{Build, Compile, compile, finish, is_installed, namespace, skip, succeed, workshop};
 
-/// Runs a program, which must leave no queue behind.
+/// Runs a program in its own namespace. The program must leave no queue behind.
 fn run(program: &Path) {
     run_with(Command::new(program));
 }
@@ -48,7 +48,7 @@ const SANITIZERS: [&str; 3] = [
     "-fno-sanitize-recover=all",
 ];
 
-/// Returns whether the compiler has the sanitizers and a program of theirs runs.
+/// Returns whether the compiler has the sanitizers, and a program that is compiled with them runs.
 fn sanitizers_work() -> bool {
     static WORK: OnceLock<bool> = OnceLock::new();
     *WORK.get_or_init(|| {
@@ -97,7 +97,7 @@ fn under_valgrind(name: &str) {
     run_with(valgrind);
 }
 
-/// A test for each way to run a program.
+/// Generates one test for each program and each way to run it.
 macro_rules! programs {
     ($($name:ident: $($way:ident $run:ident),*;)*) => {
         $(mod $name {
@@ -140,7 +140,7 @@ fn cpp_takes_the_headers() {
     }
 }
 
-/// The unchanged program, on the kernel's queues: its expectations are those of POSIX queues.
+/// The unchanged program also works on the kernel's queues, so its expectations are those of POSIX queues.
 #[test]
 fn an_ordinary_posix_program_works_with_the_kernel() {
     if !Path::new("/proc/sys/fs/mqueue").exists() {
@@ -183,7 +183,7 @@ fn a_fortified_posix_program_is_recompiled_without_a_change() {
     }));
 }
 
-/// As above, of System V.
+/// The same for System V queues.
 #[test]
 fn an_ordinary_program_of_system_v_works_with_the_kernel() {
     if !Path::new("/proc/sysvipc/msg").exists() {

@@ -1,17 +1,17 @@
 /*
  * The names of POSIX message queues for those of umsg, for programs that can be recompiled.
  *
- * Include it instead of <mqueue.h>, or besides it, before or after; or have the compiler include it first, with
- * -include umsg/mqueue.h. In the last case macros such as _GNU_SOURCE have to be defined on the command line too (-D),
- * since the system's headers are included from here.
+ * Include this header instead of <mqueue.h>, or in addition to <mqueue.h>, in any order. Or let the compiler include it
+ * first, by -include umsg/mqueue.h. In that case, define macros such as _GNU_SOURCE on the command line too (-D), because
+ * this header includes the system's headers.
  *
- * What a program has to know: mqd_t is a pointer here, as it is on FreeBSD, and no descriptor. It may be compared
- * with (mqd_t)-1 and with nothing else, and poll(2), close(2) and the like don't take it.
+ * As on FreeBSD, mqd_t is a pointer here, not a file descriptor. A program may compare a value of this type only with
+ * (mqd_t)-1, and must not pass it to poll(2), close(2) or similar calls.
  */
 #ifndef UMSG_MQUEUE_H
 #define UMSG_MQUEUE_H
 
-/* First, so that a later #include of it declares nothing under the names below. */
+/* The system's headers come first, so that a later #include of them declares nothing under the names below. */
 #include <fcntl.h>
 #include <mqueue.h>
 #include <sys/stat.h>

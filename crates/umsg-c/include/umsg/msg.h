@@ -1,14 +1,14 @@
 /*
  * The names of System V message queues for those of umsg, for programs that can be recompiled.
  *
- * Include it instead of <sys/msg.h>, or besides it, before or after; or have the compiler include it first, with
- * -include umsg/msg.h. In the last case macros such as _GNU_SOURCE have to be defined on the command line too (-D),
- * since the system's headers are included from here.
+ * Include this header instead of <sys/msg.h>, or in addition to <sys/msg.h>, in any order. Or let the compiler include it
+ * first, by -include umsg/msg.h. In that case, define macros such as _GNU_SOURCE on the command line too (-D), because
+ * this header includes the system's headers.
  */
 #ifndef UMSG_MSG_H
 #define UMSG_MSG_H
 
-/* First, so that a later #include of it declares nothing under the names below. */
+/* The system's headers come first, so that a later #include of them declares nothing under the names below. */
 #include <sys/ipc.h>
 #include <sys/msg.h>
 #include <time.h>

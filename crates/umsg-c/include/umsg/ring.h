@@ -1,5 +1,5 @@
 /*
- * Rings with less to write: messages and options as C makes them best, beside the functions of <umsg.h>.
+ * Rings with less code: functions that make the messages and the options for the functions of <umsg.h>.
  *
  *     struct umsg_ring_post post = umsg_ring_post_of(7, "work", 4);
  *     umsg_ring_send(sender, &post);
@@ -11,7 +11,7 @@
 
 #include <umsg.h>
 
-/* Options that are all defaults, to be changed by name. */
+/* Returns options that are all defaults. Set other values by the names of the members. */
 static inline struct umsg_ring_options umsg_ring_defaults(void)
 {
     struct umsg_ring_options options;
@@ -20,7 +20,7 @@ static inline struct umsg_ring_options umsg_ring_defaults(void)
     return options;
 }
 
-/* A message with a payload, which may be NULL if it has no bytes. */
+/* Returns a message with a payload. The payload may be NULL if len is 0. */
 static inline struct umsg_ring_post umsg_ring_post_of(uint64_t user_data, const void *payload,
                                                       size_t len)
 {

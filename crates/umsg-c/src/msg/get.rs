@@ -26,10 +26,9 @@ use crate::error::answer;
 /// On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only
-///   send or only
-///   receive, in a namespace that refuses such modes (umsg-limits(1)); or the key symlink, `msg/k-XXXXXXXX`, belongs to another
-///   user and leads to no queue; or the namespace is not trusted. umsg_last_error(3) says which.
+/// - `EACCES`: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only send or
+///   only receive, in a namespace that refuses such modes (umsg-limits(1)); or the key symlink, `msg/k-XXXXXXXX`, belongs to another user and leads
+///   to no queue; or the namespace is not trusted. umsg_last_error(3) says which.
 /// - `EBUSY`: a process was stopped while it made or removed a queue.
 /// - `EEXIST`: the queue exists, and `msgflg` has `IPC_CREAT` and `IPC_EXCL`.
 /// - `EFBIG`: the queue's file would be longer than the process's limit for files (`RLIMIT_FSIZE`), although most of the file takes no memory.

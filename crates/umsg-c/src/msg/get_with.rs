@@ -1,4 +1,4 @@
-//! System V queues: creating one with options that System V lacks.
+//! System V queues: creating a queue with options that System V lacks.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct umsg_msg_options {
     /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
     /// delay doubles after each further delivery.
     pub retry_delay: u64,
-    /// The longest such delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow.
+    /// The maximum of the growing retry delay, in nanoseconds. A value below retry_delay means retry_delay: the delay does not grow.
     pub retry_delay_max: u64,
     /// Flags of a created queue: 0 or UMSG_CLOSE_WITH_LAST_PRODUCER.
     pub flags: u32,

@@ -24,7 +24,7 @@ pub struct umsg_msg_lease {
     pub data: *const c_void,
     /// The length of the message in bytes.
     pub len: size_t,
-    /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the send, in nanoseconds since 1970, accurate to a few milliseconds.
     pub sent: i64,
     /// The message's type.
     pub mtype: c_long,
@@ -54,10 +54,10 @@ impl Described for umsg_msg_lease {
 /// Receives a message of a System V queue in place.
 ///
 /// Does the same as umsg_msgrcv(3), but copies nothing. `msgtyp` selects the message; `msgflg` may have `MSG_EXCEPT` and `IPC_NOWAIT`. `data` and
-/// `len` of `lease` are the
-/// address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the queue's capacity
-/// until umsg_msg_acknowledge(3) removes it. Three events return the message to its place in the queue: a call of umsg_msg_return(3), the death of
-/// the process, and the end of a time limit that umsg_msg_lease_limit(3) has set. The next receiver then gets the message.
+/// `len` of `lease` are the address of the message in the queue's memory and its length. The bytes must not be written. The message counts for the
+/// queue's capacity until umsg_msg_acknowledge(3) removes it. Three events return the message to its place in the queue: a call of
+/// umsg_msg_return(3), the death of the process, and the end of a time limit that umsg_msg_lease_limit(3) has set. The next receiver then gets the
+/// message.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
@@ -170,8 +170,7 @@ pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
 /// Returns a leased message of a System V queue for a later delivery.
 ///
 /// Does the same as umsg_msg_return(3), but receivers get the message after `delay` nanoseconds at the earliest. This delay replaces the queue's
-/// retry delay
-/// (umsg_msgget_with(3)). Other messages are not delayed.
+/// retry delay (umsg_msgget_with(3)). Other messages are not delayed.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -232,7 +231,7 @@ unsafe fn unbounded(queue: &Queue) -> &'static Queue {
     unsafe { &*std::ptr::from_ref(queue) }
 }
 
-/// Describes a lease to the program; its number comes later.
+/// Describes a lease to the program. The caller adds the number of the lease.
 fn described(lease: &Lease<'_>) -> umsg_msg_lease {
     umsg_msg_lease {
         data: lease.as_ptr().cast(),

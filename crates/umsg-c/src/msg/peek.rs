@@ -20,7 +20,7 @@ pub struct umsg_msg_peeked {
     pub size: size_t,
     /// The length of the message in bytes, which may be more than `size`.
     pub len: size_t,
-    /// The time of the send, in nanoseconds since 1970, to a few milliseconds.
+    /// The time of the send, in nanoseconds since 1970, accurate to a few milliseconds.
     pub sent: i64,
     /// The message's type.
     pub mtype: c_long,
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_msg_peek(
         if room.size != 0 {
             pointer::check(room.data, "data")?;
         }
-        // No queue has so many messages.
+        // No queue has u32::MAX messages.
         let n = u32::try_from(n).unwrap_or(u32::MAX);
         let seen = queue.look(n, 1, room.size).map_err(Refusal::from)?;
         let message = seen.first().ok_or(Failure::NoMessage)?;

@@ -9,16 +9,14 @@ use crate::pollable;
 
 /// Returns the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
 ///
-/// The descriptor is readable (`POLLIN`) while the queue has a message of any type, and writable (`POLLOUT`) while it has room for a byte.
-/// After the removal of the queue, the descriptor is readable and writable, so that pollers detect the removal. To wait for messages of certain
-/// types while
+/// The descriptor is readable (`POLLIN`) while the queue has a message of any type, and writable (`POLLOUT`) while it has room for a byte. After the
+/// removal of the queue, the descriptor is readable and writable, so that pollers detect the removal. To wait for messages of certain types while
 /// there are others, or for more room than there is, poll with `EPOLLET` and choose edges.
 ///
-/// `edges` is one of `UMSG_EDGES_CHANGES`, `UMSG_EDGES_MESSAGES` and `UMSG_EDGES_ALL`, which umsg_mq_pollfd(3) describes, with what
-/// each costs.
+/// `edges` is one of `UMSG_EDGES_CHANGES`, `UMSG_EDGES_MESSAGES` and `UMSG_EDGES_ALL`. umsg_mq_pollfd(3) describes them and their costs.
 ///
 /// The descriptor belongs to the library, which opens one for each queue and process at the first call. The program must not read, write or
-/// close it. The library closes it when it detaches from a removed queue.
+/// close it. When the library detaches from a removed queue, it closes the descriptor.
 ///
 /// # Return value
 /// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.

@@ -1,7 +1,7 @@
 //! System V queues: receiving.
 //!
 //! The order of the checks, as in the kernel: length and flags, queue, permission, whether there is a message, its length, and at last the
-//! addresses. So if the address is bad, the message is lost.
+//! addresses. So a message is lost if the address for it is bad.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::time::SystemTime;
@@ -20,8 +20,9 @@ use crate::time;
 /// Removes the first matching message from the queue, and writes its type, a `long`, to `msgp` and its bytes behind the type; `msgsz` is the
 /// room for the bytes. `msgtyp` selects the message:
 ///
-/// - 0: the oldest message - above 0: the oldest message of this type; with `MSG_EXCEPT` in `msgflg` the oldest of any other type
-/// - below 0: the oldest of the lowest type in the queue, up to the absolute value of the number
+/// - 0: the oldest message
+/// - above 0: the oldest message of this type; with `MSG_EXCEPT` in `msgflg`, the oldest message of any other type
+/// - below 0: the oldest message of the lowest type in the queue that is at most the absolute value of `msgtyp`
 ///
 /// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. If several calls wait for
 /// the same message, the call that has waited longest gets it. The number of other messages does not change the cost of receiving by type.
@@ -72,10 +73,8 @@ pub unsafe extern "C" fn umsg_msgrcv(
 
 /// Receives a message from a System V queue, and waits for a message at most until a deadline.
 ///
-/// Does the same as umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
-/// there
-/// is a
-/// message, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
+/// Does the same as umsg_msgrcv(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there
+/// is a message, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
 /// On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.

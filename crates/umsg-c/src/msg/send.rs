@@ -57,10 +57,8 @@ pub unsafe extern "C" fn umsg_msgsnd(
 
 /// Sends a message to a System V queue, and waits for room at most until a deadline.
 ///
-/// Does the same as umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
-/// there
-/// is
-/// room, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
+/// Does the same as umsg_msgsnd(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there
+/// is room, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

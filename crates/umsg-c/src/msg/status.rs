@@ -83,22 +83,21 @@ pub struct umsg_msg_status {
     pub damaged: u64,
     /// The number of messages that were sent or returned for a later delivery and are not due. They count for the capacity.
     pub delayed: u64,
-    /// 1 if the queue is closed for sending, also by the end of its last producer; else 0.
+    /// 1 if the queue is closed for sending, by umsg_msg_close_send(3) or by the end of its last producer; otherwise 0.
     pub send_closed: u64,
     /// The number of living processes that count as producers; always 0 if the queue is not closed with its last producer.
     pub producers: u64,
     /// The delay, in nanoseconds, before a message is delivered again after its first return; 0 for no delay.
     pub retry_delay: u64,
-    /// The longest such delay, in nanoseconds.
+    /// The maximum of the growing retry delay, in nanoseconds.
     pub retry_delay_max: u64,
 }
 
 /// Gets the complete status of a System V queue.
 ///
-/// Writes the status of the queue to `status`, with all counts as they are at one instant. `size` is `sizeof(struct umsg_msg_status)`: a program
-/// that
-/// was compiled with an older `umsg.h` has a shorter structure, and gets the members that it knows. In a program that was compiled with a
-/// newer `umsg.h`, the members that this library does not know are set to 0.
+/// Writes the status of the queue to `status`, with all counts as they are at one instant. `size` is `sizeof(struct umsg_msg_status)`: a program that
+/// was compiled with an older `umsg.h` has a shorter structure, and gets the members that it knows. In a program that was compiled with a newer
+/// `umsg.h`, the members that this library does not know are set to 0.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
 /// Chooses the users whose messages a ring's receiver gets.
 ///
 /// From now on, each receive calls `accept` with the sender of each message and with `argument`. If `accept` returns 0, the message is
-/// dropped and counted: umsg_ring_refused(3). Before the receive, such a message counts as present. NULL accepts all senders again.
+/// dropped and counted: umsg_ring_refused(3). Until it is received, such a message counts as a message of the ring. NULL accepts all senders again.
 /// `accept` must return, and must not receive from the ring. Any thread that receives calls it.
 ///
 /// # Return value
@@ -108,12 +108,12 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
     answer(run())
 }
 
-/// Returns how many messages of a ring were dropped because of their senders.
+/// Returns the number of messages of a ring that were dropped because of their senders.
 ///
 /// The number counts the messages that umsg_ring_accept_only(3) has dropped in this process.
 ///
 /// # Return value
-/// On success, their number. On error, -1 with errno set to indicate the error.
+/// On success, the number of dropped messages. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.

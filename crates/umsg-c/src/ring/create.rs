@@ -1,4 +1,4 @@
-//! Rings: making one.
+//! Rings: creating a ring.
 
 use std::ffi::c_char;
 
@@ -59,9 +59,8 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// died.
 ///
 /// Only one thread at a time may receive. The ring is not a descriptor; umsg_ring_descriptor(3) returns a descriptor on which a program can wait. A
-/// program that was compiled
-/// with an older `umsg.h` has a shorter structure; the missing members have their defaults. If a program was compiled with a newer `umsg.h`
-/// and uses a member that this version of the library does not know, the call fails.
+/// program that was compiled with an older `umsg.h` has a shorter structure; the missing members have their defaults. If a program was compiled with
+/// a newer `umsg.h` and uses a member that this version of the library does not know, the call fails.
 ///
 /// # Return value
 /// On success, the ring. On error, NULL with errno set to indicate the error.

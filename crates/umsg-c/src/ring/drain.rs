@@ -15,11 +15,11 @@ use crate::pointer;
 pub type umsg_ring_visitor =
     Option<unsafe extern "C" fn(message: *const umsg_ring_message, argument: *mut c_void)>;
 
-/// Receives all present messages of a ring, and calls a function with each.
+/// Receives all messages that a ring holds, and calls a function with each.
 ///
 /// The messages are copied out of the ring in groups, under one lock for each group. The call may also receive messages that arrive meanwhile, but
-/// it returns even if senders continue. `visit` gets `argument`. It must return, and must not leave by longjmp(3) or an exception of C++. `visit`
-/// may send, also to this ring if it does not wait for room, but it must not receive from this ring.
+/// it returns even if senders continue. `visit` gets `argument`. `visit` must return, and must not leave by longjmp(3) or an exception of C++.
+/// `visit` may send. It may also send to this ring if it does not wait for room. It must not receive from this ring.
 ///
 /// The call does not wait; umsg_ring_wait(3) does.
 ///
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn umsg_ring_drain(
 
 /// Receives several messages of a ring.
 ///
-/// Writes up to `n` present messages to `messages`. Their payloads exist until the next call that receives from the ring. The call does not
+/// Writes up to `n` messages of the ring to `messages`. Their payloads exist until the next call that receives from the ring. The call does not
 /// wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
@@ -125,7 +125,7 @@ unsafe fn receive(
         _ => {}
     }
     for index in 0..filled {
-        // SAFETY: written above.
+        // SAFETY: the loop above has written this member.
         let payload = unsafe { &mut (*messages.add(index)).payload };
         *payload = payloads[payload.addr()..].as_ptr().cast();
     }

@@ -38,7 +38,7 @@ pub struct umsg_ring_message {
 
 /// Receives the next message of a ring.
 ///
-/// While the ring is empty, the call waits. By default it spins for some microseconds if spinning has paid off recently, and then sleeps;
+/// While the ring is empty, the call waits. By default it spins for some microseconds if recent spins were successful, and then sleeps;
 /// umsg_ring_set_waiting(3) chooses. The payload stays in the ring until the next call that receives, and must not be freed. If the ring is
 /// closed (umsg_ring_close(3)) and empty, no message can arrive any more, but the call still waits.
 ///
@@ -60,7 +60,8 @@ pub struct umsg_ring_message {
 /// The messages are lost with the process; senders get an error.
 ///
 /// # See also
-/// umsg_ring_create(3), umsg_ring_drain(3), umsg_ring_receive_batch(3), umsg_ring_send(3), umsg_ring_timedreceive(3), umsg_ring_try_receive(3), umsg_ring_wait(3)
+/// umsg_ring_create(3), umsg_ring_drain(3), umsg_ring_receive_batch(3), umsg_ring_send(3), umsg_ring_timedreceive(3), umsg_ring_try_receive(3),
+/// umsg_ring_wait(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_ring_receive(
     ring: *mut umsg_ring,
@@ -98,8 +99,8 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 
 /// Receives the next message of a ring, and waits for a message at most until a deadline.
 ///
-/// Does the same as umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there
-/// is a message, the call ignores the time.
+/// Does the same as umsg_ring_receive(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
+/// there is a message, the call ignores the time.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

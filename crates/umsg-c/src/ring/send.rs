@@ -94,8 +94,8 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 
 /// Sends a message to a ring, and waits for room at most until a deadline.
 ///
-/// Does the same as umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If there is
-/// room, the call ignores the time.
+/// Does the same as umsg_ring_send(3), but a call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If
+/// there is room, the call ignores the time.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.
@@ -160,7 +160,7 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 ///
 /// The other ring is usually the ring from which the sender receives. `completion` arrives there with `res` 0, or with the negative error
 /// number of umsg_ring_send(3). `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room. A call that waits ends at
-/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. It never waits for room in the other ring.
+/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. The call never waits for room in the other ring.
 ///
 /// # Return value
 /// On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.

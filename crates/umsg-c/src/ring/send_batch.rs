@@ -44,7 +44,7 @@ pub unsafe extern "C" fn umsg_ring_send_batch(
     abs_timeout: *const timespec,
 ) -> c_int {
     let run = || {
-        // SAFETY: the caller promises NULL or a readable timespec, a sender, and as many structures with their payloads.
+        // SAFETY: the caller promises NULL or a readable timespec, a sender, and `n` structures with their payloads.
         let (until, sender, posts) = unsafe {
             let until = until(flags, time::deadline(abs_timeout)?)?;
             (until, self::sender(sender)?, read(posts, n)?)

@@ -16,7 +16,7 @@ use crate::time::told;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_status {
-    /// The present number of messages.
+    /// The current number of messages.
     pub messages: u64,
     /// The number of these messages that are beyond `entries`.
     pub overflowing: u64,
@@ -28,7 +28,7 @@ pub struct umsg_ring_status {
     pub longest: u64,
     /// Process id of the owner.
     pub owner: u32,
-    /// 1 if that process lives, as far as is known; else 0.
+    /// 1 if the owner lives, as far as is known; else 0.
     pub owner_alive: u32,
     /// 1 if the ring accepts senders, else 0.
     pub enabled: u32,
@@ -36,7 +36,7 @@ pub struct umsg_ring_status {
     pub closed: u32,
     /// Permission bits.
     pub mode: u32,
-    /// The number of senders that were made.
+    /// The number of senders that were created.
     pub senders: u32,
     /// The time of the ring's creation, in nanoseconds since 1970.
     pub created: i64,
@@ -52,11 +52,11 @@ pub struct umsg_ring_status {
     pub slept: u64,
     /// Waits of the receiver that ended while it was still spinning.
     pub spun: u64,
-    /// The time that the receiver spun, in nanoseconds: CPU time, unless others ran in its place.
+    /// The time that the receiver spun, in nanoseconds. This is CPU time, unless other threads ran in its place.
     pub time_spun: u64,
     /// The time that the receiver slept, in nanoseconds. Each sleep costs some microseconds of CPU time.
     pub time_asleep: u64,
-    /// Repairs after a process died in the middle of a call.
+    /// Repairs after the death of a process in the middle of a call.
     pub repairs: u64,
     /// 1 if a call has found the ring's memory corrupted, with values that no operation writes; otherwise 0.
     pub damaged: u64,
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn umsg_ring_sender_status(
 
 /// Gets the tag by which the receiver of a ring identifies a sender.
 ///
-/// The call writes to `tag` the values of `pid` and `index` that each message has which the calling process sends with `sender`.
+/// Each message that the calling process sends with `sender` has these values of `pid` and `index`, which the call writes to `tag`.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

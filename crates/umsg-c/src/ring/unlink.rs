@@ -11,8 +11,8 @@ use crate::pointer;
 
 /// Removes the name of a ring whose owner has died.
 ///
-/// A living owner removes the name by umsg_ring_free(3). This function removes the name that a killed owner has left in the namespace that
-/// umsg_mq_open(3) describes.
+/// A living owner removes the name by umsg_ring_free(3). This function removes a name that a killed owner has left behind. It looks for the name in
+/// the namespace that umsg_mq_open(3) describes.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

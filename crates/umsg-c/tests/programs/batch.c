@@ -22,7 +22,7 @@ static void fill(struct umsg_mq_message *messages, size_t n)
     }
 }
 
-/* The letters that come out of a non-blocking queue. */
+/* Receives all messages of a non-blocking queue, and checks their letters. */
 static void expect_letters(umsg_mqd_t queue, const char *expected)
 {
     char buffer[16], found[32];

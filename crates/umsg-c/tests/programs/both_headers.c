@@ -1,4 +1,4 @@
-/* The names of POSIX beside the system's own header, before and after it. */
+/* The names of POSIX, with the system's own header included before and after umsg/mqueue.h. */
 #include <fcntl.h>
 #include <mqueue.h>
 #include <umsg/mqueue.h>

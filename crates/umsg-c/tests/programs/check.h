@@ -1,4 +1,4 @@
-/* What the test programs check with. A program runs all of its cases, or the ones that its arguments name. */
+/* Checks for the test programs. A program runs all of its cases, or the cases that its arguments name. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -10,7 +10,7 @@
 
 #define NONE ((umsg_mqd_t)-1)
 
-/* The call returns no handle and errno is this. */
+/* Checks that the call returns no handle and sets errno to this error. */
 #define OPENS_NOT(call, error)                                                                    \
     do {                                                                                          \
         errno = 0;                                                                                \
@@ -24,7 +24,7 @@ struct test_case {
 
 #define CASE(name) {#name, name}
 
-/* A new queue for so many messages of so many bytes, for sending and receiving. */
+/* Creates a queue with these attributes, for sending and receiving. */
 static inline umsg_mqd_t make(const char *name, long messages, long bytes, int flags)
 {
     struct umsg_mq_attr attr;

@@ -1,4 +1,4 @@
-/* What a program claims of its calls, on the kernel's queues or on umsg's. */
+/* Checks of calls, on the kernel's queues or on umsg's queues. */
 #ifndef CLAIMS_H
 #define CLAIMS_H
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is known of an error beside errno. */
+/* The text of an error, if the program knows more than errno. */
 #ifndef MORE
 #define MORE "-"
 #endif
@@ -21,7 +21,7 @@
         }                                                                                         \
     } while (0)
 
-/* The call returns -1 and errno is this. */
+/* Checks that the call returns -1 and sets errno to this error. */
 #define FAILS(call, error)                                                                        \
     do {                                                                                          \
         errno = 0;                                                                                \

@@ -1,4 +1,4 @@
-/* Too little of something: errno, and which limit it was in words; and queues and rings without number. */
+/* Exhausted resources: errno, and a text that names the limit. Also leaks: many queues and rings in one process. */
 #define _GNU_SOURCE
 #include "check.h"
 
@@ -26,7 +26,7 @@ static void says(const char *text)
     CHECK(strstr(umsg_last_error(), text) != NULL);
 }
 
-/* None of the three can be made, for this reason. */
+/* Checks that a POSIX queue, a System V queue and a ring can't be created, with this error. */
 static void nothing_is_made(int error, const char *text)
 {
     struct umsg_ring_options options;
@@ -87,7 +87,7 @@ static void a_full_file_system_is_named(void)
     says("the file system of the namespace is full");
     CHECK(umsg_msgctl(id, IPC_RMID, NULL) == 0);
     done(queue, "/q");
-    /* The process has the page of the namespace's changes mapped until it ends. */
+    /* MNT_DETACH: until the process ends, it maps the page that counts the namespace's changes. */
     CHECK(umount2(directory, MNT_DETACH) == 0);
 }
 
@@ -128,7 +128,7 @@ static void queues_without_number_leave_no_descriptor_and_no_mapping(void)
     CHECK(descriptor >= 0 && close(descriptor) == 0);
     for (i = 0; i < 1000; i++)
         one_of_each();
-    /* A leak of each round would leave 1,000. The numbers of kept queues and of parts of the heap differ by a few. */
+    /* A leak in each round would leave 1,000 mappings. The numbers of kept queues and of parts of the heap may differ by a few. */
     CHECK(mappings() <= before + 50);
     CHECK(dup(0) == descriptor && close(descriptor) == 0);
 }

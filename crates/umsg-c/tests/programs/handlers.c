@@ -24,7 +24,7 @@ static void send_from_handler(int signal, siginfo_t *info, void *context)
     errno = before;
 }
 
-/* So many microseconds between signals; 0 for no more of them. */
+/* Sets the interval between signals; 0 stops them. */
 static void alarm_every(long microseconds)
 {
     struct itimerval timer;
@@ -34,7 +34,7 @@ static void alarm_every(long microseconds)
     CHECK(setitimer(ITIMER_REAL, &timer, NULL) == 0);
 }
 
-/* Begins to raise SIGALRM, which has this handler. */
+/* Installs a handler of SIGALRM, and begins to raise the signal. */
 static void alarm_with(void (*handler)(int, siginfo_t *, void *))
 {
     struct sigaction action;
@@ -72,7 +72,7 @@ static void a_handler_sends_to_the_queue_that_its_thread_was_using(void)
 static struct umsg_mq_lease lease;
 static volatile sig_atomic_t leased, refused;
 
-/* Without umsg_defer_signal. Tries no more once the queue could not be had. */
+/* Does not call umsg_defer_signal. After the first EDEADLK, the handler does nothing. */
 static void acknowledge_from_handler(int signal)
 {
     int before = errno;
@@ -134,7 +134,7 @@ static void send_typed_from_handler(int signal, siginfo_t *info, void *context)
     errno = before;
 }
 
-/* How many messages of a type there were. */
+/* Receives all messages of a type, and returns their number. */
 static int drain(long type)
 {
     struct {

@@ -23,7 +23,7 @@ static void note(int level, const char *text, void *argument)
     seen->calls++;
     seen->level = level;
     snprintf(seen->text, sizeof seen->text, "%s", text);
-    /* The call holds no lock now. */
+    /* The call that reports the event holds no lock, so calls on its queue work here. */
     CHECK(umsg_mq_getattr(seen->queue, &attr) == 0);
     CHECK(umsg_mq_send(seen->queue, "", 0, 0) == 0);
 }
@@ -54,7 +54,7 @@ static void an_expired_message_is_told_after_the_call_has_released_the_queue(voi
     CHECK(umsg_mq_receive(seen.queue, buffer, sizeof buffer, NULL) == -1);
     CHECK(seen.calls == 1 && seen.level == LOG_INFO);
     CHECK(strcmp(seen.text, "/log: a message expired") == 0);
-    /* No function is called any more. */
+    /* From now on, the library calls no function. */
     CHECK(umsg_set_log(NULL, NULL) == 0);
     nanosleep(&moment, NULL);
     CHECK(umsg_mq_receive(seen.queue, buffer, sizeof buffer, NULL) == -1);
@@ -80,7 +80,7 @@ static void the_death_of_the_holder_of_a_message_is_told_with_its_process(void)
         raise(SIGKILL);
     }
     CHECK(waitpid(child, &status, 0) == child && WIFSIGNALED(status));
-    /* The library asks now and then whether holders live. */
+    /* The library checks from time to time whether holders live. */
     for (tries = 0; tries < 2000 && umsg_mq_receive(seen.queue, buffer, sizeof buffer, NULL) != 3; tries++)
         nanosleep(&moment, NULL);
     CHECK(tries < 2000 && seen.calls == 1 && seen.level == LOG_WARNING);

@@ -1,4 +1,4 @@
-/* What a queue and the library say of themselves. */
+/* The status of a queue, peeking at messages, and the version and the errors of the library. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 

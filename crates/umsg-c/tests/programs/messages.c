@@ -5,7 +5,7 @@
 #include <limits.h>
 #include <time.h>
 
-/* So many milliseconds from now. */
+/* Returns the time that is this number of milliseconds from now. */
 static struct timespec soon(long milliseconds)
 {
     struct timespec time;

@@ -1,4 +1,4 @@
-/* Being told that a message has come. */
+/* Notifications that a message has arrived. */
 #define _XOPEN_SOURCE 700
 #include "check.h"
 
@@ -29,7 +29,7 @@ static void receive_one(umsg_mqd_t queue)
     CHECK(umsg_mq_receive(queue, buffer, sizeof buffer, NULL) == 1);
 }
 
-/* What is pending of a signal that is blocked. */
+/* Consumes a blocked signal if it is pending. Returns whether it was pending. */
 static int pending(int signal, siginfo_t *info)
 {
     struct timespec now = {0, 0};

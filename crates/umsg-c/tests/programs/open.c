@@ -1,4 +1,4 @@
-/* Opening, closing, unlinking, and what is no handle. */
+/* Opening, closing and unlinking queues, and invalid handles. */
 #define _DEFAULT_SOURCE
 #include "check.h"
 
@@ -74,7 +74,7 @@ static void what_is_no_handle_is_ebadf(void)
     wrong[4] = (umsg_mqd_t)((uintptr_t)queue + 1);
     wrong[5] = (umsg_mqd_t)((uintptr_t)queue ^ (uintptr_t)1 << 40);
     wrong[6] = (umsg_mqd_t)((uintptr_t)queue + 64 * 16);
-    /* What would be the handles of places that were never used, or are free. */
+    /* The first would be the handle of a place that was never used, the second a handle of an earlier generation. */
     wrong[7] = (umsg_mqd_t)(uintptr_t)(63 * 16 + 8);
     wrong[8] = (umsg_mqd_t)((uintptr_t)queue - ((uintptr_t)1 << 32));
     for (i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -177,7 +177,7 @@ static void options_of_another_version_are_understood_or_refused(void)
     FAILS(umsg_mq_unlink_in("/nowhere/at/all", "/later"), ENOENT);
 }
 
-/* Options of a queue of two messages of 16 bytes. */
+/* Returns options for a queue of two messages of 16 bytes. */
 static struct umsg_mq_options of_two(void)
 {
     struct umsg_mq_options options;

@@ -32,7 +32,7 @@ static int watch(int descriptor, unsigned events)
     return set;
 }
 
-/* What an epoll set tells now, 0 for nothing. */
+/* Returns the events that an epoll set reports within the time-out, or 0. */
 static unsigned told(int set, int patience)
 {
     struct epoll_event event;

@@ -1,4 +1,4 @@
-/* An ordinary program for POSIX message queues, which knows nothing of umsg. Its argument is a queue's name. */
+/* An ordinary program for POSIX message queues, without any use of umsg. Its argument is a queue's name. */
 #define _GNU_SOURCE
 #include <mqueue.h>
 

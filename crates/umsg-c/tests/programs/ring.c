@@ -10,7 +10,7 @@
 #include <umsg/ring.h>
 #include <unistd.h>
 
-/* The call returns NULL and errno is this. */
+/* Checks that the call returns NULL and sets errno to this error. */
 #define MAKES_NOT(call, error)                                                                    \
     do {                                                                                          \
         errno = 0;                                                                                \
@@ -24,7 +24,7 @@ static void sleep_for(long milliseconds)
     CHECK(nanosleep(&time, NULL) == 0);
 }
 
-/* A ring for so many messages and an overflow of so many, with or without a name, and a sender of it. */
+/* A ring, with or without a name, and a sender of the ring. */
 struct pair {
     struct umsg_ring *ring;
     struct umsg_ring_sender *sender;
@@ -70,7 +70,7 @@ static struct umsg_ring_status status_of(struct umsg_ring *ring)
     return status;
 }
 
-/* Ends a child well. Not by an exit, at which valgrind would read all of the ring's memory. */
+/* Ends a child with status 0, by an execve: at an exit, valgrind would read all of the ring's memory. */
 static void leave(void)
 {
     execlp("true", "true", (char *)NULL);
@@ -292,7 +292,7 @@ static void *send_slowly(void *sender)
     return NULL;
 }
 
-/* How often the receiver slept meanwhile. */
+/* Waits for several messages that arrive one by one. Returns how often the receiver slept during the wait. */
 static uint64_t wait_for_several(struct pair pair)
 {
     uint64_t slept = status_of(pair.ring).slept;
@@ -313,7 +313,7 @@ static void a_receiver_is_woken_once_by_the_last_message_that_it_waits_for(void)
     uint64_t slept;
     CHECK(umsg_ring_set_waiting(pair.ring, UMSG_WAITING_BLOCKING) == 0);
     FAILS(umsg_ring_set_waiting(pair.ring, 3), EINVAL);
-    /* On a busy machine all may be there before the receiver waits for them. */
+    /* On a busy machine, all messages may arrive before the receiver waits for them. */
     while ((slept = wait_for_several(pair)) == 0)
         CHECK(umsg_ring_receive_batch(pair.ring, messages, SEVERAL) == SEVERAL);
     CHECK(slept == 1);
@@ -324,7 +324,7 @@ static void a_receiver_is_woken_once_by_the_last_message_that_it_waits_for(void)
     soon = in_milliseconds(20);
     FAILS(umsg_ring_wait(pair.ring, 1, &soon), ETIMEDOUT);
     CHECK(umsg_ring_set_waiting(pair.ring, UMSG_WAITING_SPINNING) == 0);
-    /* Long enough for valgrind to get ready. */
+    /* The time suffices for a start under valgrind. */
     soon = in_milliseconds(200);
     FAILS(umsg_ring_wait(pair.ring, 1, &soon), ETIMEDOUT);
     CHECK(status_of(pair.ring).time_spun > 0);

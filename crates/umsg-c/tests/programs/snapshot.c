@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* An open file that has no name any more. */
+/* Returns an open file without a name. */
 static int scratch_file(void)
 {
     FILE *file = tmpfile();
@@ -21,7 +21,7 @@ static void rewind_to(int fd, off_t offset)
     CHECK(lseek(fd, offset, SEEK_SET) == offset);
 }
 
-/* A queue with two messages, saved; the file stands at its beginning. */
+/* Saves a queue with two messages in a file, and sets the file's offset to 0. */
 static umsg_mqd_t saved(const char *name, int fd)
 {
     umsg_mqd_t queue = make(name, 5, 33, O_NONBLOCK);

@@ -1,4 +1,4 @@
-/* An ordinary program with the names of System V: on the kernel's queues, and recompiled on umsg's. */
+/* An ordinary program for System V queues. It runs on the kernel's queues and, recompiled, on umsg's queues. */
 #include "claims.h"
 
 #include <limits.h>
@@ -45,7 +45,7 @@ static void put(long type, const char *text)
     CHECK(msgsnd(queue, &message, strlen(text), IPC_NOWAIT) == 0);
 }
 
-/* The first message that is wanted is this one. */
+/* Receives a message of the wanted type, and checks its type and text. */
 static void get(long wanted, int flags, long type, const char *text)
 {
     struct message message;
@@ -233,7 +233,7 @@ static void who_waits_gets_what_he_wants_or_is_told_of_the_end(void)
     short_sleep();
     done();
     CHECK(pthread_join(thread, NULL) == 0);
-    /* A thread that came late finds no queue at all. */
+    /* If the thread calls after the removal, it finds no queue: EINVAL. */
     CHECK(outcome == EIDRM || outcome == EINVAL);
 }
 
@@ -256,7 +256,7 @@ static void a_handler_ends_a_wait_even_if_calls_are_restarted(void)
     child = fork();
     CHECK(child >= 0);
     if (child == 0) {
-        /* More than once: the first may come before the parent waits. */
+        /* The child repeats the signal, because the first one may arrive before the parent waits. */
         while (getppid() == me) {
             short_sleep();
             kill(me, SIGUSR1);

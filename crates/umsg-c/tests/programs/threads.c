@@ -28,7 +28,7 @@ static void *receive_one(void *queue)
     return NULL;
 }
 
-/* Whether the memory of an opened queue of this name is mapped. */
+/* Returns whether the memory of an open queue of this name is mapped. */
 static int is_mapped(const char *name)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -225,7 +225,7 @@ static void a_handler_ends_a_wait(void)
         _exit(0);
     }
     wait_for_receivers(queue, 1);
-    /* More than once: a signal that comes between two slices of the sleep does not end the call. */
+    /* The signal is repeated, because a signal that arrives between two slices of the sleep does not end the call. */
     while (waitpid(child, &status, WNOHANG) == 0) {
         CHECK(kill(child, SIGUSR1) == 0);
         nanosleep(&moment, NULL);

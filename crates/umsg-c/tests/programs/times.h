@@ -1,7 +1,7 @@
 /* Times of CLOCK_REALTIME. */
 #include <time.h>
 
-/* A time that is over, and one that is none. */
+/* A time in the past, and an invalid time. */
 static const struct timespec past = {1, 0}, wrong = {0, 1000000000};
 
 static struct timespec in_milliseconds(long milliseconds)

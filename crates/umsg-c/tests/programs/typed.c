@@ -1,4 +1,4 @@
-/* What System V queues never had: time-outs, batches, leases, looking, and errors that say why. */
+/* Functions that System V queues lack: time-outs, batches, leases, peeking, and errors with a cause. */
 #define _GNU_SOURCE
 #include "check.h"
 #include "times.h"
@@ -56,7 +56,7 @@ static void set_qbytes(int queue, unsigned long bytes)
     CHECK(umsg_msgctl(queue, IPC_SET, &stat) == 0);
 }
 
-/* Ends a child well. Not by an exit, at which valgrind would read all of the queue's memory. */
+/* Ends a child with status 0, by an execve: at an exit, valgrind would read all of the queue's memory. */
 static void leave(void)
 {
     execlp("true", "true", (char *)NULL);
@@ -570,7 +570,7 @@ static void a_process_that_changes_its_user_can_have_that_noticed(void)
     CHECK(umsg_msgctl(queue, IPC_SET, &stat) == 0);
     put(queue, 1, "x");
     get(queue, 0, 1, "x");
-    /* The other user has to reach the queues. */
+    /* The other user needs access to the directory of the queues. */
     CHECK(chmod(getenv("UMSG_DIR"), 0755) == 0);
     child = fork();
     CHECK(child >= 0);
@@ -596,7 +596,7 @@ enum { USERS = 3, ROUNDS = 200 };
 
 static volatile int current, over;
 
-/* Sends and receives while there is anything to be had. */
+/* Sends to the current queue and receives from it, until the test is over. */
 static void *use_whatever_there_is(void *unused)
 {
     struct message message = {1, "x"};
@@ -608,13 +608,13 @@ static void *use_whatever_there_is(void *unused)
         if (umsg_msgrcv(queue, &message, sizeof message.text, 0, IPC_NOWAIT) < 0)
             CHECK(errno == ENOMSG || errno == EINVAL || errno == EIDRM);
         message.type = 1;
-        /* valgrind runs one thread at a time, and a long time each: the thread that makes the queues needs a turn. */
+        /* valgrind runs one thread at a time, in long turns. The yield lets the thread that creates the queues run. */
         sched_yield();
     }
     return NULL;
 }
 
-/* How many queues are mapped. */
+/* Returns the number of mapped queues. */
 static int mapped(void)
 {
     char line[1000];
