@@ -28,7 +28,7 @@ pub fn messages(list: &mut Command) -> Result<Vec<Value>> {
 pub struct TestProgram {
     /// The directory of its crate, in which cargo runs it.
     pub directory: PathBuf,
-    /// The crate's name, which is that of the directory.
+    /// The crate's name, which is also the name of the directory.
     pub of: String,
     /// The name of the file of tests; None for unit tests.
     pub file: Option<String>,

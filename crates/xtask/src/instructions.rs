@@ -26,7 +26,7 @@ const GROWTH: u64 = 3;
 /// The options of the command.
 #[derive(Clone, Copy, clap::Args)]
 pub struct Options {
-    /// Accept the present counts: write docs/instructions.json
+    /// Accept the counts of this run: write docs/instructions.json
     #[arg(long)]
     accept: bool,
     /// Print the counts as JSON on standard output, and nothing else

@@ -20,7 +20,7 @@ extern "C" fn note(signal: libc::c_int) {
     SIGNAL.store(signal, Ordering::Relaxed);
 }
 
-/// From here on, a signal that would end the process is only recorded. Children start with the default again, because exec resets handlers.
+/// From this call on, a signal that would end the process is only recorded. Children start with the default action, because exec resets handlers.
 #[allow(
     unsafe_code,
     reason = "installing a handler has no safe form without a further crate"
@@ -90,7 +90,7 @@ fn wait(child: &mut Child) -> Result<ExitStatus> {
             return Ok(status);
         }
         if let Err(interrupted) = check() {
-            // Either call fails only if the child has ended already.
+            // Each call fails only if the child has already ended.
             let _ = child.kill();
             let _ = child.wait();
             return Err(interrupted);

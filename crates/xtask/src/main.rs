@@ -1,4 +1,4 @@
-//! `cargo xtask`: demo, tests and everything that a person would otherwise have to remember.
+//! `cargo xtask`: the demo, the tests, and all other tasks that take more than one command.
 
 mod aarch64;
 mod bench;
@@ -70,7 +70,7 @@ enum Task {
         /// The number of operations
         #[arg(long, value_name = "N", default_value_t = test::OPERATIONS)]
         ops: u64,
-        /// Let processes fork, run other programs, pass descriptors on and end, in the place of calls alone
+        /// Let processes fork, run other programs, pass descriptors on and end, instead of only making calls
         #[arg(long)]
         lives: bool,
     },
@@ -152,7 +152,7 @@ enum Task {
     },
     /// Compare the ratios of a few rows with those of docs/benchmarks.json; fails if one is more than 15 % lower in each of three runs
     BenchCheck {
-        /// Make one run of the present build, report the findings, and never fail because of them
+        /// Make one run of the existing build, report the findings, and never fail because of them
         #[arg(long)]
         advise: bool,
     },

@@ -1,4 +1,4 @@
-//! The tests that the documents name exist.
+//! Checks that each test that a document names exists.
 //!
 //! `docs/guarantees.md` and `docs/compatibility.md` name a test for each promise. `docs/protocols.md` names tests in the paragraphs that begin with
 //! **T** or **M**. A test is named as *file*`::`*test*, where the file is in one of the directories `PLACES`. If that directory belongs to a

@@ -59,7 +59,7 @@ impl Wish {
         self.command_in(tests(workspace), face)
     }
 
-    /// Returns the soak of a face, of a command that builds and runs the library's tests.
+    /// Returns the command for the soak of a face. `soak` is a command that builds and runs the library's tests.
     pub fn command_in(&self, mut soak: Command, face: Face) -> Command {
         soak.args(["--test", "soak", "--", "--nocapture"]);
         soak.arg(format!("{}::", face.module()));

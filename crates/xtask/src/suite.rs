@@ -1,6 +1,6 @@
-//! The tests of all crates: built by one command, and run as programs beside each other.
+//! The tests of all crates: built by one command, and run as programs in parallel.
 //!
-//! cargo builds a crate again for each set of features, and which features a dependency has depends on the crates that a command names. One
+//! cargo builds a crate again for each set of features, and the features of a dependency depend on the crates that a command names. One
 //! command for everything builds each crate once. cargo runs test programs one after another, and most of them wait most of the time.
 
 use std::ffi::OsString;
@@ -170,7 +170,7 @@ impl<'a> Suite<'a> {
     /// Returns all crates with the same features.
     fn cargo(&self, task: &str) -> Command {
         let mut cargo = self.workspace.cargo(&[task, "--workspace"]);
-        // It has a step of its own in .ci/run: a test run of the library builds no client of NATS.
+        // The bridge has its own step in .ci/run, so a test run of the library builds no client of NATS.
         cargo.args(["--exclude", "umsg-bridge"]);
         for name in &self.left_out {
             cargo.args(["--exclude", name]);

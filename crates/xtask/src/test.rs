@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that has to hold, in steps.
+//! `cargo xtask test`: all tests, in steps.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -18,12 +18,12 @@ const DROP_IN: &str = "libumsg_preload.so";
 /// The time of the soak of each face, in minutes: all faces at the same time.
 const SOAK_MINUTES: f64 = 0.5;
 
-/// How much is tested.
+/// The extent of the tests.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
     /// All tests of all crates, and a short comparison, within a few minutes.
     Default,
-    /// The default, and all that takes its time: models, soaks, Miri, the whole comparison, and times in a release build.
+    /// The default, and all tests that take long: models, soaks, Miri, the whole comparison, and times in a release build.
     Full,
 }
 
@@ -42,8 +42,8 @@ const FULL: [(&str, u64); 9] = [
     (TIMES, 40),
 ];
 
-/// Parts of the names of tests that the default leaves to `--full`: a stranger's attacks, each value at each boundary, each refused call, and
-/// C programs under valgrind, which take minutes. Shorter tests of the same files remain.
+/// Parts of the names of tests that the default leaves to `--full`: attacks on queues in use, each value at each boundary, each refused call, and C
+/// programs under valgrind, which take minutes. Shorter tests of the same files remain.
 const LONG: [&str; 5] = [
     "no_value_at_a_boundary",
     "a_refused_call_is_done_without_or_named",
@@ -74,7 +74,7 @@ const TIMES: &str = "repair time, waiter table";
 
 /// Runs the tests and lists the failed ones. Stops at once only if a build fails.
 pub fn run(workspace: &Workspace, extent: Extent) -> Result<()> {
-    // Ctrl-C ends the present step; the steps that run in parallel are then ended here.
+    // Ctrl-C ends the current step; the steps that run in parallel are then ended here.
     interrupt::install();
     let mut steps = Steps::new(workspace.root.clone());
     match extent {
@@ -290,7 +290,7 @@ fn models(workspace: &Workspace) -> Command {
     models
 }
 
-/// Runs the tests that measure times, or take their time, in a release build.
+/// Runs the tests that measure times, or take long, in a release build.
 fn repair_time(workspace: &Workspace) -> Command {
     let mut test = soak::tests(workspace);
     test.args(["--test", "repair_time", "--test", "waiter_table"]);

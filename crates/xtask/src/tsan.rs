@@ -29,7 +29,7 @@ const TESTS: [&str; 8] = [
 /// The tests of threads on one engine.
 const THREADS: &str = "threads::";
 
-/// Runs the tests; then, in parallel, those of threads on one engine for the given number of minutes.
+/// Runs the tests. Then runs the tests of threads on one engine in parallel, for the given number of minutes.
 pub fn run(workspace: &Workspace, minutes: f64) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     let nightly = match Nightly::with(&COMPONENTS) {

@@ -1,4 +1,4 @@
-//! Builds what runs on the machine.
+//! Builds the programs that run on the machine.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -47,7 +47,7 @@ impl Built {
             variables: vec![
                 (COMPILED, "yes".into()),
                 (PART, "20".into()),
-                // Reduces the tests with random input, as PART reduces the tests that repeat something.
+                // Reduces the tests with random input, as PART reduces the repeating tests.
                 ("PROPTEST_CASES", "16".into()),
             ],
         };

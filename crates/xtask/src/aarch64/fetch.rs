@@ -11,10 +11,10 @@ use crate::interrupt;
 use crate::shell;
 use crate::workspace::Workspace;
 
-/// Debian 12, and newer packages for it, such as the kernel of Debian 13: Linux 6.12. With Linux 6.1, tests of system calls fail that umsg uses where
-/// the kernel has them (cachestat, descriptors of threads).
+/// Debian 12, and newer packages for it, such as the kernel of Debian 13: Linux 6.12. Linux 6.1 is too old: it lacks system calls that tests of umsg
+/// need (cachestat, descriptors of threads).
 const SUITES: [&str; 2] = ["bookworm", "bookworm-backports"];
-/// The packages: one names the present kernel package as its dependency.
+/// The package that depends on the current kernel package.
 const KERNEL: &str = "linux-image-cloud-arm64/bookworm-backports";
 const BUSYBOX: &str = "busybox-static";
 /// Python, and the libraries that it needs besides glibc.
@@ -37,13 +37,13 @@ pub struct Debian {
     pub busybox: PathBuf,
 }
 
-/// Returns whether the files are here already.
+/// Returns whether the files were already fetched.
 pub fn is_done(workspace: &Workspace) -> bool {
     let debian = Debian::below(&directory(workspace));
     debian.kernel.exists() && debian.busybox.exists()
 }
 
-/// Returns the files, which are fetched the first time.
+/// Returns the files. The first call fetches them.
 pub fn debian(workspace: &Workspace, directory: &Path) -> Result<Debian> {
     let debian = Debian::below(directory);
     if is_done(workspace) {
@@ -76,7 +76,7 @@ impl Debian {
     }
 }
 
-/// Returns the files of Debian's Python with their places on the machine. They are fetched the first time.
+/// Returns the files of Debian's Python with their places on the machine. The first call fetches them.
 pub fn python(directory: &Path) -> Result<Vec<(PathBuf, String)>> {
     let kept = directory.join("debian/python");
     if !kept.exists() {
@@ -163,7 +163,7 @@ impl Apt {
         }
     }
 
-    /// Returns the package of the present kernel.
+    /// Returns the package of the current kernel.
     fn kernel_package(&self) -> Result<String> {
         let output = interrupt::output(&mut self.command("apt-cache", &["depends", KERNEL]))?;
         let text = String::from_utf8_lossy(&output.stdout);

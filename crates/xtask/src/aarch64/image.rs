@@ -53,7 +53,7 @@ pub fn write(
     for directory in DIRECTORIES {
         image.directory(directory)?;
     }
-    // The kernel opens it for the first program.
+    // The kernel opens this device for the first program.
     image.entry("dev/console", CHARACTERS | 0o600, &[], (5, 1))?;
     image.entry("dev/null", CHARACTERS | 0o666, &[], (1, 3))?;
     image.text("etc/passwd", 0o644, PASSWD)?;

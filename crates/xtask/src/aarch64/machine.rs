@@ -70,14 +70,14 @@ struct Qemu(Child);
 
 impl Drop for Qemu {
     fn drop(&mut self) {
-        // Either call fails only if it has ended already.
+        // Each call fails only if QEMU has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Machine<'_> {
-    /// Starts the machine, reports each program as it ends, and fails if one has failed or the machine stops before the last.
+    /// Starts the machine, and reports each program as it ends. Fails if a program has failed, or the machine stops before the last program.
     pub fn run(&self, programs: &[Program]) -> Result<()> {
         let mut command = self.command();
         let mut child = command.spawn().context(shell::line(&command))?;
@@ -157,7 +157,7 @@ struct Session<'a> {
     start: Instant,
 }
 
-/// The program that runs.
+/// The running program.
 struct Running {
     name: String,
     start: Instant,

@@ -45,12 +45,12 @@ const CPU: &str = "neoverse-n1";
 /// The choices of `cargo xtask aarch64`.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Options {
-    /// Run the test programs whose names contain this text, such as umsg/crash_points or umsg-preload, in the place of the default ones
+    /// Run the test programs whose names contain this text, such as umsg/crash_points or umsg-preload, instead of the default ones
     filter: Option<String>,
     /// Run only the tests whose names contain this text
     #[arg(long, value_name = "TEXT")]
     test: Option<String>,
-    /// Run all test programs that need nothing but this machine, in the place of the choice for CI
+    /// Run all test programs that need nothing but this machine, instead of the choice for CI
     #[arg(long, conflicts_with = "filter")]
     full: bool,
     /// The processor, by its name in QEMU; cortex-a72 has no atomic instructions and makes loops of exclusive loads and stores
@@ -122,7 +122,7 @@ fn start(
     machine.run(&built.programs)
 }
 
-/// Returns the directory of everything that this task makes beside cargo's files.
+/// Returns the directory of everything that this task makes in addition to cargo's files.
 fn directory(workspace: &Workspace) -> PathBuf {
     workspace.target.join("aarch64-machine")
 }

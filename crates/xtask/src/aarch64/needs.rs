@@ -1,4 +1,4 @@
-//! The programs and files without which there is no machine.
+//! The programs and files that the machine requires.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};

@@ -19,7 +19,7 @@ pub const CRATES: [&str; 6] = [
     "umsg-conformance",
 ];
 
-/// The name of a crate's unit tests, in the place of a file's name.
+/// The name of a crate's unit tests, which stands instead of a file's name.
 pub const UNIT: &str = "unit";
 
 /// The choice for CI: each crate's assembly and layouts, system calls and C structures. The rest of the tests is about code that is the same on each
@@ -131,7 +131,7 @@ impl Program {
 /// The selected programs, by name.
 pub struct Selection {
     names: Vec<String>,
-    /// Whether these are the programs for CI.
+    /// True if these are the programs for CI.
     is_choice: bool,
 }
 
@@ -208,7 +208,7 @@ fn all(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Returns the name of a target's tests; None if it has none that are of interest.
+/// Returns the name of a target's tests; None if the target has no tests for the machine.
 pub fn target_name(target: &Value) -> Option<&str> {
     let kinds = target["kind"].as_array()?;
     let is = |kind: &str| kinds.iter().any(|one| one == kind);
@@ -229,7 +229,7 @@ pub fn target_name(target: &Value) -> Option<&str> {
 /// A C program of the drop-in's tests: the source, the output, and further arguments for the compiler.
 pub type Compiled = (&'static str, &'static str, &'static [&'static str]);
 
-/// The C programs of a test program of the drop-in, apart from one of its own name with the usual arguments.
+/// The C programs of a test program of the drop-in, apart from the C program of the same name that is compiled with the usual arguments.
 pub const OF_DROP_IN: &[(&str, &[Compiled])] = &[
     (
         "handlers",

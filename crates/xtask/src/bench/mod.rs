@@ -42,7 +42,7 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
 }
 
 /// Measures everything, and writes the figures, the page and the document in `docs`, and the table of the README. With `again`, it
-/// measures nothing, and makes page, document and table from the present figures.
+/// measures nothing, and makes page, document and table from the existing figures.
 pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_benchmarks())?;
@@ -137,7 +137,7 @@ fn lines(drops: &[Dropped]) -> String {
     lines.join("\n")
 }
 
-/// Returns a short run of the rows that are watched.
+/// Returns the figures of a short run of the watched rows.
 fn measure(workspace: &Workspace) -> Result<Figures> {
     let program = workspace.release("umsg-bench");
     if !program.exists() {

@@ -26,7 +26,7 @@ use crate::workspace::Workspace;
 /// itself, the shared or the static one: so umsg.pc.in does not name libgcc_s.
 const SYSTEM_LIBRARIES: [&str; 6] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl"];
 
-/// Where the files of an installation are.
+/// The places of the files of an installation.
 pub struct Layout<'a> {
     /// The directory that is written.
     pub root: &'a Path,

@@ -1,4 +1,4 @@
-//! Manual pages, one a function.
+//! Manual pages, one for each function.
 
 use std::fs;
 use std::path::Path;

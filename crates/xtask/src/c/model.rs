@@ -61,7 +61,7 @@ const FILES: [&str; 46] = [
 /// The items that come last in the header.
 const LAST_FILES: [&str; 2] = ["error", "version"];
 
-/// Functions whose parameters from this one on are variable arguments in C.
+/// Functions with variable arguments in C, and the index of the first variable argument.
 const VARIADIC: [(&str, usize); 1] = [("umsg_mq_open", 2)];
 
 /// All that the library declares.
@@ -116,7 +116,7 @@ pub struct Function {
 pub struct Parameter {
     pub name: String,
     pub declaration: String,
-    /// The type of the library that its function's page explains.
+    /// The type of the library that the page of the function explains.
     pub explained: Option<String>,
 }
 

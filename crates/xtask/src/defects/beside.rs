@@ -6,7 +6,7 @@ use super::list::{By, Defect};
 pub const DEFECTS: &[Defect] = &[
     Defect {
         name: "salvage-ring-lost",
-        what: "messages of the ring are kept only as far as their senders have counted them",
+        what: "only the messages of the ring that their senders have counted are kept",
         by: By::Test(
             "salvage",
             "a_corrupted_queue_keeps_its_intact_messages_in_order",
@@ -18,7 +18,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "salvage-order",
-        what: "messages of the store are kept in the order of their slots, from behind",
+        what: "messages of the store are kept in the reverse order of their slots",
         by: By::Test(
             "salvage",
             "a_corrupted_queue_keeps_its_intact_messages_in_order",
@@ -30,7 +30,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "salvage-lease-forgotten",
-        what: "what is leased is queued, too, after a repair",
+        what: "a leased message is also queued after a repair",
         by: By::Test(
             "salvage",
             "waiters_go_on_waiting_and_leases_last_while_a_queue_is_rebuilt",
@@ -42,7 +42,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-salvage-order",
-        what: "messages are numbered anew in the order of their slots",
+        what: "messages are renumbered in the order of their slots",
         by: By::Test(
             "salvage",
             "a_corrupted_system_v_queue_keeps_its_intact_messages_in_order",
@@ -54,7 +54,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-salvage-last-lost",
-        what: "the message that was sent last is taken for one that was not",
+        what: "the message that was sent last counts as unsent",
         by: By::Test(
             "salvage",
             "a_corrupted_system_v_queue_keeps_its_intact_messages_in_order",
@@ -66,7 +66,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "doctor-names-nobody",
-        what: "who died with a lock is not named",
+        what: "a process that died with a lock is not named",
         by: By::Test(
             "diagnosis",
             "a_diagnosis_names_the_dead_lock_owner_and_the_repairer",
@@ -78,7 +78,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "doctor-counts-nothing",
-        what: "counts that do not fit what the queue holds are not told of",
+        what: "counts that differ from the contents of the queue are not reported",
         by: By::Test(
             "diagnosis",
             "bytes_that_no_operation_could_have_left_are_found_where_they_are",
@@ -90,7 +90,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "doctor-trusts-loans",
-        what: "a lock that says that it is lent, and that nobody lends, is taken for healthy",
+        what: "a lock that is marked as lent, and is not lent, counts as healthy",
         by: By::Test(
             "diagnosis",
             "a_lock_with_an_impossible_thread_id_is_reported_and_reset",
@@ -102,7 +102,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "transient-goes-early",
-        what: "a transient queue goes with the first",
+        what: "a transient queue is removed by its first user that ends",
         by: By::Test(
             "last_close",
             "the_last_of_several_handles_removes_the_queue_and_no_other_does",
@@ -126,7 +126,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "transient-orphan",
-        what: "who opens a queue while its last user removes it has one that others do not find",
+        what: "a process that opens a queue while the last user removes it gets a queue that others do not find",
         by: By::Test(
             "last_close",
             "a_process_that_has_found_a_queue_and_is_overtaken_by_its_last_user_finds_it_no_more",
@@ -156,7 +156,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "stall-of-three-slices",
-        what: "who waits for a lock, or for a message, looks by itself too seldom",
+        what: "a process that waits for a lock or a message checks by itself too seldom",
         by: By::Test(
             "crash_points",
             "a_killed_sender_leaves_a_whole_message_or_none_and_stops_no_process",
@@ -204,7 +204,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "thread-known-early",
-        what: "a thread takes itself for known before its number is: a handler takes locks in its parent's name",
+        what: "a thread counts as known before its number is known: a handler takes locks in its parent's name",
         by: By::Test(
             "signals",
             "a_process_that_dies_in_a_handler_in_its_first_call_leaves_its_lock_to_others",

@@ -66,7 +66,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "posix-slot-leak",
-        what: "a repair does not free the slot that a dead receiver had in its hands",
+        what: "a repair does not free the slot that a dead receiver had taken",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/posix_engine/recover.rs",
         old: "            engine.free_slot(receiving, slot);\n",
@@ -97,7 +97,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "posix-sender-unwoken",
-        what: "a blocked sender whose message is let in is not woken",
+        what: "a blocked sender whose message is admitted is not woken",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/posix_engine/serve.rs",
         old: "            waiters.remove(receiving, node)?;\n            wakes.add(index);\n",
@@ -133,7 +133,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "posix-notice-lost",
-        what: "a registered process is not told when a message comes to the empty queue",
+        what: "a registered process is not notified when a message comes to the empty queue",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/posix_engine/notification.rs",
         old: "(true, true) => self.fire(receiving, wakes),",
@@ -142,7 +142,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "posix-descriptor-leak",
-        what: "a process that looks whether anybody polls leaves a descriptor open",
+        what: "a process that checks whether any process polls leaves a descriptor open",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/doorbell/descriptor.rs",
         old: "        flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;\n",
@@ -173,7 +173,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-admission-lost",
-        what: "the message of a blocked sender that was told that it is sent is not, if who let it in died",
+        what: "a blocked sender is told that its message is sent, but the message is lost if the process that admitted it dies",
         by: By::Soak(Face::Sysv),
         file: "umsg-shm/src/sysv_engine/repair.rs",
         old: "        engine.commit(receiving, slot)?;\n",

@@ -1,11 +1,11 @@
 //! `cargo xtask defects`: checks that the soak, and tests of parts that no soak uses, fail if they should.
 //!
-//! Each of a list of plausible defects is planted into a copy of the sources, one at a time; then the soak of its face has to fail within
-//! the given time, or the test that is named with it, and to report the defect's effect: another failure does not count. The task prints
-//! which one failed, after how long, and with which words.
+//! The task plants each of a list of plausible defects into a copy of the sources, one at a time. Then the soak of the defect's face, or the test
+//! that the list names, has to fail within the given time, and to report the defect's effect. Another failure does not count. The task prints the
+//! soak or test that failed, the time that passed, and the words of the failure.
 //!
-//! First, the soak or test has to pass on the copy without a defect, a soak for the same time. A soak that fails without a defect, for
-//! example because the machine is too busy, would "notice" every defect.
+//! First, the soak or test has to pass on the copy without a defect; a soak runs for the same time. A soak that fails without a defect, for example
+//! because the machine is too busy, would "notice" every defect.
 
 mod beside;
 mod delivery;
@@ -132,7 +132,7 @@ impl Nursery {
         let _ = fs::remove_dir_all(&copy.root);
         fs::create_dir_all(&copy.root).context(copy.root.display())?;
         let mut all = Command::new("cp");
-        // The copies get the present time, so that cargo rebuilds everything that an earlier run has built with a defect.
+        // The copies get the current time, so that cargo rebuilds everything that an earlier run has built with a defect.
         let options = ["-a", "--no-preserve=timestamps", "--"];
         all.current_dir(&workspace.root).args(options);
         all.args(COPIED).arg(&copy.root);
@@ -239,7 +239,7 @@ fn remove(queues: TempDir) {
     }
 }
 
-/// Returns the failure of a soak or test: its first panic, after which no thread waits for its end; or its exit, if that is no success.
+/// Returns the failure of a soak or test: its first panic, after which the program is killed, or its exit with a failure.
 fn failure(command: &mut Command) -> std::io::Result<Option<String>> {
     let mut child = command.stderr(Stdio::piped()).process_group(0).spawn()?;
     let words = complaint(&mut child);

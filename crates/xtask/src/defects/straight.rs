@@ -72,7 +72,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "duties-ignored",
-        what: "a receive in the plain case lets no blocked sender's message in",
+        what: "a receive in the plain case admits no blocked sender's message",
         by: By::Test(
             "semantics",
             "a_receive_lets_the_blocked_senders_message_in_before_it_returns",
@@ -156,7 +156,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "lock-still-named",
-        what: "a thread that found a lock held names it on",
+        what: "a thread that found a lock held still names the lock to the kernel",
         by: By::Unit("a_thread_that_finds_a_lock_held_names_it_no_more"),
         file: "umsg-shm/src/lock/mod.rs",
         old: "            thread.unname(outer);\n            thread.critical.leave();\n            return None;\n",
@@ -183,7 +183,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-cut-unasked",
-        what: "a receive that does not wait cuts a message that is too long",
+        what: "a receive that does not wait truncates a message that is too long",
         by: By::Unit("a_receive_that_does_not_wait_cuts_a_message_only_if_it_is_told_to"),
         file: "umsg-shm/src/sysv_engine/receive.rs",
         old: "self.take_now(call, want, &mut Copy { buffer, truncate })",
@@ -192,7 +192,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-send-rights",
-        what: "a send goes by rights that its process no longer has",
+        what: "a send relies on rights that its process no longer has",
         by: By::Unit("a_call_that_does_not_wait_is_judged_by_the_rights_of_its_time"),
         file: "umsg-shm/src/sysv_engine/send.rs",
         old: "        self.check_rights(receiving, call.rights)?;\n        self.check_room(receiving, (1,",
@@ -201,7 +201,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-receive-rights",
-        what: "a receive goes by rights that its process no longer has",
+        what: "a receive relies on rights that its process no longer has",
         by: By::Unit("a_call_that_does_not_wait_is_judged_by_the_rights_of_its_time"),
         file: "umsg-shm/src/sysv_engine/receive.rs",
         old: "        self.check_rights(receiving, call.rights)?;\n        let found = match self.find(receiving, want, wakes) {\n",
@@ -210,7 +210,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-send-busy",
-        what: "a send that does not wait reports a lock that is kept as a fault",
+        what: "a send that does not wait reports a held lock as a fault",
         by: By::Unit("a_call_that_does_not_wait_is_refused_while_another_thread_keeps_the_lock"),
         file: "umsg-shm/src/sysv_engine/send.rs",
         old: "        sent.map_err(|refused| refused.by(call.deadline))\n",
@@ -219,7 +219,7 @@ pub const DEFECTS: &[Defect] = &[
     },
     Defect {
         name: "sysv-receive-busy",
-        what: "a receive that does not wait reports a lock that is kept as a fault",
+        what: "a receive that does not wait reports a held lock as a fault",
         by: By::Unit("a_call_that_does_not_wait_is_refused_while_another_thread_keeps_the_lock"),
         file: "umsg-shm/src/sysv_engine/receive.rs",
         old: "        taken.map_err(|refused| refused.by(call.deadline))\n",

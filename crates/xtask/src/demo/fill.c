@@ -1,8 +1,8 @@
 /*
  * fill NAME MESSAGES [unlink]
  *
- * Makes a queue NAME that holds MESSAGES messages of up to 16 bytes and fills it, with the calls of <mqueue.h> only. The priorities run through all
- * that there are. The queue stays, unless it is to be unlinked.
+ * Makes a queue NAME that holds MESSAGES messages of up to 16 bytes and fills it, with the calls of <mqueue.h> only. The messages have all possible
+ * priorities in turn. The queue stays, unless the third argument is given.
  */
 #include <fcntl.h>
 #include <mqueue.h>

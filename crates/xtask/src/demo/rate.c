@@ -22,7 +22,7 @@ struct message {
 	char rest[56];
 };
 
-/* The number of the message that says: no more. */
+/* The number that marks the last message. */
 #define END UINT64_MAX
 
 /* The receiver's report to the sender at the end. */

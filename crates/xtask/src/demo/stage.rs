@@ -1,4 +1,4 @@
-//! The stage of the demonstration: its programs, and namespaces that go away with it.
+//! The stage of the demonstration: its programs, and its namespaces, which are removed with the stage.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -85,7 +85,7 @@ impl Stage {
         cc.args(["-std=gnu11", "-O2", "-o"])
             .arg(&program)
             .arg(&file);
-        // In a glibc of which librt is not a part, librt has the functions.
+        // Before glibc 2.34, the functions are in librt.
         cc.arg("-lrt");
         if interrupt::run(&mut cc)?.success() {
             Ok(program)
@@ -101,7 +101,7 @@ impl Stage {
         Ok(file)
     }
 
-    /// Returns a namespace of the caller's own.
+    /// Returns a namespace of the caller.
     pub fn namespace(&self) -> Result<Namespace> {
         Namespace::new(self, None)
     }

@@ -9,7 +9,7 @@
 //! pictures.rs: `umsg top` in tmux, if it is installed; svg.rs: the pictures of its screens
 //! ```
 //!
-//! A page says in comments, which no reader sees, how its blocks are run:
+//! Comments, which no reader of the page sees, say how the blocks of a page are run:
 //!
 //! | comment | meaning |
 //! |---|---|
@@ -48,7 +48,7 @@ pub struct Options {
     /// Check the text alone: run no commands, and build no book
     #[arg(long, conflicts_with = "pages")]
     text: bool,
-    /// Run the commands on the release build, in the place of one without optimisation
+    /// Run the commands on the release build, instead of a build without optimisation
     #[arg(long, conflicts_with = "text")]
     release: bool,
     /// Make the pictures of the guide anew, and do nothing else

@@ -39,7 +39,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// Builds and installs umsg: the release build, or one of what the commands need, without optimisation.
+    /// Builds and installs umsg: the release build, or a build without optimisation of the parts that the commands need.
     pub fn furnish(workspace: &Workspace, release: bool) -> Result<Room> {
         let parts = ["-p", "umsg-cli", "-p", "umsg-preload", "-p", "umsg-c"];
         let usual = [&["build", "--quiet"], &parts[..]].concat();
@@ -158,7 +158,7 @@ impl Room {
                 break status.to_string();
             }
             if interrupt::check().is_err() || Instant::now() > end {
-                // Either call fails only if the child has ended already.
+                // Each call fails only if the child has already ended.
                 let _ = child.kill();
                 let _ = child.wait();
                 interrupt::check()?;

@@ -1,4 +1,5 @@
-//! A picture of a terminal's screen: text with escape sequences, as `tmux capture-pane -e` prints it, becomes SVG. The same screen becomes the same picture.
+//! A picture of a terminal's screen: text with escape sequences, as `tmux capture-pane -e` prints it, becomes SVG. The same screen becomes the same
+//! picture.
 //!
 //! The program knows the sequences that set colours and attributes (`ESC [ numbers m`), and skips all others.
 

@@ -19,7 +19,7 @@ const ANOTHER_PLACE: [(&str, &str); 3] = [
     ("TZ", "UTC-14"),
 ];
 
-/// Builds the packages of the last commit again, and compares them. Fails with the names of those that differ.
+/// Builds the packages of the last commit again, and compares them. Fails with the names of the packages that differ.
 pub fn with_another_directory(
     workspace: &Workspace,
     options: &Options,

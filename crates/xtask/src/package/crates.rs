@@ -25,7 +25,7 @@ pub fn make(
     files: &mut Files,
     steps: &mut Steps,
 ) -> Result<()> {
-    // Not the directory of other builds: cargo locks it.
+    // A separate directory, because cargo locks the directory of other builds.
     let target = super::directory(workspace).join("build-crates");
     let cargo = |arguments: &[&str]| {
         let mut cargo = workspace.cargo(arguments);

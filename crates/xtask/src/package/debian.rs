@@ -19,7 +19,7 @@ use crate::workspace::Workspace;
 /// The name and address in the packages, unless DEBFULLNAME and DEBEMAIL are set.
 const MAINTAINER: (&str, &str) = ("The umsg authors", "umsg@localhost");
 
-/// The crate of the bridge. Its dependencies are many, so that tests take its programs from the usual build.
+/// The crate of the bridge. It has many dependencies, so tests take its programs from the usual build.
 const BRIDGE: &str = "umsg-bridge";
 
 /// The crates in the packages. One command builds all of them, so that their common dependencies are built once.

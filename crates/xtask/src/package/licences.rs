@@ -22,7 +22,7 @@ pub fn text(workspace: &Workspace, crates: &[&str]) -> Result<String> {
     Ok(merged([of(workspace, None, crates)?]))
 }
 
-/// Returns the libraries that the crates contain. The crates are those of the workspace, or of another one, which the path of its Cargo.toml names.
+/// Returns the libraries that the crates contain. `manifest` is the Cargo.toml of the crates' workspace; None for this workspace.
 pub fn of(workspace: &Workspace, manifest: Option<&Path>, crates: &[&str]) -> Result<Licences> {
     let mut command = workspace.cargo(&["metadata", "--locked", "--format-version", "1"]);
     command.args(["--filter-platform", "x86_64-unknown-linux-gnu"]);

@@ -41,7 +41,7 @@ impl Tree {
         Self { root, strip }
     }
 
-    /// Copies a file, without rights to execute it.
+    /// Copies a file, without execute permission.
     pub fn file(&self, from: &Path, to: &str) -> Result<()> {
         let bytes = fs::read(from).context(from.display())?;
         self.write(to, bytes)

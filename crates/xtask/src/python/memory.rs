@@ -1,4 +1,4 @@
-//! The native module under valgrind: no invalid access, no use of memory without a value, and no leak in calls of its functions.
+//! The native module under valgrind: no invalid access, no use of uninitialised memory, and no leak in calls of its functions.
 
 use std::fs;
 use std::path::Path;

@@ -32,7 +32,7 @@ use crate::package::{Build, VERSION};
 use crate::steps::Steps;
 use crate::workspace::Workspace;
 
-/// The comparison of the stubs with the module. Which classes share a layout is no part of the interface.
+/// The comparison of the stubs with the module. The layouts that classes share are not part of the interface.
 const STUBS: [&str; 6] = [
     "umsg",
     "--ignore-missing-stub",
@@ -59,7 +59,7 @@ pub struct Options {
     /// Also install the source distribution, run tests under valgrind, see that free-threaded Python is refused, and measure the import: minutes
     #[arg(long)]
     full: bool,
-    /// Build the wheels for other systems in the place of one for this machine, for glibc 2.17 or later and for musl, and run the tests there
+    /// Build the wheels for other systems instead of this machine, for glibc 2.17 or later and for musl, and run the tests there
     #[arg(
         long,
         value_name = "SYSTEM",

@@ -26,7 +26,7 @@ pub struct System {
 
 const MANYLINUX: &str = "manylinux2014";
 
-/// Not among them: aarch64 with musl, for which rustup has a standard library that no distribution has.
+/// The systems for which wheels are made. aarch64 with musl is left out: only rustup has a standard library for it, no distribution.
 pub const SYSTEMS: [System; 3] = [
     System {
         name: "glibc, x86-64",
@@ -117,7 +117,7 @@ impl System {
         Ok(Added::of(&build))
     }
 
-    /// Fails if a file of the wheel needs a newer glibc than the tag says, or what musl does not have in a wheel for musl.
+    /// Fails if a file of the wheel needs a newer glibc than the tag says, or, in a wheel for musl, a symbol that musl lacks.
     fn check(&self, package: &Package, environment: &Environment, wheel: &Path) -> Result<()> {
         let objdump = format!("{}objdump", self.tools);
         let tree = wheel::unpack(package, environment, wheel, self.tools)?;

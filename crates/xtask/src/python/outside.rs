@@ -13,8 +13,8 @@ use crate::failure::{Context as _, Result};
 use crate::package::{ALPINE, OLD_DEBIAN, Root, User, succeed};
 use crate::steps::Steps;
 
-/// pip, and what the tests import, for each version of Python. pip evaluates conditions such as "Python 3.9" for the version that runs it, so packages for
-/// old versions are named.
+/// pip, and what the tests import, for each version of Python. pip evaluates conditions such as "Python 3.9" for the version that runs it, so
+/// packages for old versions are named.
 const TOOLS: [&str; 6] = [
     "pip",
     "pytest",
@@ -65,7 +65,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Collects the tests, what they read, and their tools.
+    /// Collects the tests, the files that they read, and their tools.
     pub fn collect(
         package: &Package,
         environment: &Environment,

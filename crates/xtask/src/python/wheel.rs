@@ -1,4 +1,4 @@
-//! The wheel: the native module, and what maturin does not know of: the command, the drop-in and the licences of all that is compiled in.
+//! The wheel: the native module, and the parts that maturin does not add: the command, the drop-in, and the licences of all compiled libraries.
 //!
 //! The command is a script of the wheel, so it becomes `bin/umsg` of an environment. The drop-in becomes `lib/umsg/libumsg_preload.so`,
 //! where the command finds it.

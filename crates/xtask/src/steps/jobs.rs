@@ -41,7 +41,7 @@ pub struct Ended {
     pub output: Vec<u8>,
     pub status: ExitStatus,
     pub took: Duration,
-    /// The time that it and the children that it waited for took of the processors. None if it could not be read.
+    /// The CPU time of the job and of the children that it waited for. None if the time could not be read.
     pub computed: Option<Duration>,
 }
 
@@ -63,7 +63,7 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the first job of which no other job of the same group runs. If there is none, waits for one. None if no job is left.
+    /// Takes the first job whose group has no running job. If there is no such job, waits for one. None if no job is left.
     fn take(&self) -> Option<Job> {
         let mut state = self.state();
         while !state.waiting.is_empty() {
@@ -96,7 +96,7 @@ impl Queue {
             let group = job.group;
             let result = interrupt::check().and_then(|()| job.run());
             self.free(group);
-            // The receiver has gone if it met an error.
+            // The receiver is gone after an error.
             if result.is_err() | ended.send(result).is_err() {
                 self.state().waiting.clear();
             }
@@ -124,7 +124,7 @@ impl Job {
     }
 }
 
-/// Waits until a process has ended, and returns the time that it and the children that it waited for took of the processors.
+/// Waits until a process has ended, and returns the CPU time of the process and of the children that it waited for.
 fn computed(child: &Child) -> Option<Duration> {
     let pid = Pid::from_child(child);
     rustix::process::waitid(
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn jobs_run_beside_each_other() {
         let directory = tempfile::tempdir().unwrap();
-        // Either job ends only if the other has begun; the bound is for a failure.
+        // Each of the two jobs ends only after the other has begun. The bound ends the wait of a failed test.
         let wait = |n: usize| {
             format!(
                 "cd {} && touch {n} && timeout 60 sh -c 'until [ -e {} ]; do sleep 0.01; done'",

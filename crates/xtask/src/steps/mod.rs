@@ -167,7 +167,7 @@ impl Steps {
         let mut done = done(what, took, output, failed.unwrap_or_default(), &again)?;
         if let (Some(failed), false) = (&mut done.failed, whole.is_empty()) {
             if !is_of_tests {
-                // The command for all tests.
+                // The jobs' own commands replace the command for all tests.
                 failed.again.clear();
             }
             failed.again.extend(whole);

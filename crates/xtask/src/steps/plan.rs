@@ -58,7 +58,7 @@ impl Plan {
         }
     }
 
-    /// Keeps the times for the next run. A failure makes its estimate worse, and nothing else.
+    /// Keeps the times for the next run. If this fails, only the estimate of the next run is worse.
     pub fn keep(&self) {
         if let Ok(text) = serde_json::to_vec(&self.times) {
             let _ = fs::write(&self.file, text);

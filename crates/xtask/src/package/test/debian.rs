@@ -125,7 +125,7 @@ const INSTALL_ALONE: &str = "\
     test \"$(dpkg-query --show --showformat '${db:Status-Status}' umsg)\" = installed
     useradd --create-home --uid 1000 ann";
 
-/// The use of a system that has neither a compiler nor systemd nor any package that umsg does not depend on.
+/// The steps in a system without a compiler, without systemd, and without any package that umsg does not depend on.
 const ALONE: &str = "\
     if mqsend /q hello; then echo 'the kernel has no limit here' >&2; exit 1; fi
     test \"$(umsg run -- mqsend /q hello)\" = 'hello, priority 7'
@@ -216,8 +216,8 @@ fn put_programs(workspace: &Workspace, root: &Root) -> Result<()> {
     Ok(())
 }
 
-/// Tests the archive on the oldest Debian that can be fetched. A linker for an old glibc makes the program: it takes its functions from
-/// librt, as programs of that time do.
+/// Tests the archive on the oldest Debian that can be fetched. The program is linked for an old glibc, so it takes its functions from librt, like the
+/// programs of that time.
 pub fn run_old(workspace: &Workspace, files: &Files, steps: &mut Steps) -> Result<()> {
     let root = Root::old_debian(workspace, OLD, &[], steps)?;
     root.put(

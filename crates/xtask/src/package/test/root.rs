@@ -28,7 +28,8 @@ pub struct Root<'a> {
 }
 
 impl<'a> Root<'a> {
-    /// Returns a new Debian 12 with these packages, and with what apt needs. The first one is made by mmdebstrap and kept in the target directory.
+    /// Returns a new Debian 12 with these packages and the packages that apt needs. mmdebstrap makes the first system, which is kept in the target
+    /// directory.
     pub fn debian(
         workspace: &'a Workspace,
         name: &str,
@@ -170,7 +171,7 @@ impl<'a> Root<'a> {
         super::super::tree::succeed(copy.arg(self.path(inside)))
     }
 
-    /// Returns the beginning of a command in new namespaces, which root makes itself, and another user with its range of user ids.
+    /// Returns the beginning of a command in new namespaces. Root makes the namespaces itself; another user makes them with its range of user ids.
     fn in_namespace(&self) -> Command {
         let mut command = self.workspace.command("unshare");
         command.args(["--mount", "--pid", "--fork", "--kill-child", "--ipc"]);
