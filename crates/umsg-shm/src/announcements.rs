@@ -47,7 +47,7 @@ impl Announcements {
         let number = self.number.fetch_add(1, Ordering::AcqRel).wrapping_add(1);
         crash_point!(MSG_NUMBERED);
         let entry = u64::from(number) << 32 | u64::from(index);
-        // Release: a process that reads this entry before it reads the number again sees that, too.
+        // Release: a process that reads this entry before it reads the number again sees the new number, too.
         self.log.at(number).store(entry, Ordering::Release);
     }
 

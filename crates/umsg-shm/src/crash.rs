@@ -168,13 +168,13 @@ points! {
     GROW_WRITTEN;
     /// New slots are counted and not free: the repair frees them.
     GROW_COUNTED;
-    /// A process has announced a change of a doorbell, and has not made the change: the repair shows the present level.
+    /// A process has announced a change of a doorbell, and has not made the change: the repair makes the doorbell show the current level.
     BELL_BEGUN;
-    /// A doorbell was rung, and the segment does not record it: the repair shows the present level.
+    /// A doorbell was rung, and the segment does not record the ring: the repair makes the doorbell show the current level.
     BELL_RUNG;
     /// A doorbell shows a level that the operation has not reached yet: a poller finds that the level is wrong, and repairs the doorbell.
     BELL_FORETOLD;
-    /// A doorbell shows the present level, and the lock is held: the message was sent or received.
+    /// A doorbell shows the current level, and the lock is held: the message was sent or received.
     BELL_SETTLED;
     /// A message is sent, its ring is deferred, and the locks are released: the next call on the queue rings.
     BELL_DEFERRED;

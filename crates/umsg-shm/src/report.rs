@@ -216,7 +216,7 @@ pub fn is_on() -> bool {
     false
 }
 
-/// Returns the present time if waits are reported, for [`end_wait`].
+/// Returns the current time if waits are reported, for [`end_wait`].
 pub(crate) fn begin_wait() -> Option<u64> {
     (!cfg!(loom) && is_on()).then(clock::monotonic)
 }

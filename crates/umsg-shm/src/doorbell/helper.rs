@@ -79,7 +79,7 @@ pub(crate) trait Hears: Send + Sync {
     /// Takes the steps of the queue that are due by now. Returns the time of the next check, as a reading of the monotonic clock in nanoseconds;
     /// [`u64::MAX`] for never.
     fn pass_time(&self) -> u64;
-    /// Shows the present level of the queue in the FIFO. Returns the value of [`calls`](Self::calls) with which the helper sleeps; None if the lock
+    /// Shows the current level of the queue in the FIFO. Returns the value of [`calls`](Self::calls) with which the helper sleeps; None if the lock
     /// could not be taken.
     fn hear(&self, feed: &Feed) -> Option<u32>;
     /// Returns the word on which the helper sleeps. A call of the helper changes it.
@@ -307,7 +307,7 @@ impl Service {
         })
     }
 
-    /// Shows the present level in the entry's FIFO. Without a FIFO, takes the steps of the queue that are due by now.
+    /// Shows the current level in the entry's FIFO. Without a FIFO, takes the steps of the queue that are due by now.
     fn serve(mut self) {
         let Some(watch) = &self.watch else { return };
         match &watch.feed {

@@ -122,7 +122,7 @@ fn shows(packets: u32) -> u32 {
     }
 }
 
-/// Returns the number of packets that shows these bits, with the smallest change from the present number.
+/// Returns the number of packets that shows these bits, with the smallest change from the current number.
 fn packets(bits: u32, held: u32) -> u32 {
     match bits & (IN | OUT) {
         IN => FULL,
@@ -238,7 +238,7 @@ impl<'a> Ringer<'a> {
         crash_point!(BELL_FORETOLD);
     }
 
-    /// Shows the present level, at the end of an operation.
+    /// Shows the current level, at the end of an operation.
     #[cfg_attr(
         loom,
         allow(unused_variables, reason = "no model has a FIFO of its own")
@@ -401,12 +401,12 @@ impl<'a> Ringer<'a> {
         self.words.rung_on.get() == cpu::current() as u32 + 1
     }
 
-    /// Shows the present level after the death of a process that held the lock. The FIFO may hold any number of packets before this call.
+    /// Shows the current level after the death of a process that held the lock. The FIFO may hold any number of packets before this call.
     pub(crate) fn mend(&self, _: ReceiverHeld<'_>, now: Level) {
         self.hold(now, true);
     }
 
-    /// Makes the FIFO show the present level. Wakes all pollers if `nudge` is set, or if they would not learn of room otherwise.
+    /// Makes the FIFO show the current level. Wakes all pollers if `nudge` is set, or if they would not learn of room otherwise.
     fn hold(&self, now: Level, nudge: bool) {
         // The FIFO may not have the packet of a pending ring, so the number of packets does not tell whether pollers were woken.
         let was_late = self
@@ -433,8 +433,8 @@ impl<'a> Ringer<'a> {
         self.words.shown.set(to | now.neither());
     }
 
-    /// Makes the FIFO show this level, and wakes all pollers, without the queue's lock. It changes nothing in the segment, so it does not disturb a
-    /// process that is ringing under the lock.
+    /// Makes the FIFO show this level, and wakes all pollers, without the queue's lock. The call changes nothing in the segment, so it does not
+    /// disturb a process that is ringing under the lock.
     #[cfg(not(loom))]
     pub(crate) fn show_unlocked(&self, level: Level) {
         if self.watched.get() & (PRIVATE | HELPED) != 0 {
@@ -585,8 +585,8 @@ impl<'a> Ringer<'a> {
         self.watched.set(self.watched.get() | flags);
     }
 
-    /// Returns the level of a queue with these numbers of messages and of free slots. It includes the events that are shown to processes without a
-    /// helper.
+    /// Returns the level of a queue with these numbers of messages and of free slots. The level includes the events that are shown to processes
+    /// without a helper.
     pub(crate) fn with_looks(&self, messages: u64, room: u64) -> Level {
         let looks = looks_for(self.watched.get()).map(u64::from);
         Level::new(messages.max(looks[0]), room.max(looks[1]))

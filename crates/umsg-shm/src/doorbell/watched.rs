@@ -22,7 +22,7 @@ pub(crate) trait Watched {
         self.ringer().watched.get() != 0
     }
 
-    /// Shows the level that the next step produces: the present level, with these additional messages and this additional room.
+    /// Shows the level that the next step produces: the current level, with these additional messages and this additional room.
     #[inline(always)]
     fn foretell_doorbell(&self, receiving: ReceiverHeld<'_>, messages: i64, room: i64) {
         if self.is_watched() {
@@ -39,7 +39,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows the present level, as the last step before the lock is released.
+    /// Shows the current level, as the last step before the lock is released.
     #[inline(always)]
     fn settle_doorbell(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
         if self.is_watched() {
@@ -47,7 +47,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows the present level, as [`settle_doorbell`](Self::settle_doorbell) does. If this process polls without a helper, and time may bring
+    /// Shows the current level, as [`settle_doorbell`](Self::settle_doorbell) does. If this process polls without a helper, and time may bring
     /// changes, the process starts a helper after the unlock.
     #[cold]
     fn settle_slow(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {
@@ -119,7 +119,7 @@ pub(crate) trait Watched {
         self.needs_time()
     }
 
-    /// Returns whether the present helper has to check the queue once a slice, because a process holds a message or room and may die. If it returns
+    /// Returns whether the current helper has to check the queue once a slice, because a process holds a message or room and may die. If it returns
     /// false, the next process that leases or reserves calls the helper.
     fn needs_slices(&self, receiving: ReceiverHeld<'_>) -> bool {
         let is_held = self.held(receiving) != 0;
@@ -136,7 +136,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Shows the present level after a death, and calls the helpers that keep the time. The dead process may have changed the times for which these
+    /// Shows the current level after a death, and calls the helpers that keep the time. The dead process may have changed the times for which these
     /// helpers wait.
     fn repair_poll_fifo(&self, receiving: ReceiverHeld<'_>) {
         self.ringer().mend(receiving, self.level(receiving));

@@ -18,7 +18,7 @@ impl LeaseRoots {
         self.is_due(now) || self.look_after.load(Ordering::Relaxed) < now
     }
 
-    /// Returns whether a lease has expired, or a delayed message is due. It may return true without reason, because a lease can end early.
+    /// Returns whether a lease has expired, or a delayed message is due. The call may return true without reason, because a lease can end early.
     pub(crate) fn is_due(&self, now: u64) -> bool {
         let due = self.due.load(Ordering::Relaxed);
         due != 0 && due <= now

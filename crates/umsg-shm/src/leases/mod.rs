@@ -178,7 +178,7 @@ impl<'a, S: LeaseStore> Leases<'a, S> {
         }
     }
 
-    /// Iterates over the records in use, the oldest first. The caller may release the present one.
+    /// Iterates over the records in use, the oldest first. The caller may release the current one.
     pub(crate) fn iter(
         &self,
     ) -> impl Iterator<Item = Result<(u32, &'a LeaseRecord), Fault>> + use<'a, S> {

@@ -286,7 +286,7 @@ pub(super) fn overslept(word: u64, rest: &mut Rest) -> Result<Slept, LockError> 
     }
 }
 
-/// Returns the present time, and the time until which a call with this deadline waits for a lock. A call waits until its deadline. A call that must
+/// Returns the current time, and the time until which a call with this deadline waits for a lock. A call waits until its deadline. A call that must
 /// not block waits for a second if it has not waited before. A call whose time-out is over still waits for a slice, because it may still take a
 /// message.
 fn patience(thread: &Thread, deadline: Deadline) -> (u64, Deadline) {

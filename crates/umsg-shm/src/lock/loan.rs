@@ -47,7 +47,7 @@ impl Lock {
             }
             if names_no_thread(low) {
                 // The next pass through the loop treats an overwritten word as the lock of a dead owner. A process may overwrite the word once more
-                // before that, so the loop ends at the deadline.
+                // before the next pass, so the loop ends at the deadline.
                 if std::mem::replace(&mut is_scribbled, true) && end.has_passed() {
                     return Err(LockError::TimedOut);
                 }

@@ -56,7 +56,7 @@ impl Named {
         }
     }
 
-    /// Replaces the value `old` by `new`. Returns the present value as an error if it is not `old`.
+    /// Replaces the value `old` by `new`. Returns the current value as an error if it is not `old`.
     pub(super) fn replace(self, old: u32, new: u32) -> Result<(), u32> {
         let (success, failure) = (Ordering::AcqRel, Ordering::Relaxed);
         // SAFETY: as in `read`.

@@ -87,7 +87,7 @@ const PREPARED: usize = 256 << 20;
 const ATTEMPTS: u32 = 64;
 
 impl Engine {
-    /// Repairs the receivers' side after a death, and ends the records of dead holders. The counts are right after that.
+    /// Repairs the receivers' side after a death, and ends the records of dead holders. Afterwards, the counts are right.
     pub fn repair_receivers(&self, me: &Thread) {
         if self.segment().fixed().receiver.lock.is_orphaned() || self.may_reclaim() {
             // If another process has the lock, that process does this work.

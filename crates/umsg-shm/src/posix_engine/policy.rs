@@ -261,7 +261,7 @@ impl Engine {
         self.serve(receiving, wakes)?;
         self.update_wait_flags(receiving);
         if !self.no_sender_waits() {
-            // Waiting senders get the present room and any new room.
+            // Waiting senders get the free room and any new room.
             return Err(Refused::NotNow);
         }
         if self.policy().time_to_live != 0 {

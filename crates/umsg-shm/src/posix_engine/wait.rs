@@ -229,7 +229,7 @@ impl Engine {
         Ok(Enlisted::Waiting((index, node)))
     }
 
-    /// Takes the outcome of a wait for a message. It needs the lock to free the slot or to take the node off its list.
+    /// Takes the outcome of a wait for a message. The call needs the lock to free the slot or to take the node off its list.
     fn end_receiver<R: Receipt>(
         &self,
         me: &Thread,

@@ -127,7 +127,7 @@ impl Engine {
         self.repair_sender_side(me);
     }
 
-    /// Counts the message of a sender that died after the stamp. If no other process sends, only this thread does that.
+    /// Counts the message of a sender that died after the stamp. If no other process sends, only this thread makes that repair.
     fn repair_sender_side(&self, me: &Thread) {
         if self.segment().fixed().sender.lock.is_orphaned()
             && let Ok(held) = self.lock_sender(me, Deadline::Passed)

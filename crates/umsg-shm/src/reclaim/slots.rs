@@ -170,8 +170,8 @@ impl<T: Send + Sync> Slots<T> {
         while self.reap_once() {}
     }
 
-    /// Makes one attempt to do that. Returns true if the caller has to try again: a thread removed its hazard pointer, and searched the list while
-    /// its slot was not on it.
+    /// Makes one attempt of [`reap`](Self::reap). Returns true if the caller has to try again: a thread removed its hazard pointer, and searched the
+    /// list of retired slots while its slot was not on the list.
     fn reap_once(&'static self) -> bool {
         let mut next = self.retired.take_all(&self.slots);
         if next.is_none() {

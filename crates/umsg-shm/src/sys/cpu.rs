@@ -13,7 +13,7 @@ pub(crate) fn are_several() -> bool {
     // Relaxed: every thread finds the same answer.
     match KNOWN.load(Ordering::Relaxed) {
         UNKNOWN => {
-            // Usually the process may use several processors: one system call shows that. A thread that is bound to one processor mostly learns of
+            // Usually the process may use several processors, and one system call shows it. A thread that is bound to one processor mostly learns of
             // another processor from its own processor number, or from the affinity of process 1. If neither shows another processor, it asks libc,
             // which reads a file of /sys.
             let several_for = |process| {

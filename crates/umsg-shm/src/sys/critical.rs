@@ -92,7 +92,7 @@ impl Depth {
                 (*self.info.get()).write(*info);
                 self.deferred.set(signal);
             } else {
-                // Several signals arrived at once, so the frames of their handlers are stacked. The frame of the present handler lies below the frame
+                // Several signals arrived at once, so the frames of their handlers are stacked. The frame of the current handler lies below the frame
                 // of the first one. Its saved mask is nearer to the thread's own mask.
                 queue_again(signal, info);
             }

@@ -156,7 +156,7 @@ mod real {
 
     /// Returns the deadline as a time of CLOCK_MONOTONIC: `Some(None)` for a call that never ends by itself, `None` if the deadline has passed.
     ///
-    /// A time of CLOCK_REALTIME is converted by its present distance from now. A caller sleeps in slices, and converts the time again for each slice.
+    /// A time of CLOCK_REALTIME is converted by its current distance from now. A caller sleeps in slices, and converts the time again for each slice.
     pub(crate) fn monotonic(deadline: Deadline) -> Option<Option<libc::timespec>> {
         match deadline.or_slice(u64::MAX) {
             Deadline::Passed => None,

@@ -4,7 +4,7 @@ use super::mask::Masked;
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Removes a name that the caller found for a file of `owner`. It fails with EPERM if by now the name leads to a file of another user.
+/// Removes a name that the caller found for a file of `owner`. The call fails with EPERM if by now the name leads to a file of another user.
 ///
 /// Root may remove any name, so the kernel would not notice if the name leads to another file since the check. Therefore root removes the name with
 /// the file system rights of `owner` (setfsuid(2), only in this thread). The sticky bit of the directory then protects the files of other users. In
@@ -25,7 +25,7 @@ fn with_rights_of<T>(user: u32, work: impl FnOnce() -> T) -> Option<T> {
     // A signal handler would run with these rights, too.
     let _masked = Masked::all();
     let before = set(user);
-    // No user has the id -1: this call changes nothing, and returns the present user id.
+    // No user has the id -1: this call changes nothing, and returns the current user id.
     let done = (set(u32::MAX) == user).then(work);
     set(before);
     done

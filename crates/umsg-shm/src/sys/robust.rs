@@ -83,7 +83,7 @@ fn ask() -> Result<*const Head, Errno> {
     }
 }
 
-/// Registers the present head again, which changes nothing. Returns an error if the call is refused.
+/// Registers the current head again, which changes nothing. Returns an error if the call is refused.
 ///
 /// # Safety
 /// `head` is the calling thread's head in the kernel.

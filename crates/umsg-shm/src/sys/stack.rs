@@ -57,14 +57,15 @@ pub fn roomy<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Runs `work` on the present stack. It is no part of its caller, whose frame would be as large as that of `work` also if `work` runs elsewhere.
+/// Runs `work` on the current stack. This function is not inlined: otherwise the frame of its caller would be as large as that of `work`, even if
+/// `work` runs on another stack.
 #[inline(never)]
 fn here<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Waits on the thread's own stack, with the signal mask from before [`roomy`]. It changes neither stack nor mask if the thread runs on its own
-/// stack, is in a critical section, or has masked signals for another reason.
+/// Waits on the thread's own stack, with the signal mask from before [`roomy`]. The function changes neither stack nor mask if the thread runs on its
+/// own stack, is in a critical section, or has masked signals for another reason.
 pub(crate) fn away<T>(wait: impl FnOnce() -> T) -> T {
     match WAY_BACK.get() {
         Some(back) if mask::depth() == 1 && !thread::current().critical.is_open() => {
@@ -297,7 +298,7 @@ unsafe extern "C" fn switch(
     )
 }
 
-/// Calls `perform` on the present stack: for other processors, the code that changes the stack does not exist.
+/// Calls `perform` on the current stack: for other processors, the code that changes the stack does not exist.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 unsafe extern "C" fn switch(
     job: *mut c_void,

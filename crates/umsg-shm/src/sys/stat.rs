@@ -63,7 +63,7 @@ fn read(path: std::fmt::Arguments<'_>) -> Option<Stat> {
     })
 }
 
-/// Reads the beginning of a file into `text`. It allocates nothing, because it may run in a signal handler.
+/// Reads the beginning of a file into `text`. The function allocates nothing, because it may run in a signal handler.
 pub(crate) fn contents<'a>(path: std::fmt::Arguments<'_>, text: &'a mut [u8]) -> Option<&'a [u8]> {
     if cfg!(miri) {
         return None;

@@ -448,8 +448,8 @@ pub fn is_dead(pid: u32, tid: u32, birth: u64) -> bool {
 #[cfg(loom)]
 pub(crate) use crate::model::thread::is_dead;
 
-/// Returns whether no thread has the id. It takes a quarter of a microsecond. [`is_dead`] takes a few microseconds, because it recognises another
-/// thread that has got the id.
+/// Returns whether no thread has the id. The call takes a quarter of a microsecond; [`is_dead`] takes a few microseconds, because it recognises
+/// another thread that has got the id.
 #[cfg(not(loom))]
 pub(crate) fn is_gone(pid: u32, tid: u32) -> bool {
     !cfg!(miri) && !super::exists::thread_of(pid, tid)

@@ -126,7 +126,7 @@ impl Engine {
         settled
     }
 
-    /// Returns whether the waiter's permission was checked under the present rights. If not, the waiter has to check again. This happens to senders
+    /// Returns whether the waiter's permission was checked under the current rights. If not, the waiter has to check again. This happens to senders
     /// for which a change of the rights found no room, and to other waiters if the process that changed the rights died.
     pub(super) fn is_judged(&self, waiter: Waiter<'_>) -> bool {
         waiter.record.rights() == self.fixed().rights.version()

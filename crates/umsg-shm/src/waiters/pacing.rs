@@ -1,7 +1,7 @@
 //! Pacing: how long a call spins before it sleeps.
 //!
 //! A sleep costs the waker more than a microsecond, and the sleeper several. Therefore a call that finds no message or no room spins for some
-//! microseconds, as long as spinning has paid recently. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a
+//! microseconds, as long as recent spins were successful. Each successful spin lengthens the next one, and each unsuccessful spin halves it. After a
 //! few unsuccessful spins, the next waits do not spin. On a single processor, only a handle with [`Waiting::Spinning`] spins. Before a call sleeps,
 //! it yields the processor a few times: see [`yielding`](super::yielding).
 //!
@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiting {
-    /// Spins for some microseconds if spinning has paid recently and the machine has another processor, then sleeps.
+    /// Spins for some microseconds if recent spins were successful and the machine has another processor, then sleeps.
     #[default]
     Adaptive,
     /// Yields the processor a few times, then sleeps. This takes the least CPU time.
@@ -68,7 +68,7 @@ pub struct Pacing {
     pause: AtomicU32,
     /// The start of the last wait without a spin, in nanoseconds of the monotonic clock.
     began: AtomicU64,
-    /// The length of the present run: the number of messages received since a call last found no message.
+    /// The length of the current run: the number of messages received since a call last found no message.
     streak: AtomicU32,
     /// The length of the previous run.
     last_streak: AtomicU32,

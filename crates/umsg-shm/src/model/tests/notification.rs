@@ -211,7 +211,7 @@ fn a_withdrawal_and_a_message_decide_for_one_of_them() {
         let owner = queue.spawn(1, move |queue, _| queue.engine().withdraw(place.0, place.1));
         queue.direct(|queue, me| queue.send(me, (1, 0), Deadline::Passed).unwrap());
         assert_ne!(alive(owner), is_fired(&queue, place));
-        // In either case, another process can register after that.
+        // In either case, another process can register afterwards.
         let next = queue.direct(|queue, me| register(queue, me, What::Wait).unwrap());
         expect_to_be_fired_at_last(&queue, next);
     });

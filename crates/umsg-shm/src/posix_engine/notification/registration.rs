@@ -198,7 +198,7 @@ impl Engine {
         }
     }
 
-    /// Frees the record after the process has handled it. A sender that fired the record may wait for that.
+    /// Frees the record after the process has handled it. A sender that fired the record may wait until it is free.
     pub fn acknowledge_notice(&self, index: u32, armed: u32) {
         crash_point!(NOTICE_RAISED);
         if let Some(notice) = self.notice(index) {

@@ -76,7 +76,7 @@ impl Presence {
         self.0.store(SOLE, Ordering::Relaxed);
     }
 
-    /// Returns the present value. It is a hint, except for states that no process leaves.
+    /// Returns the current value. It is a hint, except for states that no process leaves.
     pub fn look(&self) -> Seen {
         Seen(self.0.load(Ordering::Relaxed))
     }

@@ -208,7 +208,7 @@ impl TraceRecord {
         self.noted.set(trace.noted);
     }
 
-    /// Reads a trace. Any words are a trace.
+    /// Reads a trace. Every combination of values is a valid trace.
     pub(crate) fn read(&self) -> Trace {
         let mut trace = Trace {
             noted: self.noted.get(),

@@ -210,7 +210,7 @@ impl ControlBlock {
         self.sender.store(pid, Ordering::Relaxed);
     }
 
-    /// Notes the last receiver and the present time.
+    /// Notes the last receiver and the current time.
     #[inline(always)]
     pub(crate) fn note_receive(&self, pid: u32) {
         let now = clock::realtime_coarse() / SECOND;

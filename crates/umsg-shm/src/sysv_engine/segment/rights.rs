@@ -141,7 +141,7 @@ impl Rights {
         self.changed_at.store(now, Ordering::Relaxed);
     }
 
-    /// Returns the present state.
+    /// Returns the current state.
     pub fn state(&self) -> State {
         // Acquire: GENERATION. If a reader finds the same state before and after it reads the identifier, the identifier belongs to the generation
         // of that state.
@@ -256,7 +256,7 @@ impl Rights {
         is_corrupt && restore()
     }
 
-    /// Returns the present version. The result is exact under the lock, otherwise a hint.
+    /// Returns the current version. The result is exact under the lock, otherwise a hint.
     #[inline(always)]
     pub fn version(&self) -> u32 {
         // Relaxed: exact under the lock, otherwise a hint.
