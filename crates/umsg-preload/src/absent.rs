@@ -36,7 +36,7 @@ pub(crate) enum Known {
     Nothing(Option<Directory>),
 }
 
-/// Returns the present knowledge of a name without its slash.
+/// Returns the current knowledge of a name without its slash.
 pub(crate) fn known(namespace: &Namespace, name: &[u8]) -> Known {
     // Relaxed: a hint.
     if !IS_ANY.load(Ordering::Relaxed) {

@@ -155,7 +155,7 @@ fn count() -> usize {
     rustix::fs::stat(LIST).map_or(0, |status| status.st_size as usize)
 }
 
-/// Enters the queues among the descriptors that a directory of /proc lists from its present place on. Returns the number of descriptors.
+/// Enters the queues among the descriptors that a directory of /proc lists from its current place on. Returns the number of descriptors.
 fn look_at_listed(directory: impl AsFd) -> usize {
     let mut room = [MaybeUninit::uninit(); 1024];
     let mut entries = RawDir::new(directory, &mut room);

@@ -165,7 +165,7 @@ extern "C" fn no_such_type(_: c_int, _: *mut c_int) -> c_int {
 }
 
 /// Waits for the signal by which libc ends a thread at any instruction. The signal may be pending when the thread sets the other type. A system
-/// call makes the kernel deliver it. If the signal is sent later, [`calls`] shows that.
+/// call makes the kernel deliver it. If the signal is sent later, [`calls`] shows it.
 pub(crate) extern "C" fn await_signal() {
     rustix::thread::sched_yield();
 }

@@ -60,8 +60,8 @@ static FIRST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 #[unsafe(link_section = ".data.umsg")]
 static LAST: AtomicPtr<Library> = AtomicPtr::new(ptr::null_mut());
 
-/// Finds the drop-in in the loader's list, and libc behind it. Returns whether it has found both. It does not find them if the program has loaded
-/// the drop-in by dlopen. The program's start calls this function.
+/// Finds the drop-in in the loader's list, and libc behind it. Returns whether it has found both. The function does not find them if the program has
+/// loaded the drop-in by dlopen. It is called at the program's start.
 pub(crate) fn start() -> bool {
     let own = libraries(first()).find(|library| ptr::eq(library.dynamic, &raw const _DYNAMIC));
     let behind = own.map_or(ptr::null_mut(), |own| own.next.load(Ordering::Acquire));

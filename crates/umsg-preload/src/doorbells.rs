@@ -94,7 +94,7 @@ impl Doorbells {
     }
 }
 
-/// Returns the queue's doorbell, which shows the present state of the queue. An error is an errno.
+/// Returns the queue's doorbell, which shows the current state of the queue. An error is an errno.
 pub(crate) fn doorbell(attached: &Attached, edges: Edges) -> Result<c_int, c_int> {
     attached.unmap_at_last_close();
     attached

@@ -107,7 +107,7 @@ fn is_directory(number: c_int) -> bool {
     found == Some((known[0], known[1]))
 }
 
-/// Leaves the directory that was opened to the kernel, because it does not belong to the process's present namespace.
+/// Leaves the directory that was opened to the kernel, because it does not belong to the process's current namespace.
 pub(crate) fn forget_directory() {
     IDENTITY
         .iter()
@@ -185,7 +185,7 @@ impl Place<'_> {
         Ok(number)
     }
 
-    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream for reading gets the present line of the
+    /// Opens the place for a stream of libc, whose reads and writes the drop-in does not see. A stream for reading gets the current line of the
     /// queue. A stream for writing gets a file to which no process can write, because a queue of the kernel can't be written to either.
     #[cold]
     pub(crate) fn open_stream(self, flags: c_int, reads_only: bool) -> Result<OwnedFd, c_int> {

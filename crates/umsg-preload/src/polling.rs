@@ -165,7 +165,7 @@ fn look(fds: &mut [pollfd], copy: &mut [pollfd]) -> bool {
     any
 }
 
-/// Adds the present events of the other descriptors, and counts them.
+/// Adds the current events of the other descriptors, and counts them.
 fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
     if copy.iter().any(|copied| copied.fd >= 0) {
         // SAFETY: a slice.

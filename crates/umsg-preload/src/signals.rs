@@ -2,10 +2,10 @@
 //! the library (`umsg::signals::defer`).
 //!
 //! The drop-in remembers the program's handlers (`wanted`), and installs its own handler in the kernel instead. A query for a handler returns the
-//! program's handler. This begins before the process first maps a queue, with the handlers that the program has installed by a function of libc
-//! until then. The drop-in does not replace the handlers of signals that an instruction raises, because these can't be deferred. The
-//! exception is SIGBUS, which a truncated queue file raises. The drop-in's handler repairs that, whether or not the program has a handler,
-//! and passes other signals on.
+//! program's handler. The drop-in installs its handler before the process first maps a queue, and starts with the handlers that the program has
+//! installed by a function of libc until then. The drop-in does not replace the handlers of signals that an instruction raises, because these can't
+//! be deferred. The exception is SIGBUS, which a truncated queue file raises. For a truncated file, the drop-in's handler restores the memory,
+//! whether or not the program has a handler. It passes other signals on.
 //!
 //! Runtimes that make system calls without libc (that of Go) handle SIGBUS, too. If a handler of SIGBUS exists that no function of libc has
 //! installed, the drop-in recognises such a runtime. Then it asks the kernel for the handler of each signal.
@@ -55,7 +55,7 @@ pub(crate) fn flags_change() {
     FLAGS_CHANGE.store(true, Ordering::Relaxed);
 }
 
-/// Returns the present flags of the handler of a signal.
+/// Returns the current flags of the handler of a signal.
 fn flags_of(signal: c_int) -> c_int {
     match FLAGS_CHANGE.load(Ordering::Relaxed) {
         false => before(signal).flags,
@@ -286,7 +286,7 @@ fn kernels(set: &mut sigset_t) -> &mut u64 {
     unsafe { &mut *std::ptr::from_mut(set).cast() }
 }
 
-/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals, the drop-in has remembered no action, and the present
+/// Ends the process, as the kernel does after a SIGBUS without a handler. For other signals, the drop-in has remembered no action, and the current
 /// action applies to the next signal.
 ///
 /// # Safety

@@ -1,7 +1,7 @@
 //! mq_notify: the process is notified when a message arrives at the empty queue.
 //!
-//! A child of vfork(2) shares its parent's memory, and registers or withdraws its parent. A check of the process id would prevent that, but take as
-//! long as the rest of the call. POSIX permits such a child only exec and _exit.
+//! A child of vfork(2) shares its parent's memory, so its call registers or withdraws its parent. A check of the process id would prevent this
+//! effect, but would take as long as the rest of the call. POSIX permits such a child only exec and _exit.
 
 use std::ffi::c_int;
 

@@ -97,7 +97,7 @@ unsafe fn look_at_control(message: &msghdr, each: fn(c_int)) {
     );
     let mut at = 0;
     while len - at >= size_of::<cmsghdr>() {
-        // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A program that sends may not have aligned it.
+        // SAFETY: the header is inside the buffer, whose bytes the kernel wrote or read. A sending program may not have aligned the header.
         let control = unsafe { start.add(at).cast::<cmsghdr>().read_unaligned() };
         // SAFETY: the call takes a number.
         let before = unsafe { libc::CMSG_LEN(0) } as usize;

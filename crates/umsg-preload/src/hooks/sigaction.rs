@@ -82,8 +82,8 @@ unsafe fn exchange_as_it_is(
     outcome
 }
 
-/// Returns whether the drop-in replaces the program's handlers. It does not in a vfork child, which has its own handlers in the kernel, but its
-/// parent's memory.
+/// Returns whether the drop-in replaces the program's handlers. The drop-in does not in a vfork child, which has its own handlers in the kernel, but
+/// its parent's memory.
 fn is_ours_to_change() -> bool {
     signals::has_begun() && process::owns_table()
 }
