@@ -29,7 +29,7 @@ extern "C" fn inspect() {
 /// Returns whether the process ignores a signal.
 pub fn is_ignored(signal: libc::c_int) -> bool {
     let mut found = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: without a new action, the call only writes the present action to `found`, which exists during the call.
+    // SAFETY: without a new action, the call only writes the current action to `found`, which exists during the call.
     let failed = unsafe { libc::sigaction(signal, ptr::null(), found.as_mut_ptr()) } != 0;
     // SAFETY: all zeros are a valid sigaction, and the call writes a valid one.
     let action = unsafe { found.assume_init() };

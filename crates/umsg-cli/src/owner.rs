@@ -47,7 +47,7 @@ fn chosen(cli: &Cli) -> Option<PathBuf> {
     cli.dir.clone().or_else(|| variable().map(PathBuf::from))
 }
 
-/// Returns the owner of a directory. None if there is no such directory: the command reports that when it opens the namespace.
+/// Returns the owner of a directory. None if there is no such directory: the command reports the missing directory when it opens the namespace.
 fn owner_of(path: &Path) -> Option<u32> {
     let stat = rustix::fs::lstat(path).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::Directory).then_some(stat.st_uid)

@@ -372,7 +372,7 @@ fn a_wait_is_one_call_whose_whole_time_is_shown() {
     for (name, _, what) in calls {
         site.wait_for(name, &format!("blocked_{what}ers"), 1);
     }
-    // If the command waited in several calls of 1 s, 2 s and so on, the present call would be younger than this.
+    // If the command waited in several calls of 1 s, 2 s and so on, the current call would be younger than this.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(2_600) {
         thread::sleep(Duration::from_millis(50));

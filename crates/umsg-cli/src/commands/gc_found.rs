@@ -67,7 +67,7 @@ pub enum Removal {
 const INDICES: i32 = 32_768;
 
 /// If a process started more than this time after the creation, it is not the creator. The tolerance is for changes of the clock, because the start
-/// time is computed with the present clock.
+/// time is computed with the current clock.
 const SLACK: Duration = Duration::from_secs(3600);
 
 /// Returns all queues and rings.

@@ -266,7 +266,7 @@ impl Recv {
     }
 
     /// Receives and prints one message. As the options say, the message is leased until it is printed, until the reader has taken it from the pipe,
-    /// or until it is answered. If the command fails or dies before that, the message returns to the queue. Returns false if there is nothing more
+    /// or until it is answered. If the command fails or dies earlier, the message returns to the queue. Returns false if there is nothing more
     /// to receive.
     fn hand_over(
         &self,

@@ -146,7 +146,7 @@ enum Switch {
     Off,
 }
 
-/// Which queues a process in another IPC namespace uses.
+/// The queues that a process in another IPC namespace uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IpcNamespaces {
     /// Each IPC namespace has its own queues

@@ -1,4 +1,4 @@
-//! Which thread takes the calls.
+//! The choice of the thread that takes the calls.
 //!
 //! One thread, the leader, takes calls and answers them: a change of threads would cost as much as a call. A call can take long for a reason that
 //! lies in a program: its memory is that of a FUSE file system, or a stopped process holds the queue's lock. Then the leader loses the lead. Another

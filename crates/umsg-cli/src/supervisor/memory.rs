@@ -221,7 +221,7 @@ pub fn closes_at_exec(thread: pid_t, number: RawFd) -> bool {
     flags.is_none_or(|flags| flags & libc::O_CLOEXEC != 0)
 }
 
-/// Returns a descriptor that leads to a thread. It leads to no thread that gets the same number later.
+/// Returns a descriptor that leads to a thread. The descriptor leads to no thread that gets the same number later.
 pub fn open_thread(thread: pid_t) -> Result<OwnedFd, i32> {
     /// Source: linux/pidfd.h.
     const PIDFD_THREAD: i32 = libc::O_EXCL;

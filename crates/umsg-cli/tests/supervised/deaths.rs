@@ -69,8 +69,8 @@ fn await_none(site: &Site) {
     }
 }
 
-/// Waits until a killed process has ended, and only its parent has still to take note of that. Calls on queues fail earlier: as soon as the last thread
-/// has closed the listener. Until that thread has ended, too, the leases of the process last.
+/// Waits until a killed process has ended, and only its parent has still to read its exit status. Calls on queues fail earlier: as soon as the last
+/// thread has closed the listener. The leases of the process last until that thread has ended, too.
 fn await_end(process: i32) {
     let start = Instant::now();
     let lives = || {

@@ -86,7 +86,7 @@ impl Board {
         }
     }
 
-    /// Prints a line with the pair's present state.
+    /// Prints a line with the pair's current state.
     pub fn tell(&self) {
         let is_well = self
             .trouble

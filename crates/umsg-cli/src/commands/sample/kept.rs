@@ -10,7 +10,7 @@ use super::figures::Reason;
 /// Queues of one kind, by name or identifier.
 pub struct Kept<K, Q> {
     queues: HashMap<K, Entry<Q>>,
-    /// The number of the present sample.
+    /// The number of the current sample.
     sample: u64,
     /// The time after which a queue that could not be opened is tried again.
     retry: Duration,
@@ -84,7 +84,7 @@ impl<K: Hash + Eq, Q> Kept<K, Q> {
         self.queues.get(name)?.queue.as_ref().ok()
     }
 
-    /// Unmaps the queues that the present sample has not found.
+    /// Unmaps the queues that the current sample has not found.
     pub fn end(&mut self) {
         let sample = self.sample;
         self.queues.retain(|_, entry| entry.seen == sample);

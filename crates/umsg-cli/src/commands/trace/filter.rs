@@ -1,4 +1,4 @@
-//! Which calls are shown.
+//! The choice of the calls to show.
 
 use std::time::Duration;
 

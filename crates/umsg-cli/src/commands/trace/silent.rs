@@ -28,7 +28,7 @@ impl Silent {
         }
     }
 
-    /// Notes that a process has sent a record. It keeps the ring also as another user.
+    /// Notes that a process has sent a record. The process keeps the ring also as another user.
     pub fn heard(&mut self, pid: u32) {
         self.heard.insert(pid);
     }

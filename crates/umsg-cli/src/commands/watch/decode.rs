@@ -114,7 +114,7 @@ fn head(message: &Seen) -> String {
 }
 
 impl Filter<'_> {
-    /// Returns the output of the command for a message. If the command fails, the function reports that, and still returns the output.
+    /// Returns the output of the command for a message. If the command fails, the function reports the failure, and still returns the output.
     fn run(&self, data: &[u8]) -> Result<Vec<u8>> {
         let shown = || text::on_one_line(self.name.as_bytes());
         let not_run = |error: io::Error| {
