@@ -219,7 +219,7 @@ impl Supervision {
         self.judge(end)
     }
 
-    /// Reads the present bytes of the pipe. Returns false if there were none.
+    /// Reads the bytes that the pipe holds. Returns false if there were none.
     fn read(&mut self, patience: Duration) -> bool {
         let mut buffer = [0; 4096];
         if !sys::readable(self.report, patience) {

@@ -59,7 +59,7 @@ pub enum Operation {
     Take(usize),
     /// Waits a moment for this number of messages.
     Wait(usize),
-    /// Takes the present messages. Then sleeps while another thread posts these messages one by one, and takes them when all have arrived.
+    /// Takes all messages of the ring. Then sleeps while another thread posts these messages one by one, and takes them when all have arrived.
     Meet(Vec<Completion>),
     /// Enables the receiver, so that senders can post.
     Enable,

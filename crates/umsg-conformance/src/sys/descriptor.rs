@@ -91,7 +91,7 @@ pub fn write_record(fd: RawFd, bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Reads one record, or the present bytes if the descriptor keeps no records. Returns the length, or 0 at the end. Signals do not disturb the call.
+/// Reads one record, or the available bytes if the descriptor keeps no records. Returns the length, or 0 at the end. Signals do not disturb the call.
 ///
 /// # Errors
 /// The errors of `read`.
