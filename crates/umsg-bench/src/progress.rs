@@ -1,4 +1,4 @@
-//! The reports on standard error during the measurement: the number of the present suite, and the estimated time of the suites that remain.
+//! The reports on standard error during the measurement: the number of the current suite, and the estimated time of the suites that remain.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write as _;
@@ -57,7 +57,7 @@ impl Progress {
         );
     }
 
-    /// Reports the present measurement and its round.
+    /// Reports the current measurement and its round.
     pub fn show(&self, what: &str, round: u32, rounds: u32) {
         let line = format!("{}{what}", self.place.borrow());
         if self.bar.is_hidden() {

@@ -43,8 +43,8 @@ impl Sorted {
         let priority = unsafe { (*message).priority };
         let mut place = self.messages.len();
         self.messages.push(message);
-        // SAFETY: the pointers in the array lead to messages that live until a thread takes them out. A thread needs the lock for that, and the
-        // caller holds the lock.
+        // SAFETY: the pointers in the array lead to messages that live until a thread takes them out. Only a thread with the lock takes out messages,
+        // and the caller holds the lock.
         while place > 0 && unsafe { (*self.messages[place - 1]).priority } >= priority {
             self.messages[place] = self.messages[place - 1];
             place -= 1;

@@ -78,7 +78,7 @@ pub fn drain<Q: MessageQueue>(queue: &Q) -> Result<u32, Failure> {
     }
 }
 
-/// Measures the nanoseconds of a send and a receive together, at the present depth of the queue. The result is the median over chunks of pairs;
+/// Measures the nanoseconds of a send and a receive together, at the current depth of the queue. The result is the median over chunks of pairs;
 /// between two readings of the clock there is nothing but the pairs of a chunk. The first pair does not count, because a queue may do deferred work
 /// of earlier sends in it (see [`first_receive`]).
 pub fn pair<Q: MessageQueue, P: Priorities>(

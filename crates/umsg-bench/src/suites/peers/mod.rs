@@ -35,7 +35,7 @@ const KILLS: u32 = 40;
 /// The number of kills in each round, with `--quick`.
 const KILLS_A_ROUND: u32 = 2;
 
-/// The present peers, umsg first and the kernel second, and the reasons for missing ones.
+/// The available peers, umsg first and the kernel second, and the reasons for missing ones.
 struct Field<'a> {
     entrants: Vec<Box<dyn Entrant + 'a>>,
     left_out: Vec<String>,

@@ -51,7 +51,7 @@ pub trait Receiver {
     /// Waits for this number of messages, or for one if the variant can't wait for several.
     fn wait(&mut self, count: usize) -> Result<(), Failure>;
 
-    /// Takes all present messages.
+    /// Takes all messages of the ring.
     fn drain(&mut self, visit: impl FnMut(u64)) -> Result<(), Failure>;
 
     /// Waits for a message and takes it.
