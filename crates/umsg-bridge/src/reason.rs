@@ -87,7 +87,7 @@ mod tests {
             .enable_all()
             .build()
             .unwrap();
-        // The port is closed as soon as it is known.
+        // The listener is dropped again once its port is known, so that the port refuses connections.
         let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("nats://{}", port.local_addr().unwrap());
         drop(port);
