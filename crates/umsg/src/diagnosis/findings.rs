@@ -13,7 +13,7 @@ pub struct Finding {
     pub offset: u64,
     /// The expected value.
     pub expected: String,
-    /// The present value.
+    /// The current value.
     pub found: String,
 }
 

@@ -20,7 +20,7 @@ pub(super) enum Otherwise {
     Refuse,
 }
 
-/// Accepts a directory that is a namespace. If the caller asks for that, also accepts a directory that may become a namespace.
+/// Accepts a directory that is a namespace. If `otherwise` permits, also accepts a directory that may become a namespace.
 ///
 /// # Errors
 /// `NotANamespace`, `HoldsOtherFiles`.

@@ -5,10 +5,10 @@
 //!
 //! ```text
 //! /dev/shm/umsg-1000          the namespace of the IPC namespace in which `umsg run` was started
-//! ├── ipc-141097 the namespace of the IPC namespace 141097, with all sub-directories of a namespace
+//! ├── ipc-141097              the namespace of the IPC namespace 141097, with all sub-directories of a namespace
 //! ├── ipc-141098-1000         user 1000's own, because another user has taken the name ipc-141098
 //! ├── ipc-141098-1000-2       the same, because another user has taken this name, too
-//! └── ipc-i4026532177 before Linux 6.18: the namespace of the IPC namespace with this inode number
+//! └── ipc-i4026532177         before Linux 6.18: the namespace of the IPC namespace with this inode number
 //! ```
 //!
 //! `UMSG_IPC_NAMESPACE` names the IPC namespace to which `$UMSG_DIR` belongs: its inode and its number, or `share` if no process leaves the
@@ -331,8 +331,8 @@ pub fn leave_at_exit() {
     }
 }
 
-/// Returns whether /proc shows all processes that use the directory of an IPC namespace. It does if the caller is in the PID namespace in which the
-/// directory was made, or in the initial PID namespace.
+/// Returns whether /proc shows all processes that use the directory of an IPC namespace. /proc shows them if the caller is in the PID namespace in
+/// which the directory was made, or in the initial PID namespace.
 fn is_in_sight(path: &Path) -> bool {
     /// Source: linux/proc_ns.h, PROC_PID_INIT_INO.
     const INITIAL: u64 = 0xEFFF_FFFC;

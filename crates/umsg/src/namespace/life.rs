@@ -64,7 +64,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Returns the number of this process's life if it is known; otherwise the present value of the word.
+    /// Returns the number of this process's life if it is known; otherwise the current value of the word.
     fn known(&self) -> Result<u32, u64> {
         let epoch = match process::epoch() {
             0 => process::begin_epoch(),

@@ -148,7 +148,7 @@ struct Watched {
 }
 
 impl Namespace {
-    /// Reads the present limits; the defaults if no process has set any. `next_id` is `None` after a queue has got the identifier.
+    /// Reads the current limits; the defaults if no process has set any. `next_id` is `None` after a queue has got the identifier.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -168,7 +168,7 @@ impl Namespace {
         Ok(limits)
     }
 
-    /// Returns the present limits as [`limits`](Self::limits) does, for a caller that checks the directory of the queues itself. That directory and
+    /// Returns the current limits as [`limits`](Self::limits) does, for a caller that checks the directory of the queues itself. That directory and
     /// the record belong to root or to the namespace's owner, so for a known record, this function does not open the namespace's directory.
     ///
     /// # Errors
@@ -207,7 +207,7 @@ impl Namespace {
         record::unchanged(&directory).map(|record| record.limits)
     }
 
-    /// Reads the present limit of bytes. None if there is no limit, or if it can't be read.
+    /// Reads the current limit of bytes. None if there is no limit, or if it can't be read.
     pub(crate) fn max_bytes(&self) -> Option<u64> {
         record::max_bytes(self.path(), self.owner())
     }

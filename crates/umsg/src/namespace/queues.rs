@@ -185,7 +185,7 @@ impl Namespace {
         Some(Stamp::of(&stat))
     }
 
-    /// Returns whether the name of a queue is free. It costs one system call. The directory is not checked: a caller that creates the queue
+    /// Returns whether the name of a queue is free. The check costs one system call. The directory is not checked: a caller that creates the queue
     /// checks it.
     pub(crate) fn is_free(&self, name: &QueueName) -> bool {
         let path = self.path().join(POSIX).join(name.as_os_str());

@@ -125,7 +125,7 @@ fn known<E>(
     Ok(record)
 }
 
-/// Returns the limits of the record that was read last, if the namespace still has that record. It costs one system call.
+/// Returns the limits of the record that was read last, if the namespace still has that record. The call costs one system call.
 pub(super) fn last_limits(path: &Path, trusted: u32) -> Option<Limits> {
     last_limits_and_stat(path, trusted).map(|(limits, _)| limits)
 }
@@ -136,7 +136,7 @@ pub(super) fn last_limits_and_change(path: &Path, trusted: u32) -> Option<(Limit
     Some((limits, (stat.st_ctime, stat.st_ctime_nsec as i64)))
 }
 
-/// Returns what distinguishes the present record from all earlier ones: the number of its inode, and the time of its last change in seconds and
+/// Returns what distinguishes the current record from all earlier ones: the number of its inode, and the time of its last change in seconds and
 /// nanoseconds. None if there is no trusted record.
 pub(super) fn identity(path: &Path, trusted: u32) -> Option<[u64; 3]> {
     let stat = fs::lstat(path.join(NAME)).ok()?;

@@ -93,8 +93,8 @@ impl Staged {
         outcome.map(|()| file)
     }
 
-    /// Gives the file a name that must be free (`EEXIST` otherwise). Call this once. A temporary name is replaced. If the file system can't
-    /// do that, the temporary name stays until [`discard`](Self::discard).
+    /// Gives the file a name that must be free (`EEXIST` otherwise). Call this once. The name replaces a temporary name. If the file system can't
+    /// replace it, the temporary name stays until [`discard`](Self::discard).
     pub(super) fn link_too(&self, directory: &Directory, name: &OsStr) -> io::Result<()> {
         self.link_into(directory, directory, name)
     }

@@ -1,8 +1,7 @@
 //! Decides which directories may hold queues.
 //!
-//! A directory's owner can replace every file in it. If the directory is not sticky, every process with write access can do that, too. So the
-//! directory must belong to root or to the user, and must be sticky if other users may write to it. The contents of the files are checked
-//! elsewhere:
+//! A directory's owner can replace every file in it. If the directory is not sticky, every process with write access can replace them, too. So the
+//! directory must belong to root or to the user, and must be sticky if other users may write to it. Other modules check the contents of the files:
 //! every byte of a queue is an input.
 //!
 //! Only the directory itself is checked, not its parents. The owner of a parent can only choose among directories that belong to root or to the

@@ -82,8 +82,8 @@ impl Queue {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
-    /// Looks for a message for some microseconds, as a call does before it sleeps. It returns at once if looking has not paid lately, if the
-    /// machine has one processor, or with [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be a message. For event
+    /// Looks for a message for some microseconds, as a call does before it sleeps. The call returns at once if recent looks have found no message, if
+    /// the machine has one processor, or with [`Waiting::Blocking`](super::Waiting::Blocking). Returns whether there seems to be a message. For event
     /// loops.
     #[doc(hidden)]
     #[must_use]

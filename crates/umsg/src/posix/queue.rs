@@ -44,7 +44,7 @@ pub struct Queue {
     pub(super) owner: (u32, u32),
 }
 
-/// Shows the name that the queue had when it was opened, its attributes, and the numbers of its present contents.
+/// Shows the name that the queue had when it was opened, its attributes, and the numbers of its current contents.
 impl Debug for Queue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let now = status::attributes(&self.engine);

@@ -48,8 +48,8 @@ pub(super) enum Button {
 }
 
 impl Button {
-    /// Makes the receiver's descriptor readable. Returns false if this process could not do that, and another process should ring: for a named
-    /// ring, a sender needs a free descriptor number. Without a receiver the call has no effect.
+    /// Makes the receiver's descriptor readable. Returns false if this process can't, and another process should: for a named ring, a sender needs a
+    /// free descriptor number. Without a receiver the call has no effect.
     pub(super) fn press(&self) -> bool {
         is_rung(match self {
             Button::Paired(socket) => ring_pair(socket.as_fd()),

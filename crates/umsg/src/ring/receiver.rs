@@ -41,7 +41,7 @@ pub struct Ring {
     pub(super) name: Option<Name>,
 }
 
-/// Shows the ring's name and its present contents in numbers.
+/// Shows the ring's name and its current contents in numbers.
 impl Debug for Ring {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let now = self.status();

@@ -202,7 +202,7 @@ impl Queue {
         }
     }
 
-    /// Returns the largest capacity that a caller without privilege may set: the namespace's present limit, or its limit at the creation of the
+    /// Returns the largest capacity that a caller without privilege may set: the namespace's current limit, or its limit at the creation of the
     /// queue if that is lower.
     fn most_bytes(&self) -> Result<u32, ControlError> {
         let limits = self.namespace.limits()?;

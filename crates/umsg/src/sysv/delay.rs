@@ -141,7 +141,7 @@ impl Queue {
         self.send_later(mtype, message, &|| reading_after(delay), deadline)
     }
 
-    /// Sends a message as [`send_after`](Self::send_after) does, for delivery at `time` at the earliest. The call converts `time` by the present
+    /// Sends a message as [`send_after`](Self::send_after) does, for delivery at `time` at the earliest. The call converts `time` by the current
     /// state of the system's clock; setting that clock later has no effect. A time in the past means no delay.
     ///
     /// ```

@@ -75,7 +75,8 @@ pub(super) fn hand_over(
 ) -> io::Result<()> {
     let both = [before, after];
     if before.uid != after.uid {
-        // If the process dies between the two steps, the old owner still has access. That is not possible without access control lists.
+        // The list comes first, so that the old owner still has access if the process dies after fchown(2). On a file system without access control
+        // lists this is impossible, so an error is ignored.
         let stat = fs::fstat(file)?;
         let _ = give_list(file, &List::naming_all(&both, &stat));
         let user = Uid::from_raw(after.uid);

@@ -84,7 +84,7 @@ impl Queue {
         self.engine.pollable(thread::current(), edges.flags())
     }
 
-    /// Returns the readiness that a poll without waiting reports. It makes no system call.
+    /// Returns the readiness that a poll without waiting reports. The function makes no system call.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;

@@ -32,7 +32,7 @@ pub struct Queue {
     pub(super) own_file: Option<Arc<OwnFile>>,
 }
 
-/// Shows the queue's key, its identifier and its present contents in numbers.
+/// Shows the queue's key, its identifier and its current contents in numbers.
 impl Debug for Queue {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let now = self.engine.glance();

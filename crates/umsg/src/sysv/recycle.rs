@@ -68,7 +68,7 @@ impl KnownFile {
     }
 
     /// Returns whether `now` is the same file, and its attributes have not changed since. Memory that comes into use changes the time of
-    /// change, too: then the present attributes decide.
+    /// change, too: then the current attributes decide.
     fn is_still(&self, now: &KnownFile) -> bool {
         now.stamp == self.stamp
             || now.blocks != self.blocks && now.stamp.is_same_but_times(&self.stamp)

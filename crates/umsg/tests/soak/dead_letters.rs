@@ -407,7 +407,7 @@ impl Work for Soak {
         }
     }
 
-    /// Any call may move messages to the dead-letter queue, and allocates memory for that, which no handler may.
+    /// Any call may move messages to the dead-letter queue, and then allocates memory, which no handler may.
     fn handle(&self, _: &Queues, _: usize, _: &mut Random) {}
 
     fn lacks(&self) -> Option<(bool, bool)> {

@@ -93,7 +93,7 @@ fn receive_in_place(actor: &mut Actor<'_>, random: &mut Random) -> bool {
     leased
 }
 
-/// Lets a lease end by itself, and does not wait for that.
+/// Lets a lease end by itself, and does not wait for its end.
 fn end_by_itself(lease: Lease<'_>) {
     lease.limit(Duration::from_millis(1)).expect("a lease");
     std::mem::forget(lease);

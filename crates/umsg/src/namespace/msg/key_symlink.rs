@@ -1,7 +1,7 @@
 //! The key symlink of a queue: its text is the identifier. The creation of the symlink creates the queue.
 //!
 //! A `+` may follow the identifier. Then the file's segment may hold one queue after the other ([`crate::sysv::raw`], `recycle.rs`). The text has the
-//! identifier of the first queue, and the header has the identifier of the present queue.
+//! identifier of the first queue, and the header has the identifier of the current queue.
 
 use rustix::fs::{self, AtFlags, FileType, Uid};
 use rustix::io::Errno;

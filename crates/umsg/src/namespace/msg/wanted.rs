@@ -29,7 +29,7 @@ const NAME: &str = "taken";
 const SIZE: usize = 24;
 
 impl Namespace {
-    /// Returns whether this user has noted that it has taken the identifier of the present record.
+    /// Returns whether this user has noted that it has taken the identifier of the current record.
     pub(in crate::namespace) fn is_next_id_taken(&self) -> bool {
         let Some(record) = record::identity(self.path(), self.owner()) else {
             return false;

@@ -57,7 +57,7 @@ impl Snapshot {
     }
 
     /// Sends all messages to an existing queue, behind those of the same priority that it holds. The queue keeps its own
-    /// attributes. The messages have the caller as their sender, and the present time as their time of sending. A delayed message is sent for a
+    /// attributes. The messages have the caller as their sender, and the current time as their time of sending. A delayed message is sent for a
     /// delivery after the delay that remained in the snapshot.
     ///
     /// ```

@@ -253,7 +253,7 @@ impl Snapshot {
         Ok(())
     }
 
-    /// Sends all messages to a queue, behind the messages that it holds. The sent messages have the caller as their sender, and the present time
+    /// Sends all messages to a queue, behind the messages that it holds. The sent messages have the caller as their sender, and the current time
     /// as their time of sending. The queue keeps its own attributes; [`info`](Self::info) has the saved attributes.
     ///
     /// ```
