@@ -22,7 +22,7 @@ pub enum First<K, E> {
     HandleClosed,
 }
 
-/// Makes a first attempt to receive a message of at most `size` bytes, which is at most [`SHORT`], by `call`. It returns the length of the
+/// Makes a first attempt to receive a message of at most `size` bytes, which is at most [`SHORT`], by `call`. `call` returns the length of the
 /// message and its priority or type; None if the handle is closed. `call` neither runs code of Python nor blocks.
 #[inline(always)]
 pub fn first<K, E>(

@@ -42,7 +42,7 @@ def sysv(namespace: str) -> Iterator[umsg.SysVQueue]:
 
 @pytest.fixture
 def in_child() -> Callable[[Callable[[], Any]], int]:
-    """Returns a function that runs another one in a forked child. It returns the exit status, or the negative signal."""
+    """Returns a function that runs another function in a forked child, and returns the exit status, or the negative signal number."""
 
     def run(work: Callable[[], Any]) -> int:
         pid = os.fork()

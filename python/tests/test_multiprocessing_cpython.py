@@ -45,7 +45,7 @@ def test_of_cpython_passes(namespace: str, monkeypatch: pytest.MonkeyPatch, meth
         "Queue": queues.Queue,
         "JoinableQueue": queues.JoinableQueue,
         "SimpleQueue": queues.SimpleQueue,
-        # Methods of the class itself are found by the processes that are started.
+        # A started process finds a method by the module and the name of its class.
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
     }

@@ -105,7 +105,7 @@ def _array(
 
 
 class Leased:
-    """A lease of a message, with the array in it. `lease` makes one; the class itself takes the lease of another call.
+    """A lease of a message, with the array in it. `lease` makes one; the constructor takes a lease that another call has returned.
 
     >>> import asyncio, umsg.numpy
     >>> async def main():
