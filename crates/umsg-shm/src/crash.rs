@@ -238,7 +238,7 @@ points! {
     CREATE_NAMED;
     /// A queue is removed, its segment is not cleared, and its file has the name: the next process that wants the name takes it.
     VACATE_REMOVED;
-    /// A removed queue's segment is cleared, and its file has the name: as for the point before.
+    /// A removed queue's segment is cleared, and its file has the name: the next process that wants the name takes it, too.
     VACATE_CLEARED;
     /// A removed queue's segment is filled in for the next queue, which does not exist yet: the next process that wants the name takes it.
     REVIVE_FILLED;
@@ -289,11 +289,11 @@ points! {
     NOTICE_FIRED;
     /// A registration is fired, and its process was not woken: the process checks by itself at its next slice.
     NOTICE_UNTOLD;
-    /// A process has raised its signal, and has not recorded that: the sender that fired the registration finds that the process is dead.
+    /// A process has raised its signal, and has not recorded the signal: the sender that fired the registration finds that the process is dead.
     NOTICE_RAISED;
     /// The queue is removed, and its segment is kept and not cleared yet: the next process that wants the index, or the key, takes the names.
     MSG_VACATED;
-    /// The queue is removed, and its segment is empty: as for the point before.
+    /// The queue is removed, and its segment is empty: the next process takes the names, too.
     MSG_EMPTIED;
     /// A kept segment is taken from the process that keeps it, and the names still exist: the next process that needs the names removes them.
     MSG_TAKEN;

@@ -87,14 +87,14 @@ mod tests {
     #[test]
     fn six_arguments_reach_the_kernel() {
         let name: &CStr = c"umsg-test";
-        // SAFETY: a C string.
+        // SAFETY: the argument is a C string.
         let file = unsafe {
             call(
                 libc::SYS_memfd_create,
                 [name.as_ptr().addr(), 0, 0, 0, 0, 0],
             )
         };
-        // SAFETY: a new descriptor.
+        // SAFETY: the descriptor is new, and has no other owner.
         let file = unsafe { OwnedFd::from_raw_fd(file.unwrap() as i32) };
         rustix::fs::ftruncate(&file, 3 << 12).unwrap();
         rustix::io::pwrite(&file, b"third", 2 << 12).unwrap();

@@ -140,7 +140,7 @@ impl PollFifo<'_> {
         file_lock::is_forbidden(self.file(), Lock::Exclusive).unwrap_or(false)
     }
 
-    /// Sets the number of packets. The FIFO may hold any number before.
+    /// Sets the number of packets, whatever number the FIFO holds.
     pub(crate) fn hold(&self, packets: u32) {
         self.adjust(packets);
         // The sum of bytes may be right although the level is wrong: other processes may have written longer packets, or changed the size.

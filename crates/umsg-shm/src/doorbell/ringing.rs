@@ -64,8 +64,8 @@ impl Level {
         Level::new(add(self.messages, messages), add(self.room, room))
     }
 
-    /// Returns the bits that the FIFO shows. A FIFO can't show a queue with neither messages nor room, as if all messages are leased: for such a
-    /// queue it shows room.
+    /// Returns the bits that the FIFO shows. A FIFO can't show a queue with neither messages nor room, for example if all messages are leased. For
+    /// such a queue, it shows room.
     fn bits(self) -> u32 {
         match (self.messages != 0, self.room != 0) {
             (true, true) => IN | OUT,

@@ -92,7 +92,7 @@ impl Segment {
         &self.policy
     }
 
-    /// Returns no error: there is no file that could be truncated.
+    /// Always succeeds: there is no file that could be truncated.
     pub fn check(&self) -> Result<(), Fault> {
         Ok(())
     }

@@ -88,7 +88,7 @@ impl Engine {
         loop {
             let result = match attempt.take() {
                 Some(refused) => Err(refused),
-                // The answer is a hint, as in `try_send`.
+                // The answer of `must_ring` is a hint, as in `try_send`.
                 None if self.must_ring() => self.send_watched(me, (message, key), deadline),
                 None => {
                     self.store_due(me, deadline);

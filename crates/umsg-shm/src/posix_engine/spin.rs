@@ -33,7 +33,7 @@ impl Engine {
         ready() || self.spin(budget, me.interruptions.calm(), Deadline::Never, ready)
     }
 
-    /// Checks for room for `messages` messages until there seems to be room, as long as the handle's pacing permits. Returns true if another attempt
+    /// Spins until there seems to be room for `messages` messages, as long as the handle's pacing permits. Returns true if another attempt
     /// is worthwhile.
     pub(super) fn spin_for_room(&self, messages: u64, calm: Calm<'_>, deadline: Deadline) -> bool {
         // The receiver shares the processor, so it can't run while this thread spins.

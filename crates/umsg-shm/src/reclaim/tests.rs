@@ -194,7 +194,7 @@ fn in_child(find: impl FnOnce() -> bool) -> bool {
         }
         child => {
             let mut status = 0;
-            // SAFETY: a child of this process, and a writable number.
+            // SAFETY: the call waits for a child of this process, and writes a number of this function.
             let waited = unsafe { libc::waitpid(child, &raw mut status, 0) };
             assert_eq!(waited, child);
             libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 1

@@ -158,10 +158,10 @@ mod tests {
         // SAFETY: the child calls the library, and leaves with _exit.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: a number; nothing of the child uses the descriptor before `finds`.
+            // SAFETY: the call takes a number, and the child does not use the descriptor before `finds`.
             unsafe { libc::close(number) };
             let found = finds();
-            // SAFETY: a number; the child ends here.
+            // SAFETY: the call takes a number. The child ends here.
             unsafe { libc::_exit(i32::from(found)) };
         }
         let mut status = 0;

@@ -2,13 +2,13 @@
 
 /// Returns the limit on the length of files, in bytes; None if there is no limit.
 pub(crate) fn of_file_size() -> Option<u64> {
-    // SAFETY: a structure that getrlimit(2) fills in.
+    // SAFETY: getrlimit(2) fills in the structure.
     soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, limit) })
 }
 
 /// Returns the limit on the number of descriptors; None if there is no limit.
 pub fn of_descriptors() -> Option<u64> {
-    // SAFETY: a structure that getrlimit(2) fills in.
+    // SAFETY: getrlimit(2) fills in the structure.
     soft(|limit| unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, limit) })
 }
 

@@ -240,7 +240,7 @@ mod tests {
         const AGAIN: u8 = 2;
         let answer = || {
             let mut pipe = [0; 2];
-            // SAFETY: room for two descriptors.
+            // SAFETY: the array has room for two descriptors.
             unsafe { libc::pipe(pipe.as_mut_ptr()) };
             let orphan = || {
                 let parent = rustix::process::getppid();
@@ -260,7 +260,7 @@ mod tests {
                     0 => AGAIN,
                     _ => u8::from(parent.is_some() && inherited().is_none()),
                 };
-                // SAFETY: a byte for a pipe, then the end.
+                // SAFETY: the first call writes one byte to a pipe, and the second call ends the process.
                 unsafe {
                     libc::write(pipe[1], (&raw const answer).cast(), 1);
                     libc::_exit(0)
@@ -269,7 +269,7 @@ mod tests {
             let mut answer = 0_u8;
             let is_answered = know().is_some()
                 && in_known_child(orphan)
-                // SAFETY: room for a byte.
+                // SAFETY: there is room for one byte.
                 && unsafe { libc::read(pipe[0], (&raw mut answer).cast(), 1) } == 1;
             is_answered.then_some(answer)
         };

@@ -299,10 +299,10 @@ mod real {
     pub(crate) fn open_thread(tid: u32) -> Result<OwnedFd, Errno> {
         /// Source: linux/pidfd.h.
         const PIDFD_THREAD: i32 = libc::O_EXCL;
-        // SAFETY: two numbers.
+        // SAFETY: the call takes two numbers.
         let number = unsafe { libc::syscall(libc::SYS_pidfd_open, tid, PIDFD_THREAD) };
         match i32::try_from(number) {
-            // SAFETY: a new descriptor, which nothing else owns.
+            // SAFETY: the descriptor is new, and has no other owner.
             Ok(number) if number >= 0 => Ok(unsafe { OwnedFd::from_raw_fd(number) }),
             _ => Err(Errno::from_raw_os_error(crate::sys::errno())),
         }

@@ -89,7 +89,7 @@ pub fn check_for_rings() -> Result<(), Refused> {
             errno: Errno::from_raw_os_error(errno),
         }),
     };
-    // SAFETY: no bytes at no address, which nothing reads, and a descriptor that no process has.
+    // SAFETY: the call gets a length of 0, so it reads no bytes, and no process has the descriptor.
     let sent = unsafe { libc::sendto(NONE, std::ptr::null(), 0, 0, std::ptr::null(), 0) };
     refused("sendto", sent)?;
     // SAFETY: a structure of zeroes is one without buffers; the rest as above.

@@ -165,7 +165,7 @@ impl Stack {
         let base =
             unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), LEN, access, flags) }.ok()?;
         let stack = Stack(base);
-        // SAFETY: the first page of the new mapping, which nothing uses.
+        // SAFETY: nothing uses the first page of the new mapping.
         unsafe { rustix::mm::mprotect(base, PAGE, MprotectFlags::empty()) }.ok()?;
         let id = register_stack(base, base.wrapping_byte_add(LEN - 1));
         // SAFETY: the label lies within the new mapping, which only this function knows, and is aligned to a page.
@@ -202,7 +202,7 @@ impl Drop for Stack {
         if kept.is_err() {
             // SAFETY: `map` wrote the label, and no thread uses the stack any more.
             deregister_stack(unsafe { self.label().read() });
-            // SAFETY: the mapping that `map` has made.
+            // SAFETY: `map` has made the mapping.
             let _ = unsafe { rustix::mm::munmap(self.0, LEN) };
         }
     }

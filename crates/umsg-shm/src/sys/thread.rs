@@ -418,7 +418,7 @@ mod real {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);
         }
 
-        /// Restores the word that was named before.
+        /// Restores the word that was named first.
         #[inline(always)]
         pub(crate) fn unname(&self, outer: Outer) {
             std::sync::atomic::compiler_fence(std::sync::atomic::Ordering::SeqCst);

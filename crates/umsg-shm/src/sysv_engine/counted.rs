@@ -66,6 +66,6 @@ pub(crate) fn read_counts<T>(
                 return None;
             }
         };
-    // This thread no longer holds the lock. If the counts change meanwhile, the number of the namespace has grown before.
+    // This thread no longer holds the lock. If the counts change meanwhile, the number of the namespace grows first.
     Some((read(), is_marked))
 }

@@ -16,7 +16,7 @@ pub(super) fn each_free(
 ) -> Result<(), Fault> {
     let control = &segment.fixed().control;
     let mut free = control.first_free();
-    // A longer list is corrupted, and leads back to itself.
+    // A longer list is corrupted: it contains a cycle.
     let mut bound = control.used() as usize;
     while let Some(slot) = free {
         bound = bound.checked_sub(1).ok_or(Fault::Damaged)?;
