@@ -94,7 +94,7 @@ const LIBC: &CStr = c"gnu_get_libc_version";
 
 /// Returns the entries of the list from one on, while the program starts.
 fn libraries(first: *mut Library) -> impl Iterator<Item = &'static Library> {
-    // SAFETY: an entry of the list, or null. While the program starts, none is removed.
+    // SAFETY: the pointer leads to an entry of the list, or is null. While the program starts, no entry is removed.
     let at = |entry: *mut Library| unsafe { entry.as_ref() };
     std::iter::successors(at(first), move |library| {
         at(library.next.load(Ordering::Acquire))
@@ -272,7 +272,7 @@ mod tests {
         ];
         let mut found = 0;
         for name in names {
-            // SAFETY: a C string.
+            // SAFETY: the argument is a C string.
             let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
             if let Some(address) = find(name) {
                 assert_eq!(address, known, "{name:?}");

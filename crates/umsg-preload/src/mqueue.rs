@@ -163,7 +163,7 @@ impl Place<'_> {
     pub(crate) fn open(self, flags: c_int, mode: mode_t) -> Result<c_int, c_int> {
         let Place::Name(name) = self else {
             let path = roomy(|| self.path_to_open())?;
-            // SAFETY: a C string.
+            // SAFETY: the argument is a C string.
             return match unsafe { next::open(path.as_ptr(), flags, mode) } {
                 -1 => Err(crate::errno::get()),
                 number => Ok(number),
@@ -315,7 +315,7 @@ impl Place<'_> {
     pub(crate) fn change_owner(self, user: uid_t, group: gid_t) -> Result<c_int, c_int> {
         let path = roomy(|| self.path())?;
         // In a namespace of several users, another user may have put a symlink in the place of a queue's file.
-        // SAFETY: a C string.
+        // SAFETY: the argument is a C string.
         match unsafe { next::lchown(path.as_ptr(), user, group) } {
             -1 => Err(crate::errno::get()),
             _ => Ok(0),
@@ -372,7 +372,7 @@ mod tests {
     use std::ffi::CStr;
 
     fn of(path: &CStr) -> Option<Place<'_>> {
-        // SAFETY: a C string.
+        // SAFETY: the argument is a C string.
         unsafe { at(libc::AT_FDCWD, path.as_ptr()) }
     }
 
@@ -405,7 +405,7 @@ mod tests {
         ] {
             assert_eq!(of(path), None, "{path:?}");
         }
-        // SAFETY: an address that is refused.
+        // SAFETY: the function refuses this address, and reads nothing there.
         assert_eq!(unsafe { at(libc::AT_FDCWD, std::ptr::null()) }, None);
     }
 }

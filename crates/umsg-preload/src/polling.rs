@@ -78,7 +78,7 @@ pub(crate) fn with_room(count: usize, work: impl FnOnce(*mut pollfd) -> c_int) -
     let Ok(layout) = Layout::array::<pollfd>(count) else {
         return errno::fail(libc::EINVAL);
     };
-    // SAFETY: not of size zero.
+    // SAFETY: the size is not zero.
     let room = unsafe { std::alloc::alloc(layout) };
     if room.is_null() {
         return errno::fail(libc::ENOMEM);
@@ -168,7 +168,7 @@ fn look(fds: &mut [pollfd], copy: &mut [pollfd]) -> bool {
 /// Adds the current events of the other descriptors, and counts them.
 fn others_now(fds: &mut [pollfd], copy: &mut [pollfd]) -> c_int {
     if copy.iter().any(|copied| copied.fd >= 0) {
-        // SAFETY: a slice.
+        // SAFETY: the arguments describe a slice.
         let outcome = unsafe { next::poll(copy.as_mut_ptr(), copy.len() as nfds_t, 0) };
         if outcome < 0 {
             return outcome;

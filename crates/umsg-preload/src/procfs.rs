@@ -104,7 +104,7 @@ mod tests {
     use std::ffi::CStr;
 
     fn of(path: &CStr, flags: i32) -> Option<File> {
-        // SAFETY: a C string.
+        // SAFETY: the argument is a C string.
         unsafe { wanted(path.as_ptr(), flags) }
     }
 
@@ -149,7 +149,7 @@ mod tests {
         ] {
             assert_eq!(of(c"/proc/sysvipc/msg", flags), None);
         }
-        // SAFETY: addresses that are refused.
+        // SAFETY: the function refuses these addresses, and reads nothing there.
         assert_eq!(unsafe { wanted(std::ptr::null(), 0) }, None);
     }
 }

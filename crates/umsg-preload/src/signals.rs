@@ -265,7 +265,7 @@ unsafe extern "C" fn enter(signal: c_int, info: *mut siginfo_t, context: *mut uc
     if flags & libc::SA_RESETHAND != 0 {
         reset(signal, version);
     }
-    // SAFETY: the kernel's context, which it reads again only when this handler returns.
+    // SAFETY: the kernel made the context, and reads it again only when this handler returns.
     let interrupted = *kernels(unsafe { &mut (*context).uc_sigmask });
     let itself = if flags & libc::SA_NODEFER == 0 {
         1 << (signal - 1)

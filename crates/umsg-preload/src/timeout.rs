@@ -50,7 +50,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     fn of(tv_sec: i64, tv_nsec: i64) -> Result<Option<std::time::SystemTime>, i32> {
-        // SAFETY: a timespec.
+        // SAFETY: the pointer leads to a timespec.
         unsafe { deadline(&timespec { tv_sec, tv_nsec }) }
     }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_small_number_is_efault() {
-        // SAFETY: an address that is refused.
+        // SAFETY: the function refuses this address, and reads nothing there.
         let refused = unsafe { deadline(std::ptr::without_provenance(8)) };
         assert_eq!(refused, Err(libc::EFAULT));
     }

@@ -287,7 +287,7 @@ fn depth_of_sysv(id: c_int) -> u32 {
 fn opened(turn: u32, pid: u32) -> Option<&'static Sender> {
     // Acquire: makes the ring behind the pointer visible.
     let last = OPENED.load(Ordering::Acquire);
-    // SAFETY: null, or a box that is never freed.
+    // SAFETY: the pointer is null, or leads to a box that is never freed.
     if let Some(opened) = unsafe { last.as_ref() }
         && opened.turn == turn
         && opened.pid == pid

@@ -47,7 +47,7 @@ fn run(case: &str, errno: i32, user: u32, enter: impl Fn() + Send + Sync + 'stat
         .arg(case)
         .env("UMSG_TEST_REFUSED", errno.to_string());
     let enter = move || {
-        // SAFETY: settings of this process, whose user changes only if it is root.
+        // SAFETY: the calls change settings of this process. Its user changes only if it is root.
         unsafe {
             if user != 0 && libc::geteuid() == 0 {
                 libc::setgroups(0, std::ptr::null());

@@ -362,7 +362,7 @@ impl Path {
 fn is_executable(path: *const c_char) -> bool {
     let at = libc::AT_FDCWD as usize;
     let (path, access) = (path.expose_provenance(), libc::X_OK as usize);
-    // SAFETY: a string.
+    // SAFETY: the argument is a C string.
     unsafe { kernel::call(libc::SYS_faccessat, [at, path, access, 0, 0, 0]) }.is_ok()
 }
 
@@ -421,7 +421,7 @@ pub(super) unsafe fn beside(
                 0,
                 0,
             ];
-            // SAFETY: a string, and room of that length.
+            // SAFETY: the arguments are a C string, and a buffer with its length.
             let read = unsafe { kernel::call(libc::SYS_readlinkat, arguments) };
             let len = read.ok()? as usize;
             // The path of a directory outside of the root, for example, leads to no program: the call with the descriptor executes it.
@@ -438,7 +438,7 @@ fn map(len: usize) -> *mut u8 {
         libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
     );
     let arguments = [0, len, access as usize, kind as usize, usize::MAX, 0];
-    // SAFETY: new memory at an address of the kernel's choice.
+    // SAFETY: the kernel chooses the address of the new memory.
     let mapped = unsafe { kernel::call(libc::SYS_mmap, arguments) };
     mapped.map_or(std::ptr::null_mut(), |address| {
         std::ptr::with_exposed_provenance_mut(address as usize)
@@ -446,7 +446,7 @@ fn map(len: usize) -> *mut u8 {
 }
 
 fn unmap(start: *mut u8, len: usize) {
-    // SAFETY: memory of [`map`], which has no user any more.
+    // SAFETY: the memory is from [`map`], and is no longer used.
     let _ = unsafe {
         kernel::call(
             libc::SYS_munmap,

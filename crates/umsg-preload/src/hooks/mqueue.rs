@@ -225,7 +225,7 @@ fn opened(place: Place<'_>) -> *mut DIR {
             .map(|_| c"".to_owned()),
     };
     match opened {
-        // SAFETY: a C string.
+        // SAFETY: the argument is a C string.
         Ok(path) => unsafe { next::opendir(path.as_ptr()) },
         Err(errno) => {
             errno::set(errno);

@@ -141,7 +141,7 @@ unsafe fn find_limit(stream: *mut FILE) -> Option<c_int> {
     let number = if stream.is_null() {
         libc::STDOUT_FILENO
     } else {
-        // SAFETY: an open stream.
+        // SAFETY: the stream is open.
         unsafe { libc::fileno(stream) }
     };
     errno::set(before);

@@ -215,7 +215,7 @@ pub unsafe extern "C" fn syscall() {
         "cmp edi, {deferred}",
         "je 7f",
         "xor esi, esi",
-        // The call goes to libc: the exported function makes waiting threads check for cancellation again, so that a thread here would never wait.
+        // This is the function of libc. The exported function makes waiting threads check for cancellation again, so a thread here would never wait.
         "call qword ptr [rip + {type_setter}]",
         "7: mov rax, [rsp + 8]",
         "cmp rax, {again}",
@@ -317,7 +317,7 @@ pub unsafe extern "C" fn syscall() {
         "cmp w0, {deferred}",
         "b.eq 7f",
         "mov x1, xzr",
-        // The call goes to libc: the exported function makes waiting threads check for cancellation again, so that a thread here would never wait.
+        // This is the function of libc. The exported function makes waiting threads check for cancellation again, so a thread here would never wait.
         "adrp x16, {type_setter}",
         "ldr x16, [x16, :lo12:{type_setter}]",
         "blr x16",

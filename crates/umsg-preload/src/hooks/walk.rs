@@ -113,7 +113,7 @@ unsafe fn pass_on(
     // SAFETY: libc passes a C string, which begins with the path of the directory.
     let rest = unsafe { CStr::from_ptr(path) }.to_bytes();
     let rest = rest.get(walk.len..).unwrap_or_default();
-    // SAFETY: a status of libc's.
+    // SAFETY: the status is from libc.
     let mut shown = unsafe { *status };
     let mut base = PATH.iter().rposition(|&byte| byte == b'/').unwrap_or(0) + 1;
     if let [b'/', name @ ..] = rest {
@@ -129,7 +129,7 @@ unsafe fn pass_on(
     let mut here = Level { base, level };
     // The program's function may walk, too.
     WALK.set(None);
-    // SAFETY: the program's function.
+    // SAFETY: the program passed this function for such calls.
     let outcome =
         unsafe { (walk.visit)(path.as_ptr().cast(), &raw const shown, kind, &raw mut here) };
     WALK.set(Some(walk));

@@ -1,5 +1,5 @@
-/* Measures the stack that each call takes: the call runs on a stack that was filled with a pattern before. Linked with -z now, so that the dynamic
- * linker's own work is not counted. `stack LIMIT` fails if a call takes more bytes than that; 0 is no limit. */
+/* Measures the stack that each call takes: the call runs on a stack that is filled with a pattern first. The program is linked with -z now, so that
+ * the dynamic linker's own work is not counted. `stack LIMIT` fails if a call takes more bytes than that; 0 is no limit. */
 #define main main_of_cases
 #include "check.h"
 #undef main

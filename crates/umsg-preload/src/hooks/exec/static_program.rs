@@ -48,7 +48,7 @@ fn interpreter(head: &mut [u8; HEAD], len: usize) -> Option<*const c_char> {
 /// Returns whether a file is a dynamic linker, by its name. A linker is statically linked, and loads the drop-in into the program that it starts.
 /// ldd(1) starts linkers with an environment that would make the command `umsg` print its own libraries.
 fn is_linker(path: *const c_char) -> bool {
-    // SAFETY: a string.
+    // SAFETY: the argument is a C string.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     let begins: [&[u8]; 3] = [b"ld-linux", b"ld-musl-", b"ld.so"];
@@ -95,7 +95,7 @@ impl File {
         let flags = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
         let at = libc::AT_FDCWD as usize;
         let arguments = [at, path.expose_provenance(), flags as usize, 0, 0, 0];
-        // SAFETY: a string.
+        // SAFETY: the argument is a C string.
         let file = unsafe { kernel::call(libc::SYS_openat, arguments) };
         let file = File(file.ok()? as usize);
         let len = file.read_at(head, 0);
@@ -105,7 +105,7 @@ impl File {
     fn read_at(&self, room: &mut [u8], offset: u64) -> usize {
         let start = room.as_mut_ptr().expose_provenance();
         let arguments = [self.0, start, room.len(), offset as usize, 0, 0];
-        // SAFETY: room of that length.
+        // SAFETY: the arguments are a buffer and its length.
         let read = unsafe { kernel::call(libc::SYS_pread64, arguments) };
         read.map_or(0, |len| len as usize)
     }
@@ -113,7 +113,7 @@ impl File {
     fn gains_privilege(&self) -> bool {
         let mut found = MaybeUninit::<libc::stat>::uninit();
         let arguments = [self.0, found.as_mut_ptr().expose_provenance(), 0, 0, 0, 0];
-        // SAFETY: room for the result.
+        // SAFETY: the buffer has room for the result.
         match unsafe { kernel::call(libc::SYS_fstat, arguments) } {
             Ok(_) => {
                 // SAFETY: the kernel has written the status.
@@ -127,7 +127,7 @@ impl File {
     /// Returns whether the program has file capabilities. Root gains none by them, because root has all capabilities. Source: capabilities(7).
     fn gains_capabilities(&self) -> bool {
         let name = c"security.capability".as_ptr().expose_provenance();
-        // SAFETY: a string. Without room, the kernel returns only the length of the value.
+        // SAFETY: the argument is a C string. Without a buffer, the kernel returns only the length of the value.
         let found = unsafe { kernel::call(libc::SYS_fgetxattr, [self.0, name, 0, 0, 0, 0]) };
         // SAFETY: the call has no arguments.
         found.is_ok() && unsafe { kernel::call(libc::SYS_getuid, [0; 6]) } != Ok(0)
