@@ -66,7 +66,7 @@ fn a_refused_system_call_is_named_with_its_consequence() {
             }
             Ok(())
         };
-        // SAFETY: two settings of the process, and a small allocation of glibc's malloc, which works in a forked child.
+        // SAFETY: the function changes two settings of the process, and allocates a little memory, which works in a forked child with glibc's malloc.
         unsafe { command.pre_exec(filter) };
         finish(&mut command, b"")
     };

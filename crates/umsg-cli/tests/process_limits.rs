@@ -14,7 +14,7 @@ fn limited(site: &Site, resource: libc::__rlimit_resource_t, most: u64, line: &s
         rlim_cur: most,
         rlim_max: most,
     };
-    // SAFETY: one system call in the child, on a structure that it has.
+    // SAFETY: the child makes one system call, which reads a structure of its own.
     unsafe {
         command.pre_exec(move || match libc::setrlimit(resource, &raw const limit) {
             0 => Ok(()),

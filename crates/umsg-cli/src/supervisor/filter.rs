@@ -135,7 +135,7 @@ fn apply() -> io::Result<OwnedFd> {
     if listener < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a new descriptor, which has no other owner.
+    // SAFETY: the descriptor is new, and has no other owner.
     let listener = unsafe { OwnedFd::from_raw_fd(listener as i32) };
     // Linux 6.6: the supervisor wakes up on the program's processor, and the program on the supervisor's. An older kernel chooses.
     // SAFETY: the kernel reads a number.

@@ -205,7 +205,7 @@ pub fn copy_descriptor(thread: pid_t, number: RawFd) -> Result<OwnedFd, i32> {
 /// Converts the result of a call that makes a descriptor.
 fn own_descriptor(result: libc::c_long) -> Result<OwnedFd, i32> {
     match result {
-        // SAFETY: a new descriptor, which has no other owner.
+        // SAFETY: the descriptor is new, and has no other owner.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(result as RawFd) }),
         _ => Err(io::Error::last_os_error()
             .raw_os_error()
@@ -337,7 +337,7 @@ pub fn tell(process: BorrowedFd<'_>, signal: i32, value: u64, sender: (u32, u32)
         value,
         rest: [0; 12],
     };
-    // SAFETY: a structure of the size that the kernel reads. A process that is gone gets no signal.
+    // SAFETY: the structure has the size that the kernel reads. A process that is gone gets no signal.
     unsafe {
         libc::syscall(
             libc::SYS_pidfd_send_signal,

@@ -68,7 +68,7 @@ pub fn begin(namespace: &Path) -> Result<(), Fault> {
     let supervisor = start(namespace, identity, supervisors)?;
     // If Yama restricts access to other processes' memory, this call permits the supervisor to read the memory of this process.
     // Children do not inherit the permission.
-    // SAFETY: a number. A kernel without Yama refuses the call, and has no such limit.
+    // SAFETY: the call takes numbers. A kernel without Yama refuses the call, and has no such limit.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
     let listener = filter::install().map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => Fault::OtherSupervisor,
@@ -138,7 +138,7 @@ fn start(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> Result<libc
         }
         child => {
             drop((socket, pids));
-            // SAFETY: a child of this process; its status is of no interest.
+            // SAFETY: the call waits for a child of this process, and writes no status.
             while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } == -1
                 && io::Error::last_os_error().kind() == io::ErrorKind::Interrupted
             {}
@@ -205,7 +205,7 @@ fn raise_limit() {
 fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
     let number = kept.as_raw_fd().cast_unsigned();
     for (first, last) in [(3, number.saturating_sub(1)), (number + 1, u32::MAX)] {
-        // SAFETY: descriptors of objects that this process does not use any more. It never returns to their owners.
+        // SAFETY: this process no longer uses the objects of these descriptors. It never returns to their owners.
         if first <= last && unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }

@@ -37,7 +37,7 @@ impl Server {
         let [id, message, length, flags, ..] = call.arguments;
         let (id, flags) = (id as i32, flags as i32);
         let length = usize::try_from(length).map_err(|_| libc::EINVAL);
-        // Most messages are short, and one copy takes half of the time of two. If it fails, the copies of the parts tell why.
+        // Most messages are short, and one copy takes half of the time of two. If it fails, the separate copies of type and text find the error.
         let whole = length
             .ok()
             .filter(|length| *length <= SHORT)

@@ -27,7 +27,7 @@ pub struct User {
 impl User {
     /// Gives this child process the user's ids.
     fn enter(self) {
-        // SAFETY: settings of this process.
+        // SAFETY: the calls change only settings of this process.
         unsafe {
             if self.uid != 0 {
                 assert_eq!(libc::setgroups(0, std::ptr::null()), 0);

@@ -134,7 +134,7 @@ pub const OPERATIONS: &[Operation] = &[
             tv_sec: 1,
             tv_nsec: 1,
         }; 2];
-        // SAFETY: a path that ends with a NUL, and two times; links are not followed.
+        // SAFETY: the path ends with a NUL, and there are two times. The call follows no links.
         let result = unsafe {
             libc::utimensat(
                 libc::AT_FDCWD,
@@ -147,7 +147,7 @@ pub const OPERATIONS: &[Operation] = &[
     }),
     row("set the times to now", Write, CHANGES, |path, _| {
         let text = text(path);
-        // SAFETY: a path that ends with a NUL, and no times, which means now; links are not followed.
+        // SAFETY: the path ends with a NUL, and no times mean the current time. The call follows no links.
         let result = unsafe {
             libc::utimensat(
                 libc::AT_FDCWD,
@@ -329,13 +329,13 @@ fn lock(file: &fs::File, command: i32, kind: i32) -> io::Result<Held> {
     // SAFETY: all fields are numbers, for which zero is a value: the whole file.
     let mut whole: libc::flock = unsafe { std::mem::zeroed() };
     whole.l_type = kind as libc::c_short;
-    // SAFETY: an open descriptor and a filled structure, which the call only reads.
+    // SAFETY: the descriptor is open, and the call only reads the structure, which is filled in.
     returned(unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const whole) })
 }
 
 fn lease(path: &Path, kind: i32) -> io::Result<Held> {
     let file = open(path, if kind == libc::F_RDLCK { "r" } else { "w" })?;
-    // SAFETY: an open descriptor and a number.
+    // SAFETY: the call takes an open descriptor and a number.
     returned(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, kind) })?;
     held(Ok(file))
 }

@@ -164,7 +164,7 @@ impl Container {
             | libc::CLONE_NEWNET;
         if self.is_rootless {
             become_user(self.user)?;
-            // SAFETY: a setting of this process. Without it, the files in /proc that the following lines write would be root's.
+            // SAFETY: the call changes a setting of this process. Otherwise the files in /proc that the following lines write would belong to root.
             done(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1, 0, 0, 0) })?;
             // SAFETY: changes the namespaces of this process, which has one thread.
             done(unsafe { libc::unshare(namespaces | libc::CLONE_NEWUSER) })?;
@@ -183,7 +183,7 @@ impl Container {
     }
 
     fn furnish(&self, root: &Path, dist: &Path) -> io::Result<()> {
-        // SAFETY: a setting of this process.
+        // SAFETY: the call changes only a setting of this process.
         done(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0) })?;
         mount(
             None,
@@ -249,14 +249,14 @@ impl Container {
         };
         for capability in 0..=40 {
             if kept >> capability & 1 == 0 {
-                // SAFETY: a setting of this process.
+                // SAFETY: the call changes only a setting of this process.
                 done(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) })?;
             }
         }
         if !self.is_rootless {
             become_user(self.user)?;
         }
-        // SAFETY: settings of this process. The change of the user has ended the signal that comes when the supervisor dies.
+        // SAFETY: the calls change settings of this process. The change of the user has cancelled the signal that comes when the supervisor dies.
         unsafe {
             done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0))?;
             done(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
@@ -329,7 +329,7 @@ impl Running {
 
     fn end(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // The kernel kills the container's first process when its supervisor is gone, and with it the others.
+            // When the supervisor is gone, the kernel kills the container's first process, and then its other processes.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -343,7 +343,7 @@ impl Drop for Running {
 }
 
 fn become_user(user: u32) -> io::Result<()> {
-    // SAFETY: ids of this process, which has one thread.
+    // SAFETY: the calls change the ids of this process, which has one thread.
     unsafe {
         done(libc::setgroups(0, std::ptr::null()))?;
         done(libc::setresgid(user, user, user))?;

@@ -25,7 +25,7 @@ fn supervisor(site: &Site) -> Option<i32> {
 }
 
 fn kill(process: i32) {
-    // SAFETY: numbers; a process that this test has started.
+    // SAFETY: the call takes numbers, and this test has started the process.
     assert_eq!(unsafe { libc::kill(process, libc::SIGKILL) }, 0);
 }
 

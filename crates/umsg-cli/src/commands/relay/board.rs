@@ -62,7 +62,7 @@ impl Board {
         self.works();
     }
 
-    /// Notes an error after which the pair tries again. Reports the error only if it differs from the one noted before.
+    /// Notes an error after which the pair tries again. Reports the error only if it differs from the last noted error.
     pub fn waits(&self, why: &str) {
         let mut trouble = self.trouble.lock().unwrap_or_else(PoisonError::into_inner);
         if *trouble == why {

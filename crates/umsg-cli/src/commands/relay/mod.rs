@@ -147,7 +147,7 @@ impl Relay {
     }
 }
 
-/// Tells the state to a service manager. An error is only printed, because messages are carried without a service manager.
+/// Tells the state to a service manager. An error is only printed, because the command works without a service manager, too.
 fn tell(state: &str) {
     if let Err(error) = service::tell(state) {
         eprintln!("umsg: sd_notify: {error}");

@@ -47,14 +47,14 @@ pub struct Past {
     pub removed: VecDeque<f64>,
 }
 
-/// A queue at the refresh before.
+/// A queue at the previous refresh.
 struct Known {
     figures: Figures,
     past: Arc<Past>,
     refresh: u64,
 }
 
-/// All queues at the refresh before.
+/// All queues at the previous refresh.
 #[derive(Default)]
 pub struct Refreshes {
     known: HashMap<(Kind, Arc<str>, Option<i32>), Known>,

@@ -17,7 +17,7 @@ use crate::output::{json as lines, text, time};
 struct Refresh<'a> {
     time: String,
     directory: &'a str,
-    /// The time since the refresh before.
+    /// The time since the previous refresh.
     interval_seconds: Option<f64>,
     queues: Vec<Queue<'a>>,
     /// The queues without figures.
