@@ -49,7 +49,7 @@ pub fn make_low() -> Result<Set, Errno> {
 /// # Errors
 /// The errors of `close`.
 pub fn close(set: Set) -> Result<(), Errno> {
-    // SAFETY: a set's number, which no other process uses.
+    // SAFETY: the number belongs to a set, and nothing else uses it.
     answer(unsafe { libc::syscall(libc::SYS_close, set) }).map(drop)
 }
 

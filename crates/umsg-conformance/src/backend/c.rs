@@ -120,7 +120,7 @@ impl C {
             Edges::All => 2,
             _ => 0,
         };
-        // SAFETY: a handle, or a number that is none, and a number.
+        // SAFETY: the call takes a handle, or a number that is no handle, and a number.
         answer(unsafe { (self.functions.umsg_mq_pollfd)(self.handle(fd), edges) })
     }
 

@@ -106,7 +106,7 @@ pub(super) fn poll_by(
         };
     }
     let (start, count) = (polled.as_mut_ptr(), polled.len() as libc::nfds_t);
-    // SAFETY: a vector.
+    // SAFETY: `start` and `count` describe a vector.
     let ready = answer(unsafe { libc::poll(start, count, timeout) })?;
     for (one, polled) in descriptors.iter_mut().zip(polled) {
         one.revents = polled.revents;
@@ -130,7 +130,7 @@ pub(super) fn control_epoll_by(
         (true, false) => Edges::Messages,
         (true, true) => Edges::All,
     };
-    // SAFETY: an event.
+    // SAFETY: the call reads one event.
     nothing(unsafe { libc::epoll_ctl(set, operation, descriptor(edges)?, &mut event) })
 }
 

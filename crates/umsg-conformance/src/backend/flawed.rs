@@ -282,7 +282,7 @@ impl Backend for Flawed<Called, Flaw> {
 
     fn select(&self, below: Fd, sets: [&mut libc::fd_set; 2]) -> Answer<usize> {
         if self.has(Flaw::SelectBlind) {
-            // SAFETY: a set of descriptors.
+            // SAFETY: the pointer leads to a set of descriptors.
             unsafe { libc::FD_ZERO(sets[0]) };
         }
         self.kernel.select(below, sets)

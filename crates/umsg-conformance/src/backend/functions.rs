@@ -80,7 +80,7 @@ impl Library {
     pub(crate) fn load(path: &Path) -> Result<Library, String> {
         let name = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| "a NUL in the path".to_string())?;
-        // SAFETY: a NUL-terminated path; the library's initialisers are the project's own.
+        // SAFETY: the path ends with a NUL, and the library's initialisers are the project's own.
         let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LOCAL | libc::RTLD_NOW) };
         if handle.is_null() {
             Err(loader_error())
@@ -107,7 +107,7 @@ fn loader_error() -> String {
     if text.is_null() {
         return "the loader gave no reason".to_string();
     }
-    // SAFETY: checked above.
+    // SAFETY: the text was checked above.
     unsafe { CStr::from_ptr(text) }
         .to_string_lossy()
         .into_owned()

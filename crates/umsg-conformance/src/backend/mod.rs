@@ -392,7 +392,7 @@ impl Family for Posix {
 
     fn remove_from_kernel(notice: &[u8]) {
         if let Ok(name) = CString::new(notice) {
-            // SAFETY: NUL-terminated.
+            // SAFETY: the name ends with a NUL.
             unsafe { libc::mq_unlink(name.as_ptr()) };
         }
     }

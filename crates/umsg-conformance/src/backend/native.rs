@@ -266,7 +266,7 @@ impl Backend for Native {
             withdraw_notification(self.handle(fd)?.queue.identity());
             return Ok(());
         };
-        // SAFETY: a function that an event names is one, and attributes are null.
+        // SAFETY: if an event names a function, the function exists, and its attributes are null.
         let how = unsafe { sigevent::wanted(event) }.map_err(|error| Errno(error.errno()))?;
         let registered = self.handle(fd)?.queue.register(how);
         registered

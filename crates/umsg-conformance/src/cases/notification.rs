@@ -58,7 +58,7 @@ fn registered(queue: Queue<'_>) {
 }
 
 fn signals() -> libc::sigset_t {
-    // SAFETY: a set that is filled in.
+    // SAFETY: the calls use a set that is filled in.
     unsafe {
         let mut set = std::mem::zeroed();
         libc::sigemptyset(&mut set);

@@ -175,7 +175,7 @@ struct Restarted<'a, T> {
 static TOLD: AtomicPtr<AtomicU32> = AtomicPtr::new(null_mut());
 
 extern "C" fn tell(_: i32) {
-    // SAFETY: a word that stays mapped.
+    // SAFETY: the word stays mapped.
     if let Some(told) = unsafe { TOLD.load(Ordering::Relaxed).as_ref() } {
         told.fetch_add(1, Ordering::Release);
     }

@@ -50,7 +50,7 @@ fn control(fd: RawFd) -> Control {
 /// The errors of `sendmsg`; EAGAIN if the socket is full.
 pub fn send(socket: RawFd, fd: RawFd) -> Result<(), Errno> {
     with_message(&mut control(fd), |message| {
-        // SAFETY: one byte and one control message with one descriptor, all alive during the call.
+        // SAFETY: `message` points to one byte and one control message with one descriptor, all alive during the call.
         unsafe { libc::sendmsg(socket, message, libc::MSG_DONTWAIT) }
     })
     .map(drop)

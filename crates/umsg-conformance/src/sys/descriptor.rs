@@ -117,7 +117,7 @@ pub fn readable(fd: RawFd, patience: Duration) -> bool {
         revents: 0,
     };
     let milliseconds = patience.as_millis().try_into().unwrap_or(i32::MAX);
-    // SAFETY: one valid entry.
+    // SAFETY: the call takes one valid entry.
     unsafe { libc::poll(&mut poll, 1, milliseconds) == 1 }
 }
 
@@ -127,7 +127,7 @@ pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
     let mut set: libc::fd_set = unsafe { std::mem::zeroed() };
     for &fd in fds {
         assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
-        // SAFETY: within the set.
+        // SAFETY: the number lies within the set.
         unsafe { libc::FD_SET(fd, &mut set) };
     }
     set
@@ -136,7 +136,7 @@ pub fn set_of(fds: &[RawFd]) -> libc::fd_set {
 /// Returns whether a descriptor below FD_SETSIZE is in a set.
 pub fn is_in(fd: RawFd, set: &libc::fd_set) -> bool {
     assert!((0..libc::FD_SETSIZE as RawFd).contains(&fd));
-    // SAFETY: within the set.
+    // SAFETY: the number lies within the set.
     unsafe { libc::FD_ISSET(fd, set) }
 }
 
@@ -154,7 +154,7 @@ pub fn place(fd: BorrowedFd<'_>, number: RawFd) -> Result<(), Errno> {
 /// # Errors
 /// The errors of `memfd_create`.
 pub fn memory_file() -> Result<std::fs::File, Errno> {
-    // SAFETY: NUL-terminated.
+    // SAFETY: the name ends with a NUL.
     let fd = check(unsafe { libc::memfd_create(c"umsg-conformance".as_ptr(), libc::MFD_CLOEXEC) })?;
     // SAFETY: the call above has just made the descriptor, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())

@@ -21,7 +21,7 @@ pub fn handle_signal(
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as *const () as usize;
     action.sa_flags = flags;
-    // SAFETY: a valid action whose handler takes the signal number; no old action is requested.
+    // SAFETY: the action is valid, and its handler takes the signal number. No old action is requested.
     check(unsafe { sigaction(signal, &action, ptr::null_mut()) }).map(drop)
 }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 pub fn set_environment(name: &str, value: &Path) {
     let name = CString::new(name).expect("no NUL");
     let value = CString::new(value.as_os_str().as_bytes()).expect("no NUL");
-    // SAFETY: NUL-terminated strings that setenv copies; called in a process with one thread.
+    // SAFETY: setenv copies the strings, which end with a NUL. The process has one thread.
     unsafe { libc::setenv(name.as_ptr(), value.as_ptr(), 1) };
 }
 
@@ -47,7 +47,7 @@ pub fn give_up_raised_limits() {
     unsafe { libc::syscall(libc::SYS_capset, header.as_ptr(), sets.as_ptr()) };
 }
 
-/// Sets the file mode creation mask and returns the one before.
+/// Sets the file mode creation mask, and returns the previous mask.
 pub fn umask(mask: u32) -> u32 {
     // SAFETY: the call has no preconditions.
     unsafe { libc::umask(mask) }
@@ -70,7 +70,7 @@ pub fn set_realtime_priority(priority: i32) -> Result<(), Errno> {
     let parameters = libc::sched_param {
         sched_priority: priority,
     };
-    // SAFETY: a valid structure.
+    // SAFETY: the structure is valid.
     check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameters) }).map(drop)
 }
 
@@ -83,7 +83,7 @@ pub fn limit_descriptors(count: u64) -> Result<(), Errno> {
         rlim_cur: count,
         rlim_max: count,
     };
-    // SAFETY: a valid structure.
+    // SAFETY: the structure is valid.
     check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) }).map(drop)
 }
 
@@ -96,7 +96,7 @@ pub fn limit_kernel_queues(bytes: u64) -> Result<(), Errno> {
         rlim_cur: bytes,
         rlim_max: bytes,
     };
-    // SAFETY: a valid structure.
+    // SAFETY: the structure is valid.
     check(unsafe { libc::setrlimit(libc::RLIMIT_MSGQUEUE, &limit) }).map(drop)
 }
 

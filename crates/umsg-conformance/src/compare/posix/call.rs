@@ -73,7 +73,7 @@ pub enum Size {
     Exact,
     /// This number of bytes more than the message size.
     More(usize),
-    /// One byte less.
+    /// One byte less than the message size.
     OneLess,
 }
 

@@ -136,9 +136,9 @@ impl Place {
                 if self == Place::Good {
                     return start;
                 }
-                // SAFETY: the second half of the mapping above, which no process has a reference to.
+                // SAFETY: no reference leads to this part, the second half of the mapping above.
                 unsafe { libc::mprotect(start.byte_add(PAGE), PAGE, libc::PROT_NONE) };
-                // SAFETY: within the first half.
+                // SAFETY: the address lies within the first half.
                 let last = unsafe { start.byte_add(PAGE - size_of::<c_long>()) };
                 // SAFETY: the eight bytes lie in the first half, are aligned, and are used by nothing else.
                 unsafe { last.cast::<c_long>().write(1) };
@@ -173,7 +173,7 @@ impl Functions {
     pub fn send_at(&self, id: Id, place: Place, size: usize, flags: i32) -> Answer<()> {
         let address = place.address();
         if place == Place::Good {
-            // SAFETY: private memory, aligned.
+            // SAFETY: the memory is private and aligned.
             unsafe { address.cast::<c_long>().write(1) };
         }
         // SAFETY: as said above.

@@ -230,7 +230,7 @@ struct Doomed {
 
 /// Nothing in this function needs to be dropped: the cancellation unwinds through it, or leaves it by a jump.
 extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the address of a Doomed that outlives this thread.
+    // SAFETY: the address is that of a Doomed that outlives this thread.
     let doomed = unsafe { &*argument.cast::<Doomed>() };
     doomed.tid.store(sys::tid() as u32, Ordering::Release);
     while doomed.may_begin.load(Ordering::Acquire) == 0 {
@@ -238,7 +238,7 @@ extern "C-unwind" fn doomed(argument: *mut c_void) -> *mut c_void {
     }
     let mut message = [1_i64, 0];
     let place = ptr::from_mut(&mut message).cast();
-    // SAFETY: a message of eight bytes.
+    // SAFETY: the message has eight bytes.
     unsafe {
         if doomed.sends {
             (doomed.functions.msgsnd)(doomed.id, place, 8, 0);
@@ -269,7 +269,7 @@ fn is_cancelled(site: &Site, queue: Queue, sends: bool, before: bool) -> bool {
     } else {
         wait_for_thread(&doomed_thread.tid);
     }
-    // SAFETY: a thread that has not been joined.
+    // SAFETY: the thread has not been joined.
     let cancelled = unsafe { (doomed_thread.functions.pthread_cancel)(thread) };
     assert_eq!(cancelled, 0);
     doomed_thread.may_begin.store(1, Ordering::Release);
