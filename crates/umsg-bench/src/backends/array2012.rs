@@ -39,7 +39,7 @@ pub struct ArrayQueue(Mutex<Sorted>);
 
 impl Sorted {
     fn insert(&mut self, message: *mut Message) {
-        // SAFETY: a message that the caller allocated and that no other process has seen yet.
+        // SAFETY: the caller allocated the message, and no other process has seen it yet.
         let priority = unsafe { (*message).priority };
         let mut place = self.messages.len();
         self.messages.push(message);

@@ -35,7 +35,7 @@ impl Library {
 
     /// Returns the address of a function that the library itself defines.
     pub fn symbol(&self, name: &CStr) -> Result<*mut c_void, Failure> {
-        // SAFETY: a library that dlopen gave, and a name that ends with zero.
+        // SAFETY: dlopen returned the handle, and the name ends with a zero.
         let address = unsafe { libc::dlsym(self.handle, name.as_ptr()) };
         if address.is_null() {
             return Err(self.error());

@@ -17,7 +17,7 @@ const DEPTHS: [u32; 7] = [1, 10, 100, 1_000, 10_000, 100_000, 1_000_000];
 /// The capacity that both sides create: room for the deepest queue.
 const DECLARED: u32 = 1_048_576;
 
-/// The goal: the maximum ratio of the cost at the slowest depth to that at the fastest depth.
+/// The goal: the maximum ratio of the cost at the slowest depth to the cost at the fastest depth.
 const FLAT: f64 = 3.0;
 
 pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
@@ -123,7 +123,7 @@ fn at(side: &Side<Vec<Stop>>, index: usize, figure: impl Fn(&Stop) -> f64) -> Sa
     )
 }
 
-/// Returns the time at the slowest depth of a round, divided by that at the fastest.
+/// Returns the time at the slowest depth of a round, divided by the time at the fastest depth.
 fn flatness(stops: &[Stop]) -> f64 {
     let pairs = || stops.iter().map(|stop| stop.pair);
     pairs().fold(f64::MIN, f64::max) / pairs().fold(f64::MAX, f64::min)
