@@ -4,7 +4,8 @@
 //!   publish, reply = INBOX.7  ---->  the stream  ---->  INBOX.7: {"stream": "S", "seq": 90}
 //! ```
 //!
-//! The number of a publish is its place in a queue of flights, so that an acknowledgement costs one look, and a publish without one leaves nothing behind.
+//! The number of a publish is its place in a queue of flights, so that an acknowledgement is found in one step, and a publish without an
+//! acknowledgement leaves nothing behind.
 
 use crate::local::Taken;
 use crate::stream;
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 pub enum Outcome {
     /// The stream has the message.
     Stored {
-        /// It had the message before.
+        /// True if the stream had the message already.
         duplicate: bool,
     },
     /// The stream will never take this message.

@@ -62,18 +62,18 @@ struct Inner {
     state: State,
     path: PathBuf,
     written: Option<Instant>,
-    /// When the bridge's thread last said anything.
+    /// The time of the last report of the bridge's thread.
     heard: Instant,
     /// True while the bridge's thread stands still.
     is_blocked: bool,
-    /// True from the moment at which the name belongs to this process: another process may write the file before.
+    /// True as soon as the name belongs to this process. Until then, another process may write the file.
     is_public: bool,
 }
 
 /// The time between two writes without a change of state.
 const PERIOD: Duration = Duration::from_millis(500);
 
-/// The silence after which a bridge counts as blocked. Its thread says something each second.
+/// The silence after which a bridge counts as blocked. Its thread reports each second.
 const SILENCE: Duration = Duration::from_secs(4);
 
 impl Board {
