@@ -5,7 +5,7 @@ pub fn become_urgent(priority: i32) -> bool {
     let parameter = libc::sched_param {
         sched_priority: priority,
     };
-    // SAFETY: a setting of this thread; the call reads a local.
+    // SAFETY: the call changes a setting of this thread, and reads a local variable.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameter) == 0 }
 }
 

@@ -38,7 +38,7 @@ pub fn finish_within(command: &mut Command, patience: Duration) -> Output {
     while child.try_wait().unwrap().is_none() {
         if start.elapsed() > patience {
             // Kill the children of the program, too: they would keep the pipes open.
-            // SAFETY: a system call on numbers; the group is that of the child, which was not waited for yet.
+            // SAFETY: the system call takes numbers. The group is that of the child, which was not waited for yet.
             unsafe { libc::kill(-child.id().cast_signed(), libc::SIGKILL) };
             let said = text(&child.wait_with_output().unwrap());
             panic!("{command:?} is stuck:\n{said}");

@@ -5,7 +5,7 @@ pub const NOBODY: u32 = 65534;
 
 /// Returns whether the test runs as root. If not, prints that the test is skipped.
 pub fn is_root() -> bool {
-    // SAFETY: a system call without arguments.
+    // SAFETY: the system call takes no arguments.
     let is_root = unsafe { libc::geteuid() } == 0;
     if !is_root {
         eprintln!("left out: needs root, to act as several users");
@@ -25,7 +25,7 @@ macro_rules! needs_root {
 
 /// Makes this process a process of another user, without supplementary groups. The process has one thread. Needs root.
 pub fn become_user(user: u32) {
-    // SAFETY: ids of this process.
+    // SAFETY: the calls change the ids of this process.
     let is_done = unsafe {
         libc::setgroups(0, std::ptr::null()) == 0
             && libc::setresgid(user, user, user) == 0
