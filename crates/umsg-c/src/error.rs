@@ -190,7 +190,7 @@ mod tests {
     use std::ffi::CStr;
 
     fn last() -> String {
-        // SAFETY: a C string that lives until the next call on this thread.
+        // SAFETY: the result is a C string that lives until the next call on this thread.
         unsafe { CStr::from_ptr(umsg_last_error()) }
             .to_str()
             .unwrap()

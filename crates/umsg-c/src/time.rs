@@ -54,7 +54,7 @@ mod tests {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     fn of(tv_sec: i64, tv_nsec: i64) -> Result<Option<SystemTime>, i32> {
-        // SAFETY: a timespec.
+        // SAFETY: the pointer leads to a timespec.
         unsafe { deadline(&timespec { tv_sec, tv_nsec }) }.map_err(|failure| failure.errno())
     }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_small_number_is_efault() {
-        // SAFETY: an address that is refused.
+        // SAFETY: the function refuses this address, and reads nothing there.
         let refused = unsafe { deadline(std::ptr::without_provenance(8)) };
         assert_eq!(
             refused.map_err(|failure| failure.errno()),
