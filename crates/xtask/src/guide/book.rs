@@ -95,7 +95,7 @@ fn close(book: &Path, page: &Path) -> Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Returns the text without the links (`<a href="...">...</a>`) that lead out, but with their words.
+/// Returns the text, in which each link (`<a href="...">...</a>`) that leads out of the book is replaced by its words.
 fn without_links(text: &str, mut leads_out: impl FnMut(&str) -> bool) -> String {
     const OPEN: &str = "<a href=\"";
     const CLOSE: &str = "</a>";
