@@ -126,11 +126,11 @@ impl DropIn {
         let path =
             std::env::var("UMSG_PRELOAD_LIBRARY").expect("UMSG_PRELOAD_LIBRARY names the drop-in");
         let path = std::ffi::CString::new(path).expect("a path without NUL");
-        // SAFETY: a string; the library stays loaded.
+        // SAFETY: the path is a C string, and the library stays loaded.
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         assert!(!library.is_null(), "the drop-in does not load");
         let symbol = |name: &CStr| {
-            // SAFETY: a library that is loaded, and a string.
+            // SAFETY: the library is loaded, and the name is a C string.
             let address = unsafe { libc::dlsym(library, name.as_ptr()) };
             assert!(!address.is_null(), "{name:?} is missing");
             address
@@ -169,7 +169,7 @@ impl DropIn {
 
     #[inline(always)]
     fn mq_send(&self) {
-        // SAFETY: 16 bytes.
+        // SAFETY: the message has 16 bytes.
         let sent = unsafe { (self.send)(self.queue, TEXT.as_ptr().cast(), TEXT.len(), 0) };
         assert_eq!(sent, 0);
     }
@@ -177,7 +177,7 @@ impl DropIn {
     #[inline(always)]
     fn mq_receive(&self) {
         let (mut buffer, mut priority) = (TEXT, 0);
-        // SAFETY: a buffer of 16 bytes, and a number.
+        // SAFETY: the buffer has 16 bytes, and the priority is a number of this function.
         let received = unsafe {
             (self.receive)(
                 self.queue,
@@ -191,7 +191,7 @@ impl DropIn {
 
     #[inline(always)]
     fn msgsnd(&self) {
-        // SAFETY: a type and 16 bytes.
+        // SAFETY: the message has a type and 16 bytes.
         let sent =
             unsafe { (self.msgsnd)(self.sysv_queue, (&raw const MESSAGE).cast(), TEXT.len(), 0) };
         assert_eq!(sent, 0);
@@ -203,7 +203,7 @@ impl DropIn {
             mtype: 0,
             text: TEXT,
         };
-        // SAFETY: room for a type and 16 bytes.
+        // SAFETY: the message has room for a type and 16 bytes.
         let received =
             unsafe { (self.msgrcv)(self.sysv_queue, (&raw mut message).cast(), TEXT.len(), 0, 0) };
         assert_eq!(black_box((received, message)).0, 16);

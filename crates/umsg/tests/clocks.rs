@@ -45,7 +45,7 @@ fn in_child(what: &str, work: impl FnOnce()) {
 /// Runs `work` in a process whose CLOCK_MONOTONIC is a day ahead. Needs root.
 fn a_day_ahead(what: &str, work: impl FnOnce()) {
     let mut child = Child::lead(|| {
-        // SAFETY: a system call on a number. It changes the namespace of later children of this process.
+        // SAFETY: the system call takes a number. It changes the namespace of later children of this process.
         if unsafe { libc::unshare(libc::CLONE_NEWTIME) } != 0 {
             assert!(std::env::var_os("CI").is_none(), "no time namespaces");
             return 0;

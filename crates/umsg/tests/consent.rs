@@ -40,7 +40,7 @@ struct Told {
     number: AtomicI64,
 }
 
-// SAFETY: atomics.
+// SAFETY: the type consists of atomics, for which zeroes are valid.
 unsafe impl Zeroed for Told {}
 
 /// Returns a signal that the kernel counts.
@@ -161,13 +161,13 @@ fn is_pending(pid: i32, signal: i32) -> bool {
 
 /// Returns whether this kernel lets a sender raise signals through a thread's descriptor (Linux 6.9).
 fn can_raise() -> bool {
-    // SAFETY: the descriptor of this thread, closed at once.
+    // SAFETY: the descriptor leads to this thread, and is closed at once.
     let number = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::gettid(), libc::O_EXCL) };
     if number < 0 {
         eprintln!("left out: the kernel has no descriptors of threads");
         return false;
     }
-    // SAFETY: a descriptor that nothing else owns.
+    // SAFETY: the descriptor has no other owner.
     drop(unsafe { OwnedFd::from_raw_fd(number as RawFd) });
     true
 }
@@ -334,7 +334,7 @@ fn a_process_that_runs_another_program_gets_no_signal_for_the_old_one() {
         keep_registered(&place.open("/q"), &told);
         let set = block(counted());
         let words = [c"sleep".as_ptr(), c"1000".as_ptr(), std::ptr::null()];
-        // SAFETY: strings that end with a zero byte, and a list that ends with null.
+        // SAFETY: the strings end with a zero byte, and the list ends with null.
         unsafe {
             libc::sigprocmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut());
             libc::execvp(words[0], words.as_ptr());
@@ -397,7 +397,7 @@ fn a_sender_signals_no_process_that_the_program_opens_at_the_same_number() {
             std::thread::sleep(LONG);
             0
         });
-        // SAFETY: descriptors of a process, at the numbers of the library's.
+        // SAFETY: the calls put descriptors of a process at the numbers of the library's descriptors.
         unsafe {
             let open = libc::syscall(libc::SYS_pidfd_open, bystander.pid(), 0) as RawFd;
             let entries = std::fs::read_dir("/proc/self/fd").unwrap();
@@ -472,7 +472,7 @@ fn a_process_that_gives_up_its_user_is_notified() {
 
 #[test]
 fn a_process_that_forbids_others_to_look_at_it_is_notified() {
-    // SAFETY: a setting of the child.
+    // SAFETY: the call changes a setting of the child.
     is_notified_after(|| unsafe { assert_eq!(libc::prctl(libc::PR_SET_DUMPABLE, 0), 0) });
 }
 

@@ -131,7 +131,7 @@ fn signals_of_a_sender_at(point: &str, fuse: fn(), meanwhile: fn(&mut Child)) ->
 }
 
 fn die() {
-    // SAFETY: a signal to this process.
+    // SAFETY: the call sends a signal to this process.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     loop {
         std::thread::park();

@@ -135,7 +135,7 @@ fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
         .collect();
     assert_eq!(ours.len(), 1, "the sender's end");
     let file = tempfile::tempfile().unwrap();
-    // SAFETY: the actions of a program that closes unknown descriptors, and then opens files.
+    // SAFETY: the call does what a program does that closes unknown descriptors, and then opens files.
     unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), ours[0]) };
     std::thread::sleep(Duration::from_millis(20));
     send_and_receive(&queue, 10);
@@ -170,7 +170,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     let number = std::os::fd::AsRawFd::as_raw_fd(&queue.pollable().unwrap());
     send_and_receive(&queue, 1);
     let file = tempfile::tempfile().unwrap();
-    // SAFETY: the actions of a program that closes unknown descriptors, and then opens files.
+    // SAFETY: the call does what a program does that closes unknown descriptors, and then opens files.
     unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), number) };
     std::thread::sleep(Duration::from_millis(20));
     send_and_receive(&queue, 10);
@@ -240,7 +240,7 @@ fn a_program_that_closed_the_ends_of_the_packet_pipes_is_notified_all_the_same()
         assert_eq!(spares.len(), 2);
         let file = tempfile::tempfile().unwrap();
         for number in &spares {
-            // SAFETY: the actions of a program that closes unknown descriptors, and then opens files.
+            // SAFETY: the call does what a program does that closes unknown descriptors, and then opens files.
             unsafe { libc::dup2(std::os::fd::AsRawFd::as_raw_fd(&file), *number) };
         }
         std::thread::sleep(Duration::from_millis(20));
@@ -434,7 +434,7 @@ fn poll_some(place: &Place, messages: u64, end: u64, acknowledge: &OwnedFd) -> i
     match end {
         0 => drop(queue),
         1 => std::mem::forget(queue),
-        // SAFETY: a signal to this process.
+        // SAFETY: the call sends a signal to this process.
         _ => drop(unsafe { libc::kill(libc::getpid(), libc::SIGKILL) }),
     }
     0

@@ -32,7 +32,7 @@ fn without_malloc<T>(call: impl FnOnce() -> T) -> T {
 fn by_the_dead(work: impl FnOnce()) {
     let kill = || {
         work();
-        // SAFETY: a signal to this process.
+        // SAFETY: the call sends a signal to this process.
         unsafe { libc::raise(libc::SIGKILL) }
     };
     Child::run(kill).expect(Exit::Signal(libc::SIGKILL), "one that is killed");

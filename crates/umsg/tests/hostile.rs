@@ -236,7 +236,7 @@ fn limit_addresses() {
     if std::env::var_os("UMSG_HOSTILE_UNLIMITED").is_some() {
         return;
     }
-    // SAFETY: a limit of this process.
+    // SAFETY: the call changes a limit of this process.
     let result = unsafe { libc::setrlimit(libc::RLIMIT_AS, &raw const limit) };
     assert_eq!(result, 0, "setrlimit");
 }

@@ -85,7 +85,7 @@ struct Told {
     end: AtomicU32,
 }
 
-// SAFETY: numbers.
+// SAFETY: the type consists of numbers, for which zeroes are valid.
 unsafe impl Zeroed for Told {}
 
 #[test]

@@ -227,7 +227,7 @@ fn an_owner_that_executes_another_program_loses_its_leases() {
     let mut holder = Child::run(|| {
         let queue = place.open("/q");
         let _held = (queue.receive_lease().unwrap(), queue.reserve(1).unwrap());
-        // SAFETY: strings that end with a zero, and lists of such that end with a null pointer.
+        // SAFETY: the strings end with a zero byte, and the lists of strings end with a null pointer.
         unsafe {
             let arguments = [c"sleep".as_ptr(), c"20".as_ptr(), std::ptr::null()];
             libc::execv(c"/bin/sleep".as_ptr(), arguments.as_ptr());

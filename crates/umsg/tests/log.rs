@@ -82,7 +82,7 @@ fn deaths_expired_messages_and_long_waits_are_told_when_the_queue_is_free_again(
     queue.send(b"job", 0).unwrap();
     let mut victim = Child::run(|| {
         std::mem::forget(queue.receive_lease().unwrap());
-        // SAFETY: a signal to this process.
+        // SAFETY: the call sends a signal to this process.
         unsafe { libc::raise(libc::SIGKILL) };
         0
     });
@@ -127,7 +127,7 @@ fn deaths_expired_messages_and_long_waits_are_told_when_the_queue_is_free_again(
     typed.send(1, b"job").unwrap();
     let mut victim = Child::run(|| {
         std::mem::forget(typed.receive_lease(Want::Any).unwrap());
-        // SAFETY: a signal to this process.
+        // SAFETY: the call sends a signal to this process.
         unsafe { libc::raise(libc::SIGKILL) };
         0
     });

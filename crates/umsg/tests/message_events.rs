@@ -32,7 +32,7 @@ fn die_with_it(place: &Place) -> u32 {
     let mut victim = Child::run(|| {
         let queue = place.open("/q");
         std::mem::forget(queue.receive_lease().unwrap());
-        // SAFETY: a signal to this process.
+        // SAFETY: the call sends a signal to this process.
         unsafe { libc::raise(libc::SIGKILL) };
         0
     });

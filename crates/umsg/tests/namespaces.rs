@@ -370,7 +370,7 @@ fn a_process_of_whose_death_others_would_not_learn_opens_no_queue_of_several_pid
     umsg_testkit::needs_root!();
     let place = Place::new();
     let make = || {
-        // SAFETY: a setting of this process, a child of the test's.
+        // SAFETY: the call changes a setting of this process, which is a child of the test.
         unsafe { libc::umask(0) };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).mode(0o666);

@@ -104,7 +104,7 @@ fn a_waiter_learns_which_process_sent() {
 fn a_signal_is_raised_before_the_send_of_another_process_returns() {
     let place = Place::new();
     let mut owner = Child::run(|| {
-        // SAFETY: a set that is filled in, and a mask of this process.
+        // SAFETY: the set is filled in, and the mask is that of this process.
         unsafe {
             let mut set = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
@@ -351,7 +351,7 @@ struct Seen {
     signals: AtomicU32,
 }
 
-// SAFETY: an atomic.
+// SAFETY: the type is an atomic, for which zeroes are valid.
 unsafe impl Zeroed for Seen {}
 
 #[test]

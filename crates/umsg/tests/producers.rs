@@ -103,7 +103,7 @@ fn a_queue_that_is_reopened_waits_for_new_producers() {
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     let producer = queue.producer().unwrap();
     queue.close_send().unwrap();
-    // The producer that is left counts in the next stream.
+    // The remaining producer counts in the next stream.
     queue.reopen_send().unwrap();
     assert_eq!(queue.try_receive_vec(), Err(ReceiveError::Empty));
     drop(producer);

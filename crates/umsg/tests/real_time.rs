@@ -20,7 +20,7 @@ const KEY: i32 = 0x57;
 /// The time within which the kernel has to show a priority that was lent.
 const SOON: Duration = Duration::from_secs(20);
 
-/// The time-out of each call: the owner continues before.
+/// The time-out of each call. The owner continues earlier.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The points of a thread that waits.
@@ -256,7 +256,7 @@ fn no_priority_is_lent_in_a_queue_that_other_users_may_write() {
     let case = &CASES[0];
     let place = Place::new();
     let mut options = place.options(4, 8);
-    // SAFETY: a setting of this process. No other test of this file creates a file that depends on it.
+    // SAFETY: the call changes a setting of this process. No other test of this file creates a file that depends on the setting.
     let umask = unsafe { libc::umask(0) };
     let created = options.mode(0o666).open("/q").unwrap();
     // SAFETY: as above.

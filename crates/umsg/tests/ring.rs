@@ -84,7 +84,7 @@ fn a_forked_child_that_ends_does_not_close_its_parents_ring() {
         events: libc::POLLIN,
         revents: 0,
     };
-    // SAFETY: one structure of this function's.
+    // SAFETY: the call takes one structure, a local variable.
     let readable = unsafe { libc::poll(&raw mut poll, 1, LONG.as_millis() as i32) };
     assert_eq!((readable, poll.revents), (1, libc::POLLIN));
     assert_eq!(ring.receive_timeout(LONG).unwrap().user_data, 1);
@@ -133,7 +133,7 @@ fn a_sender_that_had_no_descriptor_to_ring_with_rings_with_its_next_message() {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one structure of this function's.
+        // SAFETY: the call takes one structure, a local variable.
         unsafe { libc::poll(&raw mut poll, 1, milliseconds) == 1 }
     };
     let mut child = Child::run(|| {

@@ -170,7 +170,7 @@ fn signal_until(thread: &AtomicI32, signal: i32, condition: impl Fn() -> bool) {
         assert!(Instant::now() < end, "waited in vain");
         let id = thread.load(Ordering::Relaxed);
         if id != 0 {
-            // SAFETY: a thread that may have ended, but this process has it not joined; a signal that is handled.
+            // SAFETY: the thread may have ended, but this process has not joined it. The signal has a handler.
             unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), id, signal) };
         }
         thread::sleep(Duration::from_millis(1));

@@ -33,7 +33,7 @@ impl User {
     /// Gives this process the user's ids, for the rest of its life.
     fn become_self(self) {
         let User(user, group, groups) = self;
-        // SAFETY: ids of this process, which is a child of its own; the list is a live slice.
+        // SAFETY: the calls change ids of this process, a child that the test has forked. The list is a live slice.
         let done = unsafe {
             libc::setgroups(groups.len(), groups.as_ptr()) == 0
                 && libc::setresgid(group, group, group) == 0
@@ -104,7 +104,7 @@ impl Kernel {
 
 impl Queues for Kernel {
     fn get(&self, key: i32, flags: i32) -> Answer {
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         answer(unsafe { libc::msgget(key, flags) })
     }
 
@@ -320,7 +320,7 @@ fn with_both(test: impl FnOnce(&Place)) {
         return eprintln!("left out: {error}");
     }
     let mut child = Child::run(|| {
-        // SAFETY: ids of a child process.
+        // SAFETY: the calls change settings of a child process.
         if unsafe { libc::unshare(libc::CLONE_NEWIPC) } != 0 {
             return LEFT_OUT;
         }

@@ -22,7 +22,7 @@ const ROUND: usize = 70;
 /// Identifiers, plus one; 0 for none.
 struct Ids([AtomicU32; 200]);
 
-// SAFETY: it consists of atomics.
+// SAFETY: the type consists of atomics, for which zeroes are valid.
 unsafe impl Zeroed for Ids {}
 
 /// Runs `work` in a process that uses the namespace of the place, as a program on the drop-in does.
@@ -408,7 +408,7 @@ struct Board {
     is_over: AtomicBool,
 }
 
-// SAFETY: it consists of atomics.
+// SAFETY: the type consists of atomics, for which zeroes are valid.
 unsafe impl Zeroed for Board {}
 
 /// Other processes attach, send, receive and list while a process recycles queues. Each message names its queue.

@@ -105,7 +105,7 @@ mod kernel {
     }
 
     pub fn get(key: i32) -> i32 {
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         unsafe { libc::msgget(key, libc::IPC_CREAT | 0o600) }
     }
 
@@ -280,7 +280,7 @@ fn a_queue_is_made_larger_without_privilege_as_far_as_the_namespace_says() {
     );
     assert!(after.changed >= before.changed && after.changed <= Some(SystemTime::now()));
     let mut child = Child::run(|| {
-        // SAFETY: ids of a child process, whose files belong to another user by now; it keeps its open files.
+        // SAFETY: the call changes the ids of a child process. Its files belong to another user by now, and it keeps its open files.
         if unsafe { libc::setresuid(1001, 1001, 1001) } != 0 {
             return LEFT_OUT;
         }

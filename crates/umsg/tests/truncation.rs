@@ -222,7 +222,7 @@ fn touch_a_foreign_file_that_was_cut_short() {
     let path = directory.path().join("foreign");
     std::fs::write(&path, vec![1; 4096]).unwrap();
     let file = File::options().read(true).write(true).open(&path).unwrap();
-    // SAFETY: a mapping of one page that the kernel places.
+    // SAFETY: the kernel chooses the address of the mapping, which has one page.
     let page = unsafe {
         let (flags, access) = (libc::MAP_SHARED, libc::PROT_READ);
         libc::mmap(
@@ -249,7 +249,7 @@ fn a_fault_that_is_not_umsgs_reaches_the_handler_that_was_there_or_kills() {
     }
     let _turn = turn();
     Child::run(|| {
-        // SAFETY: a handler that only exits.
+        // SAFETY: the handler only exits.
         unsafe { libc::signal(libc::SIGBUS, theirs as *const () as usize) };
         catch_truncation().unwrap();
         touch_a_foreign_file_that_was_cut_short();
@@ -258,7 +258,7 @@ fn a_fault_that_is_not_umsgs_reaches_the_handler_that_was_there_or_kills() {
     .expect(Exit::Code(libc::SIGBUS), "a program with a handler");
     // Rust's own handler, which detects stack overflows, does not count as a handler of the program.
     let without_a_handler = || {
-        // SAFETY: no handler.
+        // SAFETY: the call installs no handler.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
         catch_truncation().unwrap();
     };
@@ -270,7 +270,7 @@ fn a_fault_that_is_not_umsgs_reaches_the_handler_that_was_there_or_kills() {
     .expect(Exit::Signal(libc::SIGBUS), "a program without one");
     Child::run(|| {
         without_a_handler();
-        // SAFETY: a signal to itself.
+        // SAFETY: the call sends a signal to this process.
         unsafe { libc::raise(libc::SIGBUS) };
         0
     })

@@ -202,7 +202,7 @@ impl ShortPath {
     }
 }
 
-/// Returns the name of an open file in /proc. Opening or linking this name reaches that very file.
+/// Returns the name of an open file in /proc. To open or link this name is to open or link that file itself.
 pub(crate) fn proc_link(fd: BorrowedFd<'_>) -> ShortPath {
     ShortPath::new(format_args!("/proc/self/fd/{}", fd.as_raw_fd()))
 }

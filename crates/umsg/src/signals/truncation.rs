@@ -164,6 +164,6 @@ unsafe fn pass_to_default(before: usize, info: *const libc::siginfo_t) {
 fn install_default() {
     // SAFETY: the structure consists of numbers and pointers, for which zero is valid: the default action.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: a valid action.
+    // SAFETY: the action is valid.
     unsafe { libc::sigaction(libc::SIGBUS, &raw const default, std::ptr::null_mut()) };
 }

@@ -52,7 +52,7 @@ pub(super) struct Scan {
     caller: Caller,
     /// The time of the last use, of [`clock::monotonic_coarse`].
     used_at: u64,
-    /// True if the process has also requested sums within the second before.
+    /// True if the process had requested sums in the preceding second already.
     is_again: bool,
     /// The queues, in the order of their indices.
     queues: Vec<Known>,

@@ -12,7 +12,7 @@ fn shared_place(mode: u32) -> Place {
     let place = Place::new();
     chmod(place.path(), 0o1777);
     in_child(|| {
-        // SAFETY: a setting of this child. Its umask would clear bits of the mode.
+        // SAFETY: the call changes a setting of this child, whose umask would clear bits of the mode.
         unsafe { libc::umask(0) };
         let queue = OpenOptions::new()
             .read(true)
@@ -183,7 +183,7 @@ fn a_mode_that_only_the_library_enforces_is_refused_where_the_namespace_says_so(
     };
     // In a process of its own, because a umask belongs to a process. The umask makes the mode 0600.
     let mut child = Child::run(|| {
-        // SAFETY: a setting of this process, which runs only this test.
+        // SAFETY: the call changes a setting of this process, which runs only this test.
         unsafe { libc::umask(0o077) };
         for mode in [0o400, 0o200] {
             let error = make(mode).unwrap_err();

@@ -97,7 +97,7 @@ pub struct Journal {
     pub messages: [Message; MESSAGES],
 }
 
-// SAFETY: atomics, and bytes that one process at a time touches.
+// SAFETY: the type consists of atomics, and of bytes that one process at a time touches.
 unsafe impl Zeroed for Journal {}
 
 /// The way to make a call.

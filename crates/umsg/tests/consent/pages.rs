@@ -59,13 +59,13 @@ fn is_believed(make: impl FnOnce(u32, u32, (u64, u64)) -> OwnedFd + Send, attest
         block(counted());
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // SAFETY: a system call without arguments.
+                // SAFETY: the system call takes no arguments.
                 let helper = unsafe { libc::gettid() }.cast_unsigned();
                 let queue = (metadata.dev(), metadata.ino());
                 let page = make(std::process::id(), helper, queue);
                 if attests {
                     let name = name_of(&page);
-                    // SAFETY: a string that ends with a zero byte.
+                    // SAFETY: the string ends with a zero byte.
                     unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
                 }
                 told.number.store(i64::from(page.as_raw_fd()), SeqCst);
@@ -114,7 +114,7 @@ fn a_sender_opens_no_other_file_than_a_page() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let fifo = dir.path().join("fifo");
     let path = std::ffi::CString::new(fifo.to_str().unwrap()).unwrap();
-    // SAFETY: a string that ends with a zero byte.
+    // SAFETY: the string ends with a zero byte.
     assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
     let open = |path: &std::path::Path| {
         let file = File::options().read(true).write(true).open(path);

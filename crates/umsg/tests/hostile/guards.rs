@@ -19,7 +19,7 @@ impl Reserved {
         if start != 0 {
             flags |= libc::MAP_FIXED_NOREPLACE;
         }
-        // SAFETY: a mapping that replaces no other, by its flags.
+        // SAFETY: the flags ensure that the mapping replaces no other mapping.
         let place = unsafe {
             let start = without_provenance_mut(start);
             libc::mmap(start, len, libc::PROT_NONE, flags, -1, 0)
@@ -33,7 +33,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, which no process uses.
+        // SAFETY: `new` made the mapping, and nothing uses it any more.
         unsafe { libc::munmap(without_provenance_mut(self.start), self.len) };
     }
 }

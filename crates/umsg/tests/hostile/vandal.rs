@@ -233,8 +233,8 @@ impl<'a> Vandal<'a> {
 /// Returns a file's whole words, mapped for as long as the process lives.
 fn map(file: &File, len: usize) -> &'static [AtomicU32] {
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping of the file's length, which no process cuts short in this manner, and which stays; of atomics,
-    // because others write it.
+    // SAFETY: the mapping is new, has the file's length, and stays. No process truncates the file in this scenario. The words are atomics, because
+    // other processes write them.
     unsafe {
         let base = libc::mmap(
             null_mut(),

@@ -11,7 +11,7 @@ pub struct Reign {
     pub points: &'static [&'static str],
     pub nth: u32,
     pub reign: fn(&Place),
-    /// True if the ring of a dead owner exists before.
+    /// True if the ring of a dead owner exists already.
     pub after_another: bool,
 }
 

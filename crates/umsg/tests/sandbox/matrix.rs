@@ -76,7 +76,7 @@ fn walk_without(path: &Path, (name, number): (&str, libc::c_long), errno: i32) -
     })
 }
 
-/// Each part takes every fourth call, because the parts run in parallel.
+/// Tests every fourth call, from call `part` on: the parts run in parallel.
 fn walk_all(part: usize) {
     let calls = CALLS.iter().skip(part).step_by(4);
     let on_all_paths = |call| paths::all().map(move |path| (call, path));

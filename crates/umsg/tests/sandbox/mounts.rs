@@ -27,7 +27,7 @@ fn mount(
     options: &CStr,
 ) -> bool {
     let pointer = |text: Option<&CStr>| text.map_or(null(), CStr::as_ptr);
-    // SAFETY: null pointers, or strings that outlive the call; the mount namespace is this process's own.
+    // SAFETY: the pointers are null, or lead to strings that outlive the call. The mount namespace is this process's own.
     unsafe {
         libc::mount(
             pointer(source),
@@ -264,7 +264,7 @@ fn expect_error(surround: impl Fn() -> bool, is_expected: impl Fn(&NamespaceErro
         if !surround() {
             return LEFT_OUT;
         }
-        // SAFETY: a child with one thread.
+        // SAFETY: the process is a child with one thread.
         unsafe { std::env::remove_var("UMSG_DIR") };
         let error = Namespace::resolve().unwrap_err();
         assert!(is_expected(&error), "{error:?}");

@@ -19,7 +19,7 @@ const REFUSALS: [i32; 4] = [libc::ENOSYS, libc::EPERM, libc::EINVAL, libc::EACCE
 /// A robust mutex of the program's own.
 struct Robust(UnsafeCell<libc::pthread_mutex_t>);
 
-// SAFETY: a mutex.
+// SAFETY: the type is a mutex.
 unsafe impl Sync for Robust {}
 
 impl Robust {

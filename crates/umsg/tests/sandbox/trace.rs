@@ -40,7 +40,7 @@ const ANSWER: u64 = request::<libc::seccomp_notif_resp>(1);
 
 /// Returns a copy of the child's descriptor in this process.
 fn taken_over(child: &Child, descriptor: i32) -> OwnedFd {
-    // SAFETY: new descriptors, which nothing else owns.
+    // SAFETY: the descriptors are new, and have no other owner.
     let own = unsafe {
         let process = libc::syscall(libc::SYS_pidfd_open, child.pid(), 0) as i32;
         assert!(process >= 0, "pidfd_open");
@@ -61,13 +61,13 @@ fn watch(listener: &OwnedFd, note: &mut dyn FnMut(libc::c_long)) {
             events: libc::POLLIN,
             revents: 0,
         };
-        // SAFETY: one entry, a local.
+        // SAFETY: the call takes one entry, a local variable.
         let count = unsafe { libc::poll(&raw mut polled, 1, LONG.as_millis() as i32) };
         assert_eq!(count, 1, "a path that is stuck");
         if polled.revents & libc::POLLIN == 0 {
             return;
         }
-        // SAFETY: structures of zeroes, as the kernel wants them; locals of the size that the requests name.
+        // SAFETY: the structures are zeroed, as the kernel requires, and have the size that the requests name.
         unsafe {
             let mut told: libc::seccomp_notif = std::mem::zeroed();
             if libc::ioctl(fd, RECEIVE, &raw mut told) != 0 {

@@ -20,7 +20,7 @@ fn trap(call: libc::c_long) {
 }
 
 extern "C" fn handler(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the context that the kernel gave to this handler.
+    // SAFETY: the kernel passed the context to this handler.
     let context = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext };
     let answer = ANSWER.load(Ordering::SeqCst);
     #[cfg(target_arch = "x86_64")]

@@ -15,7 +15,7 @@ extern "C" fn nothing(_: libc::c_int) {}
 
 /// Makes a signal interrupt sleeps.
 fn interrupt_by(signal: libc::c_int) {
-    // SAFETY: a handler that does nothing, without SA_RESTART; the structure is zeroed as sigaction(2) allows.
+    // SAFETY: the handler does nothing, and has no SA_RESTART. sigaction(2) allows a zeroed structure.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as *const () as usize;

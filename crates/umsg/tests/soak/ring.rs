@@ -60,7 +60,7 @@ const PARCEL: &CStr = c"parcel";
 
 /// Makes a file that is recognised by its name.
 fn parcel() -> OwnedFd {
-    // SAFETY: a string that ends with a zero.
+    // SAFETY: the string ends with a zero byte.
     let descriptor = unsafe { libc::memfd_create(PARCEL.as_ptr(), libc::MFD_CLOEXEC) };
     assert!(descriptor >= 0, "memfd_create");
     // SAFETY: the descriptor is new, and has no other owner.
@@ -95,7 +95,7 @@ fn is_sent(result: Result<(), SendError>) -> Option<bool> {
         Ok(()) => Some(true),
         Err(SendError::Full | SendError::TimedOut | SendError::Interrupted) => Some(false),
         Err(SendError::OwnerDead | SendError::Closed) => None,
-        // The owner has not taken those that were passed before.
+        // The owner has not taken the descriptors that were passed earlier.
         Err(SendError::TooManyDescriptors) => Some(false),
         Err(error) => panic!("{error}"),
     }

@@ -45,7 +45,7 @@ fn portrait(pid: libc::pid_t) -> String {
 
 /// Stops this process until another process continues it: a function for [`umsg_shm::crash::arm_fuse`].
 pub fn stop() {
-    // SAFETY: a signal to this thread.
+    // SAFETY: the call sends a signal to this thread.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
@@ -109,7 +109,7 @@ impl Child {
     pub fn signal(&self, signal: i32) {
         if self.exit.is_none() {
             let target = if self.leads { -self.pid } else { self.pid };
-            // SAFETY: a signal to a child of this process that was not reaped, so no other process has its id.
+            // SAFETY: the signal goes to a child of this process that was not reaped, so no other process has its id.
             unsafe { libc::kill(target, signal) };
         }
     }
@@ -130,7 +130,7 @@ impl Child {
         let names = tasks.filter_map(|task| task.ok()?.file_name().into_string().ok());
         for thread in names.filter_map(|name| name.parse::<libc::pid_t>().ok()) {
             if self.exit.is_none() {
-                // SAFETY: a signal to a thread of a child of this process that was not reaped, or to no thread.
+                // SAFETY: the signal goes to a thread of a child of this process that was not reaped, or to no thread.
                 unsafe { libc::syscall(libc::SYS_tgkill, self.pid, thread, signal) };
             }
         }
@@ -188,7 +188,7 @@ impl Child {
         if self.leads {
             self.signal(libc::SIGKILL);
         }
-        // SAFETY: a child of this process; the status is a local.
+        // SAFETY: the call waits for a child of this process, and the status is a local variable.
         let pid = retried(|| unsafe { libc::waitpid(self.pid, &raw mut status, 0) });
         assert_eq!(pid, self.pid, "waitpid");
         let mut ignored = 0;
@@ -200,7 +200,7 @@ impl Child {
     }
 
     fn ends_within(&self, patience: Duration) -> bool {
-        // SAFETY: a descriptor of a child of this process, closed below.
+        // SAFETY: the descriptor leads to a child of this process, and is closed below.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, self.pid, 0) } as i32;
         assert!(descriptor >= 0, "pidfd_open");
         let mut poll = libc::pollfd {
@@ -212,7 +212,7 @@ impl Child {
         let ended = retried(|| {
             let left = end.saturating_duration_since(Instant::now());
             let left = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
-            // SAFETY: one entry, a local.
+            // SAFETY: the call takes one entry, a local variable.
             unsafe { libc::poll(&raw mut poll, 1, left) }
         });
         // SAFETY: the descriptor belongs to this function.
@@ -249,7 +249,7 @@ fn retried(mut call: impl FnMut() -> i32) -> i32 {
 
 /// Makes this process die with its parent, so that a killed test leaves no children.
 fn die_with_parent() {
-    // SAFETY: a setting of this process.
+    // SAFETY: the call changes only a setting of this process.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
 }
 
@@ -302,7 +302,7 @@ fn write_error(text: &str) {
 /// Makes SIGUSR1 end a blocking call with EINTR.
 pub fn let_calls_be_interrupted() {
     extern "C" fn nothing(_: libc::c_int) {}
-    // SAFETY: a handler that does nothing, without SA_RESTART; the structure is zeroed as sigaction(2) allows.
+    // SAFETY: the handler does nothing, and has no SA_RESTART. sigaction(2) allows a zeroed structure.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;

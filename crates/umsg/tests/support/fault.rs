@@ -21,7 +21,7 @@ const PAGE: usize = 4096;
 /// system of its own (FUSE) for the same effect.
 pub fn prepare() {
     let mut api = [API, 0, 0];
-    // SAFETY: numbers; a structure of the length that the call's number defines, which lives as long as the call.
+    // SAFETY: the first call takes numbers. The structure has the length that the request's number defines, and outlives the call.
     let faults = unsafe {
         let faults = libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK);
         libc::ioctl(faults as i32, UFFDIO_API as _, api.as_mut_ptr());
@@ -33,7 +33,7 @@ pub fn prepare() {
 
 /// Returns whether the kernel has such pages.
 pub fn is_possible() -> bool {
-    // SAFETY: numbers.
+    // SAFETY: the call takes numbers.
     let faults = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC) };
     if faults < 0 {
         eprintln!("left out: takes userfaultfd(2)");
@@ -47,7 +47,7 @@ pub fn is_possible() -> bool {
 /// or of the FIFO.
 pub fn write_for_ever(file: File) -> io::Result<()> {
     sleep_over_a_page(file, |descriptor, page| {
-        // SAFETY: a mapping of this length, which nothing unmaps, and an open descriptor.
+        // SAFETY: the mapping has this length, nothing unmaps it, and the descriptor is open.
         unsafe { libc::write(descriptor, page as *const _, PAGE) };
     })
 }
@@ -79,7 +79,7 @@ fn sleep_over_a_page(file: File, call: fn(i32, usize)) -> io::Result<()> {
 /// Returns the address of such a page.
 fn page() -> io::Result<usize> {
     let faults = FAULTS.load(Ordering::Relaxed);
-    // SAFETY: a new mapping; a structure of the length that the call's number defines, which lives as long as the call.
+    // SAFETY: the mapping is new. The structure has the length that the request's number defines, and outlives the call.
     unsafe {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         let kind = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;

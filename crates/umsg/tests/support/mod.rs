@@ -81,7 +81,7 @@ impl Random {
 
 /// Sets the number of descriptors that this process may have from now on. Returns the previous number.
 pub fn limit_descriptors(soft: u64) -> u64 {
-    // SAFETY: a limit that is filled in, and of this process.
+    // SAFETY: the first call fills in the limit, and the second call changes the limit of this process.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);

@@ -28,7 +28,7 @@ pub fn in_child_for(patience: Duration, work: impl FnOnce() -> i32) {
 
 /// Sets a limit of this process, such as `RLIMIT_AS`. Returns the previous value.
 pub fn limit(resource: libc::__rlimit_resource_t, soft: u64) -> u64 {
-    // SAFETY: a limit that is filled in, and of this process.
+    // SAFETY: the first call fills in the limit, and the second call changes the limit of this process.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         assert_eq!(libc::getrlimit(resource, &raw mut limit), 0);
@@ -57,7 +57,7 @@ pub fn mount_private(at: &Path, options: &str) -> bool {
     let at = CString::new(at.to_str().unwrap()).unwrap();
     let options = CString::new(format!("{options},mode=700")).unwrap();
     let no_data: *const libc::c_void = std::ptr::null();
-    // SAFETY: strings that end with NUL and outlive the calls; the mount namespace is this process's own.
+    // SAFETY: the strings end with NUL and outlive the calls. The mount namespace is this process's own.
     unsafe {
         libc::unshare(libc::CLONE_NEWNS) == 0
             && libc::mount(
@@ -81,7 +81,7 @@ pub fn mount_private(at: &Path, options: &str) -> bool {
 pub fn remount(at: &Path, options: &str) {
     let at = CString::new(at.to_str().unwrap()).unwrap();
     let options = CString::new(options).unwrap();
-    // SAFETY: strings that end with NUL and outlive the call.
+    // SAFETY: the strings end with NUL and outlive the call.
     let result = unsafe {
         libc::mount(
             std::ptr::null(),

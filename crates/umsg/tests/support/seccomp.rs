@@ -51,7 +51,7 @@ pub fn supervise() -> i32 {
         len: 1,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: settings of this thread; the program, and the filter that it names, are read during the call.
+    // SAFETY: the calls change settings of this thread. The program, and the filter that it names, live during the call.
     let listener = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         libc::syscall(
@@ -111,7 +111,7 @@ fn filter_calls(filter: &mut [libc::sock_filter]) {
         len: filter.len() as u16,
         filter: filter.as_mut_ptr(),
     };
-    // SAFETY: settings of this thread; the program, and the filter that it names, are read during the call.
+    // SAFETY: the calls change settings of this thread. The program, and the filter that it names, live during the call.
     let is_set = unsafe {
         libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
             && libc::prctl(

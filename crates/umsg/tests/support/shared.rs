@@ -14,12 +14,12 @@ pub struct Shared<T> {
 /// All zeroes must be a valid value, and the type must be Sync by being made of atomics only.
 pub unsafe trait Zeroed: Sync {}
 
-// SAFETY: an atomic.
+// SAFETY: the type is an atomic, for which zeroes are valid.
 unsafe impl Zeroed for std::sync::atomic::AtomicU64 {}
 
 impl<T: Zeroed> Shared<T> {
     pub fn new() -> Shared<T> {
-        // SAFETY: an anonymous mapping at an address of the kernel's choice.
+        // SAFETY: the mapping is anonymous, and the kernel chooses its address.
         let place = unsafe {
             libc::mmap(
                 null_mut(),
@@ -48,12 +48,12 @@ impl<T: Zeroed> Deref for Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // SAFETY: the mapping of `new`, to which no reference is left.
+        // SAFETY: `new` made the mapping, and no reference to it is left.
         unsafe { libc::munmap(self.place.cast(), size_of::<T>()) };
     }
 }
 
-// SAFETY: a pointer to a value that is Sync.
+// SAFETY: the pointer leads to a value that is Sync.
 unsafe impl<T: Zeroed> Sync for Shared<T> {}
 // SAFETY: as above.
 unsafe impl<T: Zeroed> Send for Shared<T> {}

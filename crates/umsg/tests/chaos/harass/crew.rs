@@ -71,7 +71,7 @@ fn hurry_or_dawdle<W: Work>(work: &W, role: usize, random: &mut Random) {
             work.journal().did(Deed::Urgent);
         }
         1 | 2 => {
-            // SAFETY: a setting of this thread.
+            // SAFETY: the call changes a setting of this thread.
             unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 10) };
             work.journal().did(Deed::Idle);
         }
@@ -179,7 +179,7 @@ fn become_another_program<W: Work>(work: &W) {
     work.journal().did(Deed::Exec);
     let path = c"/bin/true";
     let arguments = [path.as_ptr(), std::ptr::null()];
-    // SAFETY: strings that end with a zero, and a list of them that ends with a null pointer.
+    // SAFETY: the strings end with a zero byte, and the list of strings ends with a null pointer.
     unsafe {
         libc::execv(path.as_ptr(), arguments.as_ptr());
         libc::_exit(PANICKED);

@@ -17,7 +17,7 @@ const OWN: u32 = 512;
 impl Leaks {
     /// Must be called before any process works. From now on, this process is the parent of all orphans among its descendants.
     pub fn watch() -> Leaks {
-        // SAFETY: a setting of this process.
+        // SAFETY: the call changes only a setting of this process.
         unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
         Leaks {
             descriptors: descriptors(),
