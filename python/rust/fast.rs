@@ -157,7 +157,7 @@ pub unsafe fn enter<C: PyClass>(
     let positional = count as usize;
     let named = match names.is_null() {
         true => 0,
-        // SAFETY: a tuple.
+        // SAFETY: the object is a tuple.
         false => unsafe { ffi::PyTuple_Size(names) as usize },
     };
     let values = match positional + named {

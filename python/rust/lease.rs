@@ -405,7 +405,7 @@ impl Lease {
         let (py, this) = (slf.py(), slf.get());
         let ((start, len), _) = this.begin(py, false)?;
         // SAFETY: the view that has just begun keeps the bytes there. Another process may write them at the same time only if it breaks the
-        // protocol; the bytes are copied once and not looked at.
+        // protocol; the bytes are copied once and not interpreted.
         let copy = unsafe {
             let bytes = ffi::PyBytes_FromStringAndSize(start.cast(), len as ffi::Py_ssize_t);
             Bound::from_owned_ptr_or_err(py, bytes)
@@ -416,7 +416,7 @@ impl Lease {
 
     /// Sets a time limit in seconds, from now. When it passes, the lease ends by itself, and the message goes back to its place in the queue.
     ///
-    /// From then on the object shows a copy of the message: the message may leave its place at any moment. Release each view before.
+    /// From then on the object shows a copy of the message: the message may leave its place at any moment. Release all views first.
     fn limit(&self, py: Python<'_>, time: &Bound<'_, PyAny>) -> PyResult<()> {
         let time = duration(time, "time")?;
         // SAFETY: the work runs no code of Python.

@@ -145,7 +145,7 @@ pub fn append_one(
         true => pair(py, message, key)?,
         false => message,
     };
-    // SAFETY: a new object, whose reference is the caller's or `pair`'s.
+    // SAFETY: the object is new, and the caller or `pair` owns the reference.
     list.append(unsafe { Bound::from_owned_ptr(py, item) })
 }
 
@@ -156,8 +156,8 @@ pub fn long<K, E: From<PyErr>>(
     size: usize,
     receive: impl FnOnce(&mut [u8]) -> Result<(usize, K), E>,
 ) -> Result<(*mut PyObject, K), E> {
-    // SAFETY: a new object, whose bytes no other code knows yet. They are only written before they are read: the library writes the message,
-    // and the rest is cut off.
+    // SAFETY: the object is new, and no other code knows its bytes yet. They are written before they are read: the library writes the message, and
+    // the rest is cut off.
     unsafe {
         let mut object = ffi::PyBytes_FromStringAndSize(ptr::null(), size as ffi::Py_ssize_t);
         if object.is_null() {

@@ -270,7 +270,7 @@ pub fn next<'py>(this: &Queue, py: Python<'py>) -> PyResult<Option<Bound<'py, Py
         },
     };
     match received {
-        // SAFETY: a new object.
+        // SAFETY: the object is new, and no other code has its reference.
         Ok((message, _)) => Ok(Some(unsafe { Bound::from_owned_ptr(py, message) })),
         Err(ReceiveError::Closed) => Ok(None),
         Err(error) => Err(this.raise(py, &error)),

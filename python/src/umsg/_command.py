@@ -9,17 +9,17 @@ from . import _errors
 
 __all__ = ["main", "run"]
 
-# The process that `run` has started again under the drop-in.
+# The variable that `run` sets for a program that it starts again under the drop-in.
 _STARTED = "UMSG_PYTHON_RUN"
 
 
 def _find() -> str:
-    """Returns the path of the command: that of the package, of the environment, or of the system."""
+    """Returns the path of the command: the package's, the environment's or the system's."""
     import shutil  # Imported here, so that `import umsg` stays fast.
     import sysconfig
 
     modules = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    # Where pip puts the scripts of a package: --target, and an environment or the system.
+    # The places to which pip installs scripts: with --target, and in an environment or the system.
     places = [os.path.join(modules, "bin"), sysconfig.get_path("scripts")]
     if modules == sysconfig.get_path("platlib", "posix_user"):
         places.insert(0, sysconfig.get_path("scripts", "posix_user"))

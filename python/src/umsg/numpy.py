@@ -171,7 +171,7 @@ class Reserved:
 
     @property
     def array(self) -> numpy.ndarray[Any, Any]:
-        """The array in the message, to be written. Its elements are undefined before."""
+        """The array in the message, to be written. Its elements are undefined until then."""
         if self._array is None:
             raise ValueError("the reservation has ended")
         return self._array
