@@ -77,7 +77,7 @@ pub struct Report {
     pub what: What,
     /// The process that died; 0 for unknown and for other events.
     pub pid: u32,
-    /// The duration of a wait; the number of lost reports.
+    /// The duration of a wait, or the number of lost reports.
     pub amount: u64,
     /// The identifier of a System V queue.
     pub id: Option<i32>,

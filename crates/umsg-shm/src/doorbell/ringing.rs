@@ -677,7 +677,7 @@ impl<'a> Ringer<'a> {
         let to = packets(now.bits(), held(shown));
         let brings_room = match is_shared {
             true => now.brings_room_to(shown) || is_called && watched & LEVELS == 0,
-            // After the call, another helper may have set the flag again, so `heard` alone does not tell.
+            // After the call, another helper may have set the flag again, so `heard` alone is not enough.
             false => now.brings_room_to(heard) || is_called,
         };
         // An unchanged level must not be an edge for processes that already poll.

@@ -65,14 +65,14 @@ impl DeferredWakes {
         self.among & KEEP_TIME != 0
     }
 
-    /// Adds the reports that were noted, which are told after the unlock.
+    /// Adds the noted reports: they are delivered after the unlock.
     pub(crate) fn add_reports(&mut self) {
         if report::is_any() {
             self.among |= TELL;
         }
     }
 
-    /// Tells the reports that were added. The caller holds no lock.
+    /// Delivers the added reports. The caller holds no lock.
     pub(crate) fn tell_reports(&self) {
         if self.among & TELL != 0 {
             report::tell();

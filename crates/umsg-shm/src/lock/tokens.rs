@@ -61,7 +61,7 @@ impl<'a> BothHeld<'a> {
     }
 }
 
-/// For tests that change segments which no other thread uses.
+/// Makes tokens for tests that change segments which no other thread uses.
 #[cfg(test)]
 impl ReceiverHeld<'_> {
     pub(crate) fn in_test() -> ReceiverHeld<'static> {

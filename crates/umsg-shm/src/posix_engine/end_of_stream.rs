@@ -8,7 +8,7 @@
 //! The word is a bit of the attention word, beside the bit of pollers. Like that bit, it changes under both locks. A send reads both bits at once, so
 //! a queue that no process closes pays nothing. The bit is exact under either lock.
 //!
-//! A stream is at its end if no message is left and none can come back: no lease is open, and no offer is under way. A process that
+//! A stream is at its end if no message is left and none can come back: no lease is open, and no offer is unanswered. A process that
 //! dies after the store to the bit has closed the queue. The waiters that it did not wake check the queue at the end of their slice.
 
 use super::{COUNTED, DELAYED, DeferredWakes, Engine, Refused, SEND_CLOSED};

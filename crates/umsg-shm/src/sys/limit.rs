@@ -1,4 +1,4 @@
-//! Limits of the process. If a sandbox refuses to tell a limit, the functions assume no limit, and a call that exceeds the limit fails.
+//! Limits of the process. If a sandbox refuses the query of a limit, the functions assume no limit, and a call that exceeds the limit fails.
 
 /// Returns the limit on the length of files, in bytes; None if there is no limit.
 pub(crate) fn of_file_size() -> Option<u64> {

@@ -287,7 +287,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Admits blocked senders, if there are any. If that fails, the caller still keeps its message: corruption is noted, and for lack of memory the
+    /// Admits blocked senders, if there are any. If that fails, the caller still keeps its message: corruption is noted, and without memory the
     /// senders stay blocked.
     #[inline(always)]
     pub(super) fn admit_if_any(&self, receiving: ReceiverHeld<'_>, wakes: &mut DeferredWakes) {

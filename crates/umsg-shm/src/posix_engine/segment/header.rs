@@ -80,7 +80,7 @@ impl Header {
 
     /// Returns the permission bits of the queue. A process with write access may have set other bits, too.
     pub fn mode(&self) -> u32 {
-        // Relaxed: the word stands alone.
+        // Relaxed: the word publishes no other data.
         self.mode.load(Ordering::Relaxed)
     }
 

@@ -187,7 +187,7 @@ impl TraceRecord {
 
     /// Counts the event that was written.
     pub(crate) fn count(&self) {
-        // The number wraps around after 2^32 events: the trace then begins anew.
+        // The number wraps around after 2^32 events: the trace is then empty again.
         self.noted.set(self.noted.get().wrapping_add(1));
     }
 

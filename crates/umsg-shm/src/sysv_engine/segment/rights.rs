@@ -340,13 +340,13 @@ impl Rights {
 
     /// Returns the permission bits.
     pub fn mode(&self) -> u32 {
-        // Relaxed: the word stands alone.
+        // Relaxed: the word publishes no other data.
         self.mode.load(Ordering::Relaxed)
     }
 
     /// Returns the time of the last change: CLOCK_REALTIME, in seconds since 1970.
     pub fn changed_at(&self) -> u64 {
-        // Relaxed: the word stands alone.
+        // Relaxed: the word publishes no other data.
         self.changed_at.load(Ordering::Relaxed)
     }
 
