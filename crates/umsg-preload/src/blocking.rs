@@ -62,7 +62,7 @@ pub(crate) fn note_fork_in_child() {
 
 /// Notes a fork, in the parent and in the child.
 fn note_fork() {
-    // Relaxed: the counter is the whole message.
+    // Relaxed: the counter publishes no other data.
     FORKS.fetch_add(1, Ordering::Relaxed);
 }
 
@@ -72,7 +72,7 @@ pub(crate) struct Forks(u64);
 
 impl Forks {
     pub(crate) fn now() -> Forks {
-        // Relaxed: the counter is the whole message. A thread that still reads the previous number makes its call at the moment of the fork.
+        // Relaxed: the counter publishes no other data. A thread that still reads the previous number makes its call at the moment of the fork.
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
 
@@ -93,7 +93,7 @@ impl Forks {
     }
 }
 
-/// The blocking mode of a queue's descriptors; see the module. Every load and store is Relaxed: the word is the whole message.
+/// The blocking mode of a queue's descriptors; see the module. Every load and store is Relaxed: the word publishes no other data.
 pub(crate) struct Blocking {
     word: AtomicU64,
     /// True once a description was shared in another way than by a fork.

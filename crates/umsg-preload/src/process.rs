@@ -65,7 +65,7 @@ pub(crate) fn owns_table() -> bool {
     let me = rustix::process::getpid().as_raw_nonzero().get() as u64;
     // SAFETY: a non-null OWNER points to a word that is never unmapped.
     let owner = unsafe { &*owner };
-    // Relaxed: the pid is the whole message.
+    // Relaxed: the pid publishes no other data.
     match owner.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => true,
         Err(owner) => owner == me,

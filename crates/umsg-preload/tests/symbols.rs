@@ -185,7 +185,7 @@ const EXPORTED: &[&str] = &[
     "writev",
 ];
 
-/// With a space and the version behind a name that has one.
+/// Returns the exported names of a library. A space and the version follow a name that has a version.
 fn dynamic_symbols(library: &Path) -> BTreeSet<String> {
     let listing = succeed(
         Command::new("nm")
