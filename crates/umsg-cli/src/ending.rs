@@ -118,7 +118,7 @@ impl Ending {
 static NOTED: AtomicI32 = AtomicI32::new(0);
 
 extern "C" fn note_signal(signal: libc::c_int) {
-    // Relaxed: the number is the whole message.
+    // Relaxed: the number publishes no other data.
     NOTED.store(signal, Ordering::Relaxed);
 }
 
@@ -137,7 +137,7 @@ pub fn note(signals: &[libc::c_int]) {
 
 /// Returns the signal that was noted last, once.
 pub fn noted() -> Option<libc::c_int> {
-    // Relaxed: the number is the whole message, as in `note_signal`.
+    // Relaxed: the number publishes no other data, as in `note_signal`.
     Some(NOTED.swap(0, Ordering::Relaxed)).filter(|&signal| signal != 0)
 }
 

@@ -26,7 +26,7 @@ impl Place {
         }
     }
 
-    /// With a queue that holds three messages.
+    /// Makes a place with a queue that holds three messages.
     fn with_queue() -> Place {
         let place = Place::new();
         let site = &place.site;

@@ -137,7 +137,7 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
     relay.stop();
 }
 
-/// As with POSIX queues.
+/// Sends eight messages, each of another type, through a relay that dies at the point with the third one. Returns how often each type arrived.
 #[cfg(feature = "crash-points")]
 fn deaths(point: &str, message: impl Fn(u8) -> Vec<u8>) -> BTreeMap<i64, u32> {
     let site = Site::new();
@@ -186,7 +186,7 @@ fn a_death_at_each_step_has_the_stated_effect() {
         ("OUT_LEASED", Some(1)),
         ("OUT_SENT", Some(2)),
         ("OUT_ENDED", Some(1)),
-        // Of messages without bytes.
+        // The message has no bytes.
         ("IN_TAKEN", None),
     ] {
         let mut counts = deaths(point, |n| match point {

@@ -53,7 +53,7 @@ enum Way {
 pub struct Cookie {
     bytes: Bytes,
     way: Way,
-    /// Relaxed: the word is the whole message.
+    /// Relaxed: the word publishes no other data.
     is_sent: AtomicBool,
 }
 

@@ -40,7 +40,7 @@ impl Lead {
     }
 
     fn leave(&self, Turn(turn): Turn) -> bool {
-        // Relaxed: the word is the whole message.
+        // Relaxed: the word publishes no other data.
         let (old, new) = (Ordering::Relaxed, Ordering::Relaxed);
         self.0.compare_exchange(turn, turn + 1, old, new).is_ok()
     }

@@ -35,7 +35,7 @@ pub struct Server {
     pub workers: Workers,
     pub lead: Lead,
     pub pause: Pause,
-    /// Set while a worker gives up what programs have closed. Relaxed: the word is the whole message.
+    /// Set while a worker gives up what programs have closed. Relaxed: the word publishes no other data.
     is_sweeping: AtomicBool,
     /// The supervisor's effective user and group.
     own: (u32, u32),

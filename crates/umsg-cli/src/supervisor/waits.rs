@@ -25,7 +25,7 @@ pub struct Wait {
     caller: Caller,
     /// The file in /proc that shows the thread's signals.
     status: Option<File>,
-    /// The errno with which the call ends, [`GONE`], or 0. Relaxed: the word is the whole message.
+    /// The errno with which the call ends, [`GONE`], or 0. Relaxed: the word publishes no other data.
     end: AtomicI32,
     /// The last look found a signal that another thread may take.
     is_doubtful: AtomicBool,

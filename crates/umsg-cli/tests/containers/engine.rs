@@ -111,7 +111,7 @@ impl Container {
         self
     }
 
-    /// With the capabilities that Docker leaves to root by default.
+    /// Leaves to root the capabilities that it has in Docker by default.
     pub fn with_capabilities(mut self) -> Container {
         self.drops_capabilities = false;
         self

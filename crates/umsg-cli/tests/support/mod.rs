@@ -46,7 +46,7 @@ impl Outcome {
         serde_json::from_str(self.text()).unwrap()
     }
 
-    /// One value a line.
+    /// Returns the JSON values of the output, which has one in each line.
     #[track_caller]
     pub fn json_lines(&self) -> Vec<Value> {
         let lines = self.text().lines();

@@ -36,7 +36,7 @@ impl Terminal {
         Terminal::start_with(site, size, arguments, &[])
     }
 
-    /// With some variables in the environment.
+    /// Starts the command with further variables in its environment.
     pub fn start_with(
         site: &Site,
         (width, height): (u16, u16),

@@ -68,7 +68,7 @@ fn text(snapshot: Snapshot, form: Form, len: usize) -> String {
     text
 }
 
-/// Returns the text of a metric of each queue, or without a family, the text of the metrics of the namespace.
+/// Returns the text of one metric of all queues. Without a family, returns the text of the namespace's metrics.
 fn part(snapshot: &Arc<Snapshot>, family: Option<&'static Family>, form: Form) -> String {
     let mut text = encoded(snapshot, family, form, false);
     if let Some(family) = family {

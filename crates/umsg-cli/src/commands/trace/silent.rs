@@ -9,7 +9,7 @@ use crate::failure::say;
 /// The time between two looks at the processes.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The processes that were heard, and those of which the user was told.
+/// The processes that have sent records, and the processes that were reported to the user.
 pub struct Silent {
     root: u32,
     heard: BTreeSet<u32>,
