@@ -3,7 +3,7 @@
 //!
 //! A registration of epoll belongs to a number and an open file description. The drop-in registers a doorbell instead. Each number of an
 //! *attachment* of a process gets a doorbell with its first registration. A fork copies attachments; a process that receives a
-//! descriptor, or keeps it over exec, attaches anew. So two processes that share a description may have different doorbells. A
+//! descriptor, or keeps it over exec, attaches again. So two processes that share a description may have different doorbells. A
 //! registration is *lost* in the drop-in if its doorbell is closed while its description is open.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -226,7 +226,7 @@ impl Descriptors {
         }
     }
 
-    /// Attaches a process anew to the queues of the descriptors that stay open over exec.
+    /// Attaches a process again to the queues of the descriptors that stay open over exec.
     fn exec(&mut self, process: usize) {
         let mut numbers = std::mem::take(&mut self.processes[process]).numbers;
         numbers.retain(|_, descriptor| !descriptor.close_on_exec);

@@ -88,7 +88,7 @@ pub enum Answer {
 
 /// A sender and a receiver.
 pub trait Pair {
-    /// Makes both ends anew.
+    /// Replaces both ends by new ones.
     fn make(&mut self, disabled: bool);
     /// Posts messages with one call.
     fn post(&mut self, messages: &[Completion]) -> Answer;

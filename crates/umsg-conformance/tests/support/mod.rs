@@ -86,7 +86,7 @@ pub fn finish(mut command: Command, kernel: Kernel) -> Ran {
     }
 }
 
-/// One program on the kernel and on umsg.
+/// Runs one program on the kernel and on umsg.
 pub fn on_both(command: impl Fn() -> Command) -> (Ran, Ran) {
     let library = library::path().unwrap_or_else(|why| panic!("{why}"));
     let kernel = finish(command(), Kernel::Open);
