@@ -11,7 +11,7 @@ use crate::row::rounded;
 /// A load below this share of a CPU is not reported.
 const QUIET: f64 = 0.05;
 
-/// With a load above this share of a CPU, figures mean nothing.
+/// If the load is above this share of a CPU, the figures are useless.
 const LOUD: f64 = 0.25;
 
 /// The CPU times of the machine and of this process when a suite began.

@@ -99,7 +99,7 @@ impl Member<'_> {
 /// Runs one thread for each seat, in a separate process, for a warm-up and then for the budget. `work` must return soon after the round is over.
 ///
 /// # Errors
-/// Fails if a thread fails, or if the process is not done at the deadline. The process is then killed.
+/// Fails if a thread fails, or if the process has not ended at the deadline. The process is then killed.
 pub fn run(
     seats: &Seats,
     budget: Duration,

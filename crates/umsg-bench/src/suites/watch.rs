@@ -128,7 +128,7 @@ fn command() -> Result<PathBuf, Failure> {
     found.ok_or_else(|| Failure::new("the command umsg is not built (cargo build -p umsg-cli)"))
 }
 
-/// Returns the additional times of a send and a receive with an observer, in percent, a pair of windows each.
+/// Returns the additional time of a send and a receive with an observer, in percent, for each pair of windows.
 fn windows(
     plan: &Plan,
     queue: &UmsgQueue,

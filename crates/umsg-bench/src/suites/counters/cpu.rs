@@ -88,8 +88,8 @@ mod restartable {
     unsafe fn add(area: isize, first: *mut i64, value: i64) {
         // SAFETY: the area belongs to this thread; its fields cpu_id and rseq_cs lie 4 and 8 bytes into it. The descriptor says that the sequence
         // is from label 4 to label 5, and that a thread that is moved or interrupted in between continues at label 6. The four bytes before label 6
-        // are the signature that glibc has registered. Only the last instruction of the sequence has an effect. The word is one of this value's,
-        // and is only touched in this way by threads on its CPU, or when no thread adds.
+        // are the signature that glibc has registered. Only the last instruction of the sequence has an effect. The word belongs to this value, and
+        // is only accessed in this way by threads on its CPU, or when no thread adds.
         unsafe {
             asm!(
                 "2:",

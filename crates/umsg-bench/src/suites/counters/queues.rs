@@ -1,4 +1,4 @@
-//! The totals of real queues: exact at rest, and the cost of reading them.
+//! The totals of real queues: whether they are exact when no thread works, and the cost of reading them.
 
 use std::time::Duration;
 

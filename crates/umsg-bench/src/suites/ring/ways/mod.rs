@@ -15,7 +15,7 @@ use crate::failure::Failure;
 /// The number of messages in a batch.
 pub const BATCH: usize = 16;
 
-/// The number of messages that may be under way before a sender has to wait.
+/// The number of messages that may be sent and not yet received before a sender has to wait.
 pub const ENTRIES: usize = 1024;
 
 /// Both ends, made before the processes are forked.
