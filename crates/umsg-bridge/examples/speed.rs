@@ -324,7 +324,7 @@ impl Bench {
         Ok([median(client), apart, median(bridge)])
     }
 
-    /// The same with a consumer on a thread and a connection of its own, as on another machine.
+    /// Measures the client with a consumer on a thread and a connection of its own, as on another machine.
     async fn apart(&self, context: &Context, name: &str) -> Outcome<f64> {
         let (tell, told) = std::sync::mpsc::channel();
         let (url, stream) = (self.url.clone(), name.to_owned());

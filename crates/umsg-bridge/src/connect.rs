@@ -226,10 +226,10 @@ fn no_credentials(path: &Path) -> String {
     )
 }
 
-/// Mixes the contents of all files of secrets and certificates into a number, which tells whether one has changed.
+/// Mixes the contents of all files of secrets and certificates into a number, which shows whether a file has changed.
 ///
 /// # Errors
-/// A sentence that names the setting: a file can't be read, or is none.
+/// A sentence that names the setting: a file can't be read, or is no regular file.
 pub fn fingerprint(server: &Server) -> Result<u64, String> {
     options(server)?;
     let files = [

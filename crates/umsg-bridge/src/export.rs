@@ -101,7 +101,7 @@ impl Work<'_> {
         let mut tick = tokio::time::interval(TICK);
         let mut stop = self.scene.stop.clone();
         loop {
-            // All acknowledgements that are there, then all messages that have room: one wake-up serves many of both.
+            // One wake-up handles all acknowledgements that have arrived, and then all messages for which the window has room.
             while let Some(landed) = flights.try_next() {
                 if self.settle(landed, &mut failed) {
                     backoff.reset();

@@ -81,13 +81,13 @@ impl Flights {
         })
     }
 
-    /// The number of publishes on their way.
+    /// Returns the number of publishes without an answer yet.
     #[must_use]
     pub fn len(&self) -> usize {
         self.count
     }
 
-    /// True if there are none.
+    /// Returns whether all publishes have an answer.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.count == 0
@@ -199,7 +199,7 @@ const TOO_LARGE: u64 = 10054;
 /// JetStream's code for a subject of another stream than the expected one.
 const OTHER_STREAM: u64 = 10060;
 
-/// Decides whether the client's refusal is one of the message.
+/// Decides whether the client refuses only this message, or any message now.
 fn refused(error: &PublishError) -> Outcome {
     let why = stream::in_full(error);
     match error.kind() {
@@ -228,7 +228,7 @@ struct Refusal {
     description: String,
 }
 
-/// Decides whether the server's refusal is one of the message, and names the setting.
+/// Decides whether the server refuses only this message, or any message now, and names the setting.
 fn outcome(message: &Message) -> Outcome {
     if message.status == Some(StatusCode::NO_RESPONDERS) {
         return Outcome::Stream("`subject`: no stream has this subject".to_owned());

@@ -35,9 +35,9 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 use umsg::posix;
 
-/// The time between two looks whether the queue is still the one of its name.
+/// The time between two checks whether the name still leads to the queue.
 const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
-/// The time within which messages arrive that were under way when their pull ended.
+/// The time within which messages arrive that the server had sent before their pull ended.
 const LATE: Duration = Duration::from_millis(50);
 
 /// The interval at which the import checks which messages of a durable queue were consumed.
@@ -315,8 +315,8 @@ impl Work<'_> {
         }
     }
 
-    /// Pulls messages and places them, until there are none or it is time for a look at the queue. The inner error is one of the stream, the outer one
-    /// is of the queue or the window: both have to be opened again.
+    /// Pulls messages and places them, until there are none or it is time for a look at the queue. The inner error is an error of the stream. The
+    /// outer error is an error of the queue or the window, which then have to be opened again.
     async fn pull(&self, pulls: &mut Pulls) -> Result<Result<(), String>, String> {
         let looked = Instant::now();
         while looked.elapsed() < LOOK_AT_QUEUE {

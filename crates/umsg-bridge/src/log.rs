@@ -30,7 +30,7 @@ impl Level {
 
 /// Makes all later lines JSON objects.
 pub fn use_json() {
-    // Relaxed: the form of a line is the whole message.
+    // Relaxed: the flag publishes no other data.
     JSON.store(true, Ordering::Relaxed);
 }
 

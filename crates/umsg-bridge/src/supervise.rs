@@ -24,7 +24,7 @@ const LONGEST: Duration = Duration::from_secs(2);
 const END: Duration = Duration::from_secs(8);
 /// The time between two looks at the bridges' threads.
 const LOOK: Duration = Duration::from_secs(1);
-/// The number of attempts after which a bridge connects anew: the client keeps a little memory for each request without an answer.
+/// The number of attempts after which a bridge makes a new connection: the client keeps a little memory for each request without an answer.
 const RENEW: u32 = 500;
 
 /// The surroundings of a bridge.

@@ -122,7 +122,7 @@ impl Server {
         Server::start_at(place, more)
     }
 
-    /// The same at another address.
+    /// Starts a server at another address.
     pub fn start_at(place: Place, more: &str) -> Server {
         let home = tempfile::tempdir().unwrap();
         let port = free_port();
