@@ -18,7 +18,7 @@ pub struct Request {
     /// The drop-in's count of cancelled threads. `umsg trace` does not use it. The count lies beside [`turn`](Self::turn), so that a call reads
     /// both words at once.
     pub cancellations: AtomicU32,
-    /// 0: no records. Any other value asks for records; a new value asks anew. The process stores 0 if it can't send records.
+    /// 0: no records. Any other value asks for records; a new value is a new request. The process stores 0 if it can't send records.
     pub turn: AtomicU32,
     /// The errno with which the process has given up the request.
     pub refused: AtomicU32,
@@ -62,7 +62,7 @@ impl Request {
 
     /// Returns the turn, if records are asked for.
     pub fn turn(&self) -> Option<u32> {
-        // Acquire: the path is there.
+        // Acquire: makes the path visible.
         match self.turn.load(Ordering::Acquire) {
             0 => None,
             turn => Some(turn),
@@ -72,7 +72,7 @@ impl Request {
     /// Gives up a turn, unless another one has begun.
     pub fn refuse(&self, turn: u32, errno: i32) {
         self.refused.store(errno.cast_unsigned(), Ordering::Relaxed);
-        // Release: the command sees the errno once it sees that the turn is over. A failed exchange needs no ordering: the process is asked anew.
+        // Release: the command sees the errno once it sees that the turn is over. A failed exchange needs no ordering: a new request follows.
         let _ = self
             .turn
             .compare_exchange(turn, 0, Ordering::Release, Ordering::Relaxed);
