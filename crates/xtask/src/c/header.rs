@@ -16,7 +16,7 @@ pub fn path(root: &Path) -> PathBuf {
     root.join("crates/umsg-c/include/umsg.h")
 }
 
-/// Writes the checked-in header anew.
+/// Writes the checked-in header again.
 pub fn write(root: &Path) -> Result<()> {
     let path = path(root);
     fs::write(&path, text(&Library::read(root)?)).context(path.display())

@@ -51,7 +51,7 @@ pub struct Options {
     /// Run the commands on the release build, instead of a build without optimisation
     #[arg(long, conflicts_with = "text")]
     release: bool,
-    /// Make the pictures of the guide anew, and do nothing else
+    /// Only make the pictures of the guide again
     #[arg(long, conflicts_with_all = ["text", "pages"])]
     pictures: bool,
     /// Run the commands of these pages only, by parts of their names; check nothing else

@@ -1,6 +1,6 @@
 //! The pictures of `umsg top` in the guide: of a real terminal, with queues in use.
 //!
-//! Ages and rates differ each time. So the checkout has pictures that `--pictures` has made, and each check makes all of them anew, in the target
+//! Ages and rates differ each time. So the checkout has pictures that `--pictures` has made, and each check makes all of them again, in the target
 //! directory.
 
 use std::fs;

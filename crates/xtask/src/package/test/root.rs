@@ -44,7 +44,7 @@ impl<'a> Root<'a> {
         let kept = roots.join(format!("{name}.tar"));
         let list = roots.join(format!("{name}.packages"));
         let wanted = packages.join(",");
-        // A system with other packages is made anew.
+        // If other packages are wanted, the system is made again.
         let is_kept = fs::read_to_string(&list).is_ok_and(|list| list == wanted) && kept.exists();
         if !is_kept {
             let mut make = workspace.command("mmdebstrap");
