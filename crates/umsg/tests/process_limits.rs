@@ -116,7 +116,7 @@ fn a_process_that_can_not_poll_for_lack_of_descriptors_can_when_there_are_some()
     });
 }
 
-/// Bytes of address space that this process has in use.
+/// Returns the size of this process's address space, in bytes.
 fn address_space() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').next().unwrap().parse::<u64>().unwrap() * 4096

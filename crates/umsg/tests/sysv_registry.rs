@@ -154,7 +154,7 @@ fn identifiers_come_in_the_order_of_the_kernels() {
         let mut random = Random::new(1);
         let mut queues: Vec<Queue> = Vec::new();
         for step in 0..3000 {
-            // Up to a hundred queues, and at times few.
+            // There are up to a hundred queues, and at times only a few.
             let most = if step / 500 % 2 == 0 { 100 } else { 5 };
             if random.below(most) >= queues.len() as u64 {
                 let key = match random.below(3) {

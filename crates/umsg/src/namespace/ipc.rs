@@ -54,7 +54,7 @@ const NAMES: usize = 100;
 /// The beginning of the name of a directory that is being removed.
 const GOING: &str = ".ipc-";
 
-// The accesses of these three words are Relaxed: each word is the whole message. The directories are in the mutexes below.
+// The accesses of these three words are Relaxed: no word publishes other data. The mutexes below guard the directories.
 
 /// Set once this process has used a directory of another IPC namespace.
 static HAS_FOLLOWED: AtomicBool = AtomicBool::new(false);
@@ -280,7 +280,8 @@ fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
     };
     for _ in 0..2 {
         let paths: Vec<_> = names.iter().map(|name| base.join(name)).collect();
-        // Also if no directory has the usual name: the user that has taken the name may have given it up, and other processes use a later name.
+        // All names are tried, even if no directory has the first one: the user that has taken the first name may have given it up, and other
+        // processes use a later name.
         if let Some(found) = paths.iter().find(|path| is_trusted(path)) {
             return Ok(found.clone());
         }

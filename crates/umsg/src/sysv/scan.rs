@@ -290,7 +290,7 @@ impl Scan {
         }
     }
 
-    /// Returns the highest index of a queue; 0 without a queue. None if the names do not tell: a segment that may be used again may hold no queue
+    /// Returns the highest index of a queue; 0 without a queue. None if the names do not show it: a segment that may be used again may hold no queue
     /// now.
     pub(super) fn highest_index(&self) -> Option<u32> {
         match self.queues.last() {

@@ -181,7 +181,7 @@ fn a_mode_that_only_the_library_enforces_is_refused_where_the_namespace_says_so(
         options.read(true).write(true).create(true).mode(mode);
         options.namespace(&place.namespace).open("/q")
     };
-    // In a process of its own, because a umask belongs to a process. The umask makes the mode 0600.
+    // The test needs a process of its own, because a umask belongs to a process. The umask makes the mode 0600.
     let mut child = Child::run(|| {
         // SAFETY: the call changes a setting of this process, which runs only this test.
         unsafe { libc::umask(0o077) };

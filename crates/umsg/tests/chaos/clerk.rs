@@ -99,7 +99,7 @@ impl<'a> Part<'a, Queue> {
         result
     }
 
-    /// Receives up to `most` messages, those that are there; returns their numbers.
+    /// Receives the messages of the queue, up to `most`, with one call. Returns their numbers.
     pub fn receive_batch(
         &mut self,
         how: How,

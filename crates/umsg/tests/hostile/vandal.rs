@@ -64,7 +64,7 @@ impl<'a> Vandal<'a> {
 
     /// Attacks until the record tells it to end.
     pub fn rage(&mut self) {
-        // From one word in a while up to as many as the machine can write.
+        // The rate lies between a word now and then, and as many as the machine can write.
         let pause = [0, 20, 200, 2000][self.random.below(4) as usize];
         while self.record.goes_on() {
             for _ in 0..=self.random.below(8) {

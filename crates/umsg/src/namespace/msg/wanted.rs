@@ -41,8 +41,8 @@ impl Namespace {
             .any(|own| read(own).is_some_and(|noted| noted == encode(record)))
     }
 
-    /// Takes the identifier that the next queue shall have. Returns None if the namespace's owner wants no particular one. The caller holds its
-    /// user's lock.
+    /// Takes the identifier that is to be given to the next queue. Returns None if the namespace's owner wants no particular one. The caller holds
+    /// its user's lock.
     ///
     /// # Errors
     /// The errors of a read and a write of the limits, and of the caller's note.
@@ -65,7 +65,7 @@ impl Namespace {
     }
 }
 
-/// Returns the indices to try for a queue that shall have this identifier: first that of the identifier, then the following ones. Source:
+/// Returns the indices to try for a queue that is to get this identifier: first the index of the identifier, then the following indices. Source:
 /// ipc/util.c of the kernel, `ipc_idr_alloc`.
 pub(crate) fn indices_from(id: u32) -> [Range<u32>; 3] {
     [id % INDICES..INDICES, 0..0, 0..0]

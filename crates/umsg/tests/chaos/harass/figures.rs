@@ -88,7 +88,7 @@ impl Figures {
         ]
     }
 
-    /// As a JSON object, with the kind of queue and the seed.
+    /// Returns the figures as a JSON object, with the kind of queue and the seed.
     pub fn json(&self, what: &str, seed: u64) -> String {
         let rows = self
             .rows()

@@ -123,7 +123,7 @@ impl<W: Work> Supervisor<'_, W> {
         let begun = Instant::now();
         let mut looked = Instant::now();
         while begun.elapsed() < time && self.work.journal().used() < MESSAGES / 2 {
-            // Now and then many deaths one after the other, now and then some peace.
+            // At times many processes die in a row, at times few.
             let pause = match begun.elapsed().as_millis() / 700 % 3 {
                 0 => 5_000 + self.random.below(30_000),
                 _ => 500 + self.random.below(8000),
