@@ -107,7 +107,7 @@ def test_the_command_is_that_of_the_installation(kind: str, tmp_path: Path) -> N
 
 
 def test_a_program_without_the_command_says_so(namespace: str, tmp_path: Path) -> None:
-    # The interpreter of which the environment is made has the same version, and not the scripts of the environment.
+    # The interpreter from which the environment was made has the same version, but does not see the scripts of the environment.
     python: str = getattr(sys, "_base_executable", sys.executable)
     (tmp_path / "umsg").symlink_to(os.path.dirname(umsg.__file__))
     path = {**environment(str(tmp_path / "bin")), "PYTHONPATH": str(tmp_path)}
