@@ -359,8 +359,8 @@ fn without_a_namespace_mq_open_fails_and_says_why_if_asked() {
     );
 }
 
-/// The tracepoints of a library, with their arguments: the entries of `.note.stapsdt`. An entry has the lengths of the name and of the description, the type 3
-/// and the name `stapsdt`; then three addresses, the provider, the name, and the places of the arguments.
+/// Returns the tracepoints of a library, with the number of their arguments: the entries of `.note.stapsdt`. An entry has the lengths of the name and
+/// of the description, the type 3 and the name `stapsdt`. Three addresses, the provider, the name, and the places of the arguments follow.
 fn tracepoints(library: &[u8]) -> BTreeSet<(String, String, usize)> {
     const OWNER: &[u8] = b"stapsdt\0";
     let mut found = BTreeSet::new();
