@@ -1,7 +1,7 @@
 //! Programs that no library can be loaded into, and system calls by the instruction: `umsg run` supervises them.
 //!
-//! The cases are those of the drop-in's tests, linked statically, or compiled so that each call by number is an instruction. They hold on the kernel's
-//! queues and on umsg's.
+//! The cases are those of the drop-in's tests, linked statically, or compiled so that each call by number is an instruction. Their expectations hold
+//! on the kernel's queues and on umsg's.
 
 #[path = "supervised/children.rs"]
 mod children;

@@ -1,11 +1,12 @@
 //! Notifications by a thread: SIGEV_THREAD of mq_notify(2).
 //!
-//! The C library starts the thread. It passes the kernel a netlink socket and 32 bytes, the cookie, whose last byte the kernel replaces by the event. A
+//! The C library starts the thread. It passes a netlink socket and 32 bytes, the cookie, to the kernel, which replaces the last byte by the event. A
 //! thread of the C library receives the cookie from the socket. A process can't send to that socket, so the supervisor has two other ways:
 //!
 //! | C library | the cookie | the way |
 //! |---|---|---|
-//! | glibc | the function, its argument and its attributes; one socket for all queues, from which a thread receives in a loop | The supervisor replaces the socket by one end of a pair of sockets. A message without an event has the thread of glibc receive again, from the new one. |
+//! | glibc | the function, its argument and its attributes; one socket for all queues, from which a thread receives in a loop | The supervisor
+//!   replaces the socket by one end of a pair of sockets. A message without an event makes the thread of glibc receive again, from the new socket. |
 //! | musl | zeroes; a socket for each registration, from which a thread receives once | The supervisor sends the kernel an empty netlink message by the program's socket. The last of the first 32 bytes of the kernel's acknowledgement is the event. |
 
 use std::os::fd::{AsFd, OwnedFd, RawFd};
@@ -109,7 +110,7 @@ impl Cookie {
         Ok(cookie(Way::Mailbox(mailbox)))
     }
 
-    /// Sends the cookie, unless it was sent before. A program that does not receive loses it.
+    /// Sends the cookie, unless it was sent already. A program that does not receive loses it.
     pub fn send(&self, event: u8) {
         if self.is_sent.swap(true, Ordering::Relaxed) {
             return;
@@ -129,8 +130,8 @@ impl Cookie {
     }
 }
 
-/// Has the kernel send its acknowledgement of an empty message to a netlink socket. It has the message's header from its byte 20 on, so that the number of
-/// the message is in the bytes 28 to 31. Source: netlink_ack in net/netlink/af_netlink.c.
+/// Has the kernel send its acknowledgement of an empty message to a netlink socket. The acknowledgement contains the message's header from byte 20
+/// on, so the number of the message is in the bytes 28 to 31. Source: netlink_ack in net/netlink/af_netlink.c.
 fn acknowledge(socket: &OwnedFd, last: u8) {
     const NLMSG_NOOP: u16 = 1;
     const NLM_F_ACK: u16 = 4;

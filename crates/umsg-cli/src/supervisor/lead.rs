@@ -27,7 +27,7 @@ impl Lead {
         Turn(self.0.fetch_add(1, Ordering::SeqCst) + 1)
     }
 
-    /// The leader has answered its call. Returns whether it leads on.
+    /// The leader has answered its call. Returns whether it is still the leader.
     #[must_use]
     pub fn end(&self, turn: Turn) -> bool {
         self.leave(turn)

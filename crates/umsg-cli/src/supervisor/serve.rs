@@ -1,4 +1,4 @@
-//! The supervisor's own process: the leader ([`super::lead`]) takes the calls one by one, and has workers wait for those that block.
+//! The supervisor's own process: the leader ([`super::lead`]) takes the calls one by one. Workers wait for the calls that block.
 
 use std::convert::Infallible;
 use std::fmt::Display;

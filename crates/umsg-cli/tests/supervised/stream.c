@@ -1,7 +1,7 @@
-/* `stream send N`: sends the numbers from 0 on, and prints each one that was sent. `stream receive`: prints each number that it receives. Both end at the
- * first error, and print its name. `stream trap`: the program's own handler of SIGSYS and own filter. `stream storm N`, `stream storm-sysv N`: N messages
- * from a child to its parent, which signals interrupt all the time. `stream list`, `stream remove`: as ipcs(1) and ipcrm(1) do. `stream thread`:
- * notifications by a thread. `stream stuck`: a call that can't read its message, beside others. */
+/* `stream send N`: sends the numbers from 0 on, and prints each one that was sent. `stream receive`: prints each number that it receives. Both end at
+ * the first error, and print its name. `stream trap`: tests the program's own handler of SIGSYS and its own filter. `stream storm N`, `stream
+ * storm-sysv N`: a child sends N messages to its parent, which signals interrupt all the time. `stream list`, `stream remove`: do the same as ipcs(1)
+ * and ipcrm(1). `stream thread`: tests notifications by a thread. `stream stuck`: makes a call that can't read its message, beside other calls. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
