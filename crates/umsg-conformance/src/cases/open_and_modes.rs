@@ -390,7 +390,7 @@ enum Opener {
     Other,
 }
 
-/// Returns the results of each access to a queue with this mode, of user nobody and root's group.
+/// Returns the results of each access to a queue with this mode. The queue belongs to the user nobody and to root's group.
 fn accesses(site: &Site, mode: u32, opener: Opener, more: i32) -> [Result<(), Errno>; 3] {
     site.need_root();
     let name = site.name("access");
