@@ -34,7 +34,7 @@ pub fn use_json() {
     JSON.store(true, Ordering::Relaxed);
 }
 
-/// Reports a panic as an event of the thread's bridge, and ends the process: a bridge that is gone must not look like one that rests. The leases of the
+/// Reports a panic as an event of the thread's bridge, and ends the process: an ended bridge must not look like an idle bridge. The leases of the
 /// process return to their queues, and a service manager starts the bridges again.
 pub fn report_panics() {
     std::panic::set_hook(Box::new(|panic| {

@@ -53,7 +53,7 @@ pub struct State {
     pub updated_ms: u64,
 }
 
-/// The state of a bridge and its file. The bridge's thread changes it, and the main thread looks whether the bridge's thread goes on.
+/// The state of a bridge and its file. The bridge's thread changes it, and the main thread checks whether the bridge's thread still works.
 #[derive(Clone, Debug)]
 pub struct Board(Arc<Mutex<Inner>>);
 
@@ -168,7 +168,7 @@ impl Board {
 const BLOCKED: &str = "blocked";
 
 impl Inner {
-    /// The bridge's thread goes on.
+    /// Notes that the bridge's thread works.
     fn hear(&mut self) {
         self.heard = Instant::now();
         if std::mem::take(&mut self.is_blocked) {

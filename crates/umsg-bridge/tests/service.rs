@@ -308,7 +308,7 @@ fn a_stream_that_acknowledges_nothing_is_refused() {
             .arg("-c")
             .arg(machine.config()),
     );
-    // A stream that the bridge would make is not looked for.
+    // The command does not look for a stream that the bridge would create.
     assert_eq!(code, Some(0), "{text}");
     out.send(b"waits", 0).unwrap();
     machine.start();
