@@ -51,7 +51,7 @@ pub fn compile(build: &Build) -> PathBuf {
     .run()
 }
 
-/// The arguments that link a program with the installed library, and have it find that library.
+/// Returns the arguments that link a program with the installed library, and let the program find that library.
 pub fn linking() -> Vec<String> {
     let mut flags = flags();
     flags.push(programs::run_path(prefix()));
