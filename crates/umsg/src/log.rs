@@ -1,8 +1,8 @@
 //! Rare events of this process's queues, for the log of a program: repairs after a death, dead holders and waiters, expired messages, corruption and
 //! long waits.
 //!
-//! [`listen`] gives them to a function. With the feature `tracing`, the crate emits them as events of the crate `tracing`, too, with the target `umsg`.
-//! The C library has umsg_set_log(3).
+//! [`listen`] passes them to a function. With the feature `tracing`, the crate also emits them as events of the crate `tracing`, with the target
+//! `umsg`. The C library has umsg_set_log(3).
 //!
 //! A call finds most of these events while it holds a lock of the queue. It tells them after it has released the lock, at the end of the call or of a later
 //! one. So a listener may use queues. The events of its own use are dropped: a listener is never called within itself in one thread. It must not block

@@ -136,8 +136,8 @@ impl InUse {
     }
 }
 
-/// Returns all files below a directory, except directories, the lives of processes, which keep them for all their work there, and the
-/// count of changes, which stays.
+/// Returns all files below a directory. Directories are left out, and so are two kinds of files that stay: the files of living processes, and the
+/// count of changes.
 pub fn entries(place: &Path) -> Vec<String> {
     let mut names = everything(place);
     names.retain(|name| !is_life(name) && name != ".changes");
