@@ -203,7 +203,7 @@ static SLOW: AtomicU64 = AtomicU64::new(1_000_000_000);
 
 /// Sets how long a wait lasts that is reported.
 pub fn set_slow_wait(time: Duration) {
-    // Relaxed: a setting.
+    // Relaxed: the word is a setting, and publishes no other data.
     SLOW.store(
         u64::try_from(time.as_nanos()).unwrap_or(u64::MAX),
         Ordering::Relaxed,
@@ -225,7 +225,7 @@ pub(crate) fn begin_wait() -> Option<u64> {
 pub(crate) fn end_wait(what: What, subject: Subject<'_>, began: Option<u64>) {
     let Some(began) = began else { return };
     let lasted = clock::monotonic().saturating_sub(began);
-    // Relaxed: a setting.
+    // Relaxed: the word is a setting, and publishes no other data.
     if lasted >= SLOW.load(Ordering::Relaxed) {
         note(what, subject, 0, lasted);
     }
@@ -328,7 +328,7 @@ fn tell_all() {
             give(&report);
         }
     }
-    // Relaxed: a count.
+    // Relaxed: the word is only a count.
     let lost = LOST.swap(0, Ordering::Relaxed);
     if lost != 0 {
         give(&Report {

@@ -70,7 +70,7 @@ pub struct Fixed {
 impl Fixed {
     /// Returns the process whose death made the last repair of a side necessary: 0 for senders, 1 for receivers.
     pub(crate) fn died_last(&self, side: usize) -> u32 {
-        // Relaxed: for people.
+        // Relaxed: the value is only displayed.
         let last = self.repairs[side].load(Ordering::Relaxed).wrapping_sub(1);
         let record = &self.repair_log[side][last as usize % MENDED];
         record.died.load(Ordering::Relaxed)

@@ -151,7 +151,7 @@ impl Fixed {
 
     /// Returns the process whose death made the last repair necessary.
     pub(crate) fn died_last(&self) -> u32 {
-        // Relaxed: for people.
+        // Relaxed: the value is only displayed.
         let last = self.control.repairs.load(Ordering::Relaxed).wrapping_sub(1);
         self.repair_log[last as usize % MENDED]
             .died
