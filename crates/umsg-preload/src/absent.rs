@@ -38,7 +38,7 @@ pub(crate) enum Known {
 
 /// Returns the current knowledge of a name without its slash.
 pub(crate) fn known(namespace: &Namespace, name: &[u8]) -> Known {
-    // Relaxed: a hint.
+    // Relaxed: the value is only a hint.
     if !IS_ANY.load(Ordering::Relaxed) {
         return Known::Nothing(None);
     }

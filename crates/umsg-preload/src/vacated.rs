@@ -55,7 +55,7 @@ fn spawned(number: c_int) -> (&'static AtomicU64, u64) {
 
 /// Notes that the program has removed a queue.
 pub(crate) fn note_removal(name: &[u8]) {
-    // Relaxed, throughout: hints.
+    // Relaxed, throughout: the words are only hints.
     if !was_removed(name) {
         let place = NEXT.fetch_add(1, Ordering::Relaxed) % MOST;
         NAMES[place].store(hash(name), Ordering::Relaxed);
