@@ -282,7 +282,7 @@ fn explain(why: &RedriveFailure, to: &Name, opened: &Opened<'_>) -> String {
     }
 }
 
-/// The result for programs.
+/// The result in the form for programs, JSON.
 #[derive(Serialize)]
 struct Summary {
     queue: String,

@@ -319,7 +319,7 @@ impl<'a> Crew<'a> {
         let which = Which::of(&message);
         match message.acknowledge() {
             Ok(()) => {
-                // Relaxed: a count.
+                // Relaxed: the word is only a count.
                 self.acknowledged.fetch_add(1, Ordering::Relaxed);
                 true
             }
@@ -334,7 +334,7 @@ impl<'a> Crew<'a> {
 
     /// Counts a message that has returned to the queue, and reports it.
     fn note(&self, which: Which, trouble: Trouble, what: &str) {
-        // Relaxed: a count.
+        // Relaxed: the word is only a count.
         self.returned.fetch_add(1, Ordering::Relaxed);
         let Trouble { why, status } = trouble;
         if !self.plan.quiet {

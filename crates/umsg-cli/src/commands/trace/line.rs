@@ -216,7 +216,7 @@ impl Display for Text<'_> {
     }
 }
 
-/// A call for programs.
+/// A call in the form for programs, JSON.
 #[derive(Serialize)]
 pub struct Json {
     time: String,
