@@ -110,7 +110,7 @@ impl compare::Call for Call {
         }
     }
 
-    // The call does not wake a sender that waits for room. The sender learns that it may no longer send when it begins again.
+    // IPC_SET may take away the permission to send, but does not wake a sender that waits for room. Only a restarted call notices the change.
     fn changes_the_waiting(self) -> bool {
         matches!(self, Call::Set { .. })
     }
