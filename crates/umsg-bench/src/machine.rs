@@ -71,7 +71,7 @@ pub fn pin_to(cpus: &[usize]) -> Result<(), Failure> {
 }
 
 /// Gives the calling process and its children the highest nice priority, as the published test does. Returns whether the system permits it. Some
-/// schedulers first share the CPU among sessions (autogroup). There the process also begins its own session and raises the priority of the session.
+/// schedulers first share the CPU among sessions (autogroup). For these, the process also begins its own session, and raises the session's priority.
 pub fn hurry() -> bool {
     // SAFETY: neither call touches memory. If this process already leads a session, setsid fails without an effect. 0 is the calling process.
     let hurried = unsafe {
