@@ -68,7 +68,7 @@ impl<T: Send + Sync> Handles<T> {
         let generation = self.next_generation();
         let slot = self.slots.fill(Entry { generation, thing })?;
         let word = Word::new(slot, 0);
-        // Relaxed: a hint.
+        // Relaxed: the value is only a hint.
         let first = self.next.load(Ordering::Relaxed);
         let place = (first..first + PLACES)
             .map(|place| place % PLACES)
