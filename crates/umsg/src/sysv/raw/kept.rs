@@ -24,7 +24,7 @@ static IS_WANTED: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether the segments of new queues may be kept.
 pub(super) fn is_wanted() -> bool {
-    // Relaxed: a hint.
+    // Relaxed: the value is only a hint.
     IS_WANTED.load(Ordering::Relaxed)
 }
 
