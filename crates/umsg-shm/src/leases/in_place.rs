@@ -48,8 +48,8 @@ impl InPlace {
     pub fn read_at(&self, offset: usize, buffer: &mut [u8]) -> usize {
         let len = self.len.saturating_sub(offset).min(buffer.len());
         if len != 0 {
-            // SAFETY: offset + len lies within the message, which lies inside the mapping; the buffer is our caller's own
-            // memory. A peer that breaks the protocol may write at the same time: then the bytes are arbitrary.
+            // SAFETY: offset + len lies within the message, which lies inside the mapping; the buffer is the caller's own memory. A peer that breaks
+            // the protocol may write at the same time: then the bytes are arbitrary.
             unsafe {
                 let from = self.start.add(offset);
                 std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), len);

@@ -209,7 +209,7 @@ impl<F: Format> Segment<F> {
     }
 
     /// Makes new memory count towards a namespace's limit, as [`count_in`](Self::count_in) does. If processes of several PID namespaces use the
-    /// queue, it also registers this process's liveness id, so that other processes notice its death.
+    /// queue, the call also registers this process's liveness id, so that other processes notice its death.
     ///
     /// # Errors
     /// `Unregistered`.

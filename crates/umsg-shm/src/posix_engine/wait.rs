@@ -497,8 +497,8 @@ pub(super) fn finish_early<T>(
     }
 }
 
-/// Returns how long the end of a wait may wait for the lock. After a hand-off, it waits until the deadline. An interrupted wait, which may have its
-/// message already, waits as a call that does not block. A wait whose time is over waits for a grace period.
+/// Returns how long the end of a wait may wait for the lock. After a hand-off, the call waits until the deadline. An interrupted wait, which may have
+/// its message already, waits as a call that does not block. A wait whose time is over waits for a grace period.
 fn last_patience(end: End, deadline: Deadline) -> Deadline {
     match end {
         End::Settled if !deadline.is_within(GRACE.as_nanos() as u64) => deadline,

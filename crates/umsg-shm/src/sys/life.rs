@@ -36,7 +36,7 @@ pub fn lock(file: BorrowedFd<'_>) -> Result<Locked, (&'static str, Errno)> {
     let page = unsafe { rustix::mm::mmap(std::ptr::null_mut(), PAGE, protection, flags, file, 0) };
     let page = page.map_err(|e| ("mmap", e))?;
     let locked = Locked(page);
-    // SAFETY: the page was mapped just now and is ours.
+    // SAFETY: the page was mapped just now, and this process uses it alone.
     let kept = unsafe { rustix::mm::madvise(page, PAGE, Advice::LinuxDontFork) };
     kept.map_err(|e| ("madvise", e))?;
     Ok(locked)

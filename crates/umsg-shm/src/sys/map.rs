@@ -219,7 +219,7 @@ pub(crate) fn wiped_on_fork() -> Option<*mut u8> {
     let mapping = Mapping::scratch(PAGE).ok()?;
     let base = mapping.base();
     if !cfg!(miri) {
-        // SAFETY: the page was mapped just now and is ours.
+        // SAFETY: the page was mapped just now, and this process uses it alone.
         unsafe { rustix::mm::madvise(base.cast(), PAGE, Advice::LinuxWipeOnFork) }.ok()?;
     }
     std::mem::forget(mapping);
