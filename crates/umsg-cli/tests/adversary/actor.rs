@@ -147,7 +147,8 @@ impl Drop for Actor {
         unsafe { libc::kill(self.pid, libc::SIGKILL) };
         let end = Instant::now() + PATIENCE;
         let mut status = 0;
-        // SAFETY: our own child; the status is a local. A process in uninterruptible sleep is not waited for without end.
+        // SAFETY: the process is a child of this one, and the status is a local variable. A process in uninterruptible sleep is not waited for
+        // without end.
         while unsafe { libc::waitpid(self.pid, &raw mut status, libc::WNOHANG) } == 0 {
             if Instant::now() > end {
                 eprintln!("process {} does not end", self.pid);

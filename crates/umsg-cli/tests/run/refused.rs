@@ -50,7 +50,7 @@ fn a_program_that_gains_a_user_or_a_group_is_refused() {
     stage
         .run_file(&program)
         .fails(120, &["it is set-group-ID, so"]);
-    // Without the group's x bit, the set-group-ID bit has another meaning; and the caller's own id is no gain.
+    // Without the group's x bit, the set-group-ID bit has another meaning. A program that sets the caller's own id grants it nothing.
     set_mode(&program, 0o2745);
     stage.run_file(&program).text();
     give_to(&program, 0);

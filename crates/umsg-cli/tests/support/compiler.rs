@@ -46,8 +46,8 @@ impl Workshop {
         self.copy(draft, name)
     }
 
-    /// Returns a copy that can be executed. Another process makes it: a descriptor of ours that is open for writing could be
-    /// inherited by a child that another test starts, and the file would be busy (ETXTBSY).
+    /// Returns a copy that can be executed. Another process makes it: a descriptor of this process that is open for writing could be inherited by a
+    /// child that another test starts, and the file would be busy (ETXTBSY).
     pub fn copy(&self, program: impl AsRef<Path>, name: &str) -> PathBuf {
         let copy = self.path(name);
         let mut install = Command::new("install");
