@@ -27,7 +27,7 @@ pub enum Suite {
     Counters,
     /// Message rings and io_uring's MSG_RING: a post every 10 and 20 us, and the throughput
     Ring,
-    /// Two cores: does a hammered queue slow down a process on the other core?
+    /// Two cores: does a heavily used queue slow down a process on the other core?
     Neighbour,
     /// A program's calls around its messages: open, create, notify, fork, totals; through the drop-in
     Everyday,
@@ -38,7 +38,7 @@ pub enum Suite {
     Peers,
     /// All of the above
     All,
-    /// Does `umsg top` slow down a hammered queue? Not part of "all", because it measures the command
+    /// Does `umsg top` slow down a heavily used queue? Not part of "all", because it measures the command
     Watch,
     /// One or a few rows of each suite, in half a minute: the rows that `cargo xtask bench-check` compares
     Guard,

@@ -121,7 +121,7 @@ fn nothing_stays_behind_when_it_is_interrupted_while_peers_are_killed() {
     let mut said = BufReader::new(bench.stderr.take().unwrap());
     wait_for(&mut said, " killed");
     let run = names(temporary.path()).pop().unwrap();
-    // SAFETY: our own child, which has not been waited for, and a signal.
+    // SAFETY: the process is a child of this one, which has not waited for it.
     unsafe { libc::kill(bench.id() as libc::pid_t, libc::SIGINT) };
     let mut rest = String::new();
     said.read_to_string(&mut rest).unwrap();

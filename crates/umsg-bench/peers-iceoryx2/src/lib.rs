@@ -197,7 +197,7 @@ pub unsafe extern "C" fn umsg_bench_make(
     why: *mut c_char,
     why_size: usize,
 ) -> *mut c_void {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     let [directory, name] = [directory, name].map(|text| unsafe { CStr::from_ptr(text) });
     let made = match (directory.to_str(), name.to_str()) {
         (Ok(directory), Ok(name)) if size as usize == SIZE => {
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn umsg_bench_make(
         }
         _ => Err("a name that is no text, or messages of another size".into()),
     };
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     unsafe { handed_over(made, why, why_size) }
 }
 
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn umsg_bench_end(
     why: *mut c_char,
     why_size: usize,
 ) -> *mut c_void {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     unsafe {
         let made = (*queue.cast::<Queue>()).end(sends != 0, waits != 0);
         handed_over(made, why, why_size)
@@ -240,7 +240,7 @@ unsafe fn handed_over<T>(
         Err(error) => {
             let reason = error.to_string();
             let length = reason.len().min(why_size.saturating_sub(1));
-            // SAFETY: the room is ours to write, and the text with its zero is no longer than that.
+            // SAFETY: the caller lends the room for writing, and the text with its zero fits into it.
             unsafe {
                 why.cast::<u8>()
                     .copy_from_nonoverlapping(reason.as_ptr(), length);
@@ -259,7 +259,7 @@ unsafe fn sent(
     size: usize,
     send: fn(&End, Payload) -> Result<(), c_int>,
 ) -> c_int {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     let (end, message) = unsafe {
         let message = slice::from_raw_parts(message.cast::<u8>(), size);
         (&*end.cast::<End>(), message)
@@ -279,7 +279,7 @@ unsafe fn received(
     size: usize,
     receive: fn(&End) -> Result<Payload, c_int>,
 ) -> c_long {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     let (end, buffer) = unsafe {
         let buffer = slice::from_raw_parts_mut(buffer.cast::<u8>(), size);
         (&*end.cast::<End>(), buffer)
@@ -304,7 +304,7 @@ pub unsafe extern "C" fn umsg_bench_send(
     message: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     unsafe { sent(end, message, size, End::send) }
 }
 
@@ -316,7 +316,7 @@ pub unsafe extern "C" fn umsg_bench_try_send(
     message: *const c_void,
     size: usize,
 ) -> c_int {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     unsafe { sent(end, message, size, End::try_send) }
 }
 
@@ -328,7 +328,7 @@ pub unsafe extern "C" fn umsg_bench_receive(
     buffer: *mut c_void,
     size: usize,
 ) -> c_long {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     unsafe { received(end, buffer, size, End::receive) }
 }
 
@@ -340,7 +340,7 @@ pub unsafe extern "C" fn umsg_bench_try_receive(
     buffer: *mut c_void,
     size: usize,
 ) -> c_long {
-    // SAFETY: as our caller promises.
+    // SAFETY: by the caller's promises.
     unsafe { received(end, buffer, size, End::try_receive) }
 }
 
@@ -348,6 +348,6 @@ pub unsafe extern "C" fn umsg_bench_try_receive(
 /// `queue` comes from `umsg_bench_make`, and is no longer used.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_bench_drop(queue: *mut c_void) {
-    // SAFETY: as our caller promises: it came out of a box.
+    // SAFETY: the caller promises that the queue came out of a box.
     drop(unsafe { Box::from_raw(queue.cast::<Queue>()) });
 }

@@ -1,4 +1,4 @@
-//! NATS: subjects on a server of our own, over the loopback interface, with the client library of NATS for Rust.
+//! NATS: subjects on a separate server, over the loopback interface, with the client library of NATS for Rust.
 //!
 //! NATS does not hold a sender back: the server disconnects a slow receiver. So a stream has a window, as in programs that must not lose
 //! messages: the receiver reports its position on its own subject.

@@ -1,4 +1,4 @@
-//! Redis: a list on a server of our own, over a Unix socket, with the client library of Redis for Rust.
+//! Redis: a list on a separate server, over a Unix socket, with the client library of Redis for Rust.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};

@@ -16,7 +16,7 @@ use crate::{machine, supervisor};
 /// The maximum time of a server's start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A server of our own.
+/// A server that the measurement has started.
 pub struct Server {
     process: Child,
     log: PathBuf,

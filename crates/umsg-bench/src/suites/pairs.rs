@@ -139,8 +139,8 @@ pub fn first_receive<Q: MessageQueue>(queue: &Q) -> Result<f64, Failure> {
     Ok((clock::now() - start) as f64 - clock::overhead())
 }
 
-/// Measures the send's share of the time of a pair. As in the published test, it reads the clock around each operation, and subtracts the cost of
-/// the reading. The readings also keep the CPU from overlapping the two operations, so only the proportion is used.
+/// Measures the send's share of the time of a pair. As in the published test, the function reads the clock around each operation, and subtracts the
+/// cost of the reading. The readings also keep the CPU from overlapping the two operations, so only the proportion is used.
 pub fn send_share<Q: MessageQueue, P: Priorities>(
     queue: &Q,
     priorities: &mut P,

@@ -34,9 +34,9 @@ const SUITE: &str = "watch";
 const GOAL: f64 = 1.0;
 /// The time between two refreshes.
 const EVERY: Duration = Duration::from_millis(100);
-/// The number of queues beside the hammered queue.
+/// The number of queues beside the heavily used queue.
 const OTHERS: u32 = 99;
-/// The number of messages in the hammered queue.
+/// The number of messages in the heavily used queue.
 const DEPTH: u32 = 1000;
 /// The number of pairs of windows.
 const PAIRS: u32 = 30;
