@@ -142,7 +142,7 @@ fn a_doorbell_that_the_program_closed_is_not_rung_in_another_file() {
     queue.send(b"m", 0).unwrap();
     assert!(polled(descriptor).contains(PollFlags::IN));
     assert_eq!(file.metadata().unwrap().len(), 0);
-    // SAFETY: our own duplicate, which the queue has let go.
+    // SAFETY: the descriptor is a duplicate of this test, and the queue no longer uses it.
     drop(unsafe { OwnedFd::from_raw_fd(ours[0]) });
     let _ = file.into_raw_fd();
 }
@@ -181,7 +181,7 @@ fn what_the_program_closed_that_it_polled_is_not_rung_in_another_file() {
     queue.send(b"m", 0).unwrap();
     assert!(polled(descriptor).contains(PollFlags::IN));
     drop(queue);
-    // SAFETY: our own duplicate, which the queue has let go.
+    // SAFETY: the descriptor is a duplicate of this test, and the queue no longer uses it.
     let duplicate = unsafe { OwnedFd::from_raw_fd(number) };
     rustix::io::fcntl_getfd(&duplicate).expect("the program's, and still open");
 }

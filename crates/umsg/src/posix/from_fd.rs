@@ -57,8 +57,8 @@ impl Queue {
         let file = match is_enough && !goes {
             true => None,
             false => match reopen(descriptor, &stat) {
-                // The caller may not open the file again, for example after it gave up its user. It has the queue open, and the handle does
-                // not count.
+                // The caller may not open the file again, for example after it gave up its user. The caller has the queue open anyway, and the new
+                // handle does not count as a user of it.
                 Err(_) if is_enough => None,
                 file => Some(file?),
             },

@@ -37,7 +37,7 @@ impl OpenOptions {
         self
     }
 
-    /// Returns whether a new queue of this mode, after the umask, becomes its creator's alone.
+    /// Returns whether only its creator may use a new queue. `mode` is its mode after the umask.
     pub(super) fn begins_sole(&self, namespace: &Namespace, limits: &Limits, mode: u32) -> bool {
         self.recyclable && mode == PRIVATE && self.is_plain(limits) && namespace.is_private()
     }

@@ -260,7 +260,7 @@ fn pages_in_use(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
 pub fn real_pages(file: &File, len: usize) -> Vec<(usize, Vec<u8>)> {
     let mut pages = Vec::new();
     let mut from = 0;
-    // SAFETY: moves the position of our own descriptor, which nothing else uses.
+    // SAFETY: the call moves the position of a descriptor of this process, which nothing else uses.
     let seek =
         |from: usize, whence| unsafe { libc::lseek(file.as_raw_fd(), from as libc::off_t, whence) };
     while let Ok(start) = usize::try_from(seek(from, libc::SEEK_DATA)) {

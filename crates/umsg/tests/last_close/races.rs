@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::child::stop;
 
-/// The time for which the hammering tests hammer.
+/// The time for which several processes repeat the same work as fast as they can.
 const HAMMERED: Duration = Duration::from_millis(700);
 
 /// Opens or creates the queue, fails unless every other process would find the same queue, and closes it.

@@ -19,13 +19,13 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         note();
-        // SAFETY: our caller's promises.
+        // SAFETY: by the caller's promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         note();
-        // SAFETY: our caller's promises; the block came from the system's allocator.
+        // SAFETY: by the caller's promises. The block came from the system's allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }

@@ -24,13 +24,13 @@ fn look() {
 unsafe impl GlobalAlloc for Vigilant {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         look();
-        // SAFETY: our caller's promises.
+        // SAFETY: by the caller's promises.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         look();
-        // SAFETY: our caller's promises; the block came from the system's allocator.
+        // SAFETY: by the caller's promises. The block came from the system's allocator.
         unsafe { System.dealloc(block, layout) }
     }
 }
