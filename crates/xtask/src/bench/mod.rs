@@ -41,8 +41,8 @@ pub fn run(workspace: &Workspace, suites: &[String], quick: bool) -> Result<()> 
     steps.finish()
 }
 
-/// Measures everything, and writes the figures, the page and the document in `docs`, and the table of the README. With `again`, it
-/// measures nothing, and makes page, document and table from the existing figures.
+/// Measures everything, and writes the figures, the page and the document in `docs`, and the table of the README. With `again`, the command measures
+/// nothing, and makes page, document and table from the existing figures.
 pub fn publish(workspace: &Workspace, again: bool) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_benchmarks())?;
