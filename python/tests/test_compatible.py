@@ -115,7 +115,7 @@ def test_each_public_name_of_the_original_package_exists(package: str) -> None:
 
 
 class Both:
-    """The original module and ours. Each call is made on both, and its results must be equal."""
+    """The original module and the module of umsg. Each call is made on both, and its results must be equal."""
 
     def __init__(self, theirs: ModuleType, ours: ModuleType) -> None:
         self.modules = theirs, ours
