@@ -126,7 +126,7 @@ fn each_priority_keeps_its_order_and_nothing_is_lost_while_the_network_is_cut() 
     };
     let server = Server::start_at(place, "");
     let (mut here, mut there) = (Machine::new(), Machine::new());
-    // Both are full at times.
+    // Both queues are full at times.
     let (out, into) = (here.queue("/out", 300, 16), there.queue("/in", 50, 16));
     here.declare(&server.url(), EXPORT);
     // No message is delivered again in the time of this test.
