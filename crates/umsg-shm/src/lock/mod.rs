@@ -251,7 +251,7 @@ impl Lock {
 
     /// Returns whether the lock is in shared form.
     pub(crate) fn is_shared(&self) -> bool {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         is_shared(self.word.load(Ordering::Relaxed))
     }
 

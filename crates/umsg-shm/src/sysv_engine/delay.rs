@@ -187,7 +187,7 @@ impl Engine {
 
     fn count_delayed(&self, _: ReceiverHeld<'_>, change: i32) {
         let delayed = &self.fixed().leases.delayed;
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         let now = delayed.load(Ordering::Relaxed).wrapping_add_signed(change);
         delayed.store(now, Ordering::Relaxed);
     }

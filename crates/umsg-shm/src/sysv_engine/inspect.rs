@@ -321,7 +321,7 @@ impl Engine {
             qbytes: contents.capacity,
             leased: contents.leased.messages,
             leased_bytes: contents.leased.bytes,
-            // Relaxed: exact under the lock, otherwise a hint.
+            // Relaxed: the value is exact under the lock, otherwise a hint.
             delayed: self.fixed().leases.delayed.load(Ordering::Relaxed).into(),
             receivers: self.waiters().living(List::Receivers) as u32,
             senders: self.waiters().living(List::Senders) as u32,

@@ -73,7 +73,7 @@ impl<'a, S: WaiterStore> Waiters<'a, S> {
     /// Returns the number of nodes in a list.
     #[inline(always)]
     pub fn len(&self, list: List) -> u32 {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.links(list)
             .map_or(0, |links| links.len.load(Ordering::Relaxed))
     }

@@ -117,7 +117,7 @@ impl ControlBlock {
     /// Returns the counts of the queue.
     #[inline(always)]
     pub(crate) fn contents(&self) -> Contents {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         let load = |word: &AtomicU64| word.load(Ordering::Relaxed);
         Contents {
             queued: Sum {
@@ -146,7 +146,7 @@ impl ControlBlock {
     /// Returns the number of queued messages.
     #[inline(always)]
     pub fn messages(&self) -> u32 {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.messages.load(Ordering::Relaxed)
     }
 
@@ -169,13 +169,13 @@ impl ControlBlock {
 
     /// Returns the number of bytes that may be queued: msg_qbytes of msgctl(2).
     pub(crate) fn capacity(&self) -> u64 {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.capacity.load(Ordering::Relaxed)
     }
 
     /// Sets the number of bytes that may be queued.
     pub fn set_capacity(&self, _: ReceiverHeld<'_>, bytes: u64) {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.capacity.store(bytes, Ordering::Relaxed);
     }
 
@@ -184,7 +184,7 @@ impl ControlBlock {
     pub(crate) fn count_queued(&self, _: ReceiverHeld<'_>, messages: i64, bytes: i64) {
         add(&self.bytes, bytes);
         let count = self.messages().wrapping_add_signed(messages as i32);
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.messages.store(count, Ordering::Relaxed);
     }
 
@@ -198,7 +198,7 @@ impl ControlBlock {
     /// Returns whether any message is leased.
     #[inline(always)]
     pub(crate) fn has_leased(&self) -> bool {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.held.load(Ordering::Relaxed) != 0
     }
 
@@ -249,7 +249,7 @@ impl ControlBlock {
 
 #[inline(always)]
 fn add(word: &AtomicU64, more: i64) {
-    // Relaxed: exact under the lock, otherwise a hint.
+    // Relaxed: the value is exact under the lock, otherwise a hint.
     let sum = word.load(Ordering::Relaxed).wrapping_add_signed(more);
     word.store(sum, Ordering::Relaxed);
 }

@@ -151,7 +151,7 @@ impl Rights {
     /// Returns whether the queue of this generation exists.
     #[inline(always)]
     pub(crate) fn is_live(&self, generation: Generation) -> bool {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.state.load(Ordering::Relaxed) == generation.live()
     }
 
@@ -159,7 +159,7 @@ impl Rights {
     /// corrupted.
     #[inline(always)]
     pub(crate) fn is_removed(&self, generation: Generation) -> bool {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         let state = self.state.load(Ordering::Relaxed);
         state != generation.live() && is_known(State(state))
     }
@@ -259,7 +259,7 @@ impl Rights {
     /// Returns the current version. The result is exact under the lock, otherwise a hint.
     #[inline(always)]
     pub fn version(&self) -> u32 {
-        // Relaxed: exact under the lock, otherwise a hint.
+        // Relaxed: the value is exact under the lock, otherwise a hint.
         self.version.load(Ordering::Relaxed)
     }
 
