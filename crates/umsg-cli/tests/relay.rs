@@ -197,6 +197,57 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
     relay.stop();
 }
 
+/// Each lease counts as a delivery, and after two of them the queue would set a message aside.
+#[test]
+fn a_message_that_waits_is_not_delivered_more_often() {
+    let site = Site::new();
+    let full = KernelQueue::new(1, 100);
+    assert!(full.try_send(b"before", 0));
+    let name = full.name.as_str();
+    site.umsg(&[
+        "create",
+        name,
+        "--max-deliveries",
+        "2",
+        "--dead-letter",
+        "/dead",
+    ])
+    .text();
+    open(&site, name).send(b"waits", 0).unwrap();
+    for _ in 0..3 {
+        let relay = Relay::start(&site, 1, &["--out", name], None);
+        std::thread::sleep(Duration::from_millis(50));
+        relay.stop();
+    }
+    let long = KernelQueue::new(1, 4);
+    let name = long.name.as_str();
+    site.umsg(&[
+        "create",
+        name,
+        "--max-deliveries",
+        "2",
+        "--dead-letter",
+        "/dead",
+    ])
+    .text();
+    let queue = open(&site, name);
+    queue.send(b"too long", 0).unwrap();
+    let mut relay = Relay::start(&site, 1, &["--out", name, "--json"], None);
+    let line = relay.line();
+    assert!(line.contains("a message of 8 bytes is too long"), "{line}");
+    // Each further attempt takes a second.
+    std::thread::sleep(Duration::from_millis(3500));
+    assert_eq!(queue.attributes().messages, 1);
+    assert_eq!(receive(&queue).0, b"too long");
+    queue.send(b"fits", 0).unwrap();
+    assert_eq!(long.receive().0, b"fits");
+    relay.stop();
+    let relay = Relay::start(&site, 1, &["--out", &full.name], None);
+    assert_eq!(full.receive().0, b"before");
+    assert_eq!(full.receive().0, b"waits");
+    relay.stop();
+}
+
 #[test]
 fn what_would_go_wrong_is_refused_before_the_first_message() {
     let site = Site::new();

@@ -137,6 +137,25 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
     relay.stop();
 }
 
+/// The kernel does not copy a message that is longer than its limit.
+#[test]
+fn a_message_that_is_longer_than_a_lowered_limit_of_the_kernel_is_carried() {
+    umsg_testkit::needs_root!();
+    const LIMIT: &str = "/proc/sys/kernel/msgmax";
+    let site = Site::new();
+    // The limit is that of the IPC namespace of this thread, which the queue makes.
+    let from = SysvQueue::new();
+    let to = queue(&site, from.key);
+    from.send(7, &[1; 2000]);
+    std::fs::write(LIMIT, "1000").unwrap();
+    let name = from.name();
+    let relay = Relay::start(&site, 1, &["--in", &name], None);
+    assert_eq!(receive(&to, Ours::Any), (7, vec![1; 2000]));
+    from.send(8, b"short");
+    assert_eq!(receive(&to, Ours::Any), (8, b"short".to_vec()));
+    relay.stop();
+}
+
 /// Sends eight messages, each of another type, through a relay that dies at the point with the third one. Returns how often each type arrived.
 #[cfg(feature = "crash-points")]
 fn deaths(point: &str, message: impl Fn(u8) -> Vec<u8>) -> BTreeMap<i64, u32> {

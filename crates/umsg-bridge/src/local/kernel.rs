@@ -28,6 +28,7 @@ impl Queue {
         let new = new.map(|new| New {
             limits: Some((u64::from(new.max_messages), new.message_size.0)),
             mode: 0o600,
+            must_be_new: false,
         });
         let queue = posix::Queue::open(name.as_bytes(), (access, false), new).map_err(|error| {
             format!("`queue` kernel:{name}: the kernel's queue can't be opened: {error}")

@@ -23,6 +23,8 @@ pub struct New {
     pub limits: Option<(u64, u64)>,
     /// The permission bits; the umask applies.
     pub mode: u32,
+    /// An existing queue is an error: EEXIST.
+    pub must_be_new: bool,
 }
 
 /// An open queue of the kernel.
@@ -49,6 +51,7 @@ fn open(name: &CString, flags: OFlags, new: Option<New>) -> Result<OwnedFd, Errn
         pointer = &raw const attributes;
     }
     let flags = match new {
+        Some(new) if new.must_be_new => flags | OFlags::CREATE | OFlags::EXCL,
         Some(_) => flags | OFlags::CREATE,
         None => flags,
     };

@@ -86,12 +86,13 @@ pub struct Status {
 }
 
 impl Queue {
-    /// Returns the queue of a key. If the queue is missing, creates it with these permission bits.
+    /// Returns the queue of a key, or makes a new one with these permission bits.
     ///
     /// # Errors
-    /// Those of msgget(2).
+    /// Those of msgget(2); EEXIST if the key has a queue and a new one is wanted.
     pub fn open(key: i32, new: Option<u32>) -> Result<Queue, Errno> {
-        let flags = new.map_or(0, |mode| libc::IPC_CREAT as usize | mode as usize);
+        let create = libc::IPC_CREAT | libc::IPC_EXCL;
+        let flags = new.map_or(0, |mode| create as usize | mode as usize);
         // SAFETY: the call has no pointers.
         let id = unsafe { call(libc::SYS_msgget, [key as usize, flags, 0, 0, 0, 0])? };
         Ok(Queue { id: id as i32 })

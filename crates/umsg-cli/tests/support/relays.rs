@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use umsg::Namespace;
 use umsg_carry::kernel::{posix, sysv};
+use umsg_testkit::users::is_root;
 
 use super::{Outcome, Site, end, start};
 
@@ -121,9 +122,11 @@ impl KernelQueue {
     }
 
     pub fn named(name: &str, messages: u64, size: u64) -> KernelQueue {
+        leave_ipc_namespace();
         let new = posix::New {
             limits: Some((messages, size)),
             mode: 0o640,
+            must_be_new: false,
         };
         let open = |access, new| posix::Queue::open(name.as_bytes(), (access, false), new);
         KernelQueue {
@@ -170,6 +173,19 @@ impl Drop for KernelQueue {
     }
 }
 
+/// Moves the thread of a test, and the programs that it starts, to an IPC namespace of their own, if the test is root's. A test that is killed leaves no
+/// queue of the kernel behind then: the namespace ends with its last process.
+pub fn leave_ipc_namespace() {
+    thread_local! {
+        static HAS_LEFT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+    }
+    if is_root() && !HAS_LEFT.replace(true) {
+        // SAFETY: the call takes a number. The thread has no System V semaphores that it would leave.
+        let left = unsafe { libc::unshare(libc::CLONE_NEWIPC) };
+        assert_eq!(left, 0, "unshare: {}", std::io::Error::last_os_error());
+    }
+}
+
 /// A System V queue of the kernel.
 pub struct SysvQueue {
     pub key: i32,
@@ -178,6 +194,7 @@ pub struct SysvQueue {
 
 impl SysvQueue {
     pub fn new() -> SysvQueue {
+        leave_ipc_namespace();
         // A key of this process and this queue.
         let key = (std::process::id() << 8 | number() & 0xff).cast_signed();
         let queue = sysv::Queue::open(key, Some(0o640)).unwrap();

@@ -172,7 +172,55 @@ fn check(pairs: &[Pair]) -> Result {
             return Err(Failure::new(Code::Usage, format_args!("{one}: {why}")));
         }
     }
-    Ok(())
+    match circle(pairs) {
+        None => Ok(()),
+        Some(places) => {
+            let line = format!(
+                "{}: messages would go round between these queues; leave one of the pairs out, or for System V queues give them different types",
+                places.join(" -> ")
+            );
+            Err(Failure::new(Code::Usage, line))
+        }
+    }
+}
+
+/// Returns the queues through which some message would go round, the first one also at the end. A queue that is named once by its key and once by its
+/// identifier counts as two.
+fn circle(pairs: &[Pair]) -> Option<Vec<String>> {
+    let mut types: Vec<i64> = pairs
+        .iter()
+        .filter_map(|pair| match pair.want {
+            Want::Any => None,
+            Want::Type(mtype) | Want::Except(mtype) => Some(mtype),
+        })
+        .collect();
+    // A type that no pair names stands for all of these.
+    types.extend((1..).find(|mtype| !types.contains(mtype)));
+    types.into_iter().find_map(|mtype| {
+        let carried: Vec<&Pair> = pairs.iter().filter(|pair| pair.want.takes(mtype)).collect();
+        let starts = carried.iter().map(|pair| pair.from());
+        let mut starts = starts.map(|start| way(&carried, vec![start]));
+        starts.find_map(|found| found)
+    })
+}
+
+/// Returns the way from the last of some queues back to the first one, if there is one.
+fn way(pairs: &[&Pair], places: Vec<String>) -> Option<Vec<String>> {
+    let last = places.last()?;
+    let mut next = pairs.iter().filter(|pair| pair.from() == *last);
+    next.find_map(|pair| {
+        let place = pair.to();
+        let is_back = place == places[0];
+        if !is_back && places.contains(&place) {
+            return None;
+        }
+        let places = [places.as_slice(), &[place]].concat();
+        if is_back {
+            Some(places)
+        } else {
+            way(pairs, places)
+        }
+    })
 }
 
 fn are_disjoint(one: Want, other: Want) -> bool {
@@ -283,6 +331,25 @@ mod tests {
         assert!(!fails(&one("/a=/b"), &one("/b=/a"), &[]));
         assert!(!fails(&one("/a"), &one("/b"), &[]));
         assert!(!fails(&one("key:1,type=1"), &one("key:1,type=2"), &[]));
+        // Two pairs in and two pairs out.
+        let (into, out) = (twice("/a=/b", "/c=/d"), twice("/c=/b", "/a=/d"));
+        let into_all = into.iter().map(|one| one.one_way(Way::In, one.want));
+        let out_all = out.iter().map(|one| one.one_way(Way::Out, one.want));
+        let all: Vec<Pair> = into_all.chain(out_all).collect();
+        assert_eq!(
+            circle(&all).unwrap().join(" -> "),
+            "kernel:/a -> /b -> kernel:/c -> /d -> kernel:/a"
+        );
+        assert!(fails(&into, &out, &[]));
+        assert!(!fails(&into, &one("/c=/b"), &[]));
+        let (into, out) = (
+            twice("key:1=key:2,type=1", "key:3=key:4,type=1"),
+            |last: &str| twice("key:3=key:2,type=1", last),
+        );
+        assert!(fails(&into, &out("key:1=key:4,except=7"), &[]));
+        assert!(!fails(&into, &out("key:1=key:4,except=1"), &[]));
+        // A pair whose queues no message leaves.
+        assert!(!fails(&twice("/a=/b", "/c=/b"), &one("/d=/b"), &[]));
         let both = pairs(&[], &[], &one("key:1,type=5")).unwrap();
         let meant: Vec<String> = both.iter().map(ToString::to_string).collect();
         assert_eq!(

@@ -1,6 +1,7 @@
 //! Pairs of POSIX queues.
 
 use std::ffi::OsStr;
+use std::fmt::Display;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -97,12 +98,19 @@ fn copied(
 }
 
 /// Makes the kernel's queue with the mode and the attributes of umsg's queue, or with the system's defaults if there is none. Only root may exceed
-/// the system's limit of messages: for another user, the queue gets that limit.
-fn made(name: &Name, access: (Access, bool), like: Option<&Queue>) -> Result<KernelQueue, String> {
+/// the system's limit of messages: for another user, the queue gets that limit. Fails with EEXIST if there is a queue.
+fn made(name: &Name, access: (Access, bool), like: Option<&Queue>) -> Result<KernelQueue, Errno> {
     let attributes = like.map(Queue::attributes);
     let mode = like.map_or(0o600, |queue| queue.mode() & 0o777);
     let limits = attributes.map(|given| (given.max_messages as u64, given.message_size as u64));
-    let open = |limits| KernelQueue::open(bytes(name), access, Some(New { limits, mode }));
+    let open = |limits| {
+        let new = New {
+            limits,
+            mode,
+            must_be_new: true,
+        };
+        KernelQueue::open(bytes(name), access, Some(new))
+    };
     let opened = open(limits).or_else(|error| match (error, limits) {
         (Errno::INVAL | Errno::MFILE, Some((messages, size))) => {
             let most = std::fs::read_to_string("/proc/sys/fs/mqueue/msg_max");
@@ -114,12 +122,10 @@ fn made(name: &Name, access: (Access, bool), like: Option<&Queue>) -> Result<Ker
         }
         _ => Err(error),
     });
-    let queue = opened.map_err(|error| of_kernel(name, error))?;
+    let queue = opened?;
     // The mode is exact even if the umask has removed bits.
     if like.is_some() {
-        queue
-            .set_mode(mode)
-            .map_err(|error| of_kernel(name, error))?;
+        queue.set_mode(mode)?;
     }
     Ok(queue)
 }
@@ -137,7 +143,12 @@ impl Ends {
         };
         let found = existing(namespace, name, way)?;
         let opened = match KernelQueue::open(bytes(kernel), access, None) {
-            Err(Errno::NOENT) if creates => made(kernel, access, found.as_ref())?,
+            Err(Errno::NOENT) if creates => match made(kernel, access, found.as_ref()) {
+                // Another process has made the queue meanwhile. The queue keeps that process's mode and limits.
+                Err(Errno::EXIST) => KernelQueue::open(bytes(kernel), access, None),
+                made => made,
+            }
+            .map_err(|error| of_kernel(kernel, error))?,
             opened => opened.map_err(|error| of_kernel(kernel, error))?,
         };
         let queue = match found {
@@ -346,6 +357,11 @@ impl Ends {
     }
 
     fn carry_out(&self, crew: Crew<'_>, waits: bool) -> Result<(), Halt> {
+        // A lease counts as a delivery. So a message is leased only if there is room for it.
+        if crew.is_blocked() {
+            self.check_first(crew)?;
+        }
+        self.wait_for_room(crew, waits)?;
         let until = if waits { Until::Forever } else { Until::Now };
         let lease = match self.queue.receive_lease_owned(until) {
             Ok(lease) => lease,
@@ -375,22 +391,51 @@ impl Ends {
         Ok(())
     }
 
+    /// Waits until the kernel's queue has room. Other senders may fill it before the relay sends.
+    fn wait_for_room(&self, crew: Crew<'_>, waits: bool) -> Result<(), Halt> {
+        loop {
+            let mut polled = [PollFd::new(&self.kernel, PollFlags::OUT)];
+            match poll(&mut polled, None) {
+                Ok(_) => return Ok(()),
+                Err(Errno::INTR) => self.interrupted(crew, waits)?,
+                Err(error) => return Err(Halt::Trouble(format!("poll: {error}"))),
+            }
+        }
+    }
+
+    /// Fails if no queue takes the first message, which an attempt has met before. Looks at the message without a lease.
+    fn check_first(&self, crew: Crew<'_>) -> Result<(), Halt> {
+        let first = self.queue.peek(0);
+        let first = first.map_err(|error| Halt::Trouble(error.to_string()))?;
+        let len = first.map_or(0, |first| first.data.len());
+        let most = self.kernel.message_size();
+        if len > most {
+            match &self.dead_letter {
+                None => return Err(too_long(len, most)),
+                Some((name, dead)) => {
+                    let dead = dead.attributes();
+                    if dead.messages >= dead.max_messages || len > dead.message_size {
+                        return Err(not_buried(len, most, name, &"it has no room"));
+                    }
+                }
+            }
+        }
+        crew.set_blocked(false);
+        Ok(())
+    }
+
     /// Moves a message that is too long for the kernel's queue to the dead-letter queue.
     fn bury(&self, crew: Crew<'_>, lease: posix::Lease<'static>) -> Result<(), Halt> {
         let (len, most) = (lease.len(), self.kernel.message_size());
         let Some((name, dead)) = &self.dead_letter else {
-            return Err(Halt::Trouble(format!(
-                "a message of {len} bytes is too long: the kernel's queue takes {most}; receive the message, or give --dead-letter"
-            )));
+            crew.set_blocked(true);
+            return Err(too_long(len, most));
         };
-        match dead.try_send(&lease.to_vec(), lease.priority()) {
-            Ok(()) => {}
-            Err(error) => {
-                return Err(Halt::Trouble(format!(
-                    "a message of {len} bytes is too long: the kernel's queue takes {most}, and the dead-letter queue {name} does not take it: {error}"
-                )));
-            }
-        }
+        dead.try_send(&lease.to_vec(), lease.priority())
+            .map_err(|error| {
+                crew.set_blocked(true);
+                not_buried(len, most, name, &error)
+            })?;
         reached(Point::DEAD_STORED);
         lease
             .acknowledge()
@@ -398,6 +443,18 @@ impl Ends {
         crew.worker.board.dead_lettered();
         Ok(())
     }
+}
+
+fn too_long(len: usize, most: usize) -> Halt {
+    Halt::Trouble(format!(
+        "a message of {len} bytes is too long: the kernel's queue takes {most}; receive the message, or give --dead-letter"
+    ))
+}
+
+fn not_buried(len: usize, most: usize, name: &str, why: &dyn Display) -> Halt {
+    Halt::Trouble(format!(
+        "a message of {len} bytes is too long: the kernel's queue takes {most}, and the dead-letter queue {name} does not take it: {why}"
+    ))
 }
 
 /// The reserved room for the next message.

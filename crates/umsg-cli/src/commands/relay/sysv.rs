@@ -1,5 +1,6 @@
 //! Pairs of System V queues.
 
+use std::fmt::Display;
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -11,6 +12,9 @@ use super::crash::{Point, reached};
 use super::pair::Way;
 use super::worker::{Crew, Halt, Hand};
 use crate::address::{Address, Label};
+
+/// The number of messages among which the relay looks for the first one that a pair carries.
+const MOST_SEEN: usize = 1 << 20;
 
 /// The open queues of a pair.
 pub struct Ends {
@@ -85,8 +89,12 @@ impl Ends {
         let (opened, is_new) = match open_kernel(*kernel, None) {
             Err(Errno::NOENT) if creates => {
                 let mode = like.as_ref().map_or(0o600, |like| like.mode & 0o777);
-                let made = open_kernel(*kernel, Some(mode));
-                (made.map_err(|error| of_kernel(*kernel, error))?, true)
+                let (made, is_new) = match open_kernel(*kernel, Some(mode)) {
+                    // Another process has made the queue meanwhile. The queue keeps that process's limit.
+                    Err(Errno::EXIST) => (open_kernel(*kernel, None), false),
+                    made => (made, true),
+                };
+                (made.map_err(|error| of_kernel(*kernel, error))?, is_new)
             }
             opened => (opened.map_err(|error| of_kernel(*kernel, error))?, false),
         };
@@ -163,6 +171,8 @@ impl Ends {
                 return Ok(());
             }
             Err(Errno::NOSYS) => return self.take(hand, room),
+            // The message is longer than msgmax, which was lowered since: the kernel copies no such message.
+            Err(Errno::INVAL) if self.kernel.status().is_ok() => return self.take(hand, room),
             Err(error) => return Err(lost(error)),
         };
         reached(Point::IN_COPIED);
@@ -219,7 +229,42 @@ impl Ends {
         Ok(())
     }
 
+    /// Fails if no queue takes the first message that is wanted, which an attempt has met before. Looks at the messages without a lease, which would
+    /// count as a delivery.
+    fn check_first(&self, crew: Crew<'_>) -> Result<(), Halt> {
+        let seen = self.queue.look(0, MOST_SEEN, 0);
+        let seen = seen.map_err(|error| Halt::Trouble(error.to_string()))?;
+        let first = seen.iter().find(|message| self.want.takes(message.mtype));
+        let len = first.map_or(0, |first| first.len);
+        let most = self.most_out()?;
+        if len as u64 > most {
+            let place = format!("{} takes {most}", crew.worker.pair.to());
+            match &self.dead_letter {
+                None => return Err(too_long(len, &place)),
+                Some((label, dead)) => {
+                    let room = dead
+                        .entry()
+                        .map_or(0, |dead| dead.qbytes - dead.bytes.min(dead.qbytes));
+                    if len as u64 > room {
+                        return Err(not_buried(len, &place, *label, &"it has no room"));
+                    }
+                }
+            }
+        }
+        crew.set_blocked(false);
+        Ok(())
+    }
+
+    /// Returns the longest message that the kernel's queue takes, in bytes.
+    fn most_out(&self) -> Result<u64, Halt> {
+        let status = self.kernel.status().map_err(lost)?;
+        Ok(status.qbytes.min(msgmax() as u64))
+    }
+
     fn carry_out(&self, crew: Crew<'_>) -> Result<(), Halt> {
+        if crew.is_blocked() {
+            self.check_first(crew)?;
+        }
         let want = match self.want {
             Want::Any => UmsgWant::Any,
             Want::Type(mtype) => UmsgWant::Exactly(mtype),
@@ -232,11 +277,11 @@ impl Ends {
         };
         reached(Point::OUT_LEASED);
         let message = lease.to_vec();
-        let status = self.kernel.status().map_err(lost)?;
-        let most = status.qbytes.min(msgmax() as u64);
+        let most = self.most_out()?;
         if message.len() as u64 > most {
             let place = format!("{} takes {most}", crew.worker.pair.to());
-            self.bury((lease.mtype(), &message), &place)?;
+            self.bury((lease.mtype(), &message), &place)
+                .inspect_err(|_| crew.set_blocked(true))?;
             acknowledge(lease)?;
             crew.worker.board.dead_lettered();
             return Ok(());
@@ -260,18 +305,25 @@ impl Ends {
     fn bury(&self, (mtype, message): (i64, &[u8]), place: &str) -> Result<(), Halt> {
         let len = message.len();
         let Some((label, dead)) = &self.dead_letter else {
-            return Err(Halt::Trouble(format!(
-                "a message of {len} bytes is too long: {place}; receive the message, or give --dead-letter"
-            )));
+            return Err(too_long(len, place));
         };
-        dead.try_send(mtype, message).map_err(|error| {
-            Halt::Trouble(format!(
-                "a message of {len} bytes is too long: {place}, and the dead-letter queue {label} does not take it: {error}"
-            ))
-        })?;
+        dead.try_send(mtype, message)
+            .map_err(|error| not_buried(len, place, *label, &error))?;
         reached(Point::DEAD_STORED);
         Ok(())
     }
+}
+
+fn too_long(len: usize, place: &str) -> Halt {
+    Halt::Trouble(format!(
+        "a message of {len} bytes is too long: {place}; receive the message, or give --dead-letter"
+    ))
+}
+
+fn not_buried(len: usize, place: &str, label: Label, why: &dyn Display) -> Halt {
+    Halt::Trouble(format!(
+        "a message of {len} bytes is too long: {place}, and the dead-letter queue {label} does not take it: {why}"
+    ))
 }
 
 fn acknowledge(lease: Lease<'static>) -> Result<(), Halt> {

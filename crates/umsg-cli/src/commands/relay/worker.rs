@@ -93,6 +93,8 @@ pub struct Worker {
     pub thread: AtomicI32,
     /// The main thread sets this flag when the name of a queue may lead elsewhere.
     pub looks: AtomicBool,
+    /// Set after a message that no queue takes. The pair looks at the next message then, before it takes a lease: each lease counts as a delivery.
+    pub is_blocked: AtomicBool,
     /// The inotify watches of the queues' names.
     watches: Mutex<Vec<i32>>,
 }
@@ -120,6 +122,7 @@ impl Worker {
             pair,
             thread: AtomicI32::new(0),
             looks: AtomicBool::new(false),
+            is_blocked: AtomicBool::new(false),
             watches: Mutex::new(Vec::new()),
         }
     }
@@ -213,6 +216,16 @@ impl Crew<'_> {
             return Err(Halt::Gone);
         }
         Ok(())
+    }
+
+    /// Returns whether the pair was blocked by a message that no queue takes. Relaxed: only the thread of the pair uses the word.
+    pub fn is_blocked(&self) -> bool {
+        self.worker.is_blocked.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether the pair is blocked by a message that no queue takes.
+    pub fn set_blocked(&self, is_blocked: bool) {
+        self.worker.is_blocked.store(is_blocked, Ordering::Relaxed);
     }
 
     /// Has the main thread interrupt this thread when the name of an open file is removed.
