@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use umsg_carry::kernel::posix::{Access, Queue as KernelQueue};
+use umsg_carry::kernel::posix::{Access, Queue as KernelQueue, unlink};
 use umsg_testkit::artefacts::{drop_in, workshop};
 use umsg_testkit::compile::Compile;
 use umsg_testkit::run::{on_the_path, skip};
@@ -11,6 +11,7 @@ use umsg_testkit::run::{on_the_path, skip};
 use super::{SOURCES, Site, finish};
 use crate::support::Outcome;
 use crate::support::compiler::Workshop;
+use crate::support::relays::leave_ipc_namespace;
 
 /// The programs of these tests, compiled once.
 fn programs() -> (PathBuf, PathBuf) {
@@ -125,4 +126,99 @@ fn a_static_child_is_refused_if_none_is_supervised() {
     let line = format!("exec {} --help >/dev/null", busybox.display());
     let outcome = run(&site, &off, &["sh", "-c", &line]);
     assert_eq!((outcome.code, outcome.errors.as_str()), (Some(0), ""));
+}
+
+/// The program that PATH finds, and the error if it finds none, are those without umsg.
+#[test]
+fn a_static_child_is_looked_up_as_libc_does() {
+    umsg_testkit::needs_root!();
+    leave_ipc_namespace();
+    let (starter, child) = programs();
+    let workshop = Workshop::new();
+    for directory in ["here", "barred", "filled", "plain"] {
+        std::fs::create_dir(workshop.path(directory)).unwrap();
+    }
+    workshop.copy(&child, "here/child");
+    crate::support::set_mode(&workshop.copy(&child, "barred/child"), 0o644);
+    std::fs::create_dir(workshop.path("filled/child")).unwrap();
+    workshop.script("plain/child", "exit 5\n");
+    std::os::unix::fs::symlink("round", workshop.path("round")).unwrap();
+    let [here, barred, filled, plain, round, none] =
+        ["here", "barred", "filled", "plain", "round", "none"].map(|name| {
+            let path = workshop.path(name);
+            path.to_str().unwrap().to_owned()
+        });
+    let long = "x".repeat(5000);
+    let join = |parts: &[&String]| {
+        let parts: Vec<_> = parts.iter().map(|part| part.as_str()).collect();
+        Some(parts.join(":"))
+    };
+    let empty = String::new();
+    let paths = [
+        (None, None),
+        (join(&[&empty]), Some(7)),
+        (join(&[&none, &empty]), Some(7)),
+        (join(&[&empty, &none]), Some(7)),
+        (join(&[&barred, &here]), Some(7)),
+        (join(&[&barred]), None),
+        (join(&[&filled, &here]), Some(7)),
+        (join(&[&filled]), None),
+        (
+            join(&[&starter.to_str().unwrap().to_owned(), &here]),
+            Some(7),
+        ),
+        (join(&[&round, &here]), None),
+        (join(&[&long, &here]), Some(7)),
+        (join(&[&plain, &here]), Some(5)),
+    ];
+    for (path, code) in paths {
+        for way in ["execvp", "execvpe", "execlp", "spawnp"] {
+            let arguments = [starter.to_str().unwrap(), way, child.to_str().unwrap(), way];
+            let site = Site::new();
+            let prepare = |command: &mut Command| {
+                command
+                    .current_dir(&here)
+                    .env("UMSG_PRELOAD", drop_in());
+                match &path {
+                    Some(path) => command.env("PATH", path),
+                    None => command.env_remove("PATH"),
+                };
+            };
+            let mut without = Command::new(arguments[0]);
+            without.args(&arguments[1..]);
+            prepare(&mut without);
+            let mut within = site.command(&["run", "--"]);
+            within.args(arguments);
+            prepare(&mut within);
+            let (without, within) = (finish(&mut without, b""), finish(&mut within, b""));
+            // A program that posix_spawnp starts is no script without an interpreter.
+            if let Some(code) = code.filter(|code| (*code, way) != (5, "spawnp")) {
+                assert_eq!(without.code, Some(code), "{way} {path:?}: {without:?}");
+            }
+            let shown =
+                |outcome: &Outcome| (outcome.code, outcome.output.clone(), outcome.errors.clone());
+            assert_eq!(shown(&within), shown(&without), "{way} {path:?}");
+            let _ = unlink(b"/umsg-child");
+            if code == Some(7) {
+                is_on_umsg(&site, way);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_missing_command_of_umsg_is_named() {
+    let (starter, child) = programs();
+    let site = Site::new();
+    for (way, code) in [("execv", 96), ("spawn", 97), ("vfork", 98)] {
+        let line = format!(
+            "export UMSG_RUN=/nowhere/umsg; exec {} {way} {} x",
+            starter.display(),
+            child.display()
+        );
+        let outcome = run(&site, &[], &["sh", "-c", &line]);
+        assert_eq!(outcome.code, Some(code), "{outcome:?}");
+        let named = "umsg: /nowhere/umsg: $UMSG_RUN names no command";
+        assert!(outcome.errors.contains(named), "{outcome:?}");
+    }
 }

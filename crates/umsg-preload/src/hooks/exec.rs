@@ -7,6 +7,7 @@
 //! This module allocates no memory: the child of vfork shares its parent's memory, and another thread may have held a lock of malloc at a fork.
 
 use std::ffi::{CStr, c_char, c_int};
+use std::mem::MaybeUninit;
 
 use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
@@ -26,6 +27,26 @@ const RUN: &[u8] = b"UMSG_RUN=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
 const LONGEST_PATH: usize = 4096;
+
+/// The directories that libc searches without PATH.
+const DEFAULT_PATH: &[u8] = match cfg!(target_env = "musl") {
+    true => b"/usr/local/bin:/bin:/usr/bin",
+    false => b"/bin:/usr/bin",
+};
+
+/// The errors after which libc tries the next directory of PATH. musl knows the first three.
+const PASSED_OVER: &[c_int] = match cfg!(target_env = "musl") {
+    true => &[libc::EACCES, libc::ENOENT, libc::ENOTDIR],
+    false => &[
+        libc::EACCES,
+        libc::ENOENT,
+        libc::ENOTDIR,
+        libc::ESTALE,
+        libc::ENODEV,
+        libc::ETIMEDOUT,
+    ],
+};
+
 /// The numbers of strings that fit on the stack: the arguments of a variadic call, and those of `umsg run`.
 const FEW_LISTED: usize = 64;
 const FEW: usize = 128;
@@ -217,12 +238,47 @@ unsafe fn instead(
         }
     }
     let outcome = call(command, room);
+    // A posix_spawn that succeeds returns 0. An exec returns only after a failure.
+    if outcome != 0 {
+        explain_missing(command);
+    }
     if all > FEW {
         let errno = errno::get();
         unmap(room.cast(), all * size_of::<*const c_char>());
         errno::set(errno);
     }
     outcome
+}
+
+/// Prints why a program was not started, if the command that supervises it can't be executed: the program sees only the error of the command.
+#[cold]
+fn explain_missing(command: *const c_char) {
+    if is_executable(command) {
+        return;
+    }
+    let errno = errno::get();
+    // SAFETY: a string.
+    let name = unsafe { CStr::from_ptr(command) }.to_bytes();
+    let parts: [&[u8]; 3] = [
+        b"umsg: ",
+        name,
+        b": $UMSG_RUN names no command, and static programs need umsg run; install umsg again, and start the program anew\n",
+    ];
+    let parts = parts.map(|part| libc::iovec {
+        iov_base: part.as_ptr().cast_mut().cast(),
+        iov_len: part.len(),
+    });
+    let arguments = [
+        libc::STDERR_FILENO as usize,
+        parts.as_ptr().expose_provenance(),
+        parts.len(),
+        0,
+        0,
+        0,
+    ];
+    // SAFETY: the parts are readable. A failure can't be reported.
+    let _ = unsafe { kernel::call(libc::SYS_writev, arguments) };
+    errno::set(errno);
 }
 
 /// # Safety
@@ -252,6 +308,15 @@ unsafe fn command(environment: Strings) -> Option<*const c_char> {
 /// # Safety
 /// The conditions of [`command`].
 unsafe fn value(environment: Strings, name: &[u8]) -> Option<*const c_char> {
+    // SAFETY: by this function's contract; a value is a string.
+    unsafe { variable(environment, name).filter(|value| **value != 0) }
+}
+
+/// Returns the value of a variable.
+///
+/// # Safety
+/// The conditions of [`command`].
+unsafe fn variable(environment: Strings, name: &[u8]) -> Option<*const c_char> {
     if environment.is_null() {
         return None;
     }
@@ -262,8 +327,7 @@ unsafe fn value(environment: Strings, name: &[u8]) -> Option<*const c_char> {
             let string = *at;
             let same = |index: usize| *string.add(index).cast::<u8>() == name[index];
             if (0..name.len()).all(same) {
-                let value = string.add(name.len());
-                return (*value != 0).then_some(value);
+                return Some(string.add(name.len()));
             }
             at = at.add(1);
         }
@@ -320,22 +384,30 @@ impl Path {
         true
     }
 
-    /// Looks a name up in PATH, as execvp does. Returns false if no directory has such a program.
+    /// Looks a name up in PATH, as execvp does: an empty directory is the working directory, and the search ends with an error that says nothing
+    /// about the other directories. Returns false if no directory has such a program. Source: posix/execvpe.c of glibc, src/process/execvp.c of musl.
     fn look_up(&mut self, name: &[u8]) -> bool {
         // SAFETY: the process's environment ends with a null pointer.
-        let list = unsafe { value(environ, b"PATH=") };
+        let list = unsafe { variable(environ, b"PATH=") };
         // SAFETY: a value is a string.
-        let list = list.map_or(&b"/bin:/usr/bin"[..], |list| unsafe {
+        let list = list.map_or(DEFAULT_PATH, |list| unsafe {
             CStr::from_ptr(list).to_bytes()
         });
-        let mut directories = list.split(|byte| *byte == b':');
-        directories.any(|directory| {
+        for directory in list.split(|byte| *byte == b':') {
             let is_joined = match directory {
                 b"" => self.join(&[b"./", name]),
                 directory => self.join(&[directory, b"/", name]),
             };
-            is_joined && is_executable(self.start())
-        })
+            // libc skips a directory whose path is too long.
+            match is_joined.then(|| executable(self.start())) {
+                Some(Ok(true)) => return true,
+                // Something that is no file can't be executed: EACCES.
+                Some(Ok(false)) | None => {}
+                Some(Err(errno)) if PASSED_OVER.contains(&errno) => {}
+                Some(Err(_)) => return false,
+            }
+        }
+        false
     }
 
     /// Returns the path `/proc/self/fd/NUMBER` of a descriptor. None for a negative number.
@@ -360,10 +432,28 @@ impl Path {
 }
 
 fn is_executable(path: *const c_char) -> bool {
+    executable(path) == Ok(true)
+}
+
+/// Returns whether a path leads to a file that the process may execute, or else to a directory or another object. An error is that of the path.
+fn executable(path: *const c_char) -> Result<bool, c_int> {
     let at = libc::AT_FDCWD as usize;
     let (path, access) = (path.expose_provenance(), libc::X_OK as usize);
+    // Like exec, the call uses the effective ids. Linux before 5.8 checks the real ones.
+    let effective = [at, path, access, libc::AT_EACCESS as usize, 0, 0];
     // SAFETY: the argument is a C string.
-    unsafe { kernel::call(libc::SYS_faccessat, [at, path, access, 0, 0, 0]) }.is_ok()
+    let checked = unsafe { kernel::call(libc::SYS_faccessat2, effective) };
+    match checked {
+        // SAFETY: the argument is a C string.
+        Err(libc::ENOSYS) => unsafe { kernel::call(libc::SYS_faccessat, effective)? },
+        other => other?,
+    };
+    let mut found = MaybeUninit::<libc::stat>::uninit();
+    let arguments = [at, path, found.as_mut_ptr().expose_provenance(), 0, 0, 0];
+    // SAFETY: the arguments are a C string, and room for the result.
+    unsafe { kernel::call(libc::SYS_newfstatat, arguments)? };
+    // SAFETY: the kernel has written the status.
+    Ok(unsafe { found.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 /// Returns the path of a descriptor's static program. The program gets a duplicate of the descriptor, by which `umsg run` executes it.
