@@ -7,6 +7,8 @@
 mod children;
 #[path = "supervised/deaths.rs"]
 mod deaths;
+#[path = "supervised/files.rs"]
+mod files;
 mod support;
 
 use std::path::{Path, PathBuf};

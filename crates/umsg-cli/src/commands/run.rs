@@ -13,8 +13,9 @@ use crate::cli::{Cli, OwnIdentity};
 use crate::failure::{Code, Failure, Result};
 use crate::output::text;
 use crate::program::{self, Fault, Kind};
+use crate::supervisor::{self, Settings};
 use crate::waiting::Wait;
-use crate::{inherited, place, preload, supervisor};
+use crate::{inherited, place, preload};
 
 /// The variable that tells the drop-in how to wait.
 const WAIT: &str = "UMSG_WAIT";
@@ -48,6 +49,9 @@ const RUN: &str = "UMSG_RUN";
 /// The variable that leaves /dev/mqueue to the kernel.
 const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 
+/// The variable of `--supervised-files`.
+const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
+
 /// Run a program on umsg's queues instead of the kernel's
 ///
 /// The command appends the drop-in library to LD_PRELOAD, sets UMSG_DIR to the namespace's directory, and replaces itself with the program.
@@ -64,7 +68,7 @@ const DEV_MQUEUE: &str = "UMSG_DEV_MQUEUE";
 /// program executes; with --raw-syscalls=off, such a program ends with exit code 120. With --raw-syscalls=on, the supervisor also serves
 /// a dynamic program, and answers system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program
 /// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
-/// select, epoll_ctl and execve.
+/// select, epoll_ctl, execve, and calls with paths such as open.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
 /// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace removes this directory.
@@ -98,6 +102,9 @@ Environment:
   UMSG_WAIT     how the program waits, unless --wait is given
   UMSG_RAW_SYSCALLS
                 which programs are supervised, unless --raw-syscalls is given
+  UMSG_SUPERVISED_FILES
+                the files of supervised programs, unless --supervised-files is
+                given
   UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
   UMSG_DEV_MQUEUE
                 off: /dev/mqueue is the kernel's, unless --dev-mqueue is given
@@ -122,6 +129,10 @@ pub struct Run {
     /// Which programs a supervisor serves [default: $UMSG_RAW_SYSCALLS, else auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
+    /// Whether a supervised program gets umsg's /dev/mqueue, limits in /proc/sys and /proc/sysvipc/msg (on), or the kernel's (off). On, each
+    /// open, stat, access, unlink and rename of it takes some microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
+    #[arg(long, value_enum, value_name = "on|off")]
+    supervised_files: Option<Switch>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
@@ -146,6 +157,15 @@ enum Switch {
     Off,
 }
 
+impl Switch {
+    fn name(self) -> &'static str {
+        match self {
+            Switch::On => "on",
+            Switch::Off => "off",
+        }
+    }
+}
+
 /// The queues that a process in another IPC namespace uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IpcNamespaces {
@@ -161,6 +181,7 @@ impl Run {
         Run {
             wait: None,
             raw_syscalls: None,
+            supervised_files: None,
             argv0: None,
             is_for_command: true,
             dev_mqueue: None,
@@ -186,6 +207,7 @@ impl Run {
         let not_prepared = |failure: Failure| failure.coded(Code::NotPrepared);
         let wait = self.wait()?;
         let raw = self.raw()?;
+        let files = self.supervised_files()?;
         let namespace = place::namespace(cli).map_err(not_prepared)?;
         let libraries = preload::find().map_err(not_prepared)?;
         let path = program::find(name).map_err(|fault| self.failure(&fault))?;
@@ -202,6 +224,9 @@ impl Run {
             .args(arguments);
         command.env("LD_PRELOAD", library.appended());
         command.env("UMSG_DIR", namespace.path());
+        if let Some(files) = self.supervised_files {
+            command.env(SUPERVISED_FILES, files.name());
+        }
         if let Some(raw) = self.raw_syscalls {
             command.env(RAW, raw.name());
         }
@@ -232,7 +257,14 @@ impl Run {
             }
         }
         if is_supervised {
-            supervisor::begin(namespace.path())
+            let settings = Settings {
+                files: files == Switch::On,
+                dev_mqueue: match self.dev_mqueue {
+                    Some(wish) => wish == Switch::On,
+                    None => std::env::var_os(DEV_MQUEUE).is_none_or(|value| value != "off"),
+                },
+            };
+            supervisor::begin(namespace.path(), settings)
                 .map_err(|fault| Failure::new(Code::NotPrepared, fault))?;
         }
         inherited::restore_on_exec(&mut command);
@@ -258,6 +290,13 @@ impl Run {
             _ if self.is_for_command => Ok(Raw::Off),
             Some(raw) => Ok(raw),
             None => Ok(chosen(RAW, Raw::name, "auto, on or off")?.unwrap_or(Raw::Auto)),
+        }
+    }
+
+    fn supervised_files(&self) -> Result<Switch> {
+        match self.supervised_files {
+            Some(files) => Ok(files),
+            None => Ok(chosen(SUPERVISED_FILES, Switch::name, "on or off")?.unwrap_or(Switch::On)),
         }
     }
 

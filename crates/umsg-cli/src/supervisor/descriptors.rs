@@ -68,6 +68,17 @@ impl Opened {
         }
     }
 
+    /// Returns the same queue with another file, which has the access mode of this one.
+    pub fn shown_as(&self, file: OwnedFd) -> Opened {
+        Opened {
+            file,
+            queue: Arc::clone(&self.queue),
+            message_size: self.message_size,
+            access: self.access,
+            is_pollable: false,
+        }
+    }
+
     pub fn can_read(&self) -> bool {
         self.access != OFlags::WRONLY
     }

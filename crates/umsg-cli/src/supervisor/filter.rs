@@ -1,11 +1,14 @@
 //! The filter that passes a program's system calls on queues to the supervisor. Source: seccomp(2).
 //!
-//! All other system calls pass without a look at their arguments, so that the kernel decides them by a bit map.
+//! All other system calls pass without a look at their arguments, so that the kernel decides them by a bit map. The calls of [`FLAGGED`] pass if they
+//! have no path.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+
+use super::listener::Call;
 
 /// The calls on queues, which the supervisor answers.
 const QUEUES: &[libc::c_long] = &[
@@ -47,6 +50,162 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_execveat,
 ];
 
+/// Returns whether a call waits for descriptors.
+pub fn waits_for_descriptors(number: libc::c_long) -> bool {
+    POLLS.contains(&number)
+}
+
+/// What a call with a path does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Opens a file. Flags, mode.
+    Open,
+    /// Fills `struct stat`. Its address.
+    Stat,
+    /// Flags, mask, the address of `struct statx`.
+    Statx,
+    /// Permissions, flags.
+    Access,
+    /// Removes a file, or with AT_REMOVEDIR a directory. Flags.
+    Unlink,
+    /// Mode.
+    Mode,
+    /// User, group.
+    Owner,
+    Rename,
+    /// inotify_add_watch(2), whose descriptor stands for the directory. Events.
+    Watch,
+}
+
+/// The calls with paths, which the supervisor answers if a path leads to one of the kernel's files of queues.
+const PATHS: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_creat,
+    libc::SYS_openat,
+    libc::SYS_openat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    libc::SYS_faccessat,
+    libc::SYS_faccessat2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_unlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rmdir,
+    libc::SYS_unlinkat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    libc::SYS_fchmodat,
+    FCHMODAT2,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_renameat,
+    libc::SYS_renameat2,
+    libc::SYS_inotify_add_watch,
+];
+
+/// The calls with paths that may concern a descriptor alone (AT_EMPTY_PATH), as fstat(3) of glibc does; and the argument with this flag.
+const FLAGGED: &[(libc::c_long, u32)] = &[
+    (libc::SYS_newfstatat, 3),
+    (libc::SYS_statx, 2),
+    (libc::SYS_fchownat, 4),
+];
+
+/// Source: asm-generic/unistd.h.
+const FCHMODAT2: libc::c_long = 452;
+
+/// Where a call has its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    pub kind: Kind,
+    /// The descriptor from which a relative path leads.
+    pub directory: i32,
+    /// The address of the path.
+    pub path: u64,
+    /// The same of the second path.
+    pub second: Option<(i32, u64)>,
+    /// The address of `struct open_how`.
+    pub how: Option<u64>,
+    /// The arguments behind the path.
+    pub rest: [u64; 3],
+}
+
+impl Numbers {
+    /// Returns the arguments of a call. None if the call has no path.
+    pub fn of(call: &Call) -> Option<Numbers> {
+        let [a, b, c, d, e, _] = call.arguments;
+        let from = |directory: u64, kind, path, rest| Numbers {
+            kind,
+            directory: directory as i32,
+            path,
+            second: None,
+            how: None,
+            rest,
+        };
+        #[cfg(target_arch = "x86_64")]
+        {
+            let create = (libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC) as u64;
+            let here = i64::from(libc::AT_FDCWD).cast_unsigned();
+            let plain = |kind, rest| from(here, kind, a, rest);
+            match call.number {
+                libc::SYS_open => return Some(plain(Kind::Open, [b, c, 0])),
+                libc::SYS_creat => return Some(plain(Kind::Open, [create, b, 0])),
+                libc::SYS_stat | libc::SYS_lstat => return Some(plain(Kind::Stat, [b, 0, 0])),
+                libc::SYS_access => return Some(plain(Kind::Access, [b, 0, 0])),
+                libc::SYS_unlink => return Some(plain(Kind::Unlink, [0; 3])),
+                libc::SYS_rmdir => {
+                    return Some(plain(Kind::Unlink, [libc::AT_REMOVEDIR as u64, 0, 0]));
+                }
+                libc::SYS_chmod => return Some(plain(Kind::Mode, [b, 0, 0])),
+                libc::SYS_chown | libc::SYS_lchown => return Some(plain(Kind::Owner, [b, c, 0])),
+                libc::SYS_rename => {
+                    return Some(Numbers {
+                        second: Some((libc::AT_FDCWD, b)),
+                        ..plain(Kind::Rename, [0; 3])
+                    });
+                }
+                libc::SYS_renameat => {
+                    return Some(Numbers {
+                        second: Some((c as i32, d)),
+                        ..from(a, Kind::Rename, b, [0; 3])
+                    });
+                }
+                _ => {}
+            }
+        }
+        Some(match call.number {
+            libc::SYS_openat => from(a, Kind::Open, b, [c, d, 0]),
+            libc::SYS_openat2 => Numbers {
+                how: Some(c),
+                ..from(a, Kind::Open, b, [0; 3])
+            },
+            libc::SYS_newfstatat => from(a, Kind::Stat, b, [c, d, 0]),
+            libc::SYS_statx => from(a, Kind::Statx, b, [c, d, e]),
+            libc::SYS_faccessat => from(a, Kind::Access, b, [c, 0, 0]),
+            libc::SYS_faccessat2 => from(a, Kind::Access, b, [c, d, 0]),
+            libc::SYS_unlinkat => from(a, Kind::Unlink, b, [c, 0, 0]),
+            libc::SYS_fchmodat | FCHMODAT2 => from(a, Kind::Mode, b, [c, 0, 0]),
+            libc::SYS_fchownat => from(a, Kind::Owner, b, [c, d, 0]),
+            libc::SYS_renameat2 => Numbers {
+                second: Some((c as i32, d)),
+                ..from(a, Kind::Rename, b, [e, 0, 0])
+            },
+            libc::SYS_inotify_add_watch => from(a, Kind::Watch, b, [c, 0, 0]),
+            _ => return None,
+        })
+    }
+}
+
 /// Returns whether a call only changes the user of its thread.
 pub fn changes_identity(number: libc::c_long) -> bool {
     IDENTITY.contains(&number)
@@ -61,6 +220,8 @@ const MACHINE: u32 = match cfg!(target_arch = "x86_64") {
 /// Offsets in `struct seccomp_data`.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
+/// The lower half of the first argument, on a little-endian machine.
+const ARGUMENTS: u32 = 16;
 
 fn load(offset: u32) -> sock_filter {
     statement(BPF_LD | BPF_W | BPF_ABS, offset)
@@ -84,17 +245,38 @@ fn jump(code: u32, k: u32, jt: usize, jf: usize) -> sock_filter {
     }
 }
 
-fn program() -> Vec<sock_filter> {
-    let numbers: Vec<_> = QUEUES.iter().chain(POLLS).chain(IDENTITY).collect();
+fn program(paths: bool) -> Vec<sock_filter> {
+    let (paths, flagged) = if paths {
+        (PATHS, FLAGGED)
+    } else {
+        (&[][..], &[][..])
+    };
+    let numbers: Vec<_> = QUEUES
+        .iter()
+        .chain(POLLS)
+        .chain(IDENTITY)
+        .chain(paths)
+        .collect();
     let equal = BPF_JMP | BPF_JEQ | BPF_K;
+    // The instructions behind the comparison of a number: for each flagged call four, and the end "pass".
+    let behind = |index: usize| numbers.len() - index - 1 + 4 * flagged.len() + 1;
     let mut program = vec![
         load(ARCHITECTURE),
         // Calls of another architecture pass.
-        jump(equal, MACHINE, 0, numbers.len() + 1),
+        jump(equal, MACHINE, 0, behind(0) + 1),
         load(NUMBER),
     ];
     for (index, number) in numbers.iter().enumerate() {
-        program.push(jump(equal, **number as u32, numbers.len() - index, 0));
+        program.push(jump(equal, **number as u32, behind(index), 0));
+    }
+    for (index, (number, argument)) in flagged.iter().enumerate() {
+        // From the third of the four instructions to the end "notify".
+        let notify = 4 * (flagged.len() - index) - 3 + 1;
+        program.push(jump(equal, *number as u32, 0, 3));
+        program.push(load(ARGUMENTS + 8 * argument));
+        let set = BPF_JMP | BPF_JSET | BPF_K;
+        program.push(jump(set, libc::AT_EMPTY_PATH as u32, 0, notify));
+        program.push(answer(libc::SECCOMP_RET_ALLOW));
     }
     program.push(answer(libc::SECCOMP_RET_ALLOW));
     program.push(answer(libc::SECCOMP_RET_USER_NOTIF));
@@ -106,19 +288,21 @@ fn program() -> Vec<sock_filter> {
 ///
 /// From the moment at which the supervisor takes a call, only a deadly signal ends it (Linux 5.19): the answer reaches the program.
 ///
+/// `paths` says whether the supervisor gets calls with paths, too.
+///
 /// Without CAP_SYS_ADMIN the process gives up privileges that its programs would gain (PR_SET_NO_NEW_PRIVS).
-pub fn install() -> io::Result<OwnedFd> {
-    match apply() {
+pub fn install(paths: bool) -> io::Result<OwnedFd> {
+    match apply(paths) {
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             rustix::thread::set_no_new_privs(true)?;
-            apply()
+            apply(paths)
         }
         other => other,
     }
 }
 
-fn apply() -> io::Result<OwnedFd> {
-    let mut instructions = program();
+fn apply(paths: bool) -> io::Result<OwnedFd> {
+    let mut instructions = program(paths);
     let program = libc::sock_fprog {
         len: instructions.len() as u16,
         filter: instructions.as_mut_ptr(),
@@ -156,42 +340,68 @@ const WAKE_NEARBY: libc::c_ulong = 1;
 mod tests {
     use super::*;
 
-    /// Interprets the few instructions that the filter has.
-    fn action(machine: u32, number: u32) -> u32 {
-        let program = program();
+    /// Interprets the few instructions that the filter has. All arguments have the value `argument`.
+    fn action(paths: bool, machine: u32, number: u32, argument: u32) -> u32 {
+        let program = program(paths);
         let (mut at, mut accumulator) = (0, 0);
         loop {
             let instruction = program[at];
             at += 1;
-            match u32::from(instruction.code) {
+            let is_met = match u32::from(instruction.code) {
                 code if code == BPF_RET | BPF_K => return instruction.k,
                 code if code == BPF_LD | BPF_W | BPF_ABS => {
-                    accumulator = if instruction.k == NUMBER {
-                        number
-                    } else {
-                        machine
+                    accumulator = match instruction.k {
+                        NUMBER => number,
+                        ARCHITECTURE => machine,
+                        _ => argument,
                     };
+                    continue;
                 }
-                _ if accumulator == instruction.k => at += usize::from(instruction.jt),
-                _ => at += usize::from(instruction.jf),
-            }
+                code if code == BPF_JMP | BPF_JSET | BPF_K => accumulator & instruction.k != 0,
+                _ => accumulator == instruction.k,
+            };
+            at += usize::from(if is_met {
+                instruction.jt
+            } else {
+                instruction.jf
+            });
         }
     }
 
     #[test]
     fn calls_on_queues_reach_the_supervisor_and_others_pass() {
-        for number in QUEUES.iter().chain(POLLS).chain(IDENTITY) {
-            assert_eq!(
-                action(MACHINE, *number as u32),
-                libc::SECCOMP_RET_USER_NOTIF
-            );
-            assert_eq!(action(MACHINE + 1, *number as u32), libc::SECCOMP_RET_ALLOW);
+        let calls = QUEUES.iter().chain(POLLS).chain(IDENTITY);
+        for paths in [false, true] {
+            let action = |machine, number| action(paths, machine, number, 0);
+            for number in calls.clone() {
+                let number = *number as u32;
+                assert_eq!(action(MACHINE, number), libc::SECCOMP_RET_USER_NOTIF);
+                assert_eq!(action(MACHINE + 1, number), libc::SECCOMP_RET_ALLOW);
+            }
+            for number in [libc::SYS_read, libc::SYS_futex, libc::SYS_close] {
+                assert_eq!(action(MACHINE, number as u32), libc::SECCOMP_RET_ALLOW);
+            }
+            // The numbers of x32 are those of x86-64 with a bit.
+            let wide = 0x4000_0000 | libc::SYS_mq_open as u32;
+            assert_eq!(action(MACHINE, wide), libc::SECCOMP_RET_ALLOW);
         }
-        for number in [libc::SYS_read, libc::SYS_futex, libc::SYS_close] {
-            assert_eq!(action(MACHINE, number as u32), libc::SECCOMP_RET_ALLOW);
+    }
+
+    #[test]
+    fn calls_with_paths_reach_the_supervisor_if_it_is_to_answer_them() {
+        let flagged = FLAGGED.iter().map(|(number, _)| number);
+        for number in PATHS.iter().chain(flagged.clone()) {
+            let action = |paths| action(paths, MACHINE, *number as u32, 0);
+            assert_eq!(action(true), libc::SECCOMP_RET_USER_NOTIF, "{number}");
+            assert_eq!(action(false), libc::SECCOMP_RET_ALLOW, "{number}");
+            let arguments = [0; 6];
+            let call = Call::new(0, *number, arguments);
+            assert!(Numbers::of(&call).is_some(), "{number}");
         }
-        // The numbers of x32 are those of x86-64 with a bit.
-        let wide = 0x4000_0000 | libc::SYS_mq_open as u32;
-        assert_eq!(action(MACHINE, wide), libc::SECCOMP_RET_ALLOW);
+        for number in flagged {
+            let empty = libc::AT_EMPTY_PATH as u32;
+            let action = action(true, MACHINE, *number as u32, empty);
+            assert_eq!(action, libc::SECCOMP_RET_ALLOW, "{number}");
+        }
     }
 }

@@ -22,6 +22,18 @@ pub struct Gone;
 /// The answer to a system call: a value, or an errno.
 pub type Answer = Result<i64, i32>;
 
+impl Call {
+    #[cfg(test)]
+    pub fn new(thread: libc::pid_t, number: libc::c_long, arguments: [u64; 6]) -> Call {
+        Call {
+            id: 0,
+            thread,
+            number,
+            arguments,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub struct Listener(OwnedFd);
 
@@ -76,14 +88,20 @@ impl Listener {
             .map_err(|_| Gone)
     }
 
-    /// Ends a call by a new descriptor of the process, which is closed at exec and is the call's value. An error is the errno of the call.
-    pub fn give(&self, call: &Call, file: BorrowedFd<'_>) -> Result<Result<RawFd, i32>, Gone> {
+    /// Ends a call by a new descriptor of the process, which is the call's value. An error is the errno of the call.
+    pub fn give(
+        &self,
+        call: &Call,
+        file: BorrowedFd<'_>,
+        closes_at_exec: bool,
+    ) -> Result<Result<RawFd, i32>, Gone> {
+        let flags = if closes_at_exec { libc::O_CLOEXEC } else { 0 };
         let mut gift = libc::seccomp_notif_addfd {
             id: call.id,
             flags: libc::SECCOMP_ADDFD_FLAG_SEND as u32,
             srcfd: file.as_raw_fd().cast_unsigned(),
             newfd: 0,
-            newfd_flags: libc::O_CLOEXEC.cast_unsigned(),
+            newfd_flags: flags.cast_unsigned(),
         };
         match self.control(libc::SECCOMP_IOCTL_NOTIF_ADDFD, (&raw mut gift).cast()) {
             Ok(number) => Ok(Ok(number)),

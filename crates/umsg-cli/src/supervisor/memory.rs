@@ -3,6 +3,7 @@
 //! The number of a thread may name another thread as soon as the first one has died. So each caller asks afterwards whether the thread still waits
 //! ([`Listener::waits`](super::listener::Listener::waits)), before the result has an effect.
 
+use std::ffi::CStr;
 use std::fs::{self, File};
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -41,6 +42,10 @@ unsafe impl Plain for libc::mq_attr {}
 unsafe impl Plain for libc::msqid_ds {}
 // SAFETY: the type consists of numbers.
 unsafe impl Plain for libc::msginfo {}
+// SAFETY: the type consists of numbers.
+unsafe impl Plain for libc::stat {}
+// SAFETY: the type consists of numbers.
+unsafe impl Plain for libc::statx {}
 
 /// The members of `struct sigevent` that the kernel reads.
 #[repr(C)]
@@ -85,6 +90,76 @@ pub fn read_bytes(thread: pid_t, address: u64, buffer: &mut [u8]) -> Result<(), 
         &[own],
         &[piece(address, buffer.len())],
     )
+}
+
+/// Reads as many bytes as can be read at an address, up to those that the buffer has room for. Returns their number.
+pub fn read_some(thread: pid_t, address: u64, buffer: &mut [u8]) -> usize {
+    let own = iovec {
+        iov_base: buffer.as_mut_ptr().cast(),
+        iov_len: buffer.len(),
+    };
+    let theirs = piece(address, buffer.len());
+    // SAFETY: the buffer is writable. The kernel checks the other address.
+    let copied = unsafe {
+        libc::syscall(
+            libc::SYS_process_vm_readv,
+            thread,
+            &raw const own,
+            1_usize,
+            &raw const theirs,
+            1_usize,
+            0_usize,
+        )
+    };
+    usize::try_from(copied).unwrap_or(0)
+}
+
+/// Returns the status of a file.
+pub fn stat_of(path: &CStr) -> Result<libc::stat, i32> {
+    let mut found = MaybeUninit::zeroed();
+    // SAFETY: a C string, and room for the structure.
+    match unsafe { libc::stat(path.as_ptr(), found.as_mut_ptr()) } {
+        // SAFETY: the structure consists of numbers, for which zero is a value.
+        0 => Ok(unsafe { found.assume_init() }),
+        _ => Err(errno()),
+    }
+}
+
+/// Returns the extended status of a file.
+pub fn statx_of(path: &CStr, flags: i32, mask: u32) -> Result<libc::statx, i32> {
+    let mut found = MaybeUninit::zeroed();
+    // SAFETY: a C string, and room for the structure.
+    match unsafe {
+        libc::statx(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            flags,
+            mask,
+            found.as_mut_ptr(),
+        )
+    } {
+        // SAFETY: the structure consists of numbers, for which zero is a value.
+        0 => Ok(unsafe { found.assume_init() }),
+        _ => Err(errno()),
+    }
+}
+
+fn errno() -> i32 {
+    io::Error::last_os_error()
+        .raw_os_error()
+        .unwrap_or(libc::EIO)
+}
+
+/// Returns the limit of the bytes in POSIX queues (RLIMIT_MSGQUEUE) of a thread's process. None: no limit, or it can't be read.
+pub fn msgqueue_limit(thread: pid_t) -> Option<u64> {
+    let mut limit = libc::rlimit {
+        rlim_cur: libc::RLIM_INFINITY,
+        rlim_max: libc::RLIM_INFINITY,
+    };
+    let (none, kind) = (std::ptr::null::<libc::rlimit>(), libc::RLIMIT_MSGQUEUE);
+    // SAFETY: room for the structure. A failure leaves it unchanged.
+    unsafe { libc::syscall(libc::SYS_prlimit64, thread, kind, none, &raw mut limit) };
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 
 /// Reads a C string without its NUL. Longer strings than `most` are ENAMETOOLONG.
@@ -249,6 +324,8 @@ pub struct Status {
     pub user: u32,
     /// The effective group id.
     pub group: u32,
+    /// The real user and group ids.
+    pub real: (u32, u32),
     pub umask: u32,
 }
 
@@ -256,11 +333,12 @@ pub struct Status {
 pub fn status(thread: pid_t) -> Option<Status> {
     let text = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
     let line = |name| text.lines().find_map(|line| line.strip_prefix(name));
-    let effective = |name| line(name)?.split_ascii_whitespace().nth(1)?.parse().ok();
+    let id = |name, at| line(name)?.split_ascii_whitespace().nth(at)?.parse().ok();
     Some(Status {
         process: line("Tgid:")?.trim().parse().ok()?,
-        user: effective("Uid:")?,
-        group: effective("Gid:")?,
+        user: id("Uid:", 1)?,
+        group: id("Gid:", 1)?,
+        real: (id("Uid:", 0)?, id("Gid:", 0)?),
         umask: u32::from_str_radix(line("Umask:")?.trim(), 8).ok()?,
     })
 }

@@ -15,7 +15,8 @@
 //! | which thread runs this loop | [`lead`] |
 //! | calls that block, and their ends by signals | [`waits`] |
 //! | the thread that looks at both | [`watch`] |
-//! | the calls | [`posix`], [`sysv`], [`polls`] |
+//! | the calls | [`posix`], [`sysv`], [`polls`], [`paths`] |
+//! | limits in /proc/sys that programs have open for writing | [`limits`] |
 //! | notifications by a thread | [`cookies`] |
 //! | threads for calls that block | [`workers`] |
 //!
@@ -26,10 +27,12 @@ mod descriptors;
 #[allow(unsafe_code, reason = "a filter is installed by a system call")]
 mod filter;
 mod lead;
+mod limits;
 #[allow(unsafe_code, reason = "the kernel hands calls over by ioctl(2)")]
 mod listener;
 #[allow(unsafe_code, reason = "system calls on another process's memory")]
 mod memory;
+mod paths;
 mod polls;
 mod posix;
 mod serve;
@@ -42,6 +45,15 @@ mod watch;
 mod workers;
 
 pub use start::begin;
+
+/// Which files the supervisor shows to its programs in place of the kernel's.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Calls with paths reach the supervisor.
+    pub files: bool,
+    /// /dev/mqueue is among the files.
+    pub dev_mqueue: bool,
+}
 
 /// A value for an argument that mq_getsetattr(2) does not have. A call with this value asks whether a supervisor answers.
 const PROBE: u64 = 0x0067_736d_755f_6e75;

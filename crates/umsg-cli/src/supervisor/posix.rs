@@ -14,16 +14,16 @@ use umsg::{Namespace, NamespaceError};
 use super::cookies::{self, Cookie, NOTIFIED};
 use super::descriptors::{Opened, Registered};
 use super::listener::{Call, Gone};
-use super::memory::{self, Event};
+use super::memory::{self, Event, Status};
 use super::serve::{Outcome, Server};
 use super::waits::{End, Wait};
 
 /// Priorities are below this number.
 const MQ_PRIO_MAX: u64 = 32_768;
 /// The longest path that the kernel copies in, without its NUL.
-const PATH_MAX: usize = 4095;
+pub const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 255;
-const ACCESS_MODE: i32 = libc::O_WRONLY | libc::O_RDWR;
+pub const ACCESS_MODE: i32 = libc::O_WRONLY | libc::O_RDWR;
 
 /// Reads a name, which has no slash, and returns it with one.
 fn name(call: &Call, address: u64) -> Result<Vec<u8>, i32> {
@@ -81,16 +81,44 @@ fn namespace() -> Result<&'static Namespace, i32> {
     Namespace::of_this_process().map_err(|error| error.errno())
 }
 
+/// The arguments of an opening.
+pub struct Wanted<'a> {
+    /// The name with its slash.
+    pub name: &'a [u8],
+    pub flags: i32,
+    pub mode: u32,
+    pub attributes: Option<mq_attr>,
+}
+
 impl Server {
     pub fn mq_open(&self, call: &Call) -> Result<Outcome, i32> {
         let [name_at, flags, mode, attributes, ..] = call.arguments;
         let flags = flags as i32;
         let attributes: Option<mq_attr> = optional(call, attributes)?;
         let name = name(call, name_at)?;
-        let status = self.status_like_own(call)?;
+        let status = self.status_of_opener(call)?;
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
+        let wanted = Wanted {
+            name: &name,
+            flags,
+            mode: mode as u32,
+            attributes,
+        };
+        let opened = Arc::new(self.open_queue(call, &wanted, &status)?);
+        self.give_queue(call, &opened, true);
+        Ok(Outcome::Answered)
+    }
+
+    /// Opens a queue for a program.
+    pub fn open_queue(
+        &self,
+        call: &Call,
+        wanted: &Wanted<'_>,
+        status: &Status,
+    ) -> Result<Opened, i32> {
+        let flags = wanted.flags;
         let access = flags & ACCESS_MODE;
         if access == ACCESS_MODE || flags & (libc::O_PATH | libc::O_DIRECT) != 0 {
             return Err(libc::EINVAL);
@@ -102,27 +130,36 @@ impl Server {
             .write(access != libc::O_RDONLY)
             .create(creates)
             .exclusive(flags & libc::O_EXCL != 0)
-            .mode(mode as u32 & 0o7777 & !status.umask)
+            .mode(wanted.mode & 0o7777 & !status.umask)
             .namespace(namespace()?);
-        if let Some(attributes) = attributes.filter(|_| creates) {
+        if creates {
+            options.bytes_of_user(memory::msgqueue_limit(call.thread));
+        }
+        if let Some(attributes) = wanted.attributes.filter(|_| creates) {
             // A negative value becomes 0, which no queue can have: the call fails with EINVAL.
             options.max_messages(u32::try_from(attributes.mq_maxmsg).unwrap_or(0));
             options.message_size(u32::try_from(attributes.mq_msgsize).unwrap_or(0));
         }
-        let name = OsStr::from_bytes(&name);
+        let name = OsStr::from_bytes(wanted.name);
         let (queue, file) = options
             .open_with_descriptor(name, flags & libc::O_NONBLOCK != 0)
             .map_err(|error| {
                 self.explain("mq_open", &error);
                 errno_of(&error, creates)
             })?;
-        let opened = Arc::new(Opened::new(plain(file), Arc::new(queue))?);
+        Opened::new(plain(file), Arc::new(queue))
+    }
+
+    /// Ends a call by the descriptor of a queue.
+    pub fn give_queue(&self, call: &Call, opened: &Arc<Opened>, closes_at_exec: bool) {
         let _opening = self.descriptors.opening();
         // If the call fails, the process has no free descriptor, or has died. A queue that was created stays, as the kernel's does.
-        if let Ok(Ok(number)) = self.listener.give(call, opened.file.as_fd()) {
-            self.descriptors.note(call.thread, number, &opened);
+        let given = self
+            .listener
+            .give(call, opened.file.as_fd(), closes_at_exec);
+        if let Ok(Ok(number)) = given {
+            self.descriptors.note(call.thread, number, opened);
         }
-        Ok(Outcome::Answered)
     }
 
     pub fn mq_unlink(&self, call: &Call) -> Result<Outcome, i32> {

@@ -8,16 +8,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use umsg::kernel_files::limit::Limit;
 
 use super::descriptors::Descriptors;
 use super::lead::Lead;
+use super::limits::Limits;
 use super::listener::{Call, Listener};
 use super::memory::Status;
+use super::paths::Directory;
 use super::threads::Threads;
 use super::waits::{Wait, Waits};
 use super::watch::Pause;
 use super::workers::Workers;
-use super::{PROBE, filter};
+use super::{PROBE, Settings, filter};
 
 pub enum Outcome {
     Value(i64),
@@ -42,17 +45,35 @@ pub struct Server {
     explains: bool,
     /// The device and the inode of the namespace's directory.
     namespace: (u64, u64),
+    pub settings: Settings,
+    /// The limits that programs have open for writing.
+    pub limits: Limits,
+    pub directory: Directory,
     /// A reference to this server itself, from which each worker gets its own.
     this: Weak<Server>,
 }
 
-/// Answers calls until the last program has ended. Returns only if the start fails.
-pub fn serve(listener: OwnedFd, namespace: (u64, u64)) -> io::Result<Infallible> {
+/// A limit that a program has open when it is started: the limit, the file that stands for it, and whether the program can read the file.
+pub type Inherited = (Limit, OwnedFd, bool);
+
+/// Answers calls until the last program has ended. `inherited` are the limits that the program has open for writing already. Returns only if the
+/// start fails.
+pub fn serve(
+    listener: OwnedFd,
+    namespace: (u64, u64),
+    settings: Settings,
+    inherited: Vec<Inherited>,
+) -> io::Result<Infallible> {
     let own = (
         rustix::process::geteuid().as_raw(),
         rustix::process::getegid().as_raw(),
     );
     let pause = Pause::new()?;
+    let limits = Limits::new()?;
+    for (limit, file, can_read) in inherited {
+        // A limit that can't be watched is not set.
+        let _ = limits.watch(limit, file.as_fd(), can_read);
+    }
     let server = Arc::new_cyclic(|this| Server {
         listener: Listener::new(listener),
         descriptors: Descriptors::default(),
@@ -65,6 +86,9 @@ pub fn serve(listener: OwnedFd, namespace: (u64, u64)) -> io::Result<Infallible>
         own,
         explains: super::explains(),
         namespace,
+        settings,
+        limits,
+        directory: Directory::default(),
         this: this.clone(),
     });
     let leader = Arc::clone(&server);
@@ -99,6 +123,7 @@ impl Server {
         )];
         let now = Timespec::default();
         if poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::HUP) {
+            self.settle_limits();
             std::process::exit(0);
         }
     }
@@ -121,7 +146,14 @@ impl Server {
         }
     }
 
+    /// Sets the limits that programs have written.
+    pub fn settle_limits(&self) {
+        self.limits
+            .settle(|limit, why| self.explain(limit.path(), why));
+    }
+
     fn handle(&self, call: &Call) {
+        self.settle_limits();
         if filter::changes_identity(call.number) {
             self.threads.forget_status();
             self.listener.pass(call);
@@ -148,10 +180,11 @@ impl Server {
             libc::SYS_msgsnd => self.msgsnd(call),
             libc::SYS_msgrcv => self.msgrcv(call),
             libc::SYS_msgctl => self.msgctl(call),
-            _ => {
+            number if filter::waits_for_descriptors(number) => {
                 self.prepare_poll(call);
                 Ok(Outcome::Pass)
             }
+            _ => self.with_path(call),
         }
     }
 
@@ -165,14 +198,20 @@ impl Server {
         })
     }
 
+    /// Returns the state of the caller's process, as [`status_like_own`](Self::status_like_own), with its present umask.
+    pub fn status_of_opener(&self, call: &Call) -> Result<Status, i32> {
+        // The umask changes without notice, and counts for openings alone.
+        let status = self.threads.present_status(call.thread);
+        self.check_user(status)
+    }
+
     /// Returns the state of the caller's process. Fails with EACCES if its user is not the supervisor's: the supervisor can't check permissions
     /// for it.
     pub fn status_like_own(&self, call: &Call) -> Result<Status, i32> {
-        let status = match call.number {
-            // The umask changes without notice, and counts for mq_open alone.
-            libc::SYS_mq_open => self.threads.present_status(call.thread),
-            _ => self.threads.status(call.thread),
-        };
+        self.check_user(self.threads.status(call.thread))
+    }
+
+    fn check_user(&self, status: Option<Status>) -> Result<Status, i32> {
         let status = status.ok_or(libc::EACCES)?;
         if (status.user, status.group) != self.own {
             self.explain(

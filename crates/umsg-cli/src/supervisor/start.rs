@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -12,8 +12,10 @@ use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use umsg::kernel_files::limit::{self, Limit};
 
-use super::{PROBE, explains, filter, serve};
+use super::serve::Inherited;
+use super::{PROBE, Settings, explains, filter, serve};
 use crate::ending;
 
 /// The reason why a program can't be supervised.
@@ -50,7 +52,7 @@ fn step<E: Into<io::Error>>(name: &'static str) -> impl Fn(E) -> Fault {
 
 /// Starts a supervisor, and has the kernel pass it the calls on queues of this process and of all that it starts. If this process is
 /// supervised for the same namespace already, nothing is left to do. The caller has one thread.
-pub fn begin(namespace: &Path) -> Result<(), Fault> {
+pub fn begin(namespace: &Path, settings: Settings) -> Result<(), Fault> {
     let metadata = namespace.metadata().map_err(step("stat"))?;
     let identity = (metadata.dev(), metadata.ino());
     match probe(identity) {
@@ -65,12 +67,12 @@ pub fn begin(namespace: &Path) -> Result<(), Fault> {
         None,
     )
     .map_err(step("socketpair"))?;
-    let supervisor = start(namespace, identity, supervisors)?;
+    let supervisor = start(namespace, identity, supervisors, settings)?;
     // If Yama restricts access to other processes' memory, this call permits the supervisor to read the memory of this process.
     // Children do not inherit the permission.
     // SAFETY: the call takes numbers. A kernel without Yama refuses the call, and has no such limit.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
-    let listener = filter::install().map_err(|error| match error.raw_os_error() {
+    let listener = filter::install(settings.files).map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => Fault::OtherSupervisor,
         _ => Fault::Step("seccomp", error),
     })?;
@@ -114,7 +116,12 @@ fn probe((device, inode): (u64, u64)) -> Option<i64> {
 
 /// Starts the supervisor's process, and returns its process id. The process is not a child of this one, because the program would find a child
 /// that it does not know.
-fn start(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> Result<libc::pid_t, Fault> {
+fn start(
+    namespace: &Path,
+    identity: (u64, u64),
+    socket: OwnedFd,
+    settings: Settings,
+) -> Result<libc::pid_t, Fault> {
     let (pid, pids) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(step("pipe"))?;
     // SAFETY: the caller has one thread, so that the child may do all that this process may.
@@ -129,7 +136,7 @@ fn start(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> Result<libc
                     drop(pid);
                     if rustix::io::write(&pids, &me).is_ok() {
                         drop(pids);
-                        let _ = become_supervisor(namespace, identity, socket);
+                        let _ = become_supervisor(namespace, identity, socket, settings);
                     }
                     exit(1)
                 }
@@ -160,10 +167,20 @@ fn exit(status: i32) -> ! {
 /// Leaves the process group, streams, descriptors and directory of the program, takes over the calls and answers them. Returns only if it fails.
 ///
 /// The supervisor stays in the session: the scheduler groups processes by sessions, and a change between two groups makes each call longer.
-fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) -> io::Result<()> {
+fn become_supervisor(
+    namespace: &Path,
+    identity: (u64, u64),
+    socket: OwnedFd,
+    settings: Settings,
+) -> io::Result<()> {
     rustix::process::setpgid(None, None)?;
     // A service manager sends its signal to all processes of a service. The programs still need the supervisor while they end.
     ending::ignore(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
+    let inherited = if settings.files {
+        inherited_limits()
+    } else {
+        vec![]
+    };
     let nothing = rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     rustix::stdio::dup2_stdin(&nothing)?;
     rustix::stdio::dup2_stdout(&nothing)?;
@@ -171,7 +188,8 @@ fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) ->
         rustix::stdio::dup2_stderr(&nothing)?;
     }
     drop(nothing);
-    close_all_but(&socket)?;
+    let kept = inherited.iter().map(|(_, file, _)| file.as_fd());
+    close_all_but(kept.chain([socket.as_fd()]))?;
     raise_limit();
     rustix::process::chdir("/")?;
     rustix::process::umask(Mode::empty());
@@ -186,7 +204,7 @@ fn become_supervisor(namespace: &Path, identity: (u64, u64), socket: OwnedFd) ->
     let listener = receive(&socket)?;
     rustix::io::write(&socket, &[1])?;
     drop(socket);
-    serve::serve(listener, identity).map(|never| match never {})
+    serve::serve(listener, identity, settings, inherited).map(|never| match never {})
 }
 
 /// Raises the limit of descriptors to its maximum, because the supervisor has descriptors for all programs.
@@ -201,14 +219,45 @@ fn raise_limit() {
     let _ = setrlimit(Resource::Nofile, most);
 }
 
+/// Returns the limits that the program has open for writing, such as the standard output of `echo 5 >/proc/sys/kernel/msgmni`.
+fn inherited_limits() -> Vec<Inherited> {
+    let me = rustix::process::geteuid().as_raw();
+    let numbers = std::fs::read_dir("/proc/self/fd").into_iter().flatten();
+    let numbers = numbers.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
+    let numbers: Vec<i32> = numbers.collect();
+    let find = |number: i32| {
+        // A descriptor of its own: a limit is closed when all descriptors for writing are.
+        let path = format!("/proc/self/fd/{number}");
+        let status = rustix::fs::stat(&path).ok()?;
+        if !limit::is_marked(&status, me) {
+            return None;
+        }
+        let file = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+        let limit = Limit::of_file(file.as_fd())?;
+        let info = std::fs::read_to_string(format!("/proc/self/fdinfo/{number}")).ok()?;
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = i32::from_str_radix(flags.trim(), 8).ok()?;
+        Some((limit, file, flags & libc::O_ACCMODE == libc::O_RDWR))
+    };
+    numbers.into_iter().filter_map(find).collect()
+}
+
 /// Closes the descriptors that the program inherits: the supervisor would keep them open.
-fn close_all_but(kept: &OwnedFd) -> io::Result<()> {
-    let number = kept.as_raw_fd().cast_unsigned();
-    for (first, last) in [(3, number.saturating_sub(1)), (number + 1, u32::MAX)] {
+fn close_all_but<'a>(kept: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<()> {
+    let mut kept: Vec<u32> = kept.map(|file| file.as_raw_fd().cast_unsigned()).collect();
+    kept.sort_unstable();
+    let mut first = 3;
+    for end in kept.into_iter().chain([u32::MAX]) {
+        let last = if end == u32::MAX {
+            end
+        } else {
+            end.saturating_sub(1)
+        };
         // SAFETY: this process no longer uses the objects of these descriptors. It never returns to their owners.
         if first <= last && unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } != 0 {
             return Err(io::Error::last_os_error());
         }
+        first = first.max(end.saturating_add(1));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The supervisor's first thread: looks at the leader and at the calls that block, and gives up what programs have closed.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::lead::Lead;
+use super::limits::Limits;
 use super::serve::Server;
 
 /// The time between two looks, while programs make calls or wait in them.
@@ -50,14 +51,17 @@ impl Pause {
         let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
     }
 
-    /// Sleeps, without a look at the listener: each call would wake a poller of it.
-    fn sleep(&self, time: Duration) {
+    /// Sleeps until the time is over, or a program has written a limit. Does not look at the listener: each call would wake a poller of it.
+    fn sleep(&self, time: Duration, limits: &Limits) {
         let time = Timespec {
             tv_sec: time.as_secs().cast_signed(),
             tv_nsec: time.subsec_nanos().into(),
         };
-        let mut polled = [PollFd::new(&self.event, PollFlags::IN)];
-        if poll(&mut polled, Some(&time)) == Ok(1) {
+        let mut polled = [
+            PollFd::new(&self.event, PollFlags::IN),
+            PollFd::from_borrowed_fd(limits.as_fd(), PollFlags::IN),
+        ];
+        if poll(&mut polled, Some(&time)).is_ok() && !polled[0].revents().is_empty() {
             let _ = rustix::io::read(&self.event, &mut [0; 8]);
         }
         // A leader that still sees the pause wakes the watch once without need. The order is that of the other accesses.
@@ -81,7 +85,9 @@ impl Server {
         let mut pause = TICK;
         loop {
             let is_long = last_call.elapsed() >= SWEEP && self.pause.may_be_long(self, word);
-            self.pause.sleep(if is_long { SWEEP } else { pause });
+            let time = if is_long { SWEEP } else { pause };
+            self.pause.sleep(time, &self.limits);
+            self.settle_limits();
             let begin = Instant::now();
             let now = self.lead.word();
             let is_stuck = now == word && begin - since >= TICK;

@@ -17,12 +17,8 @@ use std::os::unix::ffi::OsStrExt;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Layout, Policy};
 
-/// Fails if the caller's RLIMIT_MSGQUEUE leaves no room for the queue.
-fn check_rlimit(namespace: &Namespace, layout: &Layout) -> Result<(), OpenError> {
-    let Some(limit) = rustix::process::getrlimit(rustix::process::Resource::Msgqueue).current
-    else {
-        return Ok(());
-    };
+/// Fails if an RLIMIT_MSGQUEUE, in bytes, leaves no room for the queue.
+fn check_rlimit(namespace: &Namespace, layout: &Layout, limit: u64) -> Result<(), OpenError> {
     let new = charge(layout.max_messages as u64, layout.message_size as u64);
     let bytes = namespace.charges_of_caller()?.saturating_add(new);
     match bytes <= limit {
@@ -76,8 +72,11 @@ impl OpenOptions {
     ) -> Result<Unnamed, OpenError> {
         let limits = namespace.limits_of_creation()?;
         let layout = self.layout(&limits)?;
-        if limits.rlimit_msgqueue {
-            check_rlimit(namespace, &layout)?;
+        let own = || rustix::process::getrlimit(rustix::process::Resource::Msgqueue).current;
+        if limits.rlimit_msgqueue
+            && let Some(limit) = self.bytes_of_user.unwrap_or_else(own)
+        {
+            check_rlimit(namespace, &layout, limit)?;
         }
         self.check_policy(name)?;
         if self.policy.remove_on_last_close {

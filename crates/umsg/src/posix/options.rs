@@ -42,6 +42,8 @@ pub struct OpenOptions {
     pub(super) existing: Existing,
     /// True if a queue may be created for neither sending nor receiving.
     pub(super) without_access: bool,
+    /// The RLIMIT_MSGQUEUE of another process, for which the queue is created.
+    pub(super) bytes_of_user: Option<Option<u64>>,
     pub(super) counted: bool,
     pub(super) remove_unused: bool,
     pub(super) recyclable: bool,
@@ -82,6 +84,7 @@ impl OpenOptions {
             asked: Asked::default(),
             existing: Existing::default(),
             without_access: false,
+            bytes_of_user: None,
             counted: true,
             remove_unused: true,
             recyclable: false,
@@ -181,6 +184,13 @@ impl OpenOptions {
     /// ```
     pub fn existing(&mut self, existing: Existing) -> &mut Self {
         self.existing = existing;
+        self
+    }
+
+    /// Sets the RLIMIT_MSGQUEUE of the process for which a queue is created, if that is not the caller. None means no limit.
+    #[doc(hidden)]
+    pub fn bytes_of_user(&mut self, limit: Option<u64>) -> &mut Self {
+        self.bytes_of_user = Some(limit);
         self
     }
 

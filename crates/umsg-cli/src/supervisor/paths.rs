@@ -1,0 +1,522 @@
+//! Calls with paths: /dev/mqueue, the limits in /proc/sys, and /proc/sysvipc/msg ([`umsg::kernel_files`]).
+//!
+//! A filter can't read a path, so the kernel passes each of these calls to the supervisor. The supervisor reads the first bytes of the path, and
+//! has the kernel perform nearly all calls. The program can change the path meanwhile, and then gets the kernel's file: that is what it gets
+//! without a supervisor, so no permission depends on the path.
+//!
+//! | what is opened | what the program gets |
+//! |---|---|
+//! | a limit | a file in memory with the limit's value; see [`super::limits`] for writes |
+//! | /proc/sysvipc/msg | a file in memory with the table |
+//! | /dev/mqueue | the directory of the namespace's queues |
+//! | a queue below /dev/mqueue | a file in memory with the queue's line. The supervisor knows the queue to which it leads |
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use umsg::Namespace;
+use umsg::kernel_files::limit::Limit;
+use umsg::kernel_files::place::{self, Asker, BLOCK, Place, SIZE};
+use umsg::kernel_files::{queue_line, snapshot, sysv_table};
+
+use super::descriptors::Opened;
+use super::filter::{Kind, Numbers};
+use super::listener::Call;
+use super::memory::{self, Status};
+use super::posix::{ACCESS_MODE, PATH_MAX, Wanted};
+use super::serve::{Outcome, Server};
+
+/// The fields of statx(2) that an mqueue file system has: all but the time of birth.
+const STATX_KNOWN: u32 = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
+
+/// The directory that stands for /dev/mqueue, once a program has opened it: its device and its inode. Relative paths are looked at from then on.
+/// Relaxed: a program has the descriptor after both words are set, and there is one such directory.
+#[derive(Default)]
+pub struct Directory([AtomicU64; 2]);
+
+impl Directory {
+    fn note(&self, device: u64, inode: u64) {
+        self.0[0].store(device, Ordering::Relaxed);
+        self.0[1].store(inode, Ordering::Relaxed);
+    }
+
+    fn identity(&self) -> Option<(u64, u64)> {
+        let [device, inode] = [0, 1].map(|index| self.0[index].load(Ordering::Relaxed));
+        (inode != 0).then_some((device, inode))
+    }
+}
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target<'a> {
+    Place(Place<'a>),
+    Limit(Limit),
+    Queues,
+}
+
+/// Returns whether a path that begins with these bytes may name one of the files.
+fn may_be_ours(beginning: &[u8]) -> bool {
+    beginning.starts_with(place::PATH) || beginning.starts_with(b"/proc/sys")
+}
+
+/// Returns whether a relative path that begins with these bytes may name a limit. sysctl(8) of busybox makes /proc/sys its working directory.
+fn may_be_limit(beginning: &[u8]) -> bool {
+    beginning.starts_with(b"fs/mqueue/") || beginning.starts_with(b"kernel/msg")
+}
+
+/// A path, and whether it is relative to the directory that stands for /dev/mqueue.
+type Given = (Vec<u8>, bool);
+
+/// Where a path begins.
+enum From {
+    Root,
+    /// The directory that stands for /dev/mqueue.
+    Queues,
+    /// /proc/sys.
+    Sys,
+}
+
+/// The directory of the limits, with the slash behind it.
+const SYS: &[u8] = b"/proc/sys/";
+
+/// Returns the link to a thread's descriptor or working directory.
+fn link_of(call: &Call, directory: RawFd) -> String {
+    match directory {
+        libc::AT_FDCWD => format!("/proc/{}/cwd", call.thread),
+        number => format!("/proc/{}/fd/{number}", call.thread),
+    }
+}
+
+/// Returns whether a descriptor is the directory /proc/sys.
+fn is_in_sys(call: &Call, directory: RawFd) -> bool {
+    std::fs::read_link(link_of(call, directory)).is_ok_and(|path| path == Path::new("/proc/sys"))
+}
+
+fn raw(error: rustix::io::Errno) -> i32 {
+    error.raw_os_error()
+}
+
+fn namespace() -> Result<&'static Namespace, i32> {
+    Namespace::of_this_process().map_err(|error| error.errno())
+}
+
+impl Server {
+    /// Answers a call with a path.
+    pub fn with_path(&self, call: &Call) -> Result<Outcome, i32> {
+        let Some(numbers) = Numbers::of(call) else {
+            return Ok(Outcome::Pass);
+        };
+        // The descriptor of inotify_add_watch(2) is no directory.
+        let directory = match numbers.kind {
+            Kind::Watch => libc::AT_FDCWD,
+            _ => numbers.directory,
+        };
+        let path = self.path(call, directory, numbers.path);
+        let second = numbers
+            .second
+            .and_then(|(directory, path)| self.path(call, directory, path));
+        if path.is_none() && second.is_none() {
+            return Ok(Outcome::Pass);
+        }
+        let place = |path: &Option<Given>| {
+            path.as_ref()
+                .and_then(|(path, is_relative)| self.target(path, *is_relative).map(own))
+        };
+        let (target, other) = (place(&path), place(&second));
+        if !self.listener.waits(call) {
+            return Ok(Outcome::Answered);
+        }
+        if numbers.second.is_some() {
+            return rename(target.as_ref(), other.as_ref());
+        }
+        match target {
+            Some(target) => self.answer_path(call, &numbers, target.borrow()),
+            None => Ok(Outcome::Pass),
+        }
+    }
+
+    /// Reads a path that may lead to one of the files.
+    fn path(&self, call: &Call, directory: RawFd, address: u64) -> Option<Given> {
+        let mut beginning = [0; 16];
+        let len = memory::read_some(call.thread, address, &mut beginning);
+        let beginning = &beginning[..len];
+        let is_relative = !matches!(beginning.first(), None | Some(b'/' | 0));
+        let from = match is_relative {
+            false if may_be_ours(beginning) => From::Root,
+            true if self.is_in_queues(call, directory) => From::Queues,
+            true if may_be_limit(beginning) && is_in_sys(call, directory) => From::Sys,
+            _ => return None,
+        };
+        // A path that can't be read fails in the kernel.
+        let path = memory::read_string(call.thread, address, PATH_MAX).ok()?;
+        Some(match from {
+            From::Root => (path, false),
+            From::Queues => (path, true),
+            From::Sys => ([SYS, path.as_slice()].concat(), false),
+        })
+    }
+
+    /// Returns whether a descriptor is the directory that stands for /dev/mqueue.
+    fn is_in_queues(&self, call: &Call, directory: RawFd) -> bool {
+        self.directory.identity().is_some_and(|known| {
+            let found = std::fs::metadata(link_of(call, directory));
+            found.is_ok_and(|found| (found.dev(), found.ino()) == known)
+        })
+    }
+
+    fn target<'a>(&self, path: &'a [u8], is_relative: bool) -> Option<Target<'a>> {
+        let place = match is_relative {
+            true => Place::relative(path),
+            false => Place::absolute(path),
+        };
+        match place.filter(|_| self.settings.dev_mqueue) {
+            Some(place) => Some(Target::Place(place)),
+            None if path == sysv_table::PATH.as_bytes() => Some(Target::Queues),
+            None => Limit::named(path).map(Target::Limit),
+        }
+    }
+
+    fn answer_path(
+        &self,
+        call: &Call,
+        numbers: &Numbers,
+        target: Target<'_>,
+    ) -> Result<Outcome, i32> {
+        let [first, second, third] = numbers.rest;
+        let place = match (numbers.kind, target) {
+            (Kind::Open, _) => {
+                let (flags, mode) = match numbers.how {
+                    None => (first as i32, second as u32),
+                    Some(how) => {
+                        let [flags, mode]: [u64; 2] = {
+                            let bytes: [u8; 16] = memory::read(call.thread, how)?;
+                            let word = |at: usize| {
+                                u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]))
+                            };
+                            [word(0), word(8)]
+                        };
+                        (flags as i32, mode as u32)
+                    }
+                };
+                return self.open_path(call, target, flags, mode);
+            }
+            (_, Target::Place(place)) => place,
+            // The kernel has these files, too.
+            _ => return Ok(Outcome::Pass),
+        };
+        let status = self.status_like_own(call)?;
+        let namespace = namespace()?;
+        match numbers.kind {
+            Kind::Open => {}
+            Kind::Stat => {
+                let (path, mode) = place.existing(namespace)?;
+                let mut found = memory::stat_of(&c_path(&path)?)?;
+                if let Some(mode) = mode {
+                    found.st_mode = libc::S_IFREG | mode;
+                    found.st_size = SIZE;
+                    found.st_blocks = 0;
+                    // The type has 32 or 64 bits, depending on the architecture.
+                    found.st_blksize = BLOCK.into();
+                }
+                memory::write(call.thread, first, &found)?;
+            }
+            Kind::Statx => {
+                let (path, mode) = place.existing(namespace)?;
+                let mut found = memory::statx_of(&c_path(&path)?, first as i32, second as u32)?;
+                if let Some(mode) = mode {
+                    found.stx_mask &= STATX_KNOWN;
+                    found.stx_mode = (libc::S_IFREG | mode) as u16;
+                    found.stx_size = SIZE.cast_unsigned();
+                    found.stx_blocks = 0;
+                    found.stx_blksize = BLOCK.into();
+                }
+                memory::write(call.thread, third, &found)?;
+            }
+            Kind::Access => access(namespace, place, first as u32, second as i32, &status)?,
+            Kind::Unlink if first as i32 & libc::AT_REMOVEDIR == 0 => {
+                self.unlink(namespace, place)?
+            }
+            Kind::Unlink => {
+                return Err(match place {
+                    Place::Directory => libc::EBUSY,
+                    Place::Name(name) => match place::find(namespace, name) {
+                        Ok(_) => libc::ENOTDIR,
+                        Err(errno) => errno,
+                    },
+                });
+            }
+            Kind::Mode => match place {
+                Place::Directory => {
+                    let mode = Mode::from_raw_mode(first as u32);
+                    rustix::fs::chmod(place.file(namespace)?, mode).map_err(raw)?;
+                }
+                Place::Name(name) => place::set_mode(namespace, name, first as u32 & 0o7777)?,
+            },
+            Kind::Owner => {
+                let id = |number: u64| (number as u32 != u32::MAX).then_some(number as u32);
+                // In a namespace of several users, another user may have put a symlink in the place of a queue's file.
+                std::os::unix::fs::lchown(place.file(namespace)?, id(first), id(second))
+                    .map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+            }
+            Kind::Watch => {
+                let (path, _) = place.existing(namespace)?;
+                let watcher = memory::copy_descriptor(call.thread, numbers.directory)?;
+                let events = rustix::fs::inotify::WatchFlags::from_bits_retain(first as u32);
+                let number = rustix::fs::inotify::add_watch(&watcher, path, events).map_err(raw)?;
+                return Ok(Outcome::Value(number.into()));
+            }
+            Kind::Rename => {}
+        }
+        Ok(Outcome::Value(0))
+    }
+
+    fn unlink(&self, namespace: &Namespace, place: Place<'_>) -> Result<(), i32> {
+        let Place::Name(name) = place else {
+            return Err(libc::EISDIR);
+        };
+        place::check(name)?;
+        let name = [b"/", name].concat();
+        umsg::posix::unlink_in(namespace, OsStr::from_bytes(&name)).map_err(|error| {
+            self.explain("unlink", &error);
+            match error.errno() {
+                // mq_unlink(3) says EACCES for another user's queue.
+                libc::EACCES => libc::EPERM,
+                other => other,
+            }
+        })
+    }
+
+    fn open_path(
+        &self,
+        call: &Call,
+        target: Target<'_>,
+        flags: i32,
+        mode: u32,
+    ) -> Result<Outcome, i32> {
+        let access = flags & ACCESS_MODE;
+        let writes = access != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
+        let closes = flags & libc::O_CLOEXEC != 0;
+        let kept = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
+        match target {
+            // The kernel has the same files.
+            Target::Limit(_) | Target::Queues
+                if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 =>
+            {
+                Ok(Outcome::Pass)
+            }
+            Target::Limit(_)
+                if flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL =>
+            {
+                Err(libc::EEXIST)
+            }
+            Target::Limit(limit) => self.open_limit(call, limit, access, kept, writes),
+            Target::Queues if writes => Ok(Outcome::Pass),
+            Target::Queues => {
+                let text = sysv_table::text(namespace()?).map_err(|error| error.errno())?;
+                let file = snapshot("umsg", text.as_bytes(), kept).map_err(raw)?;
+                let _ = self.listener.give(call, file.as_fd(), closes);
+                Ok(Outcome::Answered)
+            }
+            // An mqueue file system has no files without a name.
+            Target::Place(Place::Directory) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
+                Err(libc::EOPNOTSUPP)
+            }
+            Target::Place(Place::Directory) => {
+                self.status_like_own(call)?;
+                let path = Place::Directory.file(namespace()?)?;
+                // If the sweep fails, some files that are no queues stay.
+                let _ = namespace()?.sweep_files();
+                // A descriptor without access can't be passed on.
+                let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::PATH;
+                let file =
+                    rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(raw)?;
+                let found = rustix::fs::fstat(&file).map_err(raw)?;
+                self.directory.note(found.st_dev, found.st_ino);
+                let _ = self.listener.give(call, file.as_fd(), closes);
+                Ok(Outcome::Answered)
+            }
+            Target::Place(Place::Name(name)) => {
+                if flags & libc::O_DIRECTORY != 0 {
+                    return Err(match place::find(namespace()?, name) {
+                        _ if flags & libc::O_CREAT != 0 => libc::EINVAL,
+                        Ok(_) => libc::ENOTDIR,
+                        Err(errno) => errno,
+                    });
+                }
+                place::check(name)?;
+                let name = [b"/", name].concat();
+                let flags = flags & !libc::O_PATH;
+                let status = self.status_of_opener(call)?;
+                let wanted = Wanted {
+                    name: &name,
+                    flags,
+                    mode,
+                    attributes: None,
+                };
+                let opened = self.open_queue(call, &wanted, &status)?;
+                let file = line_of(&opened, access | flags & libc::O_NONBLOCK)?;
+                self.give_queue(call, &Arc::new(opened.shown_as(file)), closes);
+                Ok(Outcome::Answered)
+            }
+        }
+    }
+
+    fn open_limit(
+        &self,
+        call: &Call,
+        limit: Limit,
+        access: i32,
+        kept: i32,
+        writes: bool,
+    ) -> Result<Outcome, i32> {
+        let namespace = namespace()?;
+        if writes {
+            self.status_like_own(call)?;
+            if !namespace.may_set_limits() {
+                self.explain(
+                    "open",
+                    &"only the namespace's owner and root set its limits",
+                );
+                return Err(libc::EACCES);
+            }
+        }
+        let file = limit.open(namespace, access, kept | libc::O_CLOEXEC)?;
+        let closes = kept & libc::O_CLOEXEC != 0;
+        if access == libc::O_RDONLY {
+            let _ = self.listener.give(call, file.as_fd(), closes);
+            return Ok(Outcome::Answered);
+        }
+        let watch = self
+            .limits
+            .watch(limit, file.as_fd(), access == libc::O_RDWR)?;
+        match self.listener.give(call, file.as_fd(), closes) {
+            Ok(Ok(number)) => self.limits.note(watch, call.thread, number),
+            _ => self.limits.forget(watch),
+        }
+        Ok(Outcome::Answered)
+    }
+}
+
+/// A target with a name of its own.
+enum OwnTarget {
+    Name(Vec<u8>),
+    Other(Target<'static>),
+}
+
+fn own(target: Target<'_>) -> OwnTarget {
+    match target {
+        Target::Place(Place::Name(name)) => OwnTarget::Name(name.to_vec()),
+        Target::Place(Place::Directory) => OwnTarget::Other(Target::Place(Place::Directory)),
+        Target::Limit(limit) => OwnTarget::Other(Target::Limit(limit)),
+        Target::Queues => OwnTarget::Other(Target::Queues),
+    }
+}
+
+impl OwnTarget {
+    fn borrow(&self) -> Target<'_> {
+        match self {
+            OwnTarget::Name(name) => Target::Place(Place::Name(name)),
+            OwnTarget::Other(target) => *target,
+        }
+    }
+}
+
+fn c_path(path: &Path) -> Result<CString, i32> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::ENOENT)
+}
+
+/// Returns the answer to rename(2).
+fn rename(from: Option<&OwnTarget>, to: Option<&OwnTarget>) -> Result<Outcome, i32> {
+    let place = |target: Option<&OwnTarget>| match target.map(OwnTarget::borrow) {
+        Some(Target::Place(_)) => true,
+        _ => false,
+    };
+    if !place(from) && !place(to) {
+        return Ok(Outcome::Pass);
+    }
+    match (from, to) {
+        (Some(OwnTarget::Other(_)), _) | (_, Some(OwnTarget::Other(_))) => Err(libc::EBUSY),
+        (Some(OwnTarget::Name(from)), Some(OwnTarget::Name(to))) => {
+            place::find(namespace()?, from)?;
+            place::check(to)?;
+            if from == to {
+                Ok(Outcome::Value(0))
+            } else {
+                Err(libc::EPERM)
+            }
+        }
+        _ => Err(libc::EXDEV),
+    }
+}
+
+/// Checks permissions, as access(2) does.
+fn access(
+    namespace: &Namespace,
+    place: Place<'_>,
+    wanted: u32,
+    flags: i32,
+    status: &Status,
+) -> Result<(), i32> {
+    if wanted & !7 != 0 {
+        return Err(libc::EINVAL);
+    }
+    let (path, mode) = place.existing(namespace)?;
+    let found = rustix::fs::stat(&path).map_err(raw)?;
+    let mode = mode.unwrap_or(found.st_mode & 0o7777);
+    let (user, group) = match flags & libc::AT_EACCESS {
+        0 => status.real,
+        _ => (status.user, status.group),
+    };
+    let is_member = rustix::process::getgroups()
+        .is_ok_and(|groups| groups.iter().any(|one| one.as_raw() == found.st_gid));
+    let asker = Asker {
+        user,
+        group,
+        is_member,
+    };
+    let owner = (found.st_uid, found.st_gid);
+    match place::permits(mode, owner, place == Place::Directory, asker, wanted) {
+        true => Ok(()),
+        false => Err(libc::EACCES),
+    }
+}
+
+/// Returns a file in memory with a queue's line, to which no program can write.
+fn line_of(opened: &Opened, flags: i32) -> Result<OwnedFd, i32> {
+    let flagged = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create("umsg", flagged).map_err(raw)?;
+    let mut room = [0; size_of::<queue_line::Room>()];
+    rustix::io::write(&file, queue_line::of(&opened.queue, &mut room)).map_err(raw)?;
+    rustix::fs::fchmod(&file, Mode::from_raw_mode(opened.queue.mode())).map_err(raw)?;
+    let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals).map_err(raw)?;
+    let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    let flags = OFlags::from_bits_retain(flags.cast_unsigned()) | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::may_be_ours;
+
+    #[test]
+    fn few_paths_are_read_to_their_end() {
+        for path in [
+            b"/dev/mqueue".as_slice(),
+            b"/dev/mqueue/a",
+            b"/proc/sysvipc/msg",
+            b"/proc/sys/kernel",
+        ] {
+            assert!(may_be_ours(path));
+        }
+        for path in [b"/dev/null".as_slice(), b"/proc/self/fd", b"/", b"", b"dev"] {
+            assert!(!may_be_ours(path));
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! /dev/mqueue, the limits in /proc/sys and /proc/sysvipc/msg, as a static program sees them.
+
+use std::path::PathBuf;
+
+use umsg_testkit::artefacts::{build_drop_in, workshop};
+use umsg_testkit::compile::Compile;
+use umsg_testkit::run::{on_the_path, skip};
+
+use super::{SOURCES, Site, finish, run};
+use crate::support::Outcome;
+use crate::support::relays::leave_ipc_namespace;
+
+/// The program of these tests, linked statically and dynamically, compiled once.
+fn programs() -> [PathBuf; 2] {
+    static ONCE: std::sync::OnceLock<[PathBuf; 2]> = std::sync::OnceLock::new();
+    let compile = |kind: &str| {
+        let output = workshop("umsg-files").join(format!("files{kind}"));
+        let source = PathBuf::from(SOURCES).join("files.c");
+        let compile = Compile::new(&source, &output).args(&[kind]);
+        compile.try_run().expect("files.c does not compile")
+    };
+    ONCE.get_or_init(|| [compile("-static"), compile("-pie")])
+        .clone()
+}
+
+/// Runs the steps in a static program and, with the drop-in, in a dynamic one. Both print the same.
+#[track_caller]
+fn both(steps: &[&str], expected: &str) {
+    for program in programs() {
+        let site = Site::new();
+        let outcome = run(&site, &[], &program, steps);
+        assert_eq!(outcome.text(), expected, "{}", program.display());
+    }
+}
+
+#[test]
+fn a_limit_is_read_and_written() {
+    const DEFAULT: &str = "/proc/sys/fs/mqueue/msg_default";
+    const LONGEST: &str = "/proc/sys/kernel/msgmax";
+    let steps = [
+        "read", DEFAULT, "write", DEFAULT, "7\n", "read", DEFAULT, "default", "/q", "update",
+        DEFAULT, "23", "read", DEFAULT, "write", LONGEST, "0x1000", "read", LONGEST,
+    ];
+    both(&steps, "10\n2\n7\n7 8192\n7 23\n23\n6\n4096\n");
+    // The files exist, so that O_EXCL fails. A write that is no number has no effect.
+    let site = Site::new();
+    let [program, _] = programs();
+    let steps = ["create", LONGEST, "write", LONGEST, "many", "read", LONGEST];
+    let outcome = run(&site, &[], &program, &steps);
+    assert_eq!(outcome.text(), "EEXIST\n4\n8192\n");
+    let limits = site.umsg(&["limits", "--json"]).json();
+    assert_eq!(limits["msgmax"], 8192);
+}
+
+#[test]
+fn a_written_limit_counts_for_all_processes() {
+    const NEXT: &str = "/proc/sys/kernel/msg_next_id";
+    let site = Site::new();
+    let [program, _] = programs();
+    let steps = [
+        "write",
+        "/proc/sys/kernel/msgmnb",
+        "4321",
+        "write",
+        NEXT,
+        "32770",
+        "identifier",
+    ];
+    assert_eq!(run(&site, &[], &program, &steps).text(), "4\n5\n32770\n");
+    let start = std::time::Instant::now();
+    while site.umsg(&["limits", "--json"]).json()["msgmnb"] != 4321 {
+        let patience = std::time::Duration::from_secs(60);
+        assert!(start.elapsed() < patience, "the limit is not set");
+    }
+}
+
+/// The descriptor belongs to a shell, which the drop-in serves.
+#[test]
+fn a_static_program_writes_to_an_inherited_limit() {
+    let Some(busybox) = on_the_path("busybox") else {
+        skip("busybox is not installed: no static echo");
+        return;
+    };
+    let site = Site::new();
+    let line = format!(
+        "{} echo 6 >/proc/sys/fs/mqueue/msg_default",
+        busybox.display()
+    );
+    let mut command = site.command(&["run", "--", "sh", "-c", &line]);
+    let outcome = finish(command.env("UMSG_PRELOAD", build_drop_in()), b"");
+    assert_eq!(outcome.text(), "");
+    let start = std::time::Instant::now();
+    while site.umsg(&["limits", "--json"]).json()["default_messages"] != 6 {
+        let patience = std::time::Duration::from_secs(60);
+        assert!(start.elapsed() < patience, "the limit is not set");
+    }
+}
+
+#[test]
+fn a_queue_below_dev_mqueue_is_opened_shown_and_removed() {
+    let line = "QSIZE:5          NOTIFY:0     SIGNO:0     NOTIFY_PID:0     \n";
+    let steps = [
+        "make",
+        "/q",
+        "read",
+        "/dev/mqueue/q",
+        "stat",
+        "/dev/mqueue/q",
+        "statx",
+        "/dev/mqueue/q",
+        "access",
+        "/dev/mqueue/q",
+        "4",
+        "access",
+        "/dev/mqueue/none",
+        "0",
+        "scribble",
+        "/dev/mqueue/q",
+        "chmod",
+        "/dev/mqueue/q",
+        "604",
+        "stat",
+        "/dev/mqueue//q",
+        "rename",
+        "/dev/mqueue/q",
+        "/dev/mqueue/p",
+        "rename",
+        "/dev/mqueue/q",
+        "/dev/mqueue/q",
+        "rmdir",
+        "/dev/mqueue/q",
+        "create",
+        "/dev/mqueue/r",
+        "create",
+        "/dev/mqueue/r",
+        "list",
+        "/dev/mqueue",
+        "list",
+        "/dev/mqueue/q",
+        "unlink",
+        "/dev/mqueue/r",
+        "unlink",
+        "/dev/mqueue/r",
+        "unlink",
+        "/dev/mqueue",
+        "rmdir",
+        "/dev/mqueue",
+        "receive",
+        "/dev/mqueue/q",
+        "watch",
+        "/dev/mqueue/q",
+        "read",
+        "/dev/mqueue/q",
+    ];
+    let expected = format!(
+        "0\n{line}100640 80\n100640 80 0\n0\nENOENT\n1\n0\n100604 80\nEPERM\n0\nENOTDIR\n0\nEEXIST\n\
+         q r 4\nENOTDIR\n0\nENOENT\nEISDIR\nEBUSY\n5\n0\n0\n1\nENOENT\n"
+    );
+    both(&steps, &expected);
+    both(
+        &["make", "/q", "within", "q", "within", "q"],
+        "0\n100640 80\n0\nENOENT\nENOENT\n",
+    );
+}
+
+#[test]
+fn the_options_leave_files_to_the_kernel() {
+    let site = Site::new();
+    site.umsg(&["limits", "--default-messages", "77"]).text();
+    let [program, _] = programs();
+    let steps = [
+        "make",
+        "/q",
+        "list",
+        "/dev/mqueue",
+        "read",
+        "/proc/sys/fs/mqueue/msg_default",
+    ];
+    let shown = |options: &[&str]| run(&site, options, &program, &steps);
+    assert_eq!(shown(&[]).text(), "0\nq 3\n77\n");
+    site.umsg(&["rm", "/q"]).text();
+    let has_none = |outcome: &Outcome| !outcome.text().contains("q 3");
+    let outcome = shown(&["--dev-mqueue=off"]);
+    assert!(
+        has_none(&outcome) && outcome.text().ends_with("77\n"),
+        "{outcome:?}"
+    );
+    site.umsg(&["rm", "/q"]).text();
+    let outcome = shown(&["--supervised-files=off"]);
+    assert!(
+        has_none(&outcome) && !outcome.text().contains("77"),
+        "{outcome:?}"
+    );
+}
+
+/// The kernel judges the limit of the program, not that of its supervisor.
+#[test]
+fn the_limit_of_bytes_is_that_of_the_program() {
+    umsg_testkit::needs_root!();
+    leave_ipc_namespace();
+    let [program, _] = programs();
+    let steps = [
+        "rlimit",
+        "1000",
+        "make",
+        "/umsg-files",
+        "rlimit",
+        "100",
+        "make",
+        "/umsg-more",
+    ];
+    let kernels = finish(std::process::Command::new(&program).args(steps), b"");
+    let _ = umsg_carry::kernel::posix::unlink(b"/umsg-files");
+    let site = Site::new();
+    site.umsg(&["limits", "--rlimit-msgqueue", "true"]).text();
+    let outcome = run(&site, &[], &program, &steps);
+    assert_eq!(outcome.text(), kernels.text());
+    assert_eq!(outcome.text(), "0\n0\n0\nEMFILE\n");
+}
+
+#[test]
+fn programs_of_busybox_use_the_files() {
+    let Some(busybox) = on_the_path("busybox") else {
+        skip("busybox is not installed: its programs are not supervised");
+        return;
+    };
+    let site = Site::new();
+    site.umsg(&["create", "/x", "--mode", "640"]).text();
+    let shell = |line: &str| run(&site, &[], &busybox, &["sh", "-c", line]);
+    let limit = "/proc/sys/fs/mqueue/msg_max";
+    let most = site.umsg(&["limits", "--json"]).json()["max_messages"].to_string();
+    assert_eq!(shell(&format!("cat {limit}")).text(), format!("{most}\n"));
+    assert_eq!(
+        shell(&format!("echo 99 >{limit}; cat {limit}")).text(),
+        "99\n"
+    );
+    let line = "sysctl -w kernel.msgmnb=5000 >/dev/null; sysctl kernel.msgmnb";
+    assert_eq!(shell(line).text(), "kernel.msgmnb = 5000\n");
+    assert_eq!(shell("ls /dev/mqueue").text(), "x\n");
+    let shown = shell("ls -l /dev/mqueue/x");
+    assert!(shown.text().starts_with("-rw-r-----"), "{shown:?}");
+    assert_eq!(
+        shell("find /dev/mqueue").text(),
+        "/dev/mqueue\n/dev/mqueue/x\n"
+    );
+    assert_eq!(shell("rm /dev/mqueue/x; ls /dev/mqueue").text(), "");
+    site.umsg(&["create", "0x77"]).text();
+    assert!(shell("ipcs -q").text().contains("0x00000077"));
+    assert!(shell("cat /proc/sysvipc/msg").text().lines().count() == 2);
+}
