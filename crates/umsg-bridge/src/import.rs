@@ -458,7 +458,6 @@ impl Work<'_> {
         }
         let flushed = self.window.borrow_mut().flush();
         flushed.map_err(|error| unwritten(&error))?;
-        crash::reached(Point::IMPORT_NOTED);
         let (messages, bytes, backlog) = self.counts.take();
         self.board.count(|state| {
             state.messages += messages;
@@ -469,6 +468,7 @@ impl Work<'_> {
             // The message stays in the list until it is acknowledged: this future may be dropped.
             let first = self.unsettled.borrow().front().cloned();
             let Some(first) = first else { break };
+            crash::reached(Point::IMPORT_NOTED);
             self.importer.forget(first.entry.sequence)?;
             crash::reached(Point::IMPORT_FORGOTTEN);
             let Entry {
