@@ -130,7 +130,7 @@ pub struct Run {
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
     /// Whether a supervised program gets umsg's /dev/mqueue, limits in /proc/sys and /proc/sysvipc/msg (on), or the kernel's (off). On, each
-    /// open, stat, access, unlink and rename of it takes some microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
+    /// open, stat, access, unlink and rename of it takes about 10 microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     supervised_files: Option<Switch>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted

@@ -433,11 +433,10 @@ fn c_path(path: &Path) -> Result<CString, i32> {
 
 /// Returns the answer to rename(2).
 fn rename(from: Option<&OwnTarget>, to: Option<&OwnTarget>) -> Result<Outcome, i32> {
-    let place = |target: Option<&OwnTarget>| match target.map(OwnTarget::borrow) {
-        Some(Target::Place(_)) => true,
-        _ => false,
+    let is_place = |target: Option<&OwnTarget>| {
+        matches!(target.map(OwnTarget::borrow), Some(Target::Place(_)))
     };
-    if !place(from) && !place(to) {
+    if !is_place(from) && !is_place(to) {
         return Ok(Outcome::Pass);
     }
     match (from, to) {

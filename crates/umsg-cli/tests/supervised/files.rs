@@ -16,7 +16,7 @@ fn programs() -> [PathBuf; 2] {
     let compile = |kind: &str| {
         let output = workshop("umsg-files").join(format!("files{kind}"));
         let source = PathBuf::from(SOURCES).join("files.c");
-        let compile = Compile::new(&source, &output).args(&[kind]);
+        let compile = Compile::new(&source, &output).args([kind]);
         compile.try_run().expect("files.c does not compile")
     };
     ONCE.get_or_init(|| [compile("-static"), compile("-pie")])
