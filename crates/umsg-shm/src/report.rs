@@ -244,6 +244,8 @@ pub(crate) fn note(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
     if is_on() {
         note_for_receiver(what, subject, pid, amount);
     }
+    #[cfg(loom)]
+    let _ = (what, subject, pid, amount);
 }
 
 #[cfg(not(loom))]
