@@ -1,13 +1,15 @@
 //! Finds the request for records in the memory of a process, and writes it.
 
-use std::fs;
-use std::io::{self, Read as _};
+use std::fs::{self, File};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use object::read::elf::ElfFile64;
-use object::{Endianness, Object, ObjectSymbol};
+use object::Endianness;
+use object::elf::{FileHeader64, SHT_DYNSYM, Sym64};
+use object::read::elf::{FileHeader as _, SectionHeader as _, Sym as _};
+use object::read::{ReadCache, ReadRef};
 use rustix::process::Pid;
 use umsg_trace::Request;
 use umsg_trace::request::{PLACE, SYMBOL};
@@ -178,12 +180,28 @@ fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
     if !kind.is_file() || kind.len() > LARGEST {
         return None;
     }
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    let file = ElfFile64::<Endianness>::parse(&*bytes).ok()?;
-    let mut symbols = file.dynamic_symbols();
-    let symbol = symbols.find(|symbol| symbol.name() == Ok(SYMBOL))?;
-    Some(symbol.address())
+    address_in(&ReadCache::<File>::new(file))
+}
+
+/// Returns the address of the symbol in a library. Reads only its headers, its dynamic symbols and their names: a hundredth of the file.
+fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
+    let header = FileHeader64::<Endianness>::parse(file).ok()?;
+    let order = header.endian().ok()?;
+    let sections = header.sections(order, file).ok()?;
+    let mut kinds = sections.iter();
+    let dynamic = kinds.find(|section| section.sh_type(order) == SHT_DYNSYM)?;
+    let names = sections.section(dynamic.link(order)).ok()?;
+    // The names are read at once. Read one by one, each would take a page of the file.
+    let names = names.data(order, file).ok()?;
+    let symbols: &[Sym64<Endianness>] = dynamic.data_as_array(order, file).ok()?;
+    let is_wanted = |symbol: &&Sym64<Endianness>| {
+        let name = names.get(symbol.st_name(order) as usize..);
+        name.and_then(|rest| rest.split(|&byte| byte == 0).next()) == Some(SYMBOL.as_bytes())
+    };
+    symbols
+        .iter()
+        .find(is_wanted)
+        .map(|symbol| symbol.st_value(order))
 }
 
 fn unreachable_memory(pid: Pid, error: &io::Error) -> Failure {
