@@ -161,12 +161,51 @@ fn each_call_is_shown_with_its_arguments_result_and_depth() {
         r"msgctl(ID, IPC_STAT) = 0 depth 0",
         r"msgctl(ID, IPC_RMID) = 0",
     ];
-    let id = lines[15].split(" = ").nth(1).unwrap();
-    let id = id.split(' ').next().unwrap();
-    let expected = expected.map(|line| line.replace("ID,", &format!("{id},")));
-    let expected = expected.map(|line| line.replace("= ID", &format!("= {id}")));
-    assert_eq!(lines, expected);
+    assert_eq!(lines, with_identifier(&expected, &lines));
     assert!(stage.rings().is_empty(), "{:?}", stage.rings());
+}
+
+/// Puts the identifier that msgget has returned in the place of `ID`.
+fn with_identifier(expected: &[&str], lines: &[String]) -> Vec<String> {
+    let got = lines.iter().find(|line| line.starts_with("msgget("));
+    let id = got.and_then(|line| line.split(" = ").nth(1)).unwrap();
+    let id = id.split(' ').next().unwrap();
+    let expected = expected.iter();
+    let expected = expected.map(|line| line.replace("ID,", &format!("{id},")));
+    expected
+        .map(|line| line.replace("= ID", &format!("= {id}")))
+        .collect()
+}
+
+#[test]
+fn a_call_by_its_number_has_the_name_of_the_function() {
+    let stage = Stage::new();
+    let outcome = stage.trace(&[], &stage.program("numbered"), &[]);
+    assert_eq!(outcome.code, Some(7), "{outcome:?}");
+    let lines: Vec<String> = outcome.errors.lines().map(stable).collect();
+    let expected = [
+        r#"mq_open("/jobs", O_RDWR|O_CREAT|O_EXCL, 0600, {mq_maxmsg=10, mq_msgsize=64}) = 3"#,
+        r#"mq_open("/jobs", O_RDWR|O_CREAT|O_EXCL, 0600, NULL) = -1 EEXIST"#,
+        r#"mq_open("//jobs", O_RDWR) = -1 EACCES"#,
+        r#"mq_send(3</jobs>, "hello", 5, 3) = 0 depth 1"#,
+        r#"mq_receive(3</jobs>, "hello", 64, [3]) = 5 depth 0"#,
+        r#"mq_timedreceive(3</jobs>, ..., 64, ..., {1, 5}) = -1 ETIMEDOUT depth 0"#,
+        r#"mq_timedsend(3</jobs>, "", 0, 0, {1, 5}) = 0 depth 1"#,
+        r"mq_setattr(3</jobs>, {mq_flags=O_NONBLOCK}) = 0 depth 1",
+        r"mq_getattr(3</jobs>, {mq_flags=O_NONBLOCK, mq_maxmsg=10, mq_msgsize=64, mq_curmsgs=1}) = 0 depth 1",
+        r"mq_notify(3</jobs>, {SIGEV_NONE}) = 0 depth 1",
+        r"mq_notify(3</jobs>, {SIGEV_THREAD}) = -1 EINVAL depth 1",
+        r"mq_send(0, ..., 1, 0) = -1 EBADF",
+        r"mq_close(3</jobs>) = 0",
+        r#"mq_unlink("/jobs") = 0"#,
+        r#"mq_unlink("/jobs") = -1 ENOENT"#,
+        r"msgget(0x4d, IPC_CREAT|0600) = ID depth 0",
+        r#"msgsnd(ID, {4, "abc"}, 3, 0) = 0 depth 1"#,
+        r#"msgrcv(ID, {4, "abc"}, 10, -5, MSG_NOERROR) = 3 depth 0"#,
+        r"msgrcv(ID, ..., 10, 0, IPC_NOWAIT) = -1 ENOMSG depth 0",
+        r"msgctl(ID, IPC_RMID) = 0",
+    ];
+    assert_eq!(lines, with_identifier(&expected, &lines));
 }
 
 #[test]
@@ -258,6 +297,24 @@ fn a_running_process_is_traced_until_the_command_ends_and_goes_on() {
     // The command ends with the process.
     drop(process);
     assert_eq!(attached.process.0.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_process_that_is_traced_again_and_again_keeps_one_ring() {
+    let stage = Stage::new();
+    let process = stage.run(&stage.program("loop"));
+    for turn in 0..5 {
+        let mut attached = stage.attach(&["--calls", "mq_send"], &process);
+        attached.line();
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", process.0.id())).unwrap();
+        let rings = maps.lines().filter(|line| line.contains("/umsg-trace-"));
+        let rings: std::collections::BTreeSet<_> = rings
+            .map(|line| line.split_whitespace().nth(4).unwrap())
+            .collect();
+        assert_eq!(rings.len(), 1, "turn {turn}: {maps}");
+        attached.signal("-INT");
+        assert_eq!(attached.process.0.wait().unwrap().code(), Some(0));
+    }
 }
 
 #[test]

@@ -12,7 +12,6 @@ use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicPtr, Ordering};
 use std::time::{Instant, SystemTime};
 
 use libc::{ssize_t, timespec};
@@ -20,6 +19,7 @@ use umsg::Namespace;
 use umsg::ring::{Post, RingError, SendError, Sender, Until};
 use umsg::signals::Caller;
 use umsg::sysv::raw;
+use umsg_shm::reclaim::{Held, Link, Slots};
 use umsg_shm::sys::stack::roomy;
 use umsg_trace::record::{DATA, LONGEST, UNKNOWN};
 use umsg_trace::request::{PLACE, VARIABLE};
@@ -119,6 +119,21 @@ impl Target {
         let bytes = unsafe { CStr::from_ptr(name) }.to_bytes();
         // SAFETY: a slice's bytes are readable.
         Target::Name(unsafe { Copied::of(bytes.as_ptr().cast(), bytes.len()) })
+    }
+
+    /// Returns the name that a system call by number has got. A record's name has a slash, which the system call's has not.
+    ///
+    /// # Safety
+    /// As of [`named`](Self::named).
+    pub(crate) unsafe fn named_bare(name: *const c_char) -> Target {
+        // SAFETY: by this function's contract.
+        let Target::Name(mut copied) = (unsafe { Target::named(name) }) else {
+            return Target::None;
+        };
+        copied.bytes.rotate_right(1);
+        copied.bytes[0] = b'/';
+        copied.len = (copied.len + 1).min(copied.bytes.len());
+        Target::Name(copied)
     }
 }
 
@@ -229,13 +244,15 @@ struct Opened {
     sender: Sender,
 }
 
-/// The ring that was opened last. A replaced ring stays in memory, because another thread may be sending.
-static OPENED: AtomicPtr<Opened> = AtomicPtr::new(ptr::null_mut());
+static RINGS: Slots<Opened> = Slots::new();
+/// The ring that was opened last. A replaced ring is unmapped by the last thread that sends to it.
+static OPENED: Link<Opened> = Link::nowhere();
 
 fn send(turn: u32, mut numbers: Numbers, described: &Described) {
-    let Some(sender) = opened(turn, numbers.pid) else {
+    let Some(ring) = opened(turn, numbers.pid) else {
         return;
     };
+    let sender = &ring.sender;
     let held;
     let name = match &described.queue {
         Target::None => &[],
@@ -284,27 +301,27 @@ fn depth_of_sysv(id: c_int) -> u32 {
 }
 
 /// Returns the ring of a turn of `umsg trace`. In each process, the first recorded call of the turn opens the ring.
-fn opened(turn: u32, pid: u32) -> Option<&'static Sender> {
-    // Acquire: makes the ring behind the pointer visible.
-    let last = OPENED.load(Ordering::Acquire);
-    // SAFETY: the pointer is null, or leads to a box that is never freed.
-    if let Some(opened) = unsafe { last.as_ref() }
-        && opened.turn == turn
-        && opened.pid == pid
-    {
-        return Some(&opened.sender);
+/// The use is counted, because a record may wait for room, and looks at its queue meanwhile.
+fn opened(turn: u32, pid: u32) -> Option<Held<Opened>> {
+    let last = OPENED.hold_counted();
+    if let Some(last) = last.filter(|last| last.turn == turn && last.pid == pid) {
+        return Some(last);
     }
-    let sender = match open() {
-        Ok(sender) => sender,
-        Err(error) => {
-            REQUEST.refuse(turn, error.errno());
-            return None;
+    let opened = open().map_err(|error| error.errno()).and_then(|sender| {
+        let slot = RINGS.fill(Opened { turn, pid, sender });
+        slot.ok_or(libc::ENOMEM)
+    });
+    match opened {
+        Ok(slot) => {
+            let held = Held::counted(slot, 0);
+            held.another().into_iter().for_each(|word| OPENED.put(word));
+            Some(held)
         }
-    };
-    let opened = Box::leak(Box::new(Opened { turn, pid, sender }));
-    // Release: pairs with the load above.
-    OPENED.store(opened, Ordering::Release);
-    Some(&opened.sender)
+        Err(errno) => {
+            REQUEST.refuse(turn, errno);
+            None
+        }
+    }
 }
 
 fn open() -> Result<Sender, RingError> {

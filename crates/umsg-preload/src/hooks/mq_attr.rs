@@ -14,6 +14,14 @@ use crate::{errno, fd, next, ours, pointer};
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
     // SAFETY: the caller makes the promises that libc's mq_getattr requires.
+    unsafe { get(fd, out) }
+}
+
+/// # Safety
+/// The conditions of libc's mq_getattr.
+#[inline(always)]
+unsafe fn get(fd: c_int, out: *mut mq_attr) -> c_int {
+    // SAFETY: by this function's contract.
     let exchange = || unsafe { exchange(fd, std::ptr::null(), out) };
     trace::recorded(
         || exchange().unwrap_or_else(errno::fail),
@@ -39,6 +47,28 @@ pub unsafe extern "C" fn mq_getattr(fd: c_int, out: *mut mq_attr) -> c_int {
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
     // SAFETY: the caller makes the promises that libc's mq_setattr requires.
+    unsafe { set(fd, new, old) }
+}
+
+/// The system call by number, which is both functions: it reads the attributes, and changes them if there are new ones.
+///
+/// # Safety
+/// The conditions of [`exchange`].
+pub(super) unsafe fn exchange_bare(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
+    // SAFETY: by this function's contract.
+    unsafe {
+        match new.is_null() {
+            true => get(fd, old),
+            false => set(fd, new, old),
+        }
+    }
+}
+
+/// # Safety
+/// The conditions of libc's mq_setattr.
+#[inline(always)]
+unsafe fn set(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
+    // SAFETY: by this function's contract.
     let exchange = || unsafe { exchange(fd, new, old) };
     trace::recorded(
         || exchange().unwrap_or_else(errno::fail),
@@ -60,11 +90,7 @@ pub unsafe extern "C" fn mq_setattr(fd: c_int, new: *const mq_attr, old: *mut mq
 
 /// # Safety
 /// `new` is readable and `old` writable, or NULL, or addresses that a pointer check refuses.
-pub(super) unsafe fn exchange(
-    fd: c_int,
-    new: *const mq_attr,
-    old: *mut mq_attr,
-) -> Result<c_int, c_int> {
+unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<c_int, c_int> {
     // SAFETY: by this function's contract.
     let wanted = unsafe { wanted_flags(new)? };
     // To read the attributes, the entry of the table is enough, as for a send. But a change must not reach another file that has got the number.

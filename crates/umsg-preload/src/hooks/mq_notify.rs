@@ -17,27 +17,30 @@ use crate::{debug, errno, next, ours, pointer};
 /// Registers the process, or with NULL takes its registration back.
 #[cfg_attr(not(test), unsafe(no_mangle))]
 pub unsafe extern "C" fn mq_notify(fd: c_int, event: *const sigevent) -> c_int {
-    trace::recorded(
-        // SAFETY: the caller makes the promises that libc's mq_notify requires.
-        || unsafe { notify(fd, event) },
-        Function::MqNotify,
-        |_| {
-            let [how, signal] = match pointer::is_bad(event) {
-                true => [-1, 0],
-                // SAFETY: the call has read the event.
-                false => unsafe {
-                    let how = (&raw const (*event).sigev_notify).read_unaligned();
-                    let signal = (&raw const (*event).sigev_signo).read_unaligned();
-                    [how, signal]
-                },
-            };
-            Described {
-                arguments: [fd.into(), how.into(), signal.into(), 0, 0],
-                queue: Target::Descriptor(fd),
-                data: Copied::default(),
-            }
-        },
-    )
+    // SAFETY: the caller makes the promises that libc's mq_notify requires.
+    unsafe { recorded(fd, event, || notify(fd, event)) }
+}
+
+/// # Safety
+/// `event` meets the conditions of mq_notify, or is an address that a pointer check refuses. `call` reads it.
+#[inline(always)]
+unsafe fn recorded(fd: c_int, event: *const sigevent, call: impl FnOnce() -> c_int) -> c_int {
+    trace::recorded(call, Function::MqNotify, |_| {
+        let [how, signal] = match pointer::is_bad(event) {
+            true => [-1, 0],
+            // SAFETY: the call has read the event.
+            false => unsafe {
+                let how = (&raw const (*event).sigev_notify).read_unaligned();
+                let signal = (&raw const (*event).sigev_signo).read_unaligned();
+                [how, signal]
+            },
+        };
+        Described {
+            arguments: [fd.into(), how.into(), signal.into(), 0, 0],
+            queue: Target::Descriptor(fd),
+            data: Copied::default(),
+        }
+    })
 }
 
 /// # Safety
@@ -63,14 +66,18 @@ unsafe fn notify(fd: c_int, event: *const sigevent) -> c_int {
 /// # Safety
 /// The conditions of libc's mq_notify.
 pub(super) unsafe fn notify_bare(fd: c_int, event: *const sigevent) -> c_int {
-    // SAFETY: by this function's contract; not an address that a pointer check refuses.
-    if !pointer::is_bad(event) && unsafe { (*event).sigev_notify } == libc::SIGEV_THREAD {
-        let error = "SIGEV_THREAD needs libc's function, and syscall was called";
-        debug::explain("mq_notify", b"", &error);
-        return errno::fail(libc::EINVAL);
-    }
+    let notify = || {
+        // SAFETY: by this function's contract; not an address that a pointer check refuses.
+        if !pointer::is_bad(event) && unsafe { (*event).sigev_notify } == libc::SIGEV_THREAD {
+            let error = "SIGEV_THREAD needs libc's function, and syscall was called";
+            debug::explain("mq_notify", b"", &error);
+            return errno::fail(libc::EINVAL);
+        }
+        // SAFETY: by this function's contract.
+        unsafe { notify(fd, event) }
+    };
     // SAFETY: by this function's contract.
-    unsafe { mq_notify(fd, event) }
+    unsafe { recorded(fd, event, notify) }
 }
 
 /// # Safety

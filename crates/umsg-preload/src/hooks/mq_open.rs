@@ -60,19 +60,28 @@ unsafe fn recorded_open(
         // SAFETY: by this function's contract.
         || unsafe { open(name, flags, mode, attributes) }.unwrap_or_else(errno::fail),
         Function::MqOpen,
-        |_| {
-            // SAFETY: by this function's contract: the call has read the attributes, unless a check refused their address.
-            let limits = unsafe { read_attributes(attributes) }.unwrap_or(None);
-            let [is_given, most, longest] =
-                limits.map_or([0; 3], |limits| [1, limits.mq_maxmsg, limits.mq_msgsize]);
-            Described {
-                arguments: [flags.into(), mode.into(), is_given, most, longest],
-                // SAFETY: as above.
-                queue: unsafe { Target::named(name) },
-                data: Copied::default(),
-            }
-        },
+        // SAFETY: by this function's contract.
+        |_| unsafe { describe(Target::named(name), flags, mode, attributes) },
     )
+}
+
+/// # Safety
+/// The conditions of [`open`], for the attributes.
+unsafe fn describe(
+    queue: Target,
+    flags: c_int,
+    mode: mode_t,
+    attributes: *const mq_attr,
+) -> Described {
+    // SAFETY: by this function's contract: the call has read the attributes, unless a check refused their address.
+    let limits = unsafe { read_attributes(attributes) }.unwrap_or(None);
+    let [is_given, most, longest] =
+        limits.map_or([0; 3], |limits| [1, limits.mq_maxmsg, limits.mq_msgsize]);
+    Described {
+        arguments: [flags.into(), mode.into(), is_given, most, longest],
+        queue,
+        data: Copied::default(),
+    }
 }
 
 /// Ends a program that passes O_CREAT without a mode, in the same way as glibc.
@@ -108,16 +117,24 @@ pub(super) unsafe fn open_bare(
     flags: c_int,
     mode: mode_t,
     attributes: *const mq_attr,
-) -> Result<mqd_t, c_int> {
-    let attributes = if flags & libc::O_CREAT != 0 || pointer::is_bad(attributes) {
-        // SAFETY: by this function's contract, or an address that is not read.
-        unsafe { read_attributes(attributes)? }
-    } else {
-        None
+) -> mqd_t {
+    let attributes = match flags & libc::O_CREAT != 0 || pointer::is_bad(attributes) {
+        true => attributes,
+        false => std::ptr::null(),
     };
-    // SAFETY: by this function's contract.
-    let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;
-    open_checked(name.bytes(), flags, mode, attributes)
+    let open = || {
+        // SAFETY: by this function's contract, or an address that is not read.
+        let attributes = unsafe { read_attributes(attributes)? };
+        // SAFETY: by this function's contract.
+        let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;
+        open_checked(name.bytes(), flags, mode, attributes)
+    };
+    trace::recorded(
+        || open().unwrap_or_else(errno::fail),
+        Function::MqOpen,
+        // SAFETY: by this function's contract.
+        |_| unsafe { describe(Target::named_bare(name), flags, mode, attributes) },
+    )
 }
 
 /// Opens a queue by a valid name with a slash. O_DIRECT is refused last, when the queue exists.

@@ -25,7 +25,7 @@ cancellation_point! {
     mq_timedreceive => receive, traced_receive
 }
 
-pub(super) unsafe extern "C" fn receive(
+unsafe extern "C" fn receive(
     fd: c_int,
     buffer: *mut c_char,
     len: size_t,
@@ -47,7 +47,7 @@ pub(super) unsafe extern "C" fn receive(
 ///
 /// # Safety
 /// The conditions of libc's mq_timedreceive.
-unsafe extern "C" fn traced_receive(
+pub(super) unsafe extern "C" fn traced_receive(
     fd: c_int,
     buffer: *mut c_char,
     len: size_t,

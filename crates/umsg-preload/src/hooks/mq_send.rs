@@ -28,7 +28,7 @@ cancellation_point! {
     mq_timedsend => send, traced_send
 }
 
-pub(super) unsafe extern "C" fn send(
+unsafe extern "C" fn send(
     fd: c_int,
     message: *const c_char,
     len: size_t,
@@ -50,7 +50,7 @@ pub(super) unsafe extern "C" fn send(
 ///
 /// # Safety
 /// The conditions of libc's mq_timedsend.
-unsafe extern "C" fn traced_send(
+pub(super) unsafe extern "C" fn traced_send(
     fd: c_int,
     message: *const c_char,
     len: size_t,

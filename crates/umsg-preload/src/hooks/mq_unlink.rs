@@ -32,10 +32,21 @@ pub unsafe extern "C" fn mq_unlink(name: *const c_char) -> c_int {
 ///
 /// # Safety
 /// The conditions of the system call.
-pub(super) unsafe fn unlink_bare(name: *const c_char) -> Result<c_int, c_int> {
-    // SAFETY: by this function's contract.
-    let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;
-    unlink_checked(name.bytes())
+pub(super) unsafe fn unlink_bare(name: *const c_char) -> c_int {
+    let unlink = || {
+        // SAFETY: by this function's contract.
+        let name = Slashed::new(unsafe { names::bytes_or_fault(name)? })?;
+        unlink_checked(name.bytes())
+    };
+    trace::recorded(
+        || unlink().unwrap_or_else(errno::fail),
+        Function::MqUnlink,
+        |_| Described {
+            // SAFETY: by this function's contract.
+            queue: unsafe { Target::named_bare(name) },
+            ..Described::default()
+        },
+    )
 }
 
 fn unlink(name: &[u8]) -> Result<c_int, c_int> {

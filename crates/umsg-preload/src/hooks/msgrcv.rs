@@ -19,7 +19,7 @@ cancellation_point! {
     msgrcv => receive, traced_receive
 }
 
-pub(super) unsafe extern "C" fn receive(
+unsafe extern "C" fn receive(
     id: c_int,
     message: *mut c_void,
     len: size_t,
@@ -41,7 +41,7 @@ pub(super) unsafe extern "C" fn receive(
 ///
 /// # Safety
 /// The conditions of libc's msgrcv.
-unsafe extern "C" fn traced_receive(
+pub(super) unsafe extern "C" fn traced_receive(
     id: c_int,
     message: *mut c_void,
     len: size_t,

@@ -19,12 +19,7 @@ cancellation_point! {
     msgsnd => send, traced_send
 }
 
-pub(super) unsafe extern "C" fn send(
-    id: c_int,
-    message: *const c_void,
-    len: size_t,
-    flags: c_int,
-) -> c_int {
+unsafe extern "C" fn send(id: c_int, message: *const c_void, len: size_t, flags: c_int) -> c_int {
     let call = Call {
         id,
         message: message.cast(),
@@ -39,7 +34,7 @@ pub(super) unsafe extern "C" fn send(
 ///
 /// # Safety
 /// The conditions of libc's msgsnd.
-unsafe extern "C" fn traced_send(
+pub(super) unsafe extern "C" fn traced_send(
     id: c_int,
     message: *const c_void,
     len: size_t,

@@ -13,6 +13,8 @@
 //! If a call does not concern a queue ([`NOT_OURS`]), it continues by the same jump. If a thread may be ended at any instruction
 //! ([`crate::cancellation`]), this is suspended while it runs in frames of Rust. If pthread_cancel ends a blocked call, the call begins again,
 //! because syscall is not a cancellation point.
+//!
+//! `umsg trace` shows a call on a queue under the name of libc's function. It does not show calls on the kernel's own queues.
 
 use std::ffi::{c_int, c_long, c_uint, c_void};
 use std::mem;
@@ -434,10 +436,6 @@ fn address<T>(argument: usize) -> *mut T {
     std::ptr::with_exposed_provenance_mut(argument)
 }
 
-fn result(outcome: Result<c_int, c_int>) -> c_long {
-    outcome.map_or_else(errno::fail, c_long::from)
-}
-
 /// Makes the call in the next library, as the last step of this call.
 ///
 /// # Safety
@@ -460,18 +458,18 @@ unsafe fn on_queue(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
         match number {
             libc::SYS_mq_open => {
                 let mode = c as mode_t;
-                result(mq_open::open_bare(address(a), int(b), mode, address(d)))
+                mq_open::open_bare(address(a), int(b), mode, address(d)).into()
             }
-            libc::SYS_mq_unlink => result(mq_unlink::unlink_bare(address(a))),
+            libc::SYS_mq_unlink => mq_unlink::unlink_bare(address(a)).into(),
             _ if !may_be_queue(int(a)) => NOT_OURS,
             libc::SYS_mq_timedsend => {
-                mq_send::send(int(a), address(b), c, d as c_uint, address(e)).into()
+                mq_send::traced_send(int(a), address(b), c, d as c_uint, address(e)).into()
             }
             libc::SYS_mq_timedreceive => {
-                mq_receive::receive(int(a), address(b), c, address(d), address(e)) as c_long
+                mq_receive::traced_receive(int(a), address(b), c, address(d), address(e)) as c_long
             }
             libc::SYS_mq_notify => mq_notify::notify_bare(int(a), address(b)).into(),
-            _ => result(mq_attr::exchange(int(a), address(b), address(c))),
+            _ => mq_attr::exchange_bare(int(a), address(b), address(c)).into(),
         }
     }
 }
@@ -490,9 +488,9 @@ unsafe fn system_v(number: c_long, [a, b, c, d, e]: [usize; 5]) -> c_long {
     unsafe {
         match number {
             libc::SYS_msgget => msgget::msgget(int(a), int(b)).into(),
-            libc::SYS_msgsnd => msgsnd::send(int(a), address(b), c, int(d)).into(),
+            libc::SYS_msgsnd => msgsnd::traced_send(int(a), address(b), c, int(d)).into(),
             libc::SYS_msgrcv => {
-                msgrcv::receive(int(a), address(b), c, d as c_long, int(e)) as c_long
+                msgrcv::traced_receive(int(a), address(b), c, d as c_long, int(e)) as c_long
             }
             _ => msgctl::msgctl(int(a), int(b), address(c)).into(),
         }
