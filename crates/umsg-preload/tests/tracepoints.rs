@@ -1,0 +1,163 @@
+//! The static tracepoints: bpftrace attaches to each of them, and a program on the drop-in passes it.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use support::{Namespace, compile, finish, library};
+use umsg::posix::OpenOptions;
+use umsg_testkit::run::{on_the_path, skip};
+use umsg_testkit::users::is_root;
+
+/// Longer than bpftrace takes to attach.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The tracepoints of docs/guide/see.md with the form of their arguments.
+const TRACEPOINTS: &[(&str, &str, &str)] = &[
+    ("send", "%lx %d %d", "arg0, arg1, arg2"),
+    ("receive", "%lx %d %d", "arg0, arg1, arg2"),
+    ("msg_send", "%lx %d %d", "arg0, arg1, arg2"),
+    ("msg_receive", "%lx %d %d", "arg0, arg1, arg2"),
+    ("wait_begin", "%lx %d", "arg0, arg1"),
+    ("wait_end", "%lx %d", "arg0, arg1"),
+    ("event", "- %d %d", "arg0, arg1"),
+];
+
+/// What a tracepoint showed: an address, and numbers.
+type Hit = (String, Vec<i64>);
+
+/// A running bpftrace, which prints a line for each passage of each tracepoint.
+struct Tracer {
+    process: Child,
+    lines: Receiver<String>,
+}
+
+impl Tracer {
+    fn start() -> Tracer {
+        let library = library().display();
+        let probes = TRACEPOINTS.iter().map(|(name, form, arguments)| {
+            format!(
+                "usdt:{library}:umsg:{name} {{ printf(\"hit %d {name} {form}\\n\", pid, {arguments}); }}\n"
+            )
+        });
+        let script: String = probes.collect();
+        // It warns of the tracepoints in functions that the linker has left out: thousands of lines.
+        let mut tracer = Command::new("bpftrace");
+        tracer.args(["-B", "none", "-e", &script]);
+        tracer.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut process = tracer.spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        let (sender, lines) = mpsc::channel();
+        thread::spawn(move || {
+            let mut lines = output.lines().map_while(Result::ok);
+            lines.try_for_each(|line| sender.send(line))
+        });
+        Tracer { process, lines }
+    }
+
+    /// Returns the passages of a process that has ended, by tracepoint.
+    fn hits(&self, pid: u32) -> BTreeMap<String, Vec<Hit>> {
+        let mut found: BTreeMap<String, Vec<Hit>> = BTreeMap::new();
+        while let Ok(line) = self.lines.recv_timeout(Duration::from_millis(500)) {
+            let words: Vec<&str> = line.split(' ').collect();
+            if words.first() != Some(&"hit") || words[1] != pid.to_string() {
+                continue;
+            }
+            let numbers = words[4..].iter().map(|word| word.parse().unwrap());
+            let hit = (words[3].to_owned(), numbers.collect());
+            found.entry(words[2].to_owned()).or_default().push(hit);
+        }
+        found
+    }
+}
+
+impl Drop for Tracer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn a_tracer_sees_each_tracepoint_with_its_arguments() {
+    if on_the_path("bpftrace").is_none() {
+        return skip("bpftrace");
+    }
+    let works = || {
+        let mut probe = Command::new("bpftrace");
+        finish(probe.args(["-e", "BEGIN { exit(); }"]))
+            .status
+            .success()
+    };
+    if !is_root() || !works() {
+        eprintln!("skipped: bpftrace needs root, and a kernel with BPF and uprobes");
+        return;
+    }
+    let namespace = Namespace::new();
+    let place = umsg::Namespace::at(namespace.path()).unwrap();
+    let mut options = OpenOptions::new();
+    options
+        .read(true)
+        .write(true)
+        .create(true)
+        .namespace(&place);
+    options.max_messages(1).message_size(64);
+    let _traced = options.open("/traced").unwrap();
+    options.time_to_live(Duration::from_millis(1));
+    let _short = options.open("/short").unwrap();
+
+    let tracer = Tracer::start();
+    let begin = Instant::now();
+    let run = || {
+        let mut program = namespace.command(compile("tracepoints"));
+        let mut program = program.arg("all").spawn().unwrap();
+        assert!(program.wait().unwrap().success());
+        tracer.hits(program.id())
+    };
+    // bpftrace attaches to one place after the other, and says nothing at the end.
+    loop {
+        let hits = run();
+        if hits.len() == TRACEPOINTS.len() {
+            break;
+        }
+        assert!(begin.elapsed() < PATIENCE, "{hits:?}");
+    }
+    let hits = run();
+    let said = format!("{hits:?}");
+    let of = |name: &str| {
+        hits.get(name)
+            .unwrap_or_else(|| panic!("no {name}: {said}"))
+    };
+    let numbers = |name: &str| {
+        let mut numbers: Vec<_> = of(name).iter().map(|hit| hit.1.clone()).collect();
+        numbers.sort_unstable();
+        numbers
+    };
+    // Bytes and priority, or type; the list in which the thread waits; the kind of the event and its process.
+    assert_eq!(numbers("send"), [[3, 2], [4, 1], [5, 7]], "{said}");
+    assert_eq!(numbers("receive"), [[4, 1], [5, 7]], "{said}");
+    assert_eq!(numbers("msg_send"), [[6, 42]], "{said}");
+    assert_eq!(numbers("msg_receive"), [[6, 42]], "{said}");
+    // A thread may sleep several times.
+    for name in ["wait_begin", "wait_end"] {
+        let mut lists = numbers(name);
+        lists.dedup();
+        assert_eq!(lists, [[1], [3]], "{name}: {said}");
+    }
+    assert_eq!(numbers("event"), [[3, 0]], "{said}");
+    // All tracepoints of a queue have its address.
+    let received = &of("receive")[0].0;
+    let mut elsewhere = ["send", "wait_begin", "wait_end"].map(|name| {
+        let hits = of(name).iter().filter(|hit| hit.1 != [3, 2]);
+        hits.filter(|hit| hit.0 != *received).count()
+    });
+    elsewhere.sort_unstable();
+    assert_eq!(elsewhere, [0; 3], "{said}");
+    assert_eq!(of("msg_send")[0].0, of("msg_receive")[0].0, "{said}");
+    assert_ne!(received.as_str(), "0", "{said}");
+}
