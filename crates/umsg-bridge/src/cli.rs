@@ -15,8 +15,8 @@ use umsg::Namespace;
 /// Carry messages between local queues and NATS JetStream
 ///
 /// An export leases messages of a local queue, publishes them to a stream, and acknowledges each message when JetStream has acknowledged it. An
-/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If a part of the path is killed, no message is
-/// lost, and repeated messages are recognised.
+/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If a bridge, a server or a program on the way is
+/// killed, no message is lost, and repeated messages are recognised.
 ///
 /// The bridges are declared in a file (--config), or one bridge by flags. Secrets are in files or in the environment, never on the command line.
 /// SIGHUP reads the file again; SIGTERM ends the bridges gracefully.

@@ -195,7 +195,7 @@ Exit codes:
   6    `umsg recv`: the end of the stream: the queue is closed for sending, and
        holds no message; with --follow or --all, the exit code is 0 then
   `umsg run` exits as the program does, or with
-  120  the program can't be intercepted: static, set-user-ID ...
+  120  the program can't be intercepted: set-user-ID, another architecture ...
   125  the start of the program could not be prepared
   126  the program was found but can't be executed
   127  the program was not found

@@ -13,8 +13,8 @@ use crate::place;
 
 /// Close a queue for sending: the end of a stream of messages
 ///
-/// From now on, all sends to the queue fail, including sends that already wait. Receivers get the remaining messages, and then learn that the
-/// stream has ended.
+/// From now on, all sends to the queue fail (except by msgsnd, see below), including sends that already wait. Receivers get the remaining
+/// messages, and then learn that the stream has ended.
 /// The queue stays closed until it is reopened with --reopen, or removed. The command also succeeds if the queue is already
 /// closed. `umsg stat` shows whether a queue is closed.
 ///

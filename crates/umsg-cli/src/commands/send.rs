@@ -27,8 +27,8 @@ use crate::{place, streams, values};
 ///
 /// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with
 /// --on-full fail or drop-oldest, the command does not wait. With --lines, the command sends each line as soon as it has read
-/// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. --null and --from-json
-/// work in the same way. Empty messages are sent, too.
+/// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. With --null
+/// and --from-json, too, each message is sent as soon as it is read, and an error gives its number. Empty messages are sent, too.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

@@ -23,7 +23,7 @@ use crate::place;
 /// Show the state and the counters of a queue or ring
 ///
 /// "blocked now" and "blocked so far" count calls that waited because the queue was full (sending) or empty (receiving). "handed over" counts
-/// messages that went directly to a waiting receiver. "waits" counts the calls that got a message or room while they were spinning, and the calls
+/// messages that went directly to a waiting receiver. "waits" has two numbers: waits that succeeded while spinning, and waits
 /// that ended by a time-out or a signal. "deaths" counts waiting threads that died, and repairs after a thread died in the middle of a call.
 ///
 /// "held" counts messages that are in the queue's memory but can't be received now. Leased messages were received and may come back.

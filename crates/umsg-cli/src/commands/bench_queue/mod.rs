@@ -45,8 +45,8 @@ const START: Duration = Duration::from_millis(50);
 /// receives them. The command prints the distribution of the latency, and removes the queue at the end.
 ///
 /// "latency" is the time from the call that sends a message to the end of the call that receives it. "from schedule" counts from the time at which
-/// --rate required the message. It includes the delay of a late sender. A sender is late if the queue is full or the machine is busy. If the two
-/// times differ much, the rate is too high for this depth, or for this machine.
+/// the message was due at the given rate. It includes the delay of a late sender. A sender is late if the queue is full or the machine is busy. If
+/// the two times differ much, the rate is too high for this depth, or for this machine.
 ///
 /// "blocked" counts sends that found the queue full and receives that found it empty. The CPU time of all senders, and that of all receivers,
 /// includes the time that they spin. Senders also use CPU time to keep the rate.
@@ -91,11 +91,11 @@ pub struct BenchQueue {
     queue: Option<String>,
 }
 
-/// Parses the size of a message, which has two times in it.
+/// Parses the size of a message. Each message carries two timestamps, so its size has a minimum.
 fn size(text: &str) -> Result<u32, String> {
     match values::small_size(text)? {
         bytes if (bytes as usize) < role::HEAD => Err(format!(
-            "a message has to hold its times: give {} bytes or more",
+            "a message carries two timestamps: give {} bytes or more",
             role::HEAD
         )),
         bytes => Ok(bytes),

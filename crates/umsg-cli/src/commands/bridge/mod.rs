@@ -21,8 +21,8 @@ const VARIABLE: &str = "UMSG_BRIDGE";
 /// Carry messages between local queues and NATS JetStream
 ///
 /// An export leases messages of a local queue, publishes them to a stream, and acknowledges each message when JetStream has acknowledged it. An
-/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If a part of the path is killed, no message is
-/// lost, and repeated messages are recognised.
+/// import pulls messages of a stream, places them in a local queue, and then acknowledges them. If a bridge, a server or a program on the way is
+/// killed, no message is lost, and repeated messages are recognised.
 ///
 /// The local end is a POSIX queue (/orders), a System V queue (key:0x1234, id:5), a ring (ring:/jobs) or a queue of the kernel (kernel:/orders).
 ///

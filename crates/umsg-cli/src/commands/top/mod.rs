@@ -94,7 +94,7 @@ pub struct Top {
     /// Sort in the opposite order
     #[arg(long)]
     reverse: bool,
-    /// Begin with the tree of names: groups of names that have a beginning in common
+    /// Begin with the tree of names: names that begin the same way form a group
     #[arg(long, conflicts_with_all = ["batch", "json"])]
     tree: bool,
     /// Do not change any queue
