@@ -29,7 +29,7 @@ pub enum QueueError {
     Damaged,
     /// EDEADLK: the calling thread was interrupted inside a call on the same queue, see [`crate::signals::defer`].
     #[error(
-        "a signal handler that interrupted a call on this queue must not use the queue: defer the handler"
+        "a signal handler that interrupted a call on this queue must not use the queue: block the signal during calls, or use umsg::signals::defer"
     )]
     WouldDeadlock,
 }

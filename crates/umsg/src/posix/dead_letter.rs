@@ -100,7 +100,7 @@ pub enum Undelivered {
     /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the memory, or the
     /// owner of the file or of its label has changed since.
     #[error(
-        "the queue's memory names a dead-letter queue, but the queue's owner did not: repair the queue, or create it again"
+        "the queue's memory names a dead-letter queue, but the queue's owner has named none: repair the queue, or create it again"
     )]
     Unnamed,
     /// There is no dead-letter queue.
