@@ -72,7 +72,8 @@ pub(crate) struct Forks(u64);
 
 impl Forks {
     pub(crate) fn now() -> Forks {
-        // Relaxed: the counter publishes no other data. A thread that still reads the previous number makes its call at the moment of the fork.
+        // Relaxed: the counter publishes no other data. A thread that reads the old number counts as one that called just
+        // before the fork.
         Forks(u64::from(FORKS.load(Ordering::Relaxed)) << 32)
     }
 

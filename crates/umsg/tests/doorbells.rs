@@ -201,7 +201,7 @@ fn descriptors(place: &Place) -> Vec<i32> {
     numbers
 }
 
-/// Returns the library's descriptors of high numbers that lead to doorbells of this place.
+/// Returns the library's reserved descriptors that lead to /dev/null or to a pipe.
 fn spares() -> Vec<i32> {
     let files = std::fs::read_dir("/proc/self/fd").unwrap();
     let numbers = files.filter_map(|file| {

@@ -93,7 +93,8 @@ unsafe fn set(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> c_int {
 unsafe fn exchange(fd: c_int, new: *const mq_attr, old: *mut mq_attr) -> Result<c_int, c_int> {
     // SAFETY: by this function's contract.
     let wanted = unsafe { wanted_flags(new)? };
-    // To read the attributes, the entry of the table is enough, as for a send. But a change must not reach another file that has got the number.
+    // To read the attributes, the entry of the table is enough, as for a send. But a change must not reach another file
+    // that now has this descriptor number.
     let held = match table::hold(fd).filter(|_| wanted.is_none()) {
         Some(held) => Some(held),
         None => ours::checked_queue(fd)?,

@@ -55,7 +55,7 @@ unsafe fn control(id: c_int, command: c_int, data: *mut msqid_ds) -> Result<c_in
         libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
             let (answer, entry) = match command {
                 libc::IPC_STAT => raw::msgctl_stat(id, command)?,
-                // These commands take an index, and search the file.
+                // MSG_STAT and MSG_STAT_ANY take an index, so the call has to search for the queue's file.
                 _ => roomy(|| raw::msgctl_stat(id, command))?,
             };
             // SAFETY: the structure consists of numbers and padding, for which zero is valid.

@@ -444,7 +444,7 @@ impl Doorbell {
         self.open_poll_fifo(name, now)
     }
 
-    /// Puts the descriptor back into its word after ringing.
+    /// Puts the descriptor back into its word after ringing; closes the descriptor that another thread has put there meanwhile.
     pub(super) fn put_back(&self, place: u64) {
         let other = self.rung.swap(place, Ordering::AcqRel);
         if other != 0 {

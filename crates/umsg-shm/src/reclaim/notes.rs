@@ -41,7 +41,8 @@ pub struct Record {
 
 static ALL: [Record; RECORDS] = [const { Record::unused() }; RECORDS];
 
-/// The record of the first thread that needs one. This record and the bits below lie in a page that the parent and the child of a fork write anyway.
+/// The record of the first thread that needs one. This record and the bits of [`USED`] lie in a page that the parent and the child of a fork
+/// write anyway.
 #[cfg_attr(target_os = "linux", unsafe(link_section = ".data.umsg"))]
 static FIRST: Record = Record::unused();
 

@@ -72,7 +72,7 @@ pub(super) trait Subject: WaiterStore + LeaseStore + ArenaStore + Sized {
     /// `NotFound` if the queue was removed.
     fn check_words(&self, findings: &mut Findings) -> Result<(), OpenError>;
 
-    /// Checks the place of each slot, and all data that the free locks guard, except the arena. Returns None if nothing more can be checked.
+    /// Checks the place of each slot, and all data whose lock no thread holds now, except the arena. Returns None if nothing more can be checked.
     fn check_slots(&self, findings: &mut Findings) -> Option<Survey>;
 
     /// Returns the number of slots that were ever used, and the number that may have memory.

@@ -19,7 +19,7 @@ pub const GRACE: Duration = match cfg!(debug_assertions) {
 /// The measuring error: the watch checks every few milliseconds.
 const TOLERANCE: Duration = Duration::from_millis(100);
 
-/// The maximum time of a call that waits for a lock as long as the lock has an owner. The attack ends sooner.
+/// A call may wait this long for a lock that has an owner. Each attack is shorter than this.
 const ATTACK: Duration = Duration::from_secs(10);
 
 /// The number of counters for error numbers. A higher number counts as the highest.

@@ -89,7 +89,7 @@ fn set_nice(nice: i32) {
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
 }
 
-/// Returns the operations a second in the line of metrics of a stressor.
+/// Returns a stressor's operations per second, from its line of metrics.
 fn rate(text: &str, stressor: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let (_, metrics) = line.split_once("metrc:")?;

@@ -181,7 +181,8 @@ fn messages_for_one_time_come_in_the_order_of_their_sends() {
             queue.direct(|queue, me| {
                 let reserve = |number| queue.reserve(me, number, Deadline::Passed).unwrap();
                 let [second, first] = [2, 1].map(reserve);
-                // The times are in the past, and do not have the order of the reservations.
+                // Both messages have the same time, in the past. They are committed in the opposite order of their
+                // reservations.
                 for room in [first, second] {
                     assert_eq!(queue.engine().commit_at(me, &room, (8, 0), 1), Ok(true));
                 }
