@@ -176,9 +176,7 @@ fn a_static_child_is_looked_up_as_libc_does() {
             let arguments = [starter.to_str().unwrap(), way, child.to_str().unwrap(), way];
             let site = Site::new();
             let prepare = |command: &mut Command| {
-                command
-                    .current_dir(&here)
-                    .env("UMSG_PRELOAD", drop_in());
+                command.current_dir(&here).env("UMSG_PRELOAD", drop_in());
                 match &path {
                     Some(path) => command.env("PATH", path),
                     None => command.env_remove("PATH"),
