@@ -9,6 +9,7 @@
 //! | time limits and signals | `wait` |
 //! | the with statement | `context` |
 //! | the interpreter's lock, and objects that one thread uses | `gil`, `exclusive` |
+//! | events for the logger of a program | `log` |
 
 mod buffer;
 mod context;
@@ -18,6 +19,7 @@ mod exported;
 mod fast;
 mod gil;
 mod lease;
+mod log;
 mod message;
 mod names;
 mod producer;
@@ -41,5 +43,6 @@ fn _umsg(module: &Bound<'_, PyModule>) -> PyResult<()> {
     queue::add(module)?;
     sysv::add(module)?;
     snapshot::add(module)?;
-    ring::add(module)
+    ring::add(module)?;
+    log::add(module)
 }

@@ -42,12 +42,14 @@ from ._errors import (
     TimedOut,
     TooLong,
 )
+from ._log import set_log
 from ._umsg import (
     Attributes,
     Awaited,
     DeadLetter,
     History,
     Lease,
+    LogEvent,
     Notified,
     Peeked,
     Producer,
@@ -94,6 +96,7 @@ __all__ = [
     "Invalid",
     "Lease",
     "LeaseEnded",
+    "LogEvent",
     "NoPermission",
     "NotFound",
     "Notified",
@@ -124,6 +127,7 @@ __all__ = [
     "__version__",
     "queues",
     "run",
+    "set_log",
     "sysv_queues",
     "unlink",
 ]

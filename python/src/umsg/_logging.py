@@ -1,0 +1,82 @@
+"""The thread that passes events to a logger.
+
+A call on a queue finds an event, perhaps without the interpreter's lock, or in a signal handler. It only stores the event; this thread waits for
+events without that lock, and alone calls the logger. So an event never waits for a lock of Python, and no lock of Python waits for an event.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import threading
+from datetime import timedelta
+
+from . import _umsg
+
+# The seconds for which the end of the program, and a change of the logger, wait for a handler.
+_PATIENCE = 5.0
+
+
+class _Log:
+    """The logger of this process, and the thread that calls it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.logger: logging.Logger | logging.LoggerAdapter[logging.Logger] | None = None
+        self.thread: threading.Thread | None = None
+        self.is_registered = False
+
+    def set(
+        self,
+        logger: logging.Logger | logging.LoggerAdapter[logging.Logger] | None,
+        slow_wait: float | timedelta,
+    ) -> None:
+        with self.lock:
+            self.end()
+            if logger is None:
+                return
+            turn = _umsg._begin_log(slow_wait)
+            if not self.is_registered:
+                self.is_registered = True
+                os.register_at_fork(after_in_child=self.begin_in_child)
+                # logging has registered its own function before, so this one is called first.
+                atexit.register(self.end)
+            self.logger = logger
+            self.start(turn)
+
+    def start(self, turn: int) -> None:
+        # A daemon: the interpreter waits for other threads before it calls the functions of atexit.
+        self.thread = threading.Thread(target=_pass_on, args=(self.logger, turn), name="umsg-log", daemon=True)
+        self.thread.start()
+
+    def begin_in_child(self) -> None:
+        """Starts the thread again: a forked child has only the thread that called fork."""
+        self.lock = threading.Lock()
+        self.thread = None
+        if self.logger is not None:
+            self.start(_umsg._begin_log_in_child())
+
+    def end(self) -> None:
+        """Ends the listening, and waits until the events that are there are logged."""
+        if self.logger is None:
+            return
+        _umsg._end_log()
+        thread, self.logger, self.thread = self.thread, None, None
+        # A handler may itself end the log.
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_PATIENCE)
+
+
+LOG = _Log()
+
+
+def _pass_on(logger: logging.Logger | logging.LoggerAdapter[logging.Logger], turn: int) -> None:
+    events = _umsg._next_events(turn)
+    while events is not None:
+        for level, text, event in events:
+            # logging itself prints the errors of handlers. A filter that fails must not end the thread.
+            with contextlib.suppress(Exception):
+                logger.log(level, "%s", text, extra={"umsg": event})
+        events = _umsg._next_events(turn)
