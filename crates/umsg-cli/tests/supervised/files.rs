@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use umsg_testkit::artefacts::{build_drop_in, workshop};
+use umsg_testkit::artefacts::{drop_in, workshop};
 use umsg_testkit::compile::Compile;
 use umsg_testkit::run::{on_the_path, skip};
 
@@ -87,7 +87,7 @@ fn a_static_program_writes_to_an_inherited_limit() {
         busybox.display()
     );
     let mut command = site.command(&["run", "--", "sh", "-c", &line]);
-    let outcome = finish(command.env("UMSG_PRELOAD", build_drop_in()), b"");
+    let outcome = finish(command.env("UMSG_PRELOAD", drop_in()), b"");
     assert_eq!(outcome.text(), "");
     let start = std::time::Instant::now();
     while site.umsg(&["limits", "--json"]).json()["default_messages"] != 6 {
