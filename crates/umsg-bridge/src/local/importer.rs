@@ -150,7 +150,8 @@ impl Importer {
         }
     }
 
-    /// Places a message of the stream, if there is room. Returns the message's number in a POSIX queue.
+    /// Places a message of the stream, if there is room. Returns the message's number in a POSIX queue, and 0 for other
+    /// queues.
     ///
     /// # Errors
     /// See [`Refusal`].

@@ -326,7 +326,7 @@ fn make_fifo(path: &Path) -> io::Result<Held> {
 }
 
 fn lock(file: &fs::File, command: i32, kind: i32) -> io::Result<Held> {
-    // SAFETY: all fields are numbers, for which zero is a value: the whole file.
+    // SAFETY: zero is a value of every field. Start 0 and length 0 lock the whole file.
     let mut whole: libc::flock = unsafe { std::mem::zeroed() };
     whole.l_type = kind as libc::c_short;
     // SAFETY: the descriptor is open, and the call only reads the structure, which is filled in.

@@ -26,7 +26,7 @@ pub trait Salvage {
     ) -> Result<Salvaged, Fault>;
 
     /// Takes over the locks, the leases and the waiter nodes of dead processes, and trusts all other contents. `knows_threads` says that this process
-    /// can see all threads: if it finds no thread with an id, no process has such a thread.
+    /// can see all threads, so that an id for which it finds no thread belongs to no living thread.
     ///
     /// # Errors
     /// `Busy` if the owner of a lock does not release it; `Damaged`.

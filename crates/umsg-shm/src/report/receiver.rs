@@ -89,7 +89,8 @@ pub fn is_on() -> bool {
     PRESENT.leads()
 }
 
-/// Returns the function, and keeps it in memory. The use is counted, because the function may use queues, which need the thread's hazard pointer.
+/// Returns the function, and keeps it in memory. A count keeps it there, and not the thread's hazard pointer: the queues that the function may
+/// use need that one.
 pub(super) fn hold() -> Option<Held<Receiver>> {
     PRESENT.hold_counted()
 }

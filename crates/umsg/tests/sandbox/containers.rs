@@ -1,8 +1,8 @@
 //! The default seccomp profiles of container engines.
 //!
 //! Sources: moby, `profiles/seccomp/default.json`, commit 00f3d189e420; containers-common, `pkg/seccomp/seccomp.json`, commit
-//! 08bbb0dfae71; both read in November 2026. The list below has the calls of both that a 64-bit program without capabilities can
-//! make, and that libc names. Docker's profile answers EPERM to all others, and ENOSYS to clone3; Podman's answers ENOSYS, and EPERM to
+//! 08bbb0dfae71; both read in November 2026. The list below has the calls that both profiles allow to a 64-bit program without
+//! capabilities, and that libc names. Docker's profile answers EPERM to all others, and ENOSYS to clone3; Podman's answers ENOSYS, and EPERM to
 //! membarrier. Newer versions of Podman's allow futex_waitv.
 
 macro_rules! numbers {

@@ -47,11 +47,11 @@ use worker::{Scene, Worker};
 /// messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of pairs.
 ///
 /// The relay runs until SIGTERM or SIGINT. When it ends so, it puts the message that it is carrying back into the kernel's queue if umsg's queue has
-/// been removed or corrupted. If the kernel's queue is full, too, the relay prints that this message is lost. No other message is lost. If the relay
+/// been removed or corrupted. If the kernel's queue has no room for it, the relay prints that this message is lost. No other message is lost. If the relay
 /// is killed (SIGKILL), one message of each pair may come twice, but is not lost. This holds for the direction from umsg to the kernel, and for
 /// System V queues in both directions. From a POSIX queue of the kernel, one message of each pair may be lost: the message that the kernel has handed
-/// over, and that umsg's queue does not have yet. A System V message without bytes may be lost in this way, too. On a kernel without MSG_COPY, so may
-/// any System V message. The relay should be the only receiver of the queues from which it carries: a System V message that another receiver takes at
+/// over, and that umsg's queue does not have yet. A System V message without bytes may be lost in this way, too. On a kernel without MSG_COPY, any
+/// System V message may be lost in this way. The relay should be the only receiver of the queues from which it carries: a System V message that another receiver takes at
 /// the same moment comes twice.
 ///
 /// A message that is too long for the other queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay prints
@@ -75,7 +75,7 @@ Examples:
 
 Signals:
   SIGUSR1              print a line for each pair
-  SIGTERM, SIGINT      end, without loss of messages"
+  SIGTERM, SIGINT      end, as described above"
 )]
 pub struct Relay {
     /// Carry from the kernel's queue to umsg's
@@ -90,7 +90,7 @@ pub struct Relay {
     /// Make a missing queue with the attributes and the mode of the other queue of its pair
     #[arg(long)]
     create: bool,
-    /// The queue of umsg for messages that are too long, made if it is missing; one for POSIX queues, and one for System V queues
+    /// The queue of umsg for messages that are too long, made if it is missing. Give the option once for POSIX pairs and once for System V pairs
     #[arg(long, value_name = "QUEUE", value_parser = dead_letter())]
     dead_letter: Vec<Address>,
     #[command(flatten)]
