@@ -2,7 +2,7 @@
 //!
 //! The kernel wakes a poller at the write that rings. On one processor, the poller interrupts the sender there. If the sender held the lock, the
 //! poller would sleep on the lock, and each message would cost two more switches of the processor. So the sender notes the ring in the segment,
-//! sends the message, releases the locks and rings as its last step:
+//! sends the message, releases the locks and rings, before it wakes waiters or reports events:
 //!
 //! | state | set by | the FIFO holds |
 //! |---|---|---|
@@ -54,7 +54,15 @@ pub(crate) struct Deferred<'a> {
 impl Deferred<'_> {
     /// Rings. Returns whether the FIFO has the packet.
     pub(crate) fn ring(self) -> (Ticket, bool) {
-        (self.ticket, self.fifo.add(self.loudly))
+        let is_rung = self.fifo.add(self.loudly) || {
+            // A loud ring needs another descriptor, which the process may lack.
+            let is_rung = self.loudly && self.fifo.add(false);
+            if is_rung {
+                self.fifo.nudge();
+            }
+            is_rung
+        };
+        (self.ticket, is_rung)
     }
 }
 
@@ -72,7 +80,7 @@ impl Ticket {
 impl DeferredRing {
     /// Notes a ring for the message at `position`. Returns None if no ring may be deferred now.
     pub(super) fn begin(&self, _: ReceiverHeld<'_>, position: u64) -> Option<Ticket> {
-        // Relaxed: a pending ring stays so, or has ended. All other states change under the lock.
+        // Relaxed: a pending ring stays so, or has ended, and SEEN may end meanwhile; a new ring replaces both. All other changes are under the lock.
         let word = self.0.load(Ordering::Relaxed);
         match word & STATE {
             PENDING => return None,

@@ -355,18 +355,18 @@ impl Engine {
         deadline: Deadline,
         work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
     ) -> Result<T, Refused> {
-        self.with_receiver_lock_unless(me, deadline, work, || false)
+        self.with_receiver_lock_and_ring(me, deadline, work, || None::<fn()>)
     }
 
-    /// Runs `work` as [`with_receiver_lock`](Self::with_receiver_lock) does. Unless `is_deferred` returns true, shows pollers the level before the
-    /// unlock.
+    /// Runs `work` as [`with_receiver_lock`](Self::with_receiver_lock) does. `take_ring` returns the ring that `work` has deferred: it is rung right
+    /// after the unlock, before the wake-ups and reports, which may take time. Without one, pollers see the level before the unlock.
     #[inline(always)]
-    fn with_receiver_lock_unless<T>(
+    fn with_receiver_lock_and_ring<T, R: FnOnce()>(
         &self,
         me: &Thread,
         deadline: Deadline,
         work: impl FnOnce(ReceiverHeld<'_>, &mut DeferredWakes) -> Result<T, Refused>,
-        is_deferred: impl FnOnce() -> bool,
+        take_ring: impl FnOnce() -> Option<R>,
     ) -> Result<T, Refused> {
         let mut wakes = DeferredWakes::default();
         let held = self.lock_receiver(me, deadline, &mut wakes)?;
@@ -377,10 +377,14 @@ impl Engine {
             self.look_at_doorbell(receiving);
             result = Err(self.not_now(receiving, me, &mut wakes));
         }
-        if !is_deferred() {
+        let ring = take_ring();
+        if ring.is_none() {
             self.settle_doorbell(receiving, &mut wakes);
         }
         held.unlock();
+        if let Some(ring) = ring {
+            ring();
+        }
         self.wake(&wakes);
         self.segment.check()?;
         result

@@ -21,7 +21,7 @@ use crate::sync::Ordering;
 use crate::sys::clock::Deadline;
 use crate::sys::thread::Thread;
 use crate::waiters::{List, Waiters};
-use std::cell::OnceCell;
+use std::cell::Cell;
 
 /// The bits of the attention word of a queue that is polled or closed for sending: a send takes the receiver lock.
 pub(super) const RINGING: u32 = WATCHED | SEND_CLOSED;
@@ -141,9 +141,9 @@ impl Engine {
         (message, key): (&[u8], usize),
         deadline: Deadline,
     ) -> Result<(), Refused> {
-        let deferred = OnceCell::new();
+        let deferred = Cell::new(None);
         self.let_ringer_finish(me);
-        let sent = self.with_receiver_lock_unless(
+        self.with_receiver_lock_and_ring(
             me,
             deadline,
             |receiving, wakes| {
@@ -155,7 +155,7 @@ impl Engine {
                 match ring {
                     // The handlers of signals run after the ring: a handler might leave the call by a jump.
                     Some(ring) if result.is_ok() => {
-                        let _ = deferred.set((ring, Section::begin(me)));
+                        deferred.set(Some((ring, Section::begin(me))));
                     }
                     Some(ring) => self.ringer().take_back_deferred(receiving, ring),
                     None => {}
@@ -163,13 +163,14 @@ impl Engine {
                 self.end_ringing_send(receiving, result.is_ok(), wakes);
                 result
             },
-            || deferred.get().is_some(),
-        );
-        if let Some((ring, section)) = deferred.into_inner() {
-            crash_point!(BELL_DEFERRED);
-            self.ring_deferred(me, ring, section, deadline);
-        }
-        sent
+            || {
+                let (ring, section) = deferred.take()?;
+                Some(move || {
+                    crash_point!(BELL_DEFERRED);
+                    self.ring_deferred(me, ring, section, deadline);
+                })
+            },
+        )
     }
 
     /// Shows pollers that a message is about to be sent, or defers the ring.
@@ -180,7 +181,7 @@ impl Engine {
         if !self.has_room(position) {
             return None;
         }
-        // A deferred ring comes in place of the settlement of the doorbell, which also looks for these.
+        // `settle_doorbell` would also check whether pollers are left. A deferred ring skips it.
         if self.is_watched() && self.ringer().forget_if_left(receiving) {
             self.end_watch(receiving);
             return None;
