@@ -28,6 +28,9 @@ pub trait Host: Debug + Send + Sync + UnwindSafe + RefUnwindSafe {
     /// Returns this process's liveness id, and registers it if necessary; see [`Liveness::own`](crate::sys::liveness::Liveness::own).
     fn own_life(&self) -> u32;
 
+    /// Returns this process's liveness id if it is registered. Makes no system call.
+    fn known_life(&self) -> Option<u32>;
+
     /// Returns whether the process with a liveness id is proved to be dead.
     fn is_over(&self, life: u32) -> bool;
 

@@ -72,6 +72,10 @@ impl Liveness for Memory {
             .map_or(UNREGISTERED, |host| host.own_life())
     }
 
+    fn known_own(&self) -> Option<u32> {
+        self.host.as_ref()?.known_life()
+    }
+
     fn is_over(&self, life: u32) -> bool {
         life == 0 || self.host.as_ref().is_some_and(|host| host.is_over(life))
     }

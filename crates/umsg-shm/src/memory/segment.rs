@@ -97,6 +97,10 @@ impl<F: Format> Liveness for Segment<F> {
         self.memory.own()
     }
 
+    fn known_own(&self) -> Option<u32> {
+        self.memory.known_own()
+    }
+
     fn is_over(&self, life: u32) -> bool {
         self.memory.is_over(life)
     }

@@ -23,6 +23,11 @@ pub trait Liveness {
     /// Returns this process's liveness id, and registers it if necessary.
     fn own(&self) -> u32;
 
+    /// Returns this process's liveness id if it is registered. Makes no system call.
+    fn known_own(&self) -> Option<u32> {
+        None
+    }
+
     /// Returns whether the process with a liveness id is proved to be dead.
     fn is_over(&self, life: u32) -> bool;
 
@@ -95,9 +100,11 @@ pub fn life_of(birth: u64) -> Option<u32> {
     (birth & LIFE == LIFE).then_some(birth as u32)
 }
 
-/// Returns whether a birth has the liveness id of this process. A forked child has an id of its own.
+/// Returns whether a birth has the liveness id of this process. The function registers no id: a process without one has written none into a
+/// record. A forked child is registered anew.
 pub(crate) fn is_own(lives: &dyn Liveness, birth: u64) -> bool {
-    life_of(birth).is_some_and(|life| life != UNREGISTERED && life == lives.own())
+    let life = life_of(birth).filter(|life| *life != UNREGISTERED);
+    life.is_some() && life == lives.known_own()
 }
 
 /// Returns whether the process of a record is dead. `by_number` decides by the process id and the birth (0 for unknown).

@@ -78,6 +78,10 @@ impl Host for NamespaceHost {
         self.registry.as_ref().map_or(UNREGISTERED, Registry::own)
     }
 
+    fn known_life(&self) -> Option<u32> {
+        self.registry.as_ref()?.known()
+    }
+
     fn is_over(&self, life: u32) -> bool {
         let registry = self.registry.as_ref();
         registry.is_some_and(|registry| registry.is_over(life))

@@ -152,6 +152,11 @@ impl Registry {
         }
     }
 
+    /// Returns the number of this process's life if the process has one. Makes no system call.
+    pub(crate) fn known(&self) -> Option<u32> {
+        self.entry()?.known().ok()
+    }
+
     /// Registers this process's life, unless it is registered. The opening of a queue calls this function, so that no call on the queue has
     /// to register under a lock.
     ///
