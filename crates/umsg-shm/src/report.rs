@@ -314,9 +314,9 @@ fn tell_all() {
     let Some(_telling) = Telling::begin(me) else {
         return;
     };
-    let receiver = receiver::hold();
+    // Held for each report: an event that is noted after `set_receiver` has returned goes to the new function.
     let give = |report: &Report| {
-        if let Some(receiver) = &receiver {
+        if let Some(receiver) = receiver::hold() {
             receiver.give(report);
         }
     };
