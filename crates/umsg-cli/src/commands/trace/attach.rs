@@ -177,10 +177,13 @@ fn symbol_of(pid: Pid, path: &Path) -> Option<u64> {
         .open(seen);
     let file = file.ok()?;
     let kind = file.metadata().ok()?;
-    if !kind.is_file() || kind.len() > LARGEST {
+    let len = kind.len();
+    if !kind.is_file() || len > LARGEST {
         return None;
     }
-    address_in(&ReadCache::<File>::new(file))
+    // The process may make the file longer meanwhile: only the length that was checked is read.
+    let cache = ReadCache::<File>::new(file);
+    address_in(cache.range(0, len))
 }
 
 /// Returns the address of the symbol in a library. Reads only its headers, its dynamic symbols and their names: a hundredth of the file.
@@ -195,8 +198,10 @@ fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
     let names = names.data(order, file).ok()?;
     let symbols: &[Sym64<Endianness>] = dynamic.data_as_array(order, file).ok()?;
     let is_wanted = |symbol: &&Sym64<Endianness>| {
+        // Only the beginning is compared: in a hostile file, the search for the end of each name would take a time without limit.
         let name = names.get(symbol.st_name(order) as usize..);
-        name.and_then(|rest| rest.split(|&byte| byte == 0).next()) == Some(SYMBOL.as_bytes())
+        let rest = name.and_then(|name| name.strip_prefix(SYMBOL.as_bytes()));
+        rest.and_then(<[u8]>::first) == Some(&0)
     };
     symbols
         .iter()
