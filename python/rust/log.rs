@@ -10,7 +10,7 @@ use crate::wait;
 use pyo3::prelude::*;
 use std::fmt::{self, Write};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 use umsg::log::{self, Event, Level, What};
 
 /// The events that wait for the thread.
@@ -85,7 +85,10 @@ static LOST: AtomicU64 = AtomicU64::new(0);
 static CHANGES: AtomicU32 = AtomicU32::new(0);
 /// The number of the present logger; the thread of an earlier one ends.
 static TURN: AtomicU32 = AtomicU32::new(0);
-/// The id of the thread that logs. Its own events are dropped: otherwise a handler that sends to a queue could make events without an end.
+/// Whether a turn has begun and not ended.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// The id of the thread that logs. Its own events are dropped: otherwise a handler that sends to a queue could make events without an end. The
+/// library does not say which thread found an event, so an event of that thread is kept if a call in another thread tells it first.
 static READER: AtomicI32 = AtomicI32::new(0);
 
 fn thread_id() -> i32 {
@@ -228,13 +231,16 @@ fn told_lost(lost: u64) -> Told {
     (30, format!("{lost} events were lost"), event)
 }
 
-/// Keeps events from now on. Returns the number of the turn, for `_next_events`.
+/// Keeps events from now on. Within a turn, only sets `slow_wait`. Returns the number of the turn, for `_next_events`. An error changes nothing.
 #[pyfunction]
 #[pyo3(name = "_begin_log")]
 pub fn begin(slow_wait: &Bound<'_, PyAny>) -> PyResult<u32> {
     log::set_slow_wait(wait::duration(slow_wait, "slow_wait")?);
-    READER.store(0, Ordering::Relaxed);
-    let turn = TURN.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+    // Relaxed: a lock of Python orders the calls that begin and end turns.
+    if IS_ON.swap(true, Ordering::Relaxed) {
+        return Ok(TURN.load(Ordering::Relaxed));
+    }
+    let turn = next_turn();
     log::listen(keep);
     wake();
     Ok(turn)
@@ -244,6 +250,11 @@ pub fn begin(slow_wait: &Bound<'_, PyAny>) -> PyResult<u32> {
 #[pyfunction]
 #[pyo3(name = "_begin_log_in_child")]
 pub fn begin_in_child() -> u32 {
+    next_turn()
+}
+
+/// Drops the events of earlier turns, and returns the number of the next turn.
+fn next_turn() -> u32 {
     take();
     LOST.store(0, Ordering::Relaxed);
     READER.store(0, Ordering::Relaxed);
@@ -255,6 +266,7 @@ pub fn begin_in_child() -> u32 {
 #[pyo3(name = "_end_log")]
 pub fn end() {
     log::stop_listening();
+    IS_ON.store(false, Ordering::Relaxed);
     TURN.fetch_add(1, Ordering::Relaxed);
     wake();
 }

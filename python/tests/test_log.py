@@ -209,6 +209,27 @@ except umsg.Empty:
         assert (ran.returncode, ran.stderr) == (0, "INFO jobs: /q: a message expired\n")
 
 
+def test_an_invalid_wait_leaves_the_earlier_log(namespace: str, kept: Kept) -> None:
+    with pytest.raises(umsg.Invalid, match="slow_wait"):
+        umsg.set_log("other", slow_wait=-1)
+    let_expire(short_lived())
+    assert kept.of_kind("expired").name == "umsg"
+
+
+def test_without_a_thread_there_is_no_log(namespace: str, kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("wanted by the test")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="wanted by the test"):
+            umsg.set_log()
+    umsg.set_log(None)
+    umsg.set_log(slow_wait=0)
+    let_expire(short_lived())
+    assert kept.of_kind("expired")
+
+
 def test_only_a_logger_is_taken() -> None:
     with pytest.raises(TypeError, match="logger must be"):
         umsg.set_log(7)  # type: ignore[arg-type]

@@ -34,10 +34,14 @@ class _Log:
         slow_wait: float | timedelta,
     ) -> None:
         with self.lock:
-            self.end()
             if logger is None:
+                self.end()
                 return
+            # Raises for an invalid slow_wait, and the earlier log goes on. Within an earlier log, the call only sets slow_wait.
             turn = _umsg._begin_log(slow_wait)
+            if self.logger is not None:
+                self.end()
+                turn = _umsg._begin_log(slow_wait)
             if not self.is_registered:
                 self.is_registered = True
                 os.register_at_fork(after_in_child=self.begin_in_child)
@@ -48,8 +52,13 @@ class _Log:
 
     def start(self, turn: int) -> None:
         # A daemon: the interpreter waits for other threads before it calls the functions of atexit.
-        self.thread = threading.Thread(target=_pass_on, args=(self.logger, turn), name="umsg-log", daemon=True)
-        self.thread.start()
+        thread = threading.Thread(target=_pass_on, args=(self.logger, turn), name="umsg-log", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            self.end()
+            raise
+        self.thread = thread
 
     def begin_in_child(self) -> None:
         """Starts the thread again: a forked child has only the thread that called fork."""
