@@ -3,6 +3,9 @@
 //! A program that opens such a limit gets a file in memory ([`umsg::kernel_files::limit`]). Its writes reach the file, and not the supervisor.
 //! inotify(7) notes a write before it returns. So the supervisor sets the limit before it answers the next call of any of its programs, and its
 //! watch wakes up at once for all other processes. The close of the last descriptor ends the watch of a file.
+//!
+//! A file that a program can read, too, shows the number behind [`TABS`]. So the text that a program writes at the beginning has an end, wherever
+//! the position of the descriptor is by then: `5` over the number 10 is not 50.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -11,17 +14,20 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::pid_t;
+use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags, inotify};
 use umsg::Namespace;
 use umsg::kernel_files::limit::{self, Limit, SetError};
 
-use super::memory;
-
 /// The maximum number of bytes that the kernel reads of a write.
 const MOST: usize = 4095;
+
+/// The bytes before the number in a file that can be read and written: as many as the longest number has, and one more. Programs that read a
+/// number skip them, and programs that write a number begin with another byte.
+const TABS: [u8; 11] = [b'\t'; 11];
 
 /// A limit that a program has open for writing.
 struct Open {
@@ -35,7 +41,10 @@ struct Open {
 
 /// The open limits.
 pub struct Limits {
-    events: OwnedFd,
+    /// An epoll set, which is ready while `events` is.
+    ready: OwnedFd,
+    /// The inotify instance. It comes with the first watch, because a user may have only some instances.
+    events: OnceLock<OwnedFd>,
     open: Mutex<HashMap<i32, Open>>,
     /// False if no program has a limit open. Relaxed: a thread sets the word before its program gets the descriptor.
     any: AtomicBool,
@@ -48,9 +57,9 @@ fn path_of(file: BorrowedFd<'_>) -> CString {
 
 impl Limits {
     pub fn new() -> std::io::Result<Limits> {
-        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
         Ok(Limits {
-            events: inotify::init(flags)?,
+            ready: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            events: OnceLock::new(),
             open: Mutex::default(),
             any: AtomicBool::new(false),
         })
@@ -60,31 +69,48 @@ impl Limits {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns the inotify instance. The caller holds the lock of `open`, so that one instance is made.
+    fn events(&self) -> rustix::io::Result<&OwnedFd> {
+        if let Some(events) = self.events.get() {
+            return Ok(events);
+        }
+        let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
+        let events = inotify::init(flags)?;
+        let data = epoll::EventData::new_u64(0);
+        epoll::add(&self.ready, &events, data, epoll::EventFlags::IN)?;
+        Ok(self.events.get_or_init(|| events))
+    }
+
     /// Watches a file that a program is about to get, or has inherited. `can_read` says whether the program can read
     /// the file, too. Returns the number of the watch.
     pub fn watch(&self, limit: Limit, file: BorrowedFd<'_>, can_read: bool) -> Result<i32, i32> {
         let errno = rustix::io::Errno::raw_os_error;
         let path = path_of(file);
-        let events = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CLOSE_WRITE;
+        let watched = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CLOSE_WRITE;
         let mut open = self.open();
-        let number = inotify::add_watch(&self.events, &path, events).map_err(errno)?;
+        let events = self.events().map_err(errno)?;
+        // Each event is read from now on, also one of a watch that is given up below.
+        self.any.store(true, Ordering::Relaxed);
+        let number = inotify::add_watch(events, &path, watched).map_err(errno)?;
         // A program may have inherited several descriptors of one file.
         if open.contains_key(&number) {
             return Ok(number);
         }
         let flags = OFlags::RDWR | OFlags::CLOEXEC;
-        let file = rustix::fs::open(&path, flags, Mode::empty()).map_err(errno)?;
-        self.any.store(true, Ordering::Relaxed);
-        let holder = None;
-        open.insert(
-            number,
-            Open {
-                limit,
-                file,
-                can_read,
-                holder,
-            },
-        );
+        let file = rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| {
+            let _ = inotify::remove_watch(events, number);
+            errno(error)
+        })?;
+        let entry = Open {
+            limit,
+            file,
+            can_read,
+            holder: None,
+        };
+        if can_read && let Ok(namespace) = Namespace::of_this_process() {
+            entry.show(namespace);
+        }
+        open.insert(number, entry);
         Ok(number)
     }
 
@@ -97,8 +123,9 @@ impl Limits {
 
     /// Gives a watch up: no program has got the file.
     pub fn forget(&self, watch: i32) {
-        if self.open().remove(&watch).is_some() {
-            let _ = inotify::remove_watch(&self.events, watch);
+        let is_known = self.open().remove(&watch).is_some();
+        if let Some(events) = self.events.get().filter(|_| is_known) {
+            let _ = inotify::remove_watch(events, watch);
         }
     }
 
@@ -113,10 +140,13 @@ impl Limits {
     #[cold]
     fn settle_slow(&self, refused: impl Fn(Limit, &dyn Display)) {
         let mut open = self.open();
+        let Some(events) = self.events.get() else {
+            return;
+        };
         let mut room = [MaybeUninit::uninit(); 1024];
-        let mut events = inotify::Reader::new(&self.events, &mut room);
-        while let Ok(event) = events.next() {
-            let Some(entry) = open.get_mut(&event.wd()) else {
+        let mut reader = inotify::Reader::new(events, &mut room);
+        while let Ok(event) = reader.next() {
+            let Some(entry) = open.get(&event.wd()) else {
                 continue;
             };
             entry.settle(&refused);
@@ -124,7 +154,7 @@ impl Limits {
             // A program may have closed another open file description, of /dev/stdout for example.
             if is_closed && !entry.is_held() {
                 open.remove(&event.wd());
-                let _ = inotify::remove_watch(&self.events, event.wd());
+                let _ = inotify::remove_watch(events, event.wd());
             }
         }
         self.any.store(!open.is_empty(), Ordering::Relaxed);
@@ -133,48 +163,79 @@ impl Limits {
 
 impl AsFd for Limits {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.events.as_fd()
+        self.ready.as_fd()
     }
 }
 
 impl Open {
     /// Sets the limit to what was written, and has the file show the present value.
-    fn settle(&mut self, refused: impl Fn(Limit, &dyn Display)) {
-        // The old text is behind the bytes that a program has written at the beginning.
-        let most = match self.can_read {
-            false => MOST,
-            true if limit::is_written(self.file.as_fd()) => self.written().unwrap_or(MOST),
-            true => return,
-        };
-        let mut text = vec![0; most.min(MOST)];
+    fn settle(&self, refused: impl Fn(Limit, &dyn Display)) {
+        let is_written = || limit::is_written(self.file.as_fd());
+        // A file that can't be read is empty until a program writes.
+        let is_new = !self.can_read || is_written();
+        let mut text = vec![0; MOST];
         let len = rustix::io::pread(&self.file, &mut text[..], 0).unwrap_or(0);
         text.truncate(len);
-        // The supervisor's own changes below are events, too, and leave a file that can't be read empty.
-        if text.is_empty() && !self.can_read {
-            return;
-        }
-        // If the first byte is zero, the write was not at the beginning of the file, which the kernel ignores.
-        let is_new = !matches!(text.first(), None | Some(0));
         let Ok(namespace) = Namespace::of_this_process() else {
             return;
         };
-        if is_new && let Err(error) = self.limit.set(namespace, &text) {
-            match &error {
-                SetError::Namespace(error) => refused(self.limit, error),
-                SetError::Invalid => {
-                    let text = text.escape_ascii();
-                    refused(self.limit, &format_args!("\"{text}\" is no valid value"));
-                }
+        if !is_new {
+            // The supervisor's own changes are events, too. The drop-in in another process shows a number without the tabs.
+            if !text.starts_with(&TABS) && !is_written() {
+                self.show(namespace);
+            }
+            return;
+        }
+        if text.is_empty() && !self.can_read {
+            return;
+        }
+        // The kernel ignores a write that is not at the beginning of the file. Such a write leaves the first byte as it was, or zero.
+        let first = text.first().copied().unwrap_or(0);
+        let is_ignored = first == 0 || self.can_read && first == TABS[0];
+        if !is_ignored {
+            self.set(namespace, &text, refused);
+        }
+        self.show(namespace);
+    }
+
+    /// Sets the limit to the number at the beginning of the file's text.
+    fn set(&self, namespace: &Namespace, text: &[u8], refused: impl Fn(Limit, &dyn Display)) {
+        let written = match text.get(..TABS.len()) {
+            Some(beginning) if self.can_read => beginning,
+            _ => text,
+        };
+        // The digits of the old number may be behind a longer one.
+        let has_end = written.last().is_some_and(u8::is_ascii_whitespace);
+        if written.len() < text.len() && !has_end {
+            refused(
+                self.limit,
+                &"the limit keeps its value: write at most 10 characters to a descriptor for reading and writing",
+            );
+            return;
+        }
+        match self.limit.set(namespace, written) {
+            Ok(_) => {}
+            Err(SetError::Namespace(error)) => refused(self.limit, &error),
+            Err(SetError::Invalid) => {
+                let text = written.trim_ascii_end().escape_ascii();
+                refused(self.limit, &format_args!("\"{text}\" is no valid value"));
             }
         }
-        let shown = match self.can_read {
-            true => self.limit.text(namespace).unwrap_or_default(),
-            false => String::new(),
+    }
+
+    /// Has the file show the present value, if a program can read it, and no text otherwise.
+    fn show(&self, namespace: &Namespace) {
+        let shown = match self.can_read.then(|| self.limit.text(namespace)) {
+            None => Vec::new(),
+            Some(Ok(text)) => [TABS.as_slice(), text.as_bytes()].concat(),
+            // The old value stays.
+            Some(Err(_)) => return,
         };
-        // A failure leaves the old value to be read.
-        let _ = rustix::fs::ftruncate(&self.file, shown.len() as u64);
-        let _ = rustix::io::pwrite(&self.file, shown.as_bytes(), 0);
-        limit::mark_unwritten(self.file.as_fd());
+        // After a failure, the old value stays, too.
+        if rustix::io::pwrite(&self.file, &shown, 0).is_ok() {
+            let _ = rustix::fs::ftruncate(&self.file, shown.len() as u64);
+            limit::mark_unwritten(self.file.as_fd());
+        }
     }
 
     /// Returns whether the thread that has opened the file still has it.
@@ -186,19 +247,5 @@ impl Open {
         found
             .zip(own)
             .is_some_and(|(found, own)| (found.dev(), found.ino()) == (own.st_dev, own.st_ino))
-    }
-
-    /// Returns the position up to which the program has written, in bytes. None if it is not known: the program has moved on, or the descriptor.
-    fn written(&self) -> Option<usize> {
-        let (thread, number) = self.holder?;
-        let theirs = memory::copy_descriptor(thread, number).ok()?;
-        let same = |file: BorrowedFd<'_>| rustix::fs::fstat(file).map(|it| (it.st_dev, it.st_ino));
-        if same(theirs.as_fd()).ok()? != same(self.file.as_fd()).ok()? {
-            return None;
-        }
-        let position = rustix::fs::tell(&theirs).ok()?;
-        usize::try_from(position)
-            .ok()
-            .filter(|position| *position > 0)
     }
 }

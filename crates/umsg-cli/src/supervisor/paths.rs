@@ -4,6 +4,9 @@
 //! has the kernel perform nearly all calls. The program can change the path meanwhile, and then gets the kernel's file: that is what it gets
 //! without a supervisor, so no permission depends on the path.
 //!
+//! The text of an absolute path decides, also in a chroot. The directory itself is given only to threads whose root is the supervisor's: a path from
+//! the directory's descriptor could leave another root.
+//!
 //! | what is opened | what the program gets |
 //! |---|---|
 //! | a limit | a file in memory with the limit's value; see [`super::limits`] for writes |
@@ -91,6 +94,39 @@ fn link_of(call: &Call, directory: RawFd) -> String {
         libc::AT_FDCWD => format!("/proc/{}/cwd", call.thread),
         number => format!("/proc/{}/fd/{number}", call.thread),
     }
+}
+
+/// Returns whether the root of a thread is that of the supervisor.
+fn has_own_root(call: &Call) -> bool {
+    let root = |path: &str| {
+        let found = std::fs::metadata(path);
+        found.map(|found| (found.dev(), found.ino())).ok()
+    };
+    let theirs = root(&format!("/proc/{}/root/", call.thread));
+    theirs.is_some() && theirs == root("/")
+}
+
+/// Returns the flags and the mode of an opening. None if the kernel is to perform the call.
+fn flags_and_mode(call: &Call, numbers: &Numbers) -> Result<Option<(i32, u32)>, i32> {
+    /// The size of `struct open_how`: flags, mode, resolve.
+    const OPEN_HOW: usize = 24;
+    /// An absolute path begins at another directory, or has to stay below one.
+    const CONFINED: u64 = libc::RESOLVE_IN_ROOT | libc::RESOLVE_BENEATH | libc::RESOLVE_NO_XDEV;
+    let Some(how) = numbers.how else {
+        let [flags, mode, _] = numbers.rest;
+        return Ok(Some((flags as i32, mode as u32)));
+    };
+    // The kernel refuses a smaller structure.
+    if call.arguments[3] < OPEN_HOW as u64 {
+        return Ok(None);
+    }
+    let bytes: [u8; OPEN_HOW] = memory::read(call.thread, how)?;
+    let word = |at: usize| u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]));
+    let (flags, mode, resolve) = (word(0), word(8), word(16));
+    if resolve & CONFINED != 0 && memory::read::<[u8; 1]>(call.thread, numbers.path)? == *b"/" {
+        return Ok(None);
+    }
+    Ok(Some((flags as i32, mode as u32)))
 }
 
 /// Returns whether a descriptor is the directory /proc/sys.
@@ -191,18 +227,8 @@ impl Server {
         let [first, second, third] = numbers.rest;
         let place = match (numbers.kind, target) {
             (Kind::Open, _) => {
-                let (flags, mode) = match numbers.how {
-                    None => (first as i32, second as u32),
-                    Some(how) => {
-                        let [flags, mode]: [u64; 2] = {
-                            let bytes: [u8; 16] = memory::read(call.thread, how)?;
-                            let word = |at: usize| {
-                                u64::from_ne_bytes(std::array::from_fn(|index| bytes[at + index]))
-                            };
-                            [word(0), word(8)]
-                        };
-                        (flags as i32, mode as u32)
-                    }
+                let Some((flags, mode)) = flags_and_mode(call, numbers)? else {
+                    return Ok(Outcome::Pass);
                 };
                 return self.open_path(call, target, flags, mode);
             }
@@ -323,6 +349,7 @@ impl Server {
                 let _ = self.listener.give(call, file.as_fd(), closes);
                 Ok(Outcome::Answered)
             }
+            Target::Place(Place::Directory) if !has_own_root(call) => Ok(Outcome::Pass),
             // An mqueue file system has no files without a name.
             Target::Place(Place::Directory) if flags & libc::O_TMPFILE == libc::O_TMPFILE => {
                 Err(libc::EOPNOTSUPP)
@@ -492,12 +519,14 @@ fn line_of(opened: &Opened, flags: i32) -> Result<OwnedFd, i32> {
     let file = rustix::fs::memfd_create("umsg", flagged).map_err(raw)?;
     let mut room = [0; size_of::<queue_line::Room>()];
     rustix::io::write(&file, queue_line::of(&opened.queue, &mut room)).map_err(raw)?;
-    rustix::fs::fchmod(&file, Mode::from_raw_mode(opened.queue.mode())).map_err(raw)?;
     let seals = SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL;
     rustix::fs::fcntl_add_seals(&file, seals).map_err(raw)?;
     let path = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
     let flags = OFlags::from_bits_retain(flags.cast_unsigned()) | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, Mode::empty()).map_err(raw)
+    let shown = rustix::fs::open(path, flags, Mode::empty()).map_err(raw)?;
+    // The mode comes last: as for a queue, the access of its creator does not depend on it.
+    rustix::fs::fchmod(&shown, Mode::from_raw_mode(opened.queue.mode())).map_err(raw)?;
+    Ok(shown)
 }
 
 #[cfg(test)]

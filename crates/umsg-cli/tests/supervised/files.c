@@ -11,6 +11,7 @@
 #include <sys/msg.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static char **next;
@@ -48,6 +49,18 @@ int main(int given, char **words) {
             told(file < 0 ? -1 : write(file, *next, strlen(*next)));
             next++;
             close(file);
+        } else if (IS("overwrite")) {
+            /* Leaves the old text behind the new one. */
+            int file = open(*next++, O_RDWR);
+            told(file < 0 ? -1 : write(file, *next, strlen(*next)));
+            next++;
+            close(file);
+        } else if (IS("append")) {
+            int file = open(*next++, O_RDWR);
+            if (file < 0 || read(file, text, sizeof text) < 0) told(-1);
+            else told(write(file, *next, strlen(*next)));
+            next++;
+            close(file);
         } else if (IS("update")) {
             /* As the kernel's own test does: one stream for reading and writing. */
             FILE *file = fopen(*next++, "r+");
@@ -73,6 +86,18 @@ int main(int given, char **words) {
             int file = open(*next++, O_RDWR | O_CREAT | O_EXCL, 0600);
             told(file < 0 ? -1 : fcntl(file, F_GETFD));
             close(file);
+        } else if (IS("protect")) {
+            /* The creator may write, although the mode lets nobody write. */
+            int file = open(*next++, O_RDWR | O_CREAT | O_EXCL, 0400);
+            told(file < 0 ? -1 : 0);
+            close(file);
+        } else if (IS("openat2")) {
+            /* A path, the size of `struct open_how`, and its member `resolve`. */
+            unsigned long long how[3] = {O_RDONLY, 0, strtoull(next[2], NULL, 0)};
+            long file = syscall(SYS_openat2, AT_FDCWD, next[0], how, atol(next[1]));
+            told(file < 0 ? -1 : 0);
+            if (file >= 0) close(file);
+            next += 3;
         } else if (IS("receive")) {
             mqd_t queue = open(*next++, O_RDWR);
             told(queue < 0 ? -1 : mq_receive(queue, text, sizeof text, NULL));

@@ -7,8 +7,9 @@ use umsg_testkit::compile::Compile;
 use umsg_testkit::run::{on_the_path, skip};
 
 use super::{SOURCES, Site, finish, run};
-use crate::support::Outcome;
+use crate::support::compiler::Workshop;
 use crate::support::relays::leave_ipc_namespace;
+use crate::support::{NOBODY, Outcome, give_to};
 
 /// The program of these tests, linked statically and dynamically, compiled once.
 fn programs() -> [PathBuf; 2] {
@@ -50,6 +51,47 @@ fn a_limit_is_read_and_written() {
     assert_eq!(outcome.text(), "EEXIST\n4\n8192\n");
     let limits = site.umsg(&["limits", "--json"]).json();
     assert_eq!(limits["msgmax"], 8192);
+}
+
+/// The position of the descriptor is not known any more when the supervisor looks.
+#[test]
+fn a_number_over_a_part_of_the_old_one_is_the_number_that_was_written() {
+    const DEFAULT: &str = "/proc/sys/fs/mqueue/msg_default";
+    let steps = [
+        "overwrite",
+        DEFAULT,
+        "5",
+        "read",
+        DEFAULT,
+        "overwrite",
+        DEFAULT,
+        "20",
+        "read",
+        DEFAULT,
+        "overwrite",
+        DEFAULT,
+        "3",
+        "read",
+        DEFAULT,
+        "update",
+        DEFAULT,
+        "30",
+        "append",
+        DEFAULT,
+        "7",
+        "read",
+        DEFAULT,
+    ];
+    both(&steps, "1\n5\n2\n20\n1\n3\n3 30\n1\n30\n");
+}
+
+#[test]
+fn a_value_of_which_the_end_is_not_known_is_refused() {
+    const DEFAULT: &str = "/proc/sys/fs/mqueue/msg_default";
+    let site = Site::new();
+    let [program, _] = programs();
+    let steps = ["overwrite", DEFAULT, "000000000007", "read", DEFAULT];
+    assert_eq!(run(&site, &[], &program, &steps).text(), "12\n10\n");
 }
 
 #[test]
@@ -161,6 +203,45 @@ fn a_queue_below_dev_mqueue_is_opened_shown_and_removed() {
         &["make", "/q", "within", "q", "within", "q"],
         "0\n100640 80\n0\nENOENT\nENOENT\n",
     );
+}
+
+/// The mode of a new queue does not count for its creator, also if that user is not root.
+#[test]
+fn a_user_creates_a_queue_that_no_one_may_write() {
+    umsg_testkit::needs_root!();
+    let (site, workshop) = (Site::new(), Workshop::new());
+    give_to(site.path(), NOBODY);
+    let [program, _] = programs();
+    let program = workshop.copy(program, "files");
+    let library = workshop.copy(drop_in(), "libumsg_preload.so");
+    let arguments = [
+        "run",
+        "--",
+        program.to_str().unwrap(),
+        "protect",
+        "/dev/mqueue/q",
+        "stat",
+        "/dev/mqueue/q",
+    ];
+    let variables = [("UMSG_PRELOAD", library.to_str().unwrap())];
+    let outcome = site.umsg_as_nobody_with(&arguments, &variables).unwrap();
+    assert_eq!(outcome.text(), "0\n100400 80\n");
+}
+
+/// RESOLVE_BENEATH, RESOLVE_IN_ROOT, and a structure that is too small.
+#[test]
+fn an_absolute_path_that_is_confined_is_the_kernels() {
+    const QUEUE: &str = "/dev/mqueue/umsg-confined";
+    let [program, _] = programs();
+    let steps = [
+        "openat2", QUEUE, "24", "0x08", "openat2", QUEUE, "24", "0x10", "openat2", QUEUE, "16", "0",
+    ];
+    let kernels = finish(std::process::Command::new(&program).args(steps), b"");
+    let site = Site::new();
+    site.umsg(&["create", "/umsg-confined"]).text();
+    assert_eq!(run(&site, &[], &program, &steps).text(), kernels.text());
+    let free = ["openat2", QUEUE, "24", "0"];
+    assert_eq!(run(&site, &[], &program, &free).text(), "0\n");
 }
 
 #[test]

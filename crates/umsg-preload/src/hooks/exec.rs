@@ -439,13 +439,14 @@ fn is_executable(path: *const c_char) -> bool {
 fn executable(path: *const c_char) -> Result<bool, c_int> {
     let at = libc::AT_FDCWD as usize;
     let (path, access) = (path.expose_provenance(), libc::X_OK as usize);
-    // Like exec, the call uses the effective ids. Linux before 5.8 checks the real ones.
+    // Like exec, the call uses the effective ids. Linux before 5.8 checks the real ones, and so do filters of containers that refuse the new call
+    // with EPERM.
     let effective = [at, path, access, libc::AT_EACCESS as usize, 0, 0];
     // SAFETY: the argument is a C string.
     let checked = unsafe { kernel::call(libc::SYS_faccessat2, effective) };
     match checked {
         // SAFETY: the argument is a C string.
-        Err(libc::ENOSYS) => unsafe { kernel::call(libc::SYS_faccessat, effective)? },
+        Err(libc::ENOSYS | libc::EPERM) => unsafe { kernel::call(libc::SYS_faccessat, effective)? },
         other => other?,
     };
     let mut found = MaybeUninit::<libc::stat>::uninit();
