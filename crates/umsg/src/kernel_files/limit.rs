@@ -1,6 +1,6 @@
 //! The limits in /proc/sys that belong to message queues, as files: their values, and files in memory that stand for them.
 //!
-//! A file that is open for writing has a name that contains the limit's path, and the mode [`MARK`]. So each process that inherits the descriptor
+//! A file that is open for writing has a name that contains the limit's path, and the mode `MARK`. So each process that inherits the descriptor
 //! recognises it: a shell passes it on to its commands. The file must belong to the process's user or to root. If another user passes such a file on,
 //! writes to it have no effect.
 
