@@ -2,6 +2,29 @@
 #include "check.h"
 #include "cancelled.h"
 #include <sys/msg.h>
+#include <ucontext.h>
+
+/* Prints where the process was when it used a wrong address, with the mappings, and ends it. */
+static void show_place(int number, siginfo_t *info, void *context) {
+    const mcontext_t *machine = &((ucontext_t *)context)->uc_mcontext;
+#ifdef __x86_64__
+    unsigned long long place = (unsigned long long)machine->gregs[REG_RIP], caller = 0;
+    unsigned long long stack = (unsigned long long)machine->gregs[REG_RSP];
+#else
+    unsigned long long place = machine->pc, caller = machine->regs[30], stack = machine->sp;
+#endif
+    fprintf(stderr, "signal %d at instruction %#llx, stack %#llx, return address %#llx, for address %p\n", number, place,
+            stack, caller, info->si_addr);
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[512];
+    while (maps && fgets(line, sizeof line, maps)) fputs(line, stderr);
+    _exit(98);
+}
+
+static void show_wrong_addresses(void) {
+    struct sigaction action = {.sa_sigaction = show_place, .sa_flags = SA_SIGINFO};
+    EXPECT(sigaction(SIGSEGV, &action, NULL) == 0);
+}
 
 static mqd_t queue;
 static int queue_id = -1;
@@ -132,6 +155,7 @@ CASE(cancelled_threads_end_in_a_blocked_msgrcv) { cancel_blocked_in('M'); }
 CASE(cancelled_threads_end_in_a_blocked_msgsnd) { cancel_blocked_in('m'); }
 
 CASE(threads_that_may_be_ended_anywhere_end_in_a_blocked_call) {
+    show_wrong_addresses();
     create_both();
     pthread_barrier_init(&barrier, NULL, 2);
     type_of_threads = PTHREAD_CANCEL_ASYNCHRONOUS;
@@ -153,6 +177,7 @@ static void drain(void) {
 }
 
 CASE(threads_ended_anywhere_leave_queues_that_can_be_used) {
+    show_wrong_addresses();
     create_both();
     pthread_barrier_init(&barrier, NULL, 2);
     int all = rounds(3000);
