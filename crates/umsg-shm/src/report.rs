@@ -296,7 +296,8 @@ struct Telling(&'static thread::Thread);
 impl Telling {
     /// Marks the thread. Returns `None` if the thread is marked already.
     fn begin(me: &'static thread::Thread) -> Option<Telling> {
-        (!me.tells.replace(true)).then_some(Telling(me))
+        // A mark that is not wanted would be removed by its drop: none may be made.
+        (!me.tells.replace(true)).then(|| Telling(me))
     }
 }
 

@@ -122,7 +122,7 @@ pub struct Placing {
     pub ttl: Option<Duration>,
     /// The subject of the reply.
     pub reply_to: Option<String>,
-    /// The [name](name) of the message among those of all machines; 0 if no bridge has published it.
+    /// The [`name`] of the message among those of all machines; 0 if no bridge has published it.
     pub name: u128,
 }
 

@@ -127,7 +127,7 @@ pub const DEFECTS: &[Defect] = &[
         what: "a poller is not told of messages",
         by: By::Soak(Face::Posix),
         file: "umsg-shm/src/doorbell/deferred.rs",
-        old: "(self.ticket, self.fifo.add(self.loudly))",
+        old: "(self.ticket, is_rung)",
         new: "(self.ticket, true)",
         finding: &["is stuck", "poller", "not told"],
     },
