@@ -1,31 +1,27 @@
 //! Ringing: the doorbell's words in the segment, and the steps that change the FIFO under the queue's lock.
 
+mod deferral;
+mod level;
+
 use super::{
-    Deferred, DeferredRing, Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM,
-    Lookup, MESSAGES, PRIVATE, PollFifo, ROOM, Readiness, SLICES, Ticket,
+    DeferredRing, Doorbell, FULL, HELPED, LEVELS, LOOK_FOR_MESSAGES, LOOK_FOR_ROOM, Lookup,
+    MESSAGES, PRIVATE, PollFifo, ROOM, SLICES,
 };
 use crate::crash::crash_point;
 use crate::lock::tokens::ReceiverHeld;
-use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering, spin_hint};
+use crate::sync::{AtomicU32, Guarded32, Guarded64, Loose32, Ordering};
 use crate::sys::{cpu, futex};
+use level::{IN, NEITHER, OUT, beside, held, looks_for, packets, shows};
 #[cfg(not(loom))]
 use rustix::io;
+
+pub(crate) use level::Level;
 
 #[cfg(not(loom))]
 use super::helper::Feed;
 #[cfg(loom)]
 use crate::model::doorbell::Feed;
 
-/// The bit of a level at which a receive is possible.
-const IN: u32 = 1;
-/// The bit of a level at which a send is possible.
-const OUT: u32 = 2;
-/// A flag beside OUT, also in [`Words::shown`] and [`Words::heard`]: the queue has neither messages nor room. A FIFO shows this level as room, so a
-/// poller that tries to send finds no room. When room comes later, pollers need an event for it, because the FIFO does not change.
-const NEITHER: u32 = 32;
-
-/// The mask in [`Words::shown`] for the number of packets in the FIFO, at most [`FULL`].
-const PACKETS: u32 = 7;
 /// A flag of [`Words::shown`]: a process is ringing, or has died while it rang. In the second case, the packets in the FIFO have to be counted.
 const BUSY: u32 = 8;
 /// A flag of [`Words::shown`]: the process that repaired the queue could not count the packets in the FIFO. The next process that can open the FIFO
@@ -37,119 +33,11 @@ const EDGES: u32 = 4;
 /// A flag of [`Words::heard`]: a process that must not ring the FIFO has used the queue, and found no helper to call. The next poller needs a helper.
 const FOREIGN: u32 = 8;
 
-/// The number of looks at a pending ring whose sender is about to ring on another processor.
-const SPINS: u32 = if cfg!(loom) { 0 } else { 100 };
-
-/// The readiness of a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Level {
-    /// The number of messages that can be received.
-    pub(crate) messages: u32,
-    /// The room for further messages. POSIX: in messages; System V: in bytes.
-    pub(crate) room: u32,
-}
-
-impl Level {
-    pub(crate) fn new(messages: u64, room: u64) -> Level {
-        let word = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
-        Level {
-            messages: word(messages),
-            room: word(room),
-        }
-    }
-
-    /// Returns the level after a change of messages and room.
-    pub(crate) fn after(self, messages: i64, room: i64) -> Level {
-        let add = |count: u32, more: i64| (i64::from(count) + more).max(0) as u64;
-        Level::new(add(self.messages, messages), add(self.room, room))
-    }
-
-    /// Returns the bits that the FIFO shows. A FIFO can't show a queue with neither messages nor room, for example if all messages are leased. For
-    /// such a queue, it shows room.
-    fn bits(self) -> u32 {
-        match (self.messages != 0, self.room != 0) {
-            (true, true) => IN | OUT,
-            (true, false) => IN,
-            (false, _) => OUT,
-        }
-    }
-
-    /// Returns [`NEITHER`] if there are neither messages nor room.
-    fn neither(self) -> u32 {
-        match (self.messages, self.room) {
-            (0, 0) => NEITHER,
-            _ => 0,
-        }
-    }
-
-    /// Returns whether the queue has room now, and had neither messages nor room when these flags were set.
-    fn brings_room_to(self, flags: u32) -> bool {
-        flags & NEITHER != 0 && self.room != 0
-    }
-
-    pub(crate) fn readiness(self) -> Readiness {
-        Readiness {
-            readable: self.messages != 0,
-            writable: self.room != 0,
-        }
-    }
-
-    /// Returns the edge flags of pollers that get an event for this level.
-    fn edges(self) -> u32 {
-        match self.bits() {
-            IN => MESSAGES,
-            OUT => ROOM,
-            _ => MESSAGES | ROOM,
-        }
-    }
-
-    fn word(self) -> u64 {
-        u64::from(self.messages) << 32 | u64::from(self.room)
-    }
-}
-
-/// Returns the number of packets that [`Words::shown`] claims, which a hostile process can forge.
-fn held(shown: u32) -> u32 {
-    (shown & PACKETS).min(FULL)
-}
-
-/// Returns the bits that a number of packets shows.
-fn shows(packets: u32) -> u32 {
-    match packets {
-        0 => OUT,
-        1..FULL => IN | OUT,
-        _ => IN,
-    }
-}
-
-/// Returns the number of packets that shows these bits, with the smallest change from the current number.
-fn packets(bits: u32, held: u32) -> u32 {
-    match bits & (IN | OUT) {
-        IN => FULL,
-        OUT => 0,
-        _ => held.clamp(1, FULL - 1),
-    }
-}
-
-/// Returns the numbers of messages and of room that these flags of [`Ringer::watched`] add to the level: 1 or 0.
-fn looks_for(watched: u32) -> [u32; 2] {
-    [LOOK_FOR_MESSAGES, LOOK_FOR_ROOM].map(|flag| (watched & flag != 0).into())
-}
-
-/// Returns another number of packets that shows the same level, if one exists.
-fn beside(packets: u32) -> u32 {
-    match packets {
-        0 | FULL.. => packets,
-        1 => 2,
-        more => more - 1,
-    }
-}
-
 /// The doorbell's words in a segment, without the flags of pollers. No process uses them while no process polls.
 #[repr(C)]
 #[derive(Default)]
 pub struct Words {
-    /// The number of packets in the FIFO ([`PACKETS`]), and flags.
+    /// The number of packets in the FIFO ([`PACKETS`](level::PACKETS)), and flags.
     pub(crate) shown: Guarded32,
     /// The processor on which a process is ringing, plus one; 0 for none. The number is a hint.
     pub(crate) rung_on: Loose32,
@@ -285,114 +173,6 @@ impl<'a> Ringer<'a> {
         }
         self.words.shown.set(to | unknown | now.neither());
         crash_point!(BELL_SETTLED);
-    }
-
-    /// Defers the ring for the message at ring position `position` of an empty queue: the caller sends the message, releases the locks and rings. None
-    /// if the caller has to ring under the lock. `then` is the level after the send.
-    pub(crate) fn defer(
-        &self,
-        receiving: ReceiverHeld<'_>,
-        (now, then): (Level, Level),
-        position: u64,
-    ) -> Option<Deferred<'a>> {
-        let deferred = self.deferred?;
-        let watched = self.watched.get();
-        let others = PRIVATE | LOOK_FOR_MESSAGES | LOOK_FOR_ROOM;
-        let is_plain = watched & (LEVELS | others) == LEVELS && self.words.shown.get() == 0;
-        if !is_plain || (now.messages, then.messages) != (0, 1) || then.room == 0 {
-            return None;
-        }
-        let Lookup::Found(fifo) = self.doorbell.fifo(self.words.name.get()) else {
-            return None;
-        };
-        let ticket = deferred.begin(receiving, position)?;
-        self.doorbell.note_progress();
-        let tells = self.reports_edges(then);
-        if tells {
-            self.words.told.set(then.word());
-        }
-        self.words.shown.set(1);
-        Some(Deferred {
-            ticket,
-            fifo,
-            // A write wakes pollers for messages alone.
-            loudly: tells && watched & then.edges() & !MESSAGES != 0,
-        })
-    }
-
-    /// Takes back a deferred ring, because the message was not sent.
-    pub(crate) fn take_back_deferred(&self, _: ReceiverHeld<'_>, _: Deferred<'_>) {
-        self.words.shown.set(0);
-        if let Some(deferred) = self.deferred {
-            deferred.forget();
-        }
-    }
-
-    /// Ends a deferred ring that was late or failed: counts the packets.
-    pub(crate) fn end_late_ring(&self, receiving: ReceiverHeld<'_>, ticket: Ticket, now: Level) {
-        if let Some(deferred) = self.deferred
-            && let Some(has_failed) = deferred.end_late(receiving, ticket)
-        {
-            self.hold(now, has_failed);
-        }
-    }
-
-    /// Returns the ring that is pending.
-    fn pending(&self) -> Option<(&DeferredRing, Ticket)> {
-        let deferred = self.deferred?;
-        deferred.pending().map(|ticket| (deferred, ticket))
-    }
-
-    /// Waits for a moment until a sender on another processor has rung. Returns whether it has.
-    fn wait_for_sender((deferred, ticket): (&DeferredRing, Ticket)) -> bool {
-        (0..SPINS).any(|_| {
-            spin_hint();
-            deferred.pending() != Some(ticket)
-        })
-    }
-
-    /// Makes sure that pollers have been told of the message whose ring is pending. `now` is the present level.
-    fn show_deferred(&self, now: Level) {
-        if let Some(pending) = self.pending() {
-            self.show_pending(pending, now);
-        }
-    }
-
-    #[cold]
-    fn show_pending(&self, pending: (&DeferredRing, Ticket), now: Level) {
-        if Self::wait_for_sender(pending) {
-            return;
-        }
-        let (deferred, ticket) = pending;
-        if self.fifo().is_some_and(|fifo| fifo.shows(1)) {
-            deferred.note_seen(ticket);
-        } else {
-            self.hold(now, false);
-        }
-    }
-
-    /// Makes the FIFO hold `to` packets while its number of packets is uncertain because of a deferred ring. Returns false if the number is certain.
-    fn change_beside_deferred(&self, fifo: &PollFifo<'_>, to: u32, loudly: bool) -> bool {
-        let Some(deferred) = self.deferred else {
-            return false;
-        };
-        if let Some(ticket) = deferred.pending() {
-            // The message is gone, and its packet has to go, too.
-            if to == 0 && fifo.remove(loudly) {
-                deferred.note_seen(ticket);
-                return true;
-            }
-            if Self::wait_for_sender((deferred, ticket)) || !deferred.note_late(ticket) {
-                // The packet has come meanwhile.
-                return false;
-            }
-        } else if !deferred.is_late() {
-            return false;
-        }
-        fifo.hold(to);
-        // A packet that came late may already show a message of which pollers were not told.
-        fifo.nudge();
-        true
     }
 
     /// Returns whether a process was interrupted on the caller's processor while it rang. The cause may be the caller itself, which the ringing woke.
