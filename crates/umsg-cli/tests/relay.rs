@@ -201,18 +201,15 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
 #[test]
 fn a_message_that_waits_is_not_delivered_more_often() {
     let site = Site::new();
+    let make = |name: &str| {
+        let policies = ["--max-deliveries", "2", "--dead-letter", "/dead"];
+        site.umsg(&[&["create", name], &policies[..]].concat())
+            .text();
+    };
     let full = KernelQueue::new(1, 100);
     assert!(full.try_send(b"before", 0));
     let name = full.name.as_str();
-    site.umsg(&[
-        "create",
-        name,
-        "--max-deliveries",
-        "2",
-        "--dead-letter",
-        "/dead",
-    ])
-    .text();
+    make(name);
     open(&site, name).send(b"waits", 0).unwrap();
     for _ in 0..3 {
         let relay = Relay::start(&site, 1, &["--out", name], None);
@@ -221,15 +218,7 @@ fn a_message_that_waits_is_not_delivered_more_often() {
     }
     let long = KernelQueue::new(1, 4);
     let name = long.name.as_str();
-    site.umsg(&[
-        "create",
-        name,
-        "--max-deliveries",
-        "2",
-        "--dead-letter",
-        "/dead",
-    ])
-    .text();
+    make(name);
     let queue = open(&site, name);
     queue.send(b"too long", 0).unwrap();
     let mut relay = Relay::start(&site, 1, &["--out", name, "--json"], None);

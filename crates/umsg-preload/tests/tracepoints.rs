@@ -28,7 +28,7 @@ const TRACEPOINTS: &[(&str, &str, &str)] = &[
     ("event", "- %d %d", "arg0, arg1"),
 ];
 
-/// What a tracepoint showed: an address, and numbers.
+/// The arguments that a tracepoint showed: an address, and numbers.
 type Hit = (String, Vec<i64>);
 
 /// A running bpftrace, which prints a line for each passage of each tracepoint.

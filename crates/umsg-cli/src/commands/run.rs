@@ -126,7 +126,7 @@ pub struct Run {
     /// [default: share if $UMSG_IPC_NAMESPACE says so, else follow]
     #[arg(long, value_enum, value_name = "follow|share")]
     ipc_namespaces: Option<IpcNamespaces>,
-    /// Which programs a supervisor serves [default: $UMSG_RAW_SYSCALLS, else auto]
+    /// The programs that a supervisor serves [default: $UMSG_RAW_SYSCALLS, else auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
     /// Whether a supervised program gets umsg's /dev/mqueue, limits in /proc/sys and /proc/sysvipc/msg (on), or the kernel's (off). On, each

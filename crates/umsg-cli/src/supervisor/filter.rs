@@ -55,7 +55,7 @@ pub fn waits_for_descriptors(number: libc::c_long) -> bool {
     POLLS.contains(&number)
 }
 
-/// What a call with a path does.
+/// The operation of a call with a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Opens a file. Flags, mode.

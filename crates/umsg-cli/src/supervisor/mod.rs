@@ -46,7 +46,7 @@ mod workers;
 
 pub use start::begin;
 
-/// Which files the supervisor shows to its programs in place of the kernel's.
+/// The files that the supervisor shows to its programs in place of the kernel's.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Calls with paths reach the supervisor.

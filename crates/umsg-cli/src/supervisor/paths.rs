@@ -55,16 +55,16 @@ impl Directory {
     }
 }
 
-/// What a path names.
+/// The object that a path names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Target<'a> {
     Place(Place<'a>),
     Limit(Limit),
-    Queues,
+    SysvTable,
 }
 
 /// Returns whether a path that begins with these bytes may name one of the files.
-fn may_be_ours(beginning: &[u8]) -> bool {
+fn may_be_shown(beginning: &[u8]) -> bool {
     beginning.starts_with(place::PATH) || beginning.starts_with(b"/proc/sys")
 }
 
@@ -77,10 +77,10 @@ fn may_be_limit(beginning: &[u8]) -> bool {
 type Given = (Vec<u8>, bool);
 
 /// Where a path begins.
-enum From {
+enum Start {
     Root,
     /// The directory that stands for /dev/mqueue.
-    Queues,
+    Mqueue,
     /// /proc/sys.
     Sys,
 }
@@ -184,17 +184,17 @@ impl Server {
         let beginning = &beginning[..len];
         let is_relative = !matches!(beginning.first(), None | Some(b'/' | 0));
         let from = match is_relative {
-            false if may_be_ours(beginning) => From::Root,
-            true if self.is_in_queues(call, directory) => From::Queues,
-            true if may_be_limit(beginning) && is_in_sys(call, directory) => From::Sys,
+            false if may_be_shown(beginning) => Start::Root,
+            true if self.is_in_queues(call, directory) => Start::Mqueue,
+            true if may_be_limit(beginning) && is_in_sys(call, directory) => Start::Sys,
             _ => return None,
         };
         // A path that can't be read fails in the kernel.
         let path = memory::read_string(call.thread, address, PATH_MAX).ok()?;
         Some(match from {
-            From::Root => (path, false),
-            From::Queues => (path, true),
-            From::Sys => ([SYS, path.as_slice()].concat(), false),
+            Start::Root => (path, false),
+            Start::Mqueue => (path, true),
+            Start::Sys => ([SYS, path.as_slice()].concat(), false),
         })
     }
 
@@ -213,7 +213,7 @@ impl Server {
         };
         match place.filter(|_| self.settings.dev_mqueue) {
             Some(place) => Some(Target::Place(place)),
-            None if path == sysv_table::PATH.as_bytes() => Some(Target::Queues),
+            None if path == sysv_table::PATH.as_bytes() => Some(Target::SysvTable),
             None => Limit::named(path).map(Target::Limit),
         }
     }
@@ -331,7 +331,7 @@ impl Server {
         let kept = flags & (libc::O_CLOEXEC | libc::O_NONBLOCK);
         match target {
             // The kernel has the same files.
-            Target::Limit(_) | Target::Queues
+            Target::Limit(_) | Target::SysvTable
                 if flags & (libc::O_DIRECTORY | libc::O_PATH) != 0 =>
             {
                 Ok(Outcome::Pass)
@@ -342,8 +342,8 @@ impl Server {
                 Err(libc::EEXIST)
             }
             Target::Limit(limit) => self.open_limit(call, limit, access, kept, writes),
-            Target::Queues if writes => Ok(Outcome::Pass),
-            Target::Queues => {
+            Target::SysvTable if writes => Ok(Outcome::Pass),
+            Target::SysvTable => {
                 let text = sysv_table::text(namespace()?).map_err(|error| error.errno())?;
                 let file = snapshot("umsg", text.as_bytes(), kept).map_err(raw)?;
                 let _ = self.listener.give(call, file.as_fd(), closes);
@@ -441,7 +441,7 @@ fn own(target: Target<'_>) -> OwnTarget {
         Target::Place(Place::Name(name)) => OwnTarget::Name(name.to_vec()),
         Target::Place(Place::Directory) => OwnTarget::Other(Target::Place(Place::Directory)),
         Target::Limit(limit) => OwnTarget::Other(Target::Limit(limit)),
-        Target::Queues => OwnTarget::Other(Target::Queues),
+        Target::SysvTable => OwnTarget::Other(Target::SysvTable),
     }
 }
 
@@ -531,7 +531,7 @@ fn line_of(opened: &Opened, flags: i32) -> Result<OwnedFd, i32> {
 
 #[cfg(test)]
 mod tests {
-    use super::may_be_ours;
+    use super::may_be_shown;
 
     #[test]
     fn few_paths_are_read_to_their_end() {
@@ -541,10 +541,10 @@ mod tests {
             b"/proc/sysvipc/msg",
             b"/proc/sys/kernel",
         ] {
-            assert!(may_be_ours(path));
+            assert!(may_be_shown(path));
         }
         for path in [b"/dev/null".as_slice(), b"/proc/self/fd", b"/", b"", b"dev"] {
-            assert!(!may_be_ours(path));
+            assert!(!may_be_shown(path));
         }
     }
 }

@@ -13,7 +13,8 @@ const HAS_FAILED: c_int = 0x20;
 /// The streams that the program has opened for writing to limits. Relaxed: a program that closes a stream uses it in no other thread.
 static WRITTEN: [AtomicPtr<FILE>; 16] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 16];
 
-/// Notes a stream that writes to a limit. What a further one than there is room for has in its buffer at the end of the process has no effect.
+/// Notes a stream that writes to a limit. If there is no room for the note, the text that the stream has in its buffer at the
+/// end of the process has no effect.
 pub(super) fn note(stream: *mut FILE) {
     let empty = std::ptr::null_mut();
     let (new, failed) = (Ordering::Relaxed, Ordering::Relaxed);

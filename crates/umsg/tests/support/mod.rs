@@ -1,4 +1,4 @@
-//! What most tests share: a private directory, processes, memory that outlives them, and limits.
+//! The parts that most tests share: a private directory, processes, memory that outlives them, and limits.
 #![allow(dead_code, unused_imports, reason = "each test uses a part")]
 
 pub mod child;
