@@ -7,14 +7,16 @@
 //! This module allocates no memory: the child of vfork shares its parent's memory, and another thread may have held a lock of malloc at a fork.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::mem::MaybeUninit;
 
 use libc::{pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 
 use crate::{errno, kernel};
 
+mod listed;
+mod path;
 mod static_program;
 
+use path::{LONGEST_PATH, Named, Path, is_executable};
 use static_program::{File, is_static};
 
 type Strings = *const *const c_char;
@@ -26,29 +28,7 @@ unsafe extern "C" {
 const RUN: &[u8] = b"UMSG_RUN=";
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
-const LONGEST_PATH: usize = 4096;
-
-/// The directories that libc searches without PATH.
-const DEFAULT_PATH: &[u8] = match cfg!(target_env = "musl") {
-    true => b"/usr/local/bin:/bin:/usr/bin",
-    false => b"/bin:/usr/bin",
-};
-
-/// The errors after which libc tries the next directory of PATH. musl knows the first three.
-const PASSED_OVER: &[c_int] = match cfg!(target_env = "musl") {
-    true => &[libc::EACCES, libc::ENOENT, libc::ENOTDIR],
-    false => &[
-        libc::EACCES,
-        libc::ENOENT,
-        libc::ENOTDIR,
-        libc::ESTALE,
-        libc::ENODEV,
-        libc::ETIMEDOUT,
-    ],
-};
-
-/// The numbers of strings that fit on the stack: the arguments of a variadic call, and those of `umsg run`.
-const FEW_LISTED: usize = 64;
+/// The number of arguments of `umsg run` that fit on the stack.
 const FEW: usize = 128;
 
 /// The next function of exec or posix_spawn, for a program and its arguments.
@@ -335,128 +315,6 @@ unsafe fn variable(environment: Strings, name: &[u8]) -> Option<*const c_char> {
     None
 }
 
-/// A path in a buffer of its own.
-struct Path([u8; LONGEST_PATH]);
-
-/// The path of a program that the caller names by a descriptor. If the path leads to a duplicate of the descriptor, the end of this value closes the
-/// duplicate: the execution has failed then.
-pub(super) struct Named {
-    path: Path,
-    _duplicate: Option<File>,
-}
-
-impl Named {
-    fn by(path: Path) -> Named {
-        Named {
-            path,
-            _duplicate: None,
-        }
-    }
-
-    pub(super) fn start(&self) -> *const c_char {
-        self.path.start()
-    }
-}
-
-impl Path {
-    fn new() -> Path {
-        Path([0; LONGEST_PATH])
-    }
-
-    fn joined(parts: &[&[u8]]) -> Option<Path> {
-        let mut path = Path::new();
-        path.join(parts).then_some(path)
-    }
-
-    /// Writes the parts one behind the other. Returns false if they are too long.
-    fn join(&mut self, parts: &[&[u8]]) -> bool {
-        let mut at = 0;
-        for part in parts {
-            let end = at + part.len();
-            // The last byte is for the zero byte behind the path.
-            let Some(room) = self.0[..LONGEST_PATH - 1].get_mut(at..end) else {
-                return false;
-            };
-            room.copy_from_slice(part);
-            at = end;
-        }
-        self.0[at] = 0;
-        true
-    }
-
-    /// Looks a name up in PATH, as execvp does: an empty directory is the working directory, and the search ends with an error that says nothing
-    /// about the other directories. Returns false if no directory has such a program. Source: posix/execvpe.c of glibc, src/process/execvp.c of musl.
-    fn look_up(&mut self, name: &[u8]) -> bool {
-        // SAFETY: the process's environment ends with a null pointer.
-        let list = unsafe { variable(environ, b"PATH=") };
-        // SAFETY: a value is a string.
-        let list = list.map_or(DEFAULT_PATH, |list| unsafe {
-            CStr::from_ptr(list).to_bytes()
-        });
-        for directory in list.split(|byte| *byte == b':') {
-            let is_joined = match directory {
-                b"" => self.join(&[b"./", name]),
-                directory => self.join(&[directory, b"/", name]),
-            };
-            // libc skips a directory whose path is too long.
-            match is_joined.then(|| executable(self.start())) {
-                Some(Ok(true)) => return true,
-                // Something that is no file can't be executed: EACCES.
-                Some(Ok(false)) | None => {}
-                Some(Err(errno)) if PASSED_OVER.contains(&errno) => {}
-                Some(Err(_)) => return false,
-            }
-        }
-        false
-    }
-
-    /// Returns the path `/proc/self/fd/NUMBER` of a descriptor. None for a negative number.
-    fn of_number(fd: c_int) -> Option<Path> {
-        let mut digits = [0; 10];
-        let mut at = digits.len();
-        let mut rest = u32::try_from(fd).ok()?;
-        loop {
-            at -= 1;
-            digits[at] = b'0' + (rest % 10) as u8;
-            rest /= 10;
-            if rest == 0 {
-                break;
-            }
-        }
-        Path::joined(&[b"/proc/self/fd/", &digits[at..]])
-    }
-
-    fn start(&self) -> *const c_char {
-        self.0.as_ptr().cast()
-    }
-}
-
-fn is_executable(path: *const c_char) -> bool {
-    executable(path) == Ok(true)
-}
-
-/// Returns whether a path leads to a file that the process may execute, or else to a directory or another object. An error is that of the path.
-fn executable(path: *const c_char) -> Result<bool, c_int> {
-    let at = libc::AT_FDCWD as usize;
-    let (path, access) = (path.expose_provenance(), libc::X_OK as usize);
-    // Like exec, the call uses the effective ids. Linux before 5.8 checks the real ones, and so do filters of containers that refuse the new call
-    // with EPERM.
-    let effective = [at, path, access, libc::AT_EACCESS as usize, 0, 0];
-    // SAFETY: the argument is a C string.
-    let checked = unsafe { kernel::call(libc::SYS_faccessat2, effective) };
-    match checked {
-        // SAFETY: the argument is a C string.
-        Err(libc::ENOSYS | libc::EPERM) => unsafe { kernel::call(libc::SYS_faccessat, effective)? },
-        other => other?,
-    };
-    let mut found = MaybeUninit::<libc::stat>::uninit();
-    let arguments = [at, path, found.as_mut_ptr().expose_provenance(), 0, 0, 0];
-    // SAFETY: the arguments are a C string, and room for the result.
-    unsafe { kernel::call(libc::SYS_newfstatat, arguments)? };
-    // SAFETY: the kernel has written the status.
-    Ok(unsafe { found.assume_init() }.st_mode & libc::S_IFMT == libc::S_IFREG)
-}
-
 /// Returns the path of a descriptor's static program. The program gets a duplicate of the descriptor, by which `umsg run` executes it.
 ///
 /// # Safety
@@ -544,147 +402,4 @@ fn unmap(start: *mut u8, len: usize) {
             [start.expose_provenance(), len, 0, 0, 0, 0],
         )
     };
-}
-
-/// Collects the arguments of a variadic call, from the registers and from the stack. A null pointer ends them.
-///
-/// # Safety
-/// The addresses are those of the caller's arguments.
-unsafe fn listed(
-    (registers, stack): (Strings, Strings),
-    call: impl FnOnce(Strings, Strings) -> c_int,
-) -> c_int {
-    // SAFETY: by this function's contract.
-    let at = |index: usize| unsafe {
-        match index < REGISTERS {
-            true => *registers.add(index),
-            false => *stack.add(index - REGISTERS),
-        }
-    };
-    let mut count = 0;
-    while !at(count).is_null() {
-        count += 1;
-    }
-    // execle has the environment behind the null pointer.
-    let mut few = [std::ptr::null(); FEW_LISTED];
-    let room: *mut *const c_char = match count < FEW_LISTED {
-        true => few.as_mut_ptr(),
-        false => map((count + 1) * size_of::<*const c_char>()).cast(),
-    };
-    if room.is_null() {
-        return errno::fail(libc::ENOMEM);
-    }
-    for index in 0..=count {
-        // SAFETY: the room has a place for each argument and for the null pointer.
-        unsafe { room.add(index).write(at(index)) };
-    }
-    let outcome = call(room, at(count + 1).cast());
-    if count >= FEW_LISTED {
-        let errno = errno::get();
-        unmap(room.cast(), (count + 1) * size_of::<*const c_char>());
-        errno::set(errno);
-    }
-    outcome
-}
-
-/// The number of registers that hold arguments behind the first argument.
-const REGISTERS: usize = match cfg!(target_arch = "x86_64") {
-    true => 5,
-    false => 7,
-};
-
-/// # Safety
-/// The conditions of libc's execl.
-unsafe extern "C" fn list(path: *const c_char, registers: Strings, stack: Strings) -> c_int {
-    // SAFETY: by this function's contract.
-    unsafe { listed((registers, stack), |arguments, _| execv(path, arguments)) }
-}
-
-/// # Safety
-/// The conditions of libc's execlp.
-unsafe extern "C" fn list_in_path(
-    name: *const c_char,
-    registers: Strings,
-    stack: Strings,
-) -> c_int {
-    // SAFETY: by this function's contract.
-    unsafe { listed((registers, stack), |arguments, _| execvp(name, arguments)) }
-}
-
-/// # Safety
-/// The conditions of libc's execle.
-unsafe extern "C" fn list_with_environment(
-    path: *const c_char,
-    registers: Strings,
-    stack: Strings,
-) -> c_int {
-    // SAFETY: by this function's contract.
-    unsafe {
-        listed((registers, stack), |arguments, environment| {
-            execve(path, arguments, environment)
-        })
-    }
-}
-
-/// Exports a variadic function: passes the addresses of its arguments to a function of Rust.
-macro_rules! variadic {
-    ($(#[doc = $doc:literal] fn $name:ident => $function:ident;)*) => {
-        $(
-            #[doc = $doc]
-            #[cfg_attr(not(test), unsafe(no_mangle))]
-            #[unsafe(naked)]
-            pub unsafe extern "C" fn $name() {
-                #[cfg(target_arch = "x86_64")]
-                std::arch::naked_asm!(
-                    ".cfi_startproc",
-                    "sub rsp, 56",
-                    ".cfi_def_cfa_offset 64",
-                    "mov [rsp], rsi",
-                    "mov [rsp + 8], rdx",
-                    "mov [rsp + 16], rcx",
-                    "mov [rsp + 24], r8",
-                    "mov [rsp + 32], r9",
-                    "mov rsi, rsp",
-                    "lea rdx, [rsp + 64]",
-                    "call {function}",
-                    "add rsp, 56",
-                    ".cfi_def_cfa_offset 8",
-                    "ret",
-                    ".cfi_endproc",
-                    function = sym $function,
-                );
-                #[cfg(target_arch = "aarch64")]
-                std::arch::naked_asm!(
-                    ".cfi_startproc",
-                    "stp x29, x30, [sp, -80]!",
-                    ".cfi_def_cfa_offset 80",
-                    ".cfi_offset x29, -80",
-                    ".cfi_offset x30, -72",
-                    "stp x1, x2, [sp, 16]",
-                    "stp x3, x4, [sp, 32]",
-                    "stp x5, x6, [sp, 48]",
-                    "str x7, [sp, 64]",
-                    "add x1, sp, 16",
-                    "add x2, sp, 80",
-                    "bl {function}",
-                    "ldp x29, x30, [sp], 80",
-                    ".cfi_def_cfa_offset 0",
-                    ".cfi_restore x29",
-                    ".cfi_restore x30",
-                    "ret",
-                    ".cfi_endproc",
-                    function = sym $function,
-                );
-            }
-        )*
-    };
-}
-
-variadic! {
-    /// Replaces the program. The arguments of the program are the further arguments of the call.
-    fn execl => list;
-    /// Replaces the program as execl does. The program is looked up in PATH.
-    fn execlp => list_in_path;
-    /// Replaces the program as execl does. The environment follows the arguments.
-    fn execle => list_with_environment;
 }
