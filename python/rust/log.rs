@@ -65,7 +65,7 @@ impl<const N: usize> Write for Bytes<N> {
     }
 }
 
-struct Kept {
+struct StoredEvent {
     /// The order of the events.
     number: u64,
     level: Level,
@@ -78,8 +78,13 @@ struct Kept {
     lost: u64,
 }
 
-static KEPT: [Mutex<Option<Kept>>; PLACES] = [const { Mutex::new(None) }; PLACES];
+static STORED: [Mutex<Option<StoredEvent>>; PLACES] = [const { Mutex::new(None) }; PLACES];
+
+// The accesses of the words below are Relaxed unless their places say otherwise: each word is the whole information, and the mutexes above have the
+// events.
+
 static NUMBER: AtomicU64 = AtomicU64::new(0);
+/// The number of events that found no place.
 static LOST: AtomicU64 = AtomicU64::new(0);
 /// Changes with each event, and at the end of a turn. The thread sleeps on it.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
@@ -101,7 +106,7 @@ fn keep(event: &Event<'_>) {
     if READER.load(Ordering::Relaxed) == thread_id() {
         return;
     }
-    let free = KEPT
+    let free = STORED
         .iter()
         .filter_map(|place| place.try_lock().ok())
         .find(|place| place.is_none());
@@ -111,7 +116,7 @@ fn keep(event: &Event<'_>) {
             // A write never fails.
             let _ = write!(text, "{event}");
             let kind = KINDS.iter().find(|(what, _)| *what == event.what);
-            *place = Some(Kept {
+            *place = Some(StoredEvent {
                 number: NUMBER.fetch_add(1, Ordering::Relaxed),
                 level: event.level(),
                 kind: kind.map_or("unknown", |(_, kind)| kind),
@@ -163,9 +168,9 @@ fn sleep_while(seen: u32) {
 }
 
 /// Takes the events that wait.
-fn take() -> Vec<Kept> {
-    let places = KEPT.iter().filter_map(|place| place.try_lock().ok());
-    let mut events: Vec<Kept> = places.filter_map(|mut place| place.take()).collect();
+fn take() -> Vec<StoredEvent> {
+    let places = STORED.iter().filter_map(|place| place.try_lock().ok());
+    let mut events: Vec<StoredEvent> = places.filter_map(|mut place| place.take()).collect();
     events.sort_by_key(|event| event.number);
     events
 }
@@ -200,9 +205,9 @@ impl LogEvent {
 }
 
 /// Level of `logging`, text, and the event.
-type Told = (u32, String, LogEvent);
+type LogRecord = (u32, String, LogEvent);
 
-fn told(kept: Kept) -> Told {
+fn record_of(kept: StoredEvent) -> LogRecord {
     let level = match kept.level {
         Level::Debug => 10,
         Level::Info => 20,
@@ -219,7 +224,7 @@ fn told(kept: Kept) -> Told {
     (level, kept.text.text(), event)
 }
 
-fn told_lost(lost: u64) -> Told {
+fn record_of_lost(lost: u64) -> LogRecord {
     let event = LogEvent {
         kind: "lost",
         queue: None,
@@ -274,7 +279,7 @@ pub fn end() {
 /// Waits for events of a turn, without the interpreter's lock. Returns None at the end of the turn.
 #[pyfunction]
 #[pyo3(name = "_next_events")]
-pub fn next(py: Python<'_>, turn: u32) -> Option<Vec<Told>> {
+pub fn next(py: Python<'_>, turn: u32) -> Option<Vec<LogRecord>> {
     loop {
         // Acquire: pairs with the release in `wake`. An event that comes later changes the word, which ends the sleep.
         let seen = CHANGES.load(Ordering::Acquire);
@@ -282,10 +287,10 @@ pub fn next(py: Python<'_>, turn: u32) -> Option<Vec<Told>> {
         if !is_over {
             READER.store(thread_id(), Ordering::Relaxed);
         }
-        let mut events: Vec<Told> = take().into_iter().map(told).collect();
+        let mut events: Vec<LogRecord> = take().into_iter().map(record_of).collect();
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost != 0 {
-            events.push(told_lost(lost));
+            events.push(record_of_lost(lost));
         }
         if !events.is_empty() {
             return Some(events);

@@ -99,6 +99,7 @@ impl DeferredRing {
 
     /// Forgets the ring. The caller holds the lock, or is the only user.
     pub(super) fn forget(&self) {
+        // Release: as in `begin`, a killed thread leaves its steps in their order.
         self.0.store(0, Ordering::Release);
     }
 
