@@ -3,7 +3,7 @@
 mod support;
 
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, Ordering::SeqCst};
 use std::sync::mpsc;
 use std::time::Duration;
 use support::child::{Child, Exit};
@@ -510,5 +510,43 @@ fn corrupted_records_make_errors_and_nothing_worse() {
         drop(awaited);
         drop(queue);
         std::fs::remove_file(place.path().join("mq/q")).unwrap();
+    }
+}
+
+/// A thread of the standard library that starts holds a lock, which a child that is forked meanwhile finds locked for ever.
+#[test]
+fn a_child_that_is_forked_while_threads_start_is_notified() {
+    let (_place, queue) = Place::new().with_queue("/q", 4, 8);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let over = Over(&is_over);
+        for _ in 0..16 {
+            scope.spawn(|| {
+                while !is_over.load(SeqCst) {
+                    std::thread::spawn(|| {}).join().unwrap();
+                }
+            });
+        }
+        for _ in 0..500 {
+            let mut child = Child::run(|| {
+                let (notify, told) = telling();
+                let _registration = queue.notify(notify).expect("no process is registered");
+                queue.try_send(b"x", 0).expect("room");
+                let is_told = told.recv_timeout(LONG).is_ok();
+                receive(&queue);
+                i32::from(!is_told)
+            });
+            child.expect(Exit::Code(0), "the child");
+        }
+        drop(over);
+    });
+
+    /// Ends the threads, also if the test fails.
+    struct Over<'a>(&'a AtomicBool);
+
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, SeqCst);
+        }
     }
 }

@@ -24,10 +24,9 @@
 use super::descriptor::{Doorbell, PollFifo};
 use super::{MESSAGES, ROOM, is_called};
 use crate::sys::clock::{self, Deadline};
-use crate::sys::futex;
 use crate::sys::kept_descriptor::Sighting;
 use crate::sys::mask::Masked;
-use crate::sys::process;
+use crate::sys::{detached, futex, process};
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -253,11 +252,9 @@ impl Entries {
         let helper: &'static Helper = Box::leak(Box::new(Helper {
             changes: AtomicU32::new(0),
         }));
-        let started = std::thread::Builder::new()
-            .name("umsg-poll".into())
-            .stack_size(STACK)
-            .spawn(|| helper.serve());
-        started.ok()?;
+        if !detached::start(Some(c"umsg-poll"), Some(STACK), || helper.serve()) {
+            return None;
+        }
         self.helpers.push(helper);
         Some(helper)
     }

@@ -15,6 +15,8 @@ pub mod critical;
 #[cfg(not(loom))]
 pub mod cut;
 #[cfg(not(loom))]
+pub mod detached;
+#[cfg(not(loom))]
 pub mod exists;
 #[cfg(not(loom))]
 pub mod extent;

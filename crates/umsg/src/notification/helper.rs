@@ -17,10 +17,9 @@ use umsg_shm::consent;
 use umsg_shm::lock::STOPPED;
 use umsg_shm::posix_engine::{Engine, Outcome};
 use umsg_shm::sys::clock::{self, Deadline};
-use umsg_shm::sys::futex;
 use umsg_shm::sys::mask::Masked;
 use umsg_shm::sys::stack::roomy;
-use umsg_shm::sys::thread;
+use umsg_shm::sys::{detached, futex, thread};
 
 /// The maximum number of registrations for which a helper waits. One more word, [`Helper::calls`], wakes the helper for a new list.
 const MOST: usize = futex::MOST_WORDS - 1;
@@ -74,11 +73,9 @@ impl Helper {
             let helper: &'static Helper = Box::leak(Box::new(Helper {
                 calls: AtomicU32::new(0),
             }));
-            let started = std::thread::Builder::new()
-                .name("umsg-notify".into())
-                .stack_size(STACK)
-                .spawn(|| helper.serve());
-            started.ok()?;
+            if !detached::start(Some(c"umsg-notify"), Some(STACK), || helper.serve()) {
+                return None;
+            }
             registrations.helpers.push(Running {
                 helper,
                 watched: Vec::new(),

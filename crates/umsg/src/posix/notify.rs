@@ -11,7 +11,7 @@ use umsg_shm::posix_engine::{self, Outcome, Refused, RegisterError};
 use umsg_shm::sys::clock::Deadline;
 use umsg_shm::sys::futex::{self, Slept};
 use umsg_shm::sys::liveness;
-use umsg_shm::sys::{mask, process, thread};
+use umsg_shm::sys::{detached, mask, process, thread};
 
 /// The largest signal number.
 const SIGNALS: i32 = 64;
@@ -55,8 +55,8 @@ impl Notify {
                 mask::clear();
                 function(by);
             };
-            // Detached: no caller exists that could get an error.
-            drop(std::thread::Builder::new().spawn(work));
+            // No caller exists that could get an error.
+            let _ = detached::start(None, None, work);
         }))
     }
 
