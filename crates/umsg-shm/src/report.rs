@@ -119,6 +119,7 @@ struct Entry {
 }
 
 impl Entry {
+    /// Zeroes, so that the table is no part of the library's file: each process would copy pages of it.
     #[allow(
         clippy::declare_interior_mutable_const,
         reason = "the first value of each entry of a static"
@@ -129,7 +130,7 @@ impl Entry {
         pid: AtomicU32::new(0),
         len: AtomicU32::new(0),
         amount: AtomicU64::new(0),
-        id: AtomicI64::new(-1),
+        id: AtomicI64::new(0),
         name: [const { AtomicU64::new(0) }; LONGEST / 8],
     };
 
