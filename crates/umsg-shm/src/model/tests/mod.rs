@@ -33,6 +33,7 @@ mod sysv_lease;
 mod sysv_recycle;
 mod sysv_stage;
 mod sysv_two_deaths;
+mod trace;
 mod transfer;
 mod two_deaths;
 mod waiters;
