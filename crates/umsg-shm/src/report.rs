@@ -252,7 +252,7 @@ pub(crate) fn note(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
 #[cfg(not(loom))]
 fn note_for_receiver(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
     let me = thread::current();
-    if me.tells.get() {
+    if me.tells.get() || me.muted.get() {
         return;
     }
     let taken = TABLE
@@ -273,6 +273,12 @@ fn note_for_receiver(what: What, subject: Subject<'_>, pid: u32, amount: u64) {
     PENDING.swap(true, Ordering::Release);
 }
 
+/// Sets whether the calling thread is muted: it notes no events, and leaves those of other threads to these threads.
+#[cfg(not(loom))]
+pub fn mute_thread(is_muted: bool) {
+    thread::current().muted.set(is_muted);
+}
+
 /// Returns whether reports may wait for [`tell`].
 #[inline]
 pub(crate) fn is_any() -> bool {
@@ -280,7 +286,7 @@ pub(crate) fn is_any() -> bool {
     !cfg!(loom) && PENDING.load(Ordering::Relaxed)
 }
 
-/// Passes the reports on. The caller holds no lock of a queue. In a receiver of this thread, the call does nothing.
+/// Passes the reports on. The caller holds no lock of a queue. In a receiver of this thread, and in a muted thread, the call does nothing.
 #[inline]
 pub fn tell() {
     #[cfg(not(loom))]
@@ -313,6 +319,9 @@ impl Drop for Telling {
 #[cold]
 fn tell_all() {
     let me = thread::current();
+    if me.muted.get() {
+        return;
+    }
     let Some(_telling) = Telling::begin(me) else {
         return;
     };

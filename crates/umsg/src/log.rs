@@ -6,7 +6,7 @@
 //!
 //! A call finds most of these events while it holds a lock of the queue. It tells them after it has released the lock, at the end of the call or of a later
 //! one. So a listener may use queues. The events of its own use are dropped: a listener is never called within itself in one thread. It must not block
-//! for long, because the call waits for it.
+//! for long, because the call waits for it. A listener that passes events to another thread lets that thread call [`mute_thread`].
 //!
 //! No step takes a lock. So a child of fork(2) has its parent's listener and gets its own events, whatever the parent's other threads did at the
 //! fork. A signal handler may call [`listen`].
@@ -166,6 +166,21 @@ pub fn listen_with<L: Fn(&Event<'_>) + Copy + Send + Sync + 'static>(listener: L
 /// ```
 pub fn stop_listening() {
     report::set_receiver(without_listener());
+}
+
+/// Sets whether the calls of this thread make events. In a muted thread, they make none, and do not call the [`Listener`] for events of other
+/// threads. For a thread that writes the events to a log, and uses queues to do so: otherwise each event could cause the next one.
+///
+/// At the start, no thread is muted. A child that a muted thread forks begins in a muted thread.
+///
+/// ```
+/// std::thread::spawn(|| {
+///     umsg::log::mute_thread(true);
+///     // Takes events from a channel that the listener fills, and sends them to a queue.
+/// });
+/// ```
+pub fn mute_thread(is_muted: bool) {
+    report::mute_thread(is_muted);
 }
 
 /// Sets how long a call waits before its wait is an event; by default, one second.

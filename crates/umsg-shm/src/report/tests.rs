@@ -147,3 +147,33 @@ fn the_receiver_changes_while_threads_tell() {
     });
     assert_eq!(WRONG.load(Ordering::Relaxed), 0);
 }
+
+#[test]
+fn a_muted_thread_makes_no_events_and_leaves_those_of_others_to_them() {
+    let _alone = alone();
+    set_receiver(Some(Receiver::new(keep)));
+    let in_muted_thread = |work: fn()| {
+        let muted = std::thread::spawn(move || {
+            mute_thread(true);
+            work();
+        });
+        muted.join().unwrap();
+    };
+    // Another thread tells the events that the muted one has noted.
+    in_muted_thread(|| note(What::Expired, Subject::Named(b"/own"), 0, 0));
+    tell();
+    assert!(take_seen().is_empty(), "an event of the muted thread");
+    note(What::Expired, Subject::Named(b"/other"), 0, 0);
+    in_muted_thread(tell);
+    assert!(take_seen().is_empty(), "told by the muted thread");
+    tell();
+    assert_eq!(take_seen(), [(What::Expired, 0, b"/other".to_vec())]);
+    let again = std::thread::spawn(|| {
+        mute_thread(true);
+        mute_thread(false);
+        note(What::Expired, Subject::Named(b"/again"), 0, 0);
+        tell();
+    });
+    again.join().unwrap();
+    assert_eq!(take_seen(), [(What::Expired, 0, b"/again".to_vec())]);
+}

@@ -260,6 +260,8 @@ mod real {
         pub raised: Cell<u32>,
         /// True while the thread is in a receiver of reports; see [`crate::report`]. A forked child keeps the mark, and returns from the receiver, too.
         pub(crate) tells: Cell<bool>,
+        /// True if the thread notes and tells no reports; see [`crate::report::mute_thread`]. A forked child keeps the mark.
+        pub(crate) muted: Cell<bool>,
         /// The head for a thread without a head of libc (made by a bare clone).
         own: Head,
     }
@@ -287,6 +289,7 @@ mod real {
                 ahead: Cell::new(clock::NOT_NOTED),
                 raised: Cell::new(0),
                 tells: Cell::new(false),
+                muted: Cell::new(false),
                 own: Head::new(),
             }
         };
