@@ -10,7 +10,7 @@ use crate::wait;
 use pyo3::prelude::*;
 use std::fmt::{self, Write};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use umsg::log::{self, Event, Level, What};
 
 /// The events that wait for the thread.
@@ -92,20 +92,8 @@ static CHANGES: AtomicU32 = AtomicU32::new(0);
 static TURN: AtomicU32 = AtomicU32::new(0);
 /// Whether a turn has begun and not ended.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// The id of the thread that logs. Its own events are dropped: otherwise a handler that sends to a queue could make events without an end. The
-/// library does not say which thread found an event, so an event of that thread is kept if a call in another thread tells it first.
-static READER: AtomicI32 = AtomicI32::new(0);
-
-fn thread_id() -> i32 {
-    // SAFETY: a call without arguments.
-    unsafe { libc::gettid() }
-}
 
 fn keep(event: &Event<'_>) {
-    // Relaxed: only the thread itself writes its own id.
-    if READER.load(Ordering::Relaxed) == thread_id() {
-        return;
-    }
     let free = STORED
         .iter()
         .filter_map(|place| place.try_lock().ok())
@@ -255,6 +243,8 @@ pub fn begin(slow_wait: &Bound<'_, PyAny>) -> PyResult<u32> {
 #[pyfunction]
 #[pyo3(name = "_begin_log_in_child")]
 pub fn begin_in_child() -> u32 {
+    // A handler that forks runs in the muted thread, which is the child's first thread.
+    log::mute_thread(false);
     next_turn()
 }
 
@@ -262,7 +252,6 @@ pub fn begin_in_child() -> u32 {
 fn next_turn() -> u32 {
     take();
     LOST.store(0, Ordering::Relaxed);
-    READER.store(0, Ordering::Relaxed);
     TURN.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
 }
 
@@ -284,9 +273,8 @@ pub fn next(py: Python<'_>, turn: u32) -> Option<Vec<LogRecord>> {
         // Acquire: pairs with the release in `wake`. An event that comes later changes the word, which ends the sleep.
         let seen = CHANGES.load(Ordering::Acquire);
         let is_over = TURN.load(Ordering::Relaxed) != turn;
-        if !is_over {
-            READER.store(thread_id(), Ordering::Relaxed);
-        }
+        // The thread's own calls make no events: otherwise a handler that sends to a queue could make events without an end.
+        log::mute_thread(!is_over);
         let mut events: Vec<LogRecord> = take().into_iter().map(record_of).collect();
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost != 0 {

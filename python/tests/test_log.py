@@ -174,6 +174,36 @@ def test_a_handler_that_uses_a_queue_makes_no_events(namespace: str) -> None:
     assert told.empty()
 
 
+def test_other_threads_log_no_events_of_the_handler(namespace: str) -> None:
+    is_over = threading.Event()
+    told: queues.Queue[str] = queues.Queue()
+    own = short_lived("/own")
+
+    class Sending(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            let_expire(own)
+            told.put(record.getMessage())
+
+    def work(name: str) -> None:
+        with short_lived(name) as queue:
+            while not is_over.is_set():
+                let_expire(queue)
+
+    logger = logging.Logger("own")
+    logger.addHandler(Sending())
+    umsg.set_log(logger)
+    threads = [threading.Thread(target=work, args=(f"/{number}",)) for number in range(3)]
+    for thread in threads:
+        thread.start()
+    logged = {told.get(timeout=60) for _ in range(50)}
+    is_over.set()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+    umsg.set_log(None)
+    assert logged and not any(line.startswith("/own") for line in logged), logged
+
+
 def test_a_failure_of_the_logger_does_not_end_the_log(namespace: str, kept: Kept) -> None:
     failed = threading.Event()
 

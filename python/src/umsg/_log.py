@@ -27,8 +27,7 @@ def set_log(
     >>> umsg.set_log(None)
 
     A call of this process on a queue finds an event. A thread of its own calls the logger, soon after the event. A forked child logs its own events
-    to the same logger. Events of the calls that the logger's handlers make are dropped, unless a call in another thread passes them on first. So let
-    a handler that uses a queue make no event with each record, such as an expired message or a long wait: records could follow without an end.
+    to the same logger. The calls that the logger's handlers make in that thread make no events, so a handler may use queues.
     """
     import logging  # Imported here, so that `import umsg` stays fast.
 
