@@ -12,8 +12,15 @@ pub fn map<'i, T: Sync, R: Send>(
     least: usize,
     work: impl Fn(&'i T) -> R + Sync,
 ) -> Vec<R> {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = (items.len() / least.max(1)).clamp(1, processors.min(MOST));
+    // For few items, the number of processors is not read: the standard library reads several files for it.
+    let threads = match items.len() / least.max(1) {
+        0 | 1 => 1,
+        paying => paying.min(
+            thread::available_parallelism()
+                .map_or(1, NonZero::get)
+                .min(MOST),
+        ),
+    };
     let share = items.len().div_ceil(threads).max(1);
     let work = &work;
     let some = |items: &'i [T]| items.iter().map(work).collect::<Vec<R>>();

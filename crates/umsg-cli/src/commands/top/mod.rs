@@ -38,6 +38,7 @@ use glob::Pattern;
 use super::sample::gather::Gatherer;
 use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result};
+use crate::output::owner::Owners;
 use crate::{output, place, values};
 use columns::Column;
 use rates::Refreshes;
@@ -135,16 +136,18 @@ impl Top {
     fn print(&self, cli: &Cli) -> Result {
         let mut gatherer = self.gatherer(cli);
         let mut refreshes = Refreshes::default();
+        let owners = Owners::new();
         let mut out = output::standard()?;
         let mut done = 0;
         while self.count.is_none_or(|count| done < count) {
             let begin = Instant::now();
-            let mut view = refreshes.next(gatherer.sample()?);
-            let directory = place::path(place::existing(cli)?.path());
-            rows::sort(&mut view.rows, view.at, (self.sort, self.reverse));
+            let snapshot = gatherer.sample()?;
+            let directory = place::path(&snapshot.namespace);
+            let mut view = refreshes.next(snapshot);
+            rows::sort(&mut view, (self.sort, self.reverse), &owners);
             match self.json {
-                true => report::json(&view, &directory, &mut out)?,
-                false => report::table(&view, &directory, &mut out)?,
+                true => report::json(&view, &directory, &owners, &mut out)?,
+                false => report::table(&view, &directory, &owners, &mut out)?,
             }
             out.flush()?;
             done += 1;

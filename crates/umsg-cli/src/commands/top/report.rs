@@ -72,9 +72,8 @@ struct LeftOut<'a> {
 }
 
 /// Prints one line.
-pub fn json(view: &View, directory: &str, out: &mut impl Write) -> io::Result<()> {
-    let owners = Owners::new();
-    let queues = view.rows.iter().map(|row| queue(row, view, &owners));
+pub fn json(view: &View, directory: &str, owners: &Owners, out: &mut impl Write) -> io::Result<()> {
+    let queues = view.rows.iter().map(|row| queue(row, view, owners));
     let left_out = view.refused.iter().map(|refused| LeftOut {
         kind: refused.kind.label(),
         queue: &refused.queue,
@@ -142,7 +141,12 @@ fn columns() -> [Column; COLUMNS] {
 }
 
 /// Prints a heading, a table and an empty line.
-pub fn table(view: &View, directory: &str, out: &mut impl Write) -> io::Result<()> {
+pub fn table(
+    view: &View,
+    directory: &str,
+    owners: &Owners,
+    out: &mut impl Write,
+) -> io::Result<()> {
     let counts = counts(view.rows.iter().map(|row| row.figures.kind));
     let directory = text::on_one_line(directory.as_bytes());
     let now = time::utc(view.at);
@@ -155,9 +159,8 @@ pub fn table(view: &View, directory: &str, out: &mut impl Write) -> io::Result<(
         };
         (column.title(), side)
     }));
-    let owners = Owners::new();
     for row in &view.rows {
-        let shown = Shown::of(row, view.at, &owners);
+        let shown = Shown::of(row, view.at, owners);
         table.push(columns.map(|column| column.text(&shown)));
     }
     table.print(out)?;

@@ -1,7 +1,6 @@
 //! The rows of the list: sorted, filtered, and as a tree.
 
 use std::collections::HashSet;
-use std::time::SystemTime;
 
 use super::columns::{Column, Shown};
 use super::rates::{Row, View};
@@ -41,14 +40,15 @@ pub struct Order {
 }
 
 /// Sorts the rows of a report.
-pub fn sort(rows: &mut Vec<Row>, now: SystemTime, (by, reverse): (Column, bool)) {
-    let owners = Owners::new();
-    let mut keyed: Vec<(Shown, Row)> = rows
+pub fn sort(view: &mut View, (by, reverse): (Column, bool), owners: &Owners) {
+    let now = view.at;
+    let mut keyed: Vec<(Shown, Row)> = view
+        .rows
         .drain(..)
-        .map(|row| (Shown::of(&row, now, &owners), row))
+        .map(|row| (Shown::of(&row, now, owners), row))
         .collect();
     keyed.sort_by(|(one, _), (other, _)| directed(by, reverse, one, other));
-    rows.extend(keyed.into_iter().map(|(_, row)| row));
+    view.rows.extend(keyed.into_iter().map(|(_, row)| row));
 }
 
 fn directed(by: Column, reverse: bool, one: &Shown, other: &Shown) -> std::cmp::Ordering {
@@ -178,6 +178,7 @@ mod tests {
     use super::*;
     use crate::commands::sample::figures::Figures;
     use std::sync::Arc;
+    use std::time::SystemTime;
 
     fn view(names: &[(&str, u64)]) -> View {
         let rows = names.iter().map(|&(name, messages)| Row {
