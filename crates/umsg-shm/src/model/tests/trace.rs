@@ -3,10 +3,9 @@
 //!
 //! | a defect | its effect here |
 //! |---|---|
-//! | an event is noted, or read, without the receiver lock | a race |
+//! | an event is read without the receiver lock | a race |
 //! | an event is counted before it is written, or a step that did not take effect is not taken back | an event in the wrong place |
-//! | a reader does not leave out the event of a lease that is none | a delivery without its end, of a message that is in the queue |
-//! | the record is not emptied for the next message of its slot, or a send keeps the bit of the trace | the history of another message |
+//! | the record is not emptied for the next message of its slot | the history of another message |
 
 use super::stage::{LATER, Queue, Slices, alive, explore};
 use super::subject::{Subject, explore_death};
