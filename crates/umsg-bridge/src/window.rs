@@ -4,8 +4,9 @@
 //! forgets the names of acknowledged messages when its server is killed, and takes a publish that is repeated for a new message.
 //!
 //! The entry of a sequence stands at the sequence modulo the capacity, so that entries of messages that came together are one write, and a lookup is one
-//! read of memory. A note is in memory first, and in the file after [`Window::flush`]: a message that was noted, and whose sequence is not in the file,
-//! must still have its record of the arrival. A write to a file outlasts the death of the process. Neither the write nor the queue outlasts a crash of the machine.
+//! read of memory. A note is in memory first, and in the file after [`Window::flush`] at the latest: a message that was noted, and whose sequence is not
+//! in the file, must still have its record of the arrival. A write to a file outlasts the death of the process. Neither the write nor the queue outlasts
+//! a crash of the machine.
 //!
 //! | bytes | |
 //! |---|---|
@@ -30,6 +31,8 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"UMSGBRW2";
 const HEAD: usize = 64;
 const ENTRY: usize = 32;
+/// The most notes that wait for a flush. Without it, a stream of copies, which need no flush, would let the list grow.
+const MOST_UNWRITTEN: usize = 256;
 
 /// A message that was placed in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -152,7 +155,10 @@ impl Window {
             self.names.insert(mixed(entry.name), entry.sequence);
         }
         self.unwritten.push(at);
-        Ok(())
+        match self.unwritten.len() < MOST_UNWRITTEN {
+            true => Ok(()),
+            false => self.flush(),
+        }
     }
 
     /// Writes the notes to the file.
@@ -509,6 +515,20 @@ mod tests {
             .note(unnamed(52, 152), &|number| number > 146)
             .unwrap();
         assert_eq!((number(&window, 48), number(&window, 2)), (Some(148), None));
+    }
+
+    #[test]
+    fn notes_without_a_flush_stay_few() {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("w");
+        let mut window = Window::open(&path, 7, (4096, 0)).unwrap();
+        for sequence in 1..=10_000 {
+            window.note(unnamed(sequence, 1), &|_| false).unwrap();
+            assert!(window.unwritten.len() < MOST_UNWRITTEN, "{sequence}");
+        }
+        let written = Layout::read(&window.file, 7).unwrap().entries;
+        let newest = written.iter().map(|entry| entry.sequence).max().unwrap();
+        assert!(newest > 10_000 - MOST_UNWRITTEN as u64, "{newest}");
     }
 
     #[test]
