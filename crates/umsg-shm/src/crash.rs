@@ -176,7 +176,7 @@ points! {
     BELL_FORETOLD;
     /// A doorbell shows the current level, and the lock is held: the message was sent or received.
     BELL_SETTLED;
-    /// A message is sent, its ring is deferred, and the locks are released: the next call on the queue rings.
+    /// A message is sent, the ring of the doorbell is deferred, and the locks are released: the next call on the queue rings the doorbell.
     BELL_DEFERRED;
     /// A deferred ring is done, and the segment does not record it: the next call on the queue finds the packet.
     BELL_DEFERRED_RUNG;

@@ -65,7 +65,7 @@ pub struct Server {
     pub password_env: Option<String>,
     /// True to require TLS, as a URL `tls://` does.
     pub tls: bool,
-    /// The certificates of authorities, beside the system's.
+    /// The certificates of further certificate authorities, in addition to those of the system.
     pub ca_file: Option<PathBuf>,
     /// A file with the certificate of this client.
     pub certificate_file: Option<PathBuf>,

@@ -108,7 +108,7 @@ pub fn ack_wait() -> Pause {
     Pause(Duration::from_secs(30))
 }
 
-/// Returns the default window of redeliveries, in sequences: 1 MiB of memory and file.
+/// Returns the default window of redeliveries, in sequences. Its file takes 2 MiB, and its memory about 4.5 MiB.
 pub fn dedupe() -> usize {
     1 << 16
 }

@@ -170,7 +170,7 @@ impl Backend for C {
     fn open(&self, name: &CStr, flags: i32, mode: u32, attributes: OpenAttributes) -> Answer<Fd> {
         let attributes = attributes.map(|&given| mq_attr::from(given));
         let attributes = pointer(attributes.as_ref());
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         let handle = unsafe {
             (self.functions.umsg_mq_open)(name.as_ptr(), flags, mode as mode_t, attributes)
         };
@@ -186,7 +186,7 @@ impl Backend for C {
         if taken.is_some_and(|taken| Arc::into_inner(taken).is_none()) {
             return Ok(());
         }
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.functions.umsg_mq_close)(handle) })
     }
 
@@ -199,20 +199,20 @@ impl Backend for C {
     }
 
     fn unlink(&self, name: &CStr) -> Answer<()> {
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.functions.umsg_mq_unlink)(name.as_ptr()) })
     }
 
     fn send(&self, fd: Fd, message: &[u8], priority: u32) -> Answer<()> {
         let (start, length) = (message.as_ptr().cast(), message.len());
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.functions.umsg_mq_send)(self.handle(fd), start, length, priority) })
     }
 
     fn timed_send(&self, fd: Fd, message: &[u8], priority: u32, deadline: AbsTime) -> Answer<()> {
         let (start, length) = (message.as_ptr().cast(), message.len());
         let (handle, deadline) = (self.handle(fd), pointer(deadline));
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe {
             (self.functions.umsg_mq_timedsend)(handle, start, length, priority, deadline)
         })
@@ -221,7 +221,7 @@ impl Backend for C {
     fn receive(&self, fd: Fd, buffer: &mut [u8]) -> Answer<(usize, u32)> {
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
         let mut priority = 0;
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         let length = unsafe {
             (self.functions.umsg_mq_receive)(self.handle(fd), start, length, &mut priority)
         };
@@ -232,7 +232,7 @@ impl Backend for C {
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
         let (mut priority, deadline) = (0, pointer(deadline));
         let handle = self.handle(fd);
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         let length = unsafe {
             (self.functions.umsg_mq_timedreceive)(handle, start, length, &mut priority, deadline)
         };
@@ -241,7 +241,7 @@ impl Backend for C {
 
     fn receive_ignoring_priority(&self, fd: Fd, buffer: &mut [u8]) -> Answer<usize> {
         let (start, length) = (buffer.as_mut_ptr().cast(), buffer.len());
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         let length = unsafe {
             (self.functions.umsg_mq_receive)(self.handle(fd), start, length, ptr::null_mut())
         };
@@ -266,7 +266,7 @@ impl Backend for C {
 
     fn attributes(&self, fd: Fd) -> Answer<Attributes> {
         let mut attr = mq_attr::from(Attributes::default());
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.functions.umsg_mq_getattr)(self.handle(fd), &mut attr) })?;
         Ok(attr.into())
     }
@@ -274,14 +274,14 @@ impl Backend for C {
     fn set_attributes(&self, fd: Fd, attributes: &Attributes) -> Answer<Attributes> {
         let attr = mq_attr::from(*attributes);
         let mut old = mq_attr::from(Attributes::default());
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.functions.umsg_mq_setattr)(self.handle(fd), &attr, &mut old) })?;
         Ok(old.into())
     }
 
     fn set_no_attributes(&self, fd: Fd) -> Answer<Attributes> {
         let mut old = mq_attr::from(Attributes::default());
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe {
             (self.functions.umsg_mq_setattr)(self.handle(fd), ptr::null(), &mut old)
         })?;
@@ -290,21 +290,21 @@ impl Backend for C {
 
     fn set_attributes_only(&self, fd: Fd, attributes: &Attributes) -> Answer<()> {
         let attr = mq_attr::from(*attributes);
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe {
             (self.functions.umsg_mq_setattr)(self.handle(fd), &attr, ptr::null_mut())
         })
     }
 
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
-        // SAFETY: as said above; a function that an event names is one, and attributes are null.
+        // SAFETY: see the comment on this impl; a function that an event names is one, and attributes are null.
         nothing(unsafe { (self.functions.umsg_mq_notify)(self.handle(fd), pointer(event)) })
     }
 
     fn ownership(&self, fd: Fd) -> Answer<Ownership> {
         let mut status = StatusOfC::default();
         let size = size_of::<StatusOfC>();
-        // SAFETY: as said above. The library writes at most `size` bytes.
+        // SAFETY: see the comment on this impl. The library writes at most `size` bytes.
         nothing(unsafe { (self.functions.umsg_mq_status)(self.handle(fd), &mut status, size) })?;
         Ok(Ownership {
             mode: status.mode,

@@ -287,7 +287,7 @@ impl Backend for Called {
     }
 
     fn notify(&self, fd: Fd, event: Option<&libc::sigevent>) -> Answer<()> {
-        // SAFETY: as said above; a function that an event names is one, and attributes are null.
+        // SAFETY: see the comment on this impl; a function that an event names is one, and attributes are null.
         nothing(unsafe { (self.calls.mq_notify)(fd, pointer(event)) })
     }
 

@@ -67,7 +67,7 @@ impl Deferred<'_> {
 }
 
 impl Ticket {
-    /// Returns the value of the word in this state, without the number of refused sends.
+    /// Returns the word of this ticket with its state replaced by `state`, and without the number of refused sends.
     fn in_state(self, state: u64) -> u64 {
         self.0 & !STATE | state
     }

@@ -283,7 +283,7 @@ mod polled {
                 // The coarse clock decides whether a message is due, and it may lag.
                 Ok(at) => at.max(now + helper::PATIENCE / 10),
                 Err(Errno::INVAL) => u64::MAX,
-                // Without a call, a corrupted queue may be repaired, or its mark of corruption removed. So the helper checks it again.
+                // A corrupted queue may be repaired, or lose its mark of corruption, without a call on it. So the helper checks it again.
                 Err(Errno::BADMSG) => now + helper::SLICE,
                 Err(_) => now + helper::PATIENCE,
             }

@@ -27,7 +27,7 @@ impl Drop for Thing {
     }
 }
 
-/// Declares the slots, the link and the count of things of one test.
+/// Declares the slots, the link and the count of living [`Thing`]s of one test.
 macro_rules! statics {
     ($slots:ident, $link:ident, $count:ident) => {
         static $slots: Slots<Thing> = Slots::new();

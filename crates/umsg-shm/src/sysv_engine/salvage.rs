@@ -30,8 +30,8 @@ use crate::waiters::{self, List, State};
 use crate::waiters::{NO_SLOT, NODES};
 use std::collections::BTreeSet;
 
-/// The largest credible distance between two numbers: that of the last sent message in the control block, and the greatest number of a message in the
-/// queue.
+/// The largest credible difference between the number of the last sent message, which the control block has, and the greatest number of a message in
+/// the queue.
 const NEAR: u64 = 1 << 32;
 
 impl salvage::Salvage for Engine {

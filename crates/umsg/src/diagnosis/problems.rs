@@ -23,7 +23,7 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum ProblemKind {
-    /// Bytes that no operation could have left there: calls that meet them fail with EBADMSG.
+    /// Corruption: byte values that no operation can have written. Calls that read such bytes fail with EBADMSG.
     Damaged,
     /// A thread holds a lock and does not continue, or the lock names an impossible thread. Calls on that side wait, or fail after a second.
     Stuck,

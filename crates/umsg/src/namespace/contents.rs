@@ -69,7 +69,7 @@ fn is_directory(directory: &Directory, name: &str) -> bool {
     is(directory, name, FileType::Directory)
 }
 
-/// Returns whether an entry of this name exists, and has this type as far as is known.
+/// Returns whether an entry of this name exists and has this type. An entry that can't be inspected counts as one of this type.
 fn is(directory: &Directory, name: impl AsRef<OsStr>, wanted: FileType) -> bool {
     let (at, path) = directory.locate(name.as_ref());
     match fs::statat(at, &path, AtFlags::SYMLINK_NOFOLLOW) {

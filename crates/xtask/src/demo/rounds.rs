@@ -25,7 +25,7 @@ pub fn alternate<T>(
     Ok(sides)
 }
 
-/// Returns the median of one figure of each round; of an even number, the upper one.
+/// Returns the median of a figure over all rounds. For an even number of rounds, it returns the upper of the two middle figures.
 pub fn median<T>(rounds: &[T], figure: impl Fn(&T) -> f64) -> f64 {
     let mut figures: Vec<f64> = rounds.iter().map(figure).collect();
     figures.sort_by(f64::total_cmp);

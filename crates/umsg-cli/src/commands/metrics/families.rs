@@ -512,7 +512,7 @@ pub fn encode(
             series.encode_counter::<NoLabelSet, u64, u64>(value, None)
         }
         (Counter, Value::Real(value)) => series.encode_counter::<NoLabelSet, f64, u64>(value, None),
-        // Gauges have signed or real values in this crate.
+        // Gauges of the crate prometheus-client have signed or real values.
         (_, Value::Whole(value)) => match i64::try_from(*value) {
             Ok(value) => series.encode_gauge(&value),
             Err(_) => series.encode_gauge(&(*value as f64)),

@@ -176,7 +176,7 @@ impl Functions {
             // SAFETY: the memory is private and aligned.
             unsafe { address.cast::<c_long>().write(1) };
         }
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.msgsnd)(id, address, size, flags) })
     }
 
@@ -189,14 +189,14 @@ impl Functions {
         mtype: i64,
         flags: i32,
     ) -> Answer<usize> {
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         let received = unsafe { (self.msgrcv)(id, place.address(), size, mtype, flags) };
         Ok(answer(received)? as usize)
     }
 
     /// `msgctl` with a structure at this place.
     pub fn control_at(&self, id: Id, command: i32, place: Place) -> Answer<i32> {
-        // SAFETY: as said above; a good place is long enough for either structure.
+        // SAFETY: see the comment on this impl; a good place is long enough for either structure.
         answer(unsafe { (self.msgctl)(id, command, place.address().cast()) })
     }
 }
@@ -323,20 +323,20 @@ impl Basics for Called {
 // Identifiers may be any number: the cases test that they are checked.
 impl Backend for Called {
     fn get(&self, key: i32, flags: i32) -> Answer<Id> {
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         answer(unsafe { (self.functions.msgget)(key, flags) })
     }
 
     fn send(&self, id: Id, mtype: i64, text: &[u8], flags: i32) -> Answer<()> {
         let buffer = Buffer::of(mtype, text);
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         nothing(unsafe { (self.functions.msgsnd)(id, buffer.0.as_ptr().cast(), text.len(), flags) })
     }
 
     fn receive(&self, id: Id, text: &mut [u8], mtype: i64, flags: i32) -> Answer<(usize, i64)> {
         let mut buffer = Buffer::of(0, text);
         let start = buffer.0.as_mut_ptr().cast();
-        // SAFETY: as said above.
+        // SAFETY: see the comment on this impl.
         let received = unsafe { (self.functions.msgrcv)(id, start, text.len(), mtype, flags) };
         let errno = Errno::last();
         text.copy_from_slice(&buffer.text()[..text.len()]);
@@ -368,7 +368,7 @@ impl Backend for Called {
     }
 
     fn remove(&self, id: Id) -> Answer<()> {
-        // SAFETY: as said above; no structure is asked for.
+        // SAFETY: see the comment on this impl; no structure is asked for.
         nothing(unsafe { (self.functions.msgctl)(id, libc::IPC_RMID, ptr::null_mut()) })
     }
 

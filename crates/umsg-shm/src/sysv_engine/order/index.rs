@@ -120,8 +120,8 @@ impl<'a, S: TypeIndexStore> Order<'a, S> {
     }
 }
 
-/// Returns the bucket of a hash among `buckets`. The lowest bits of the hash give the bucket. If that bucket does not exist yet, one bit fewer gives
-/// it.
+/// Returns the bucket of a hash among `buckets`. The lowest bits of the hash give the bucket. If that bucket does not exist yet, the hash belongs to
+/// the bucket that one bit fewer gives.
 #[inline(always)]
 fn bucket_of(hash: u64, buckets: u32) -> u32 {
     let mask = buckets

@@ -10,7 +10,7 @@ use crate::waiters::{Links, List};
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct ControlBlock {
-    // -- first line: each send and receive writes it
+    // -- first cache line: each send and receive writes it
     pub lock: Lock,
     /// The first free slot plus 1; 0 for none.
     pub(super) free: Guarded32,
@@ -26,7 +26,7 @@ pub struct ControlBlock {
     /// The process ids of the last sender and of the last receiver.
     pub(super) sender: AtomicU32,
     pub(super) receiver: AtomicU32,
-    // -- second line: each operation reads it; a wait or a lease writes it
+    // -- second cache line: each operation reads it; a wait or a lease writes it
     // Leased messages and their bytes. They are not queued, but take room.
     pub(super) held: AtomicU64,
     pub(super) held_bytes: AtomicU64,

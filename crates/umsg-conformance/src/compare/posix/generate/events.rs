@@ -109,7 +109,7 @@ impl Generator {
         }
     }
 
-    /// Returns a call that registers for a notification, or asks for the notifications.
+    /// Returns a call that registers for a notification, collects the notifications that have arrived, or reads the status line.
     pub(super) fn notices(&mut self) -> Call {
         let slot = self.slot();
         match self.random.below(20) {
