@@ -57,7 +57,7 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Run the bridges; the default
+    /// Run the bridges; this subcommand is the default
     Run(Run),
     /// Check the configuration, and say in words what the bridges would do
     Check(Check),
@@ -141,7 +141,7 @@ struct Declared {
     /// The file of credentials, with a JWT and a seed
     #[arg(long, value_name = "FILE")]
     credentials_file: Option<PathBuf>,
-    /// The file with the certificates of authorities
+    /// The file with the certificates of the certificate authorities
     #[arg(long, value_name = "FILE")]
     ca_file: Option<PathBuf>,
     /// Add the priority (.p.N) or the type (.t.N) to the subject

@@ -97,7 +97,7 @@ impl Command {
     }
 }
 
-/// Replaces clap's tip about an option that `umsg send` has and `umsg recv` needs not.
+/// Replaces clap's tip about an option that `umsg send` has and `umsg recv` does not need.
 pub fn advised(mut error: clap::Error) -> clap::Error {
     let text = |kind| error.get(kind).map(ToString::to_string).unwrap_or_default();
     let (argument, usage) = (text(ContextKind::InvalidArg), text(ContextKind::Usage));
@@ -193,7 +193,7 @@ Exit codes:
   4    the queue was removed while the command waited
   5    `umsg doctor`: a queue or ring has a problem
   6    `umsg recv`: the end of the stream: the queue is closed for sending, and
-       holds no message; with --follow or --all, the exit code is 0 then
+       holds no message; with --follow or --all, the exit code is 0 instead
   `umsg run` exits as the program does, or with
   120  the program can't be intercepted: set-user-ID, another architecture ...
   125  the start of the program could not be prepared

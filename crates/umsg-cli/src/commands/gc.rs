@@ -31,7 +31,7 @@ use crate::{place, streams, values};
 /// LAST USED is the time of the last send or receive. For a queue that was never used, and for a ring, LAST USED is the time of creation.
 /// CREATOR is the id of the process that created the queue, followed by `dead` if that process has ended. A new process can get the
 /// id of an ended process. If the process with this id started more than an hour after the creation, the command reports the creator as
-/// dead. The hour allows for a clock that was set.
+/// dead. This margin of one hour allows for changes of the system clock.
 #[derive(Args, Debug)]
 #[command(
     group = clap::ArgGroup::new("condition").required(true).multiple(true).args(["patterns", "older_than", "dead_creator", "empty", "leftovers"]),

@@ -25,9 +25,9 @@ const PREVIEW: usize = 60;
 ///
 /// For a System V queue, the command shows the messages of all types in order of arrival.
 ///
-/// POSITION 0 is the message that is received next. ID is the number of the message in this queue, for example for `umsg redrive --id`. A
+/// POSITION 0 is the message that is received next. ID is the number of the message in this queue, which `umsg redrive --id` takes. A
 /// message gets its ID when it is first delivered, or when the queue sorts it by priority. Until then, ID is "-". Messages of System V queues
-/// have no ID. SENDER is a process id. SENT is the time since the call that sent the message, also if the call set a later time (`umsg send
+/// have no ID. SENDER is a process id. SENT is the time since the call that sent the message, even if the call set a later time (`umsg send
 /// --after`). DELIVERED counts earlier deliveries that failed: the receiver returned the message, or died while it held the lease. The command omits
 /// delayed messages, and leased messages that are not yet acknowledged; a line on standard error counts them.
 ///

@@ -37,8 +37,8 @@ pub struct Policy {
     /// do not wait [default: no delay]
     #[arg(long, value_name = "TIME[..LIMIT]", value_parser = values::retry_delay, allow_hyphen_values = true)]
     retry_delay: Option<RetryDelay>,
-    /// Order of delivery between priorities: strict, or fair:N. With fair:N, while messages of lower priorities wait, one message of a lower
-    /// priority follows every N deliveries of the highest priority. The lower priorities take turns [default: strict]
+    /// Order of delivery between priorities: strict, or fair:N. With fair:N, one message of a lower priority follows every N
+    /// deliveries of the highest priority, while messages of lower priorities wait. The lower priorities take turns [default: strict]
     #[arg(long, value_name = "ORDER", value_parser = values::priorities)]
     priorities: Option<u32>,
     /// Remove the queue and its messages when the last process closes the queue

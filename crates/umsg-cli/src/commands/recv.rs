@@ -26,8 +26,8 @@ use crate::values::{self, RetryDelay};
 /// Receive messages: print each message and remove it from the queue, or run a command for each message
 ///
 /// A message leaves the queue when it is printed completely. If printing fails, the message returns to the queue as the first
-/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when the next process finds
-/// the queue empty or full, and so looks for dead receivers. With --json, "deliveries" is the number of deliveries of the message, including
+/// of its priority or type. Printing fails, for example, on a full disk. If the command is killed, the message returns when a process next finds
+/// the queue empty or full: such a process looks for dead receivers. With --json, "deliveries" is the number of deliveries of the message, including
 /// this one.
 ///
 /// Programs that read the output can lose messages: a message that was printed has left the queue, even if the program dies
@@ -77,7 +77,7 @@ Exit codes:
        queue's lock; standard error gives the reason
   4    the queue was removed
   6    the end of the stream: the queue is closed for sending, and holds no
-       message; with --follow or --all the exit code is 0 then
+       message; with --follow or --all, the exit code is 0 instead
   126  the command of --exec can't be executed
   127  the command of --exec was not found
 

@@ -26,8 +26,8 @@ use crate::place;
 /// even if their files are corrupted. If a stopped process holds the lock of a System V queue, the command waits a
 /// tenth of a second and then removes the queue without the lock.
 ///
-/// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process uses its
-/// name again or removes it. The command refuses a ring whose owner lives. With --force, it removes the name of that ring: the
+/// A ring ends with its owner, the process that receives from it. The ring of a killed owner stays until a process creates a
+/// ring of the same name, or removes the name. The command refuses a ring whose owner lives. With --force, it removes the name of that ring: the
 /// owner and its senders continue to use the ring, but no other process finds it.
 #[derive(Args, Debug)]
 #[command(after_help = "\

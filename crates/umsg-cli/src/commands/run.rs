@@ -129,14 +129,14 @@ pub struct Run {
     /// The programs that a supervisor serves [default: $UMSG_RAW_SYSCALLS, else auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
-    /// Whether a supervised program gets umsg's /dev/mqueue, limits in /proc/sys and /proc/sysvipc/msg (on), or the kernel's (off). On, each
-    /// open, stat, access, unlink and rename of it takes about 10 microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
+    /// Whether a supervised program gets umsg's /dev/mqueue, limits in /proc/sys and /proc/sysvipc/msg (on), or the kernel's (off). With on,
+    /// each open, stat, access, unlink and rename of the program takes about 10 microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     supervised_files: Option<Switch>,
     /// Run the program even if it can't be intercepted; its child programs may be intercepted
     #[arg(long)]
     force: bool,
-    /// The program's name for itself, its first argument
+    /// The program's argument 0, by which the program sees its own name
     // A login shell has a name such as -sh.
     #[arg(long, hide = true, value_name = "NAME", allow_hyphen_values = true)]
     argv0: Option<OsString>,

@@ -275,14 +275,14 @@ impl Part {
                 return Err(Failure::new(Code::Failed, "ended by a signal"));
             }
             if begin.elapsed() > patience {
-                return Err(failed(&"a process does not answer"));
+                return Err(failed(&"a sender or receiver process does not answer"));
             }
         }
         let mut line = String::new();
         match self.output.read_line(&mut line) {
             Ok(0) if ending.is_asked() => Err(Failure::new(Code::Failed, "ended by a signal")),
             // The process has reported why on standard error.
-            Ok(0) => Err(failed(&"a process has ended early")),
+            Ok(0) => Err(failed(&"a sender or receiver process has ended early")),
             Ok(_) => Ok(line),
             Err(error) => Err(failed(&error)),
         }

@@ -45,7 +45,7 @@ Options of one bridge:
   --subject-by priority    add .p.PRIORITY to the subject; type: .t.TYPE
   --name NAME              the name in logs and metrics [default: bridge]
   --credentials-file FILE  the user's JWT and seed
-  --ca-file FILE           the certificates of authorities
+  --ca-file FILE           the certificates of certificate authorities
   --mirror                 every machine gets all messages of the stream
   --window MESSAGES        the most unacknowledged messages [default: 512]
   --dead-letter QUEUE      the queue for messages that can't be placed

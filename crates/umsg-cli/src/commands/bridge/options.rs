@@ -12,7 +12,7 @@ pub fn complete(bridge: Command) -> Command {
     let about = bridge.get_about().cloned().unwrap_or_default();
     let mut whole = Command::new("bridge").about(about);
     for (name, help) in [
-        ("run", "Run the bridges; the default"),
+        ("run", "Run the bridges; this subcommand is the default"),
         (
             "check",
             "Check the configuration, and say in words what it does",

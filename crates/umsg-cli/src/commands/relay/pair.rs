@@ -265,7 +265,9 @@ impl fmt::Display for Pair {
 /// Returns clap's parser of a dead-letter queue.
 pub fn dead_letter() -> impl TypedValueParser<Value = Address> {
     OsStringValueParser::new().try_map(|argument: OsString| match Address::parse(argument)? {
-        Address::SystemV(Label::Key(0, _)) => Err("key 0 (IPC_PRIVATE) finds no queue".to_owned()),
+        Address::SystemV(Label::Key(0, _)) => {
+            Err("key 0 (IPC_PRIVATE) finds no queue; name the queue by id:NUMBER".to_owned())
+        }
         address => Ok(address),
     })
 }

@@ -134,7 +134,7 @@ impl Ends {
     pub fn open(crew: Crew<'_>) -> Result<Ends, String> {
         let pair = &crew.worker.pair;
         let (Address::Posix(kernel), Address::Posix(name)) = (&pair.kernel, &pair.umsg) else {
-            return Err("a POSIX queue has two POSIX ends".to_owned());
+            return Err("both queues of a POSIX pair must be POSIX queues".to_owned());
         };
         let (namespace, creates, way) = (&crew.scene.namespace, crew.scene.creates, pair.way);
         let access = match way {

@@ -24,9 +24,9 @@ pub enum Column {
     Fill,
     /// The fill of the last refreshes
     Trend,
-    /// Messages a second that came
+    /// Messages a second that came to the queue
     In,
-    /// Messages a second that left
+    /// Messages a second that left the queue
     Out,
     /// The age of the oldest message
     Oldest,
@@ -42,9 +42,9 @@ pub enum Column {
     Expired,
     /// Messages that were moved to the dead-letter queue
     Dead,
-    /// Bytes a second that came
+    /// Bytes a second that came to the queue
     BytesIn,
-    /// Bytes a second that left
+    /// Bytes a second that left the queue
     BytesOut,
     /// The memory that the queue uses
     Memory,

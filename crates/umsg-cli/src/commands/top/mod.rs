@@ -52,9 +52,9 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
 /// Show all queues and rings live, in one screen
 ///
-/// The list shows each queue and ring with its messages and capacity, its rates, the age of its oldest message, the threads that wait, and what was
-/// lost. Enter shows more of a queue: its rates over time, its messages by priority or type, the processes that wait or hold messages, and the latest
-/// repairs. "?" shows all keys.
+/// The list shows each queue and ring with its messages and capacity, its rates, the age of its oldest message, the threads that wait, and its
+/// dropped, expired and dead-lettered messages. Enter shows more of a queue: its rates over time, its messages by priority or type, the processes
+/// that wait or hold messages, and the latest repairs. "?" shows all keys.
 ///
 /// The list and the details take no lock of a queue and change no queue, so that they delay no other process. Reading messages ("m") locks out
 /// receivers while it copies them, as `umsg peek` does. The command changes a queue only for the keys "P" (purge: receive and drop all messages), "X"

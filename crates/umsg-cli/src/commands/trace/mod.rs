@@ -59,8 +59,8 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// traces one process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not
 /// show calls that began before the attach.
 ///
-/// A call by its number, with the function syscall(2), is shown under the name of libc's function. Not shown are calls without libc, as
-/// statically linked programs make them, calls by number on the kernel's own queues, and calls of other functions, such as poll. If a signal
+/// A call by its number, with the function syscall(2), is shown under the name of libc's function. The command does not show calls without libc
+/// (statically linked programs make such calls), calls by number on the kernel's own queues, and calls of other functions, such as poll. If a signal
 /// interrupts a call and the call restarts (SA_RESTART), the duration counts from the restart. Do not trace a program that sends from a signal
 /// handler: the first record allocates memory, which may deadlock.
 #[derive(Args, Debug)]
