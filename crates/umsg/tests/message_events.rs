@@ -82,7 +82,7 @@ fn a_message_tells_its_deliveries_their_ends_and_its_moves() {
     queue.receive_lease().unwrap().give_back().unwrap();
     let _ = queue.receive_timeout(&mut [0; 8], Duration::from_millis(1));
     let kept = events(&dead);
-    assert_eq!((kept.len(), kept[0]), (15, (Sent, 0, me)));
+    assert_eq!((kept.len(), kept[0]), (14, (Sent, 0, me)));
     let forgotten = dead.peek(0).unwrap().unwrap().forgotten_events;
     assert_eq!(forgotten as usize, all.len() + 5 - kept.len());
     assert_eq!(kept[1..7], all[1 + forgotten as usize..][..6]);

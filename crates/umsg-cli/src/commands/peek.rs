@@ -36,7 +36,7 @@ const PREVIEW: usize = 60;
 ///
 /// With --long, each message has several lines: its numbers, its text, and its events, if the queue was created with --trace-messages. The events are
 /// the send, each delivery on a lease and its end, and each move to a dead-letter queue and back, each with its time (UTC) and process id. A queue
-/// keeps the send and the last 14 other events of a message. Any process that may use the queue can forge them.
+/// keeps the send and the last 13 other events of a message. Any process that may use the queue can forge them.
 ///
 /// Characters that could control a terminal are escaped, and on a terminal, long messages are truncated.
 ///

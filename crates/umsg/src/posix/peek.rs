@@ -33,7 +33,7 @@ pub struct Peeked {
     /// The history of a dead letter, and of a message that was one.
     pub history: Option<History>,
     /// The known events of the message, the oldest first, in a queue that [traces messages](super::OpenOptions::trace_messages); otherwise empty.
-    /// The first one is the send, and the queue keeps the last 14 others. A message takes its events along to a dead-letter queue and back.
+    /// The first one is the send, and the queue keeps the last 13 others. A message takes its events along to a dead-letter queue and back.
     pub events: Vec<MessageEvent>,
     /// The number of events behind the send that are no longer known.
     pub forgotten_events: u32,

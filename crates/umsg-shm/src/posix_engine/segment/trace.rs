@@ -5,15 +5,16 @@
 //! takes its trace along to a dead-letter queue and back.
 //!
 //! The record is a ring of events. A writer holds the receiver lock, writes the event, and then counts it. The place of the next event is therefore
-//! never read: a writer may have died while it wrote there. A trace is for people, and decides nothing. Every process that may use the queue can
-//! write these words, and any words are a trace.
+//! never read: a writer may have died while it wrote there. One more event is kept than a reader gets: the last event may not count, because its
+//! process died before the step took effect, and the one before all others then takes its place. A trace is for people, and decides nothing. Every
+//! process that may use the queue can write these words, and any words are a trace.
 
 use crate::sync::{Guarded32, Guarded64};
 
 /// Events in the record of a slot.
-const PLACES: usize = if cfg!(loom) { 3 } else { 15 };
+const PLACES: usize = if cfg!(loom) { 4 } else { 15 };
 /// The greatest number of events that a reader gets: the last ones.
-pub const MOST_EVENTS: usize = PLACES - 1;
+pub const MOST_EVENTS: usize = PLACES - 2;
 
 /// The kind of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -136,6 +137,11 @@ impl Trace {
         (first..self.noted).map(|n| &self.events[n as usize % PLACES])
     }
 
+    /// Returns the number of the first event that is kept, one before those that a reader gets.
+    fn first_kept(&self) -> u32 {
+        self.forgotten().saturating_sub(1)
+    }
+
     /// Returns the number of older events that are no longer known.
     pub fn forgotten(&self) -> u32 {
         self.noted.saturating_sub(MOST_EVENTS as u32)
@@ -198,7 +204,7 @@ impl TraceRecord {
 
     /// Writes a whole trace, for a message that no process sees yet.
     pub(crate) fn write(&self, trace: &Trace) {
-        for n in trace.forgotten()..trace.noted {
+        for n in trace.first_kept()..trace.noted {
             let event = &trace.events[n as usize % PLACES];
             let place = &self.events[n as usize % PLACES];
             place.at.set(event.at);
@@ -214,7 +220,7 @@ impl TraceRecord {
             noted: self.noted.get(),
             ..Trace::default()
         };
-        for n in trace.forgotten()..trace.noted {
+        for n in trace.first_kept()..trace.noted {
             trace.events[n as usize % PLACES] = self.event(n);
         }
         trace
@@ -276,6 +282,26 @@ mod tests {
         note(event(1));
         assert_eq!(record.read().as_delivered(2).events().len(), 2);
         assert_eq!(record.read().as_delivered(3).events().len(), 3);
+    }
+
+    #[test]
+    fn an_event_that_does_not_count_leaves_the_one_before_all_others() {
+        let record = TraceRecord::default();
+        for n in 0..40 {
+            record.write_next(&event(n));
+            record.count();
+        }
+        let kept = |last: u32| (last - MOST_EVENTS as u32..last).map(event);
+        let copy = TraceRecord::default();
+        copy.write(&record.read());
+        for record in [&record, &copy] {
+            // A writer that died has written an event that is not counted.
+            record.write_next(&event(99));
+            let read = record.read().as_delivered(40);
+            assert!(read.events().copied().eq(kept(39)));
+            record.take_back(&event(39));
+            assert!(record.read().events().copied().eq(kept(39)));
+        }
     }
 
     #[test]
