@@ -124,8 +124,11 @@ fn dies(point: Point, nth: u32) {
         let (victim, other) = (thread::join(victim), alive(other));
         // A lease took effect if the victim passed the point in its return.
         let by_victim = u32::from(victim.unwrap_or(nth == 2));
+        // An event of a step that did not take effect is left out, and then replaced.
         // The director's lease comes behind the end of the dead process's lease.
         queue.direct(|queue, me| {
+            let seen = deliveries(queue, me);
+            assert!(seen.is_none_or(|seen| seen == by_victim + u32::from(other)));
             queue.let_holders_be_looked_at();
             while !lease_and_return(queue, me, Deadline::Passed) {
                 me.oversleep(SLICE);
