@@ -269,12 +269,12 @@ pub fn end() {
 #[pyfunction]
 #[pyo3(name = "_next_events")]
 pub fn next(py: Python<'_>, turn: u32) -> Option<Vec<LogRecord>> {
+    // The thread's own calls make no events: otherwise a handler that sends to a queue could make events without an end.
+    log::mute_thread(true);
     loop {
         // Acquire: pairs with the release in `wake`. An event that comes later changes the word, which ends the sleep.
         let seen = CHANGES.load(Ordering::Acquire);
         let is_over = TURN.load(Ordering::Relaxed) != turn;
-        // The thread's own calls make no events: otherwise a handler that sends to a queue could make events without an end.
-        log::mute_thread(!is_over);
         let mut events: Vec<LogRecord> = take().into_iter().map(record_of).collect();
         let lost = LOST.swap(0, Ordering::Relaxed);
         if lost != 0 {
@@ -284,6 +284,7 @@ pub fn next(py: Python<'_>, turn: u32) -> Option<Vec<LogRecord>> {
             return Some(events);
         }
         if is_over {
+            log::mute_thread(false);
             return None;
         }
         py.detach(|| sleep_while(seen));

@@ -31,7 +31,7 @@ use std::path::Path;
 const MAGIC: &[u8; 8] = b"UMSGBRW2";
 const HEAD: usize = 64;
 const ENTRY: usize = 32;
-/// The most notes that wait for a flush. Without it, a stream of copies, which need no flush, would let the list grow.
+/// The most notes that wait for a flush. The limit bounds the list in a stream of copies, which need no flush.
 const MOST_UNWRITTEN: usize = 256;
 
 /// A message that was placed in the queue.
@@ -141,7 +141,8 @@ impl Window {
     /// queue still has it, so that the server may deliver it again.
     ///
     /// # Errors
-    /// `StorageFull`, and nothing is noted: `is_held` holds for more messages than there are places. The errors of the file.
+    /// `StorageFull`, and nothing is noted: `is_held` holds for more messages than there are places. `Other`: the error of a write to the file; the
+    /// note is in memory.
     pub fn note(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> io::Result<()> {
         let at = (entry.sequence % self.entries.len() as u64) as usize;
         let old = self.entries[at];
@@ -157,7 +158,7 @@ impl Window {
         self.unwritten.push(at);
         match self.unwritten.len() < MOST_UNWRITTEN {
             true => Ok(()),
-            false => self.flush(),
+            false => self.flush().map_err(io::Error::other),
         }
     }
 
@@ -204,6 +205,7 @@ impl Window {
         self.places.insert(entry.sequence, at);
         self.kept[at] = entry;
         self.write(self.entries.len() + at, entry)
+            .map_err(io::Error::other)
     }
 
     fn write(&self, at: usize, entry: Entry) -> io::Result<()> {

@@ -119,7 +119,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Zeroes, so that the table is no part of the library's file: each process would copy pages of it.
+    /// All words are zero, so that the table is in .bss. In .data, each process would copy its pages.
     #[allow(
         clippy::declare_interior_mutable_const,
         reason = "the first value of each entry of a static"

@@ -168,8 +168,8 @@ pub fn stop_listening() {
     report::set_receiver(without_listener());
 }
 
-/// Sets whether the calls of this thread make events. In a muted thread, they make none, and do not call the [`Listener`] for events of other
-/// threads. For a thread that writes the events to a log, and uses queues to do so: otherwise each event could cause the next one.
+/// Mutes the calling thread, or ends that. The calls of a muted thread make no events, and do not call the [`Listener`] for events of other threads.
+/// Mute a thread that writes events to a log and uses queues for that. Otherwise each event could cause the next one.
 ///
 /// At the start, no thread is muted. A child that a muted thread forks begins in a muted thread.
 ///

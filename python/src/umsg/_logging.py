@@ -64,8 +64,10 @@ class _Log:
         """Starts the thread again: a forked child has only the thread that called fork."""
         self.lock = threading.Lock()
         self.thread = None
+        # Without a log, too: a handler that has ended the log may fork.
+        turn = _umsg._begin_log_in_child()
         if self.logger is not None:
-            self.start(_umsg._begin_log_in_child())
+            self.start(turn)
 
     def end(self) -> None:
         """Ends the listening, and waits until the events that are there are logged."""

@@ -1,21 +1,28 @@
 //! Names of users from all sources of the C library, such as /etc/passwd or a directory service.
 
-use uzers::{Users as _, UsersCache};
+use std::cell::RefCell;
+use std::collections::HashMap;
 
-/// A cache of user names.
-pub struct Owners(UsersCache);
+/// A cache of user names. It has only names that were found: a directory service may answer later, and a user may be created later.
+#[derive(Default)]
+pub struct Owners(RefCell<HashMap<u32, String>>);
 
 impl Owners {
     pub fn new() -> Owners {
-        Owners(UsersCache::new())
+        Owners::default()
     }
 
     /// Returns the user's name, or the number of a user without a name.
     pub fn name(&self, uid: u32) -> String {
-        match self.0.get_user_by_uid(uid) {
-            Some(user) => user.name().to_string_lossy().into_owned(),
-            None => uid.to_string(),
+        if let Some(name) = self.0.borrow().get(&uid) {
+            return name.clone();
         }
+        let Some(user) = uzers::get_user_by_uid(uid) else {
+            return uid.to_string();
+        };
+        let name = user.name().to_string_lossy().into_owned();
+        self.0.borrow_mut().insert(uid, name.clone());
+        name
     }
 }
 
@@ -26,7 +33,9 @@ mod tests {
     #[test]
     fn a_user_has_a_name_or_else_a_number() {
         let owners = Owners::new();
-        assert_eq!(owners.name(0), "root");
+        for _ in 0..2 {
+            assert_eq!(owners.name(0), "root");
+        }
         assert_eq!(owners.name(4_294_967_000), "4294967000");
     }
 }

@@ -16,6 +16,9 @@ use umsg_shm::sys::{detached, mask, process, thread};
 /// The largest signal number.
 const SIGNALS: i32 = 64;
 
+/// The size of the stack for a function, in bytes, as for a thread of the standard library. The default of musl, 128 KiB, is too small for most code.
+const STACK: usize = 2 << 20;
+
 /// The form of a process's notification.
 #[non_exhaustive]
 pub enum Notify {
@@ -35,8 +38,8 @@ pub enum Notify {
 }
 
 impl Notify {
-    /// Returns a notification by a function that runs in its own thread, with no signal masked, as SIGEV_THREAD in C. If the
-    /// thread can't be started, the function is not called.
+    /// Returns a notification by a function that runs in its own thread, with no signal masked, as SIGEV_THREAD in C. The
+    /// thread has a stack of 2 MiB. If the thread can't be started, the function is not called.
     ///
     /// ```
     /// # let dir = tempfile::tempdir_in("/dev/shm")?;
@@ -56,7 +59,7 @@ impl Notify {
                 function(by);
             };
             // No caller exists that could get an error.
-            let _ = detached::start(None, None, work);
+            let _ = detached::start(None, Some(STACK), work);
         }))
     }
 

@@ -39,7 +39,7 @@ pub fn loopback(text: &str) -> Result<Loopback, String> {
     match address.ip().is_loopback() {
         true => Ok(Loopback(address)),
         false => Err(
-            "this address is not of the loopback interface; give one such as 127.0.0.1:9464, and let a proxy with authentication serve other machines"
+            "not an address of the loopback interface; give one such as 127.0.0.1:9464, and let a proxy with authentication serve other machines"
                 .to_owned(),
         ),
     }

@@ -46,12 +46,12 @@ use worker::{Scene, Worker};
 /// to the kernel's. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries
 /// messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of pairs.
 ///
-/// The relay runs until SIGTERM or SIGINT. If one of these signals ends the relay, and umsg's queue has been removed or corrupted, the relay puts the
-/// message that it carries back into the kernel's queue. If the kernel's queue has no room for the message, the relay prints that the message is
+/// The relay runs until SIGTERM or SIGINT. If one of these signals ends the relay, and umsg's queue has been removed or corrupted, the relay
+/// returns the message in hand to the kernel's queue. If the kernel's queue has no room for the message, the relay prints that the message is
 /// lost. No other message is lost. If the relay is killed (SIGKILL), the result depends on the pair. From umsg to the kernel, and for System V queues
-/// in both directions, one message of each pair may come twice, and no message is lost. From a POSIX queue of the kernel, one message of each pair
-/// may be lost: the message that has left the kernel's queue, and that umsg's queue does not have yet. A System V message without bytes may be lost
-/// in this way, too. On a kernel without MSG_COPY, any System V message may be lost in this way. The relay should be the only receiver of the queues
+/// in both directions, one message of each pair may come twice. No message is lost, with two exceptions: a System V message without bytes, and, on a
+/// kernel without MSG_COPY, any System V message. From a POSIX queue of the kernel, one message of each pair may be lost: the message that has left
+/// the kernel's queue, and that umsg's queue does not have yet. The relay should be the only receiver of the queues
 /// from which it carries: a System V message that another receiver takes at the same moment comes twice.
 ///
 /// A message that is too long for the other queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay prints

@@ -5,9 +5,9 @@
 //! takes its trace along to a dead-letter queue and back.
 //!
 //! The record is a ring of events. A writer holds the receiver lock, writes the event, and then counts it. The place of the next event is therefore
-//! never read: a writer may have died while it wrote there. One more event is kept than a reader gets: the last event may not count, because its
-//! process died before the step took effect, and the one before all others then takes its place. A trace is for people, and decides nothing. Every
-//! process that may use the queue can write these words, and any words are a trace.
+//! never read: a writer may have died while it wrote there. The record keeps one event more than a reader gets. If the last event does not count,
+//! because its process died before the step took effect, the reader gets this older event. A trace is for people, and decides nothing. Every process
+//! that may use the queue can write these words, and any words are a trace.
 
 use crate::sync::{Guarded32, Guarded64};
 

@@ -52,7 +52,7 @@ pub struct App {
     pub is_stale: bool,
     /// The width and the height of the screen.
     pub size: (u16, u16),
-    owners: Owners,
+    pub owners: Owners,
 }
 
 /// The page above the list.

@@ -13,7 +13,6 @@ use super::super::rows::Key;
 use super::super::style::Tone;
 use super::{bold, plain, put, row};
 use crate::commands::sample::figures::Kind;
-use crate::output::owner::Owners;
 use crate::output::{text, time};
 
 /// The width from which on there are two columns.
@@ -103,7 +102,7 @@ fn figures(app: &App, detail: &Detail, width: u16) -> Vec<Line<'static>> {
         let text = refused.map_or("The queue was removed.", |refused| why(refused.why));
         return vec![Line::from(text)];
     };
-    let (of, shown) = (&row.figures, Shown::of(row, app.view.at, &Owners::new()));
+    let (of, shown) = (&row.figures, Shown::of(row, app.view.at, &app.owners));
     let or_dash =
         |value: Option<u64>| value.map_or_else(|| "-".to_owned(), |value| value.to_string());
     let of_bytes =
