@@ -114,7 +114,10 @@ CASE(a_handler_without_sa_restart_ends_a_blocked_call_with_eintr) {
     EXPECT_ERRNO(mq_receive(queue, buffer, 16, NULL), EINTR);
     struct timespec later = in_ms(20000);
     EXPECT_ERRNO(mq_timedreceive(queue, buffer, 16, NULL, &later), EINTR);
+    /* A signal that comes before the supervisor takes a call ends also a call that need not wait. */
+    ualarm(0, 0);
     EXPECT(mq_send(queue, "x", 1, 0) == 0);
+    ualarm(30000, 30000);
     EXPECT_ERRNO(mq_send(queue, "y", 1, 0), EINTR);
     ualarm(0, 0);
     EXPECT(count(queue) == 1 && signals >= 3);
