@@ -204,6 +204,32 @@ def test_other_threads_log_no_events_of_the_handler(namespace: str) -> None:
     assert logged and not any(line.startswith("/own") for line in logged), logged
 
 
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_child_of_a_handler_that_has_ended_the_log_may_log_again(
+    namespace: str, in_child: Callable[[Callable[[], Any]], int]
+) -> None:
+    queue = short_lived()
+    ended: queues.Queue[int] = queues.Queue()
+
+    def work() -> None:
+        handler, logger = Kept(), logging.Logger("again")
+        logger.addHandler(handler)
+        umsg.set_log(logger)
+        let_expire(queue)
+        assert handler.of_kind("expired").process == os.getpid()
+
+    class Ending(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            umsg.set_log(None)
+            ended.put(in_child(work))
+
+    logger = logging.Logger("own")
+    logger.addHandler(Ending())
+    umsg.set_log(logger)
+    let_expire(queue)
+    assert ended.get(timeout=120) == 0
+
+
 def test_a_failure_of_the_logger_does_not_end_the_log(namespace: str, kept: Kept) -> None:
     failed = threading.Event()
 

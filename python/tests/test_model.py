@@ -112,9 +112,8 @@ class QueueMachine(RuleBasedStateMachine):
             return
         self.held -= 1
         if returned:
-            # The message returns to the head of its priority.
-            self.model.append((message[0], -self.number, message[2]))
-            self.number += 1
+            # The message returns to its place, also if a later message has returned before.
+            self.model.append(message)
             self.model.sort(key=lambda item: item[:2])
 
     @rule(target=rooms, size=st.integers(0, SIZE + 1))

@@ -98,7 +98,7 @@ const MOST: size_t = 4096;
 /// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
 ///
 /// # If the process dies
-/// The message goes back to the head of its priority.
+/// The message goes back to its old place.
 ///
 /// # See also
 /// umsg_mq_dead_letter(3), umsg_mq_lease(3), umsg_mq_redrive(3)

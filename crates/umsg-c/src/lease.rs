@@ -53,7 +53,7 @@ impl Described for umsg_mq_lease {
 ///
 /// Does the same as umsg_mq_receive(3), but copies nothing: `data` and `len` of `lease` are the address of the message in the queue's memory and its
 /// length. The bytes must not be written. The message counts for the queue's capacity until umsg_mq_acknowledge(3) removes it. Three events return
-/// the message to the head of its priority: a call of umsg_mq_return(3), the death of the process, and the end of a time limit that
+/// the message to its old place: a call of umsg_mq_return(3), the death of the process, and the end of a time limit that
 /// umsg_mq_lease_limit(3) has set. The next receiver then gets the message.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does
@@ -78,7 +78,7 @@ impl Described for umsg_mq_lease {
 /// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
-/// The message goes back to the head of its priority. A call that finds the queue empty or full checks for dead holders; a blocked call
+/// The message goes back to its old place. A call that finds the queue empty or full checks for dead holders; a blocked call
 /// checks ten times a second.
 ///
 /// # See also
@@ -129,7 +129,7 @@ pub unsafe extern "C" fn umsg_mq_lease(
 ///   Another receiver gets the message, or has already received it.
 ///
 /// # If the process dies
-/// Before the call returns: the message is gone, or goes back to the head of its priority.
+/// Before the call returns: the message is gone, or goes back to its old place.
 ///
 /// # See also
 /// umsg_defer_signal(3), umsg_mq_lease(3), umsg_mq_return(3)
@@ -141,7 +141,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 
 /// Returns a leased message to its queue.
 ///
-/// The message goes back to the head of its priority, and the next receiver gets it. The lease ends, even if the call fails. The
+/// The message goes back to its old place, and the next receiver gets it. The lease ends, even if the call fails. The
 /// exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
@@ -192,7 +192,7 @@ pub unsafe extern "C" fn umsg_mq_return_after(lease: *mut umsg_mq_lease, delay: 
 
 /// Lets a lease end by itself after some time.
 ///
-/// `time` is relative to the call. After that time the message goes back to the head of its priority, even if the holder still reads the
+/// `time` is relative to the call. After that time the message goes back to its old place, even if the holder still reads the
 /// message; the holder's umsg_mq_acknowledge(3) then fails. The next call on the queue that finds it empty or full, or receives while other
 /// leases exist, returns the message. A blocked call checks ten times a second. A further call sets another limit.
 ///

@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | `Free` | none | a process that claims the record | - |
 //! | `Reserved` | its sender's, to be written | that sender: committed to the store, or given back | the slot is free |
-//! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Any process, once its time is up | the message is returned to the head of its priority |
+//! | `Leased` | its receiver's, to be read | that receiver: acknowledged, or returned. Any process, once its time is up | the message is returned to its old place |
 //! | `Aside` | owned by no process: its message goes to the dead-letter queue | any process: to `Moving` | - |
 //! | `Moving` | that of the process that copies it there | that process: to `Free`, or back to `Aside` | the next process that moves it begins again |
 //! | `Delayed` | owned by no process: its message is delivered later | any process, once it is due: to the store | - |

@@ -118,7 +118,7 @@ impl Engine {
         self.publish_counts(receiving);
     }
 
-    /// Ends a lease by a return. The message goes back to the head of its priority, at once or after the queue's retry delay. After too many returns,
+    /// Ends a lease by a return. The message goes back to its old place, at once or after the queue's retry delay. After too many returns,
     /// the message is set aside.
     pub(super) fn return_lease(
         &self,

@@ -1,7 +1,7 @@
 //! Leases: receiving a message in place.
 //!
 //! A lease leaves the message in its slot and notes its holder in a record. An acknowledgement frees the slot. A return, the death of the holder, or
-//! the end of the time limit puts the message back to the head of its priority.
+//! the end of the time limit puts the message back in its old place.
 
 use super::held_messages::LeaseHandle;
 use super::receive::Found;

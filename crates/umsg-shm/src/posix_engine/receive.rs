@@ -588,7 +588,7 @@ impl Engine {
         self.segment().fixed().publish_counts(receiving);
     }
 
-    /// Returns an offered message that was not accepted to the head of its priority.
+    /// Returns an offered message that was not accepted to its old place.
     pub(super) fn put_back(&self, receiving: ReceiverHeld<'_>, slot: u32) -> Result<(), Fault> {
         let cell = self.segment().cell(slot)?;
         let found = self.found(slot, cell, Place::Store)?;

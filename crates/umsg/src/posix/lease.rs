@@ -65,7 +65,7 @@ impl Queue {
     /// All errors of [`ReceiveError`] except `Empty`, `TimedOut` and `BufferTooSmall`.
     ///
     /// # If the process dies
-    /// The message goes back to the head of its priority. A process that finds the queue empty or full checks for dead owners of
+    /// The message goes back to its old place. A process that finds the queue empty or full checks for dead owners of
     /// leases. A blocked process checks ten times a second.
     pub fn receive_lease(&self) -> Result<Lease<'_>, ReceiveError> {
         self.lease_by(Deadline::Never)
