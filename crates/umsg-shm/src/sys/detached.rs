@@ -20,6 +20,10 @@ pub fn start<W: FnOnce() + Send + 'static>(
     stack: Option<usize>,
     work: W,
 ) -> bool {
+    if cfg!(miri) {
+        // Miri lets only the standard library set the attributes of a thread, and has no fork.
+        return std::thread::Builder::new().spawn(work).is_ok();
+    }
     let job = Box::into_raw(Box::new(Job { name, work }));
     // A program with much thread-local memory needs a larger stack, because libc takes this memory from the stack.
     let is_started = create(job, stack) || (stack.is_some() && create(job, None));
