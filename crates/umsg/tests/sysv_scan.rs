@@ -475,24 +475,21 @@ fn no_sums_are_kept_of_a_namespace_that_others_may_reach() {
         // The first use of a namespace gives its directories their mode.
         raw::msgctl_info(libc::MSG_INFO).unwrap();
         let queues = place.namespace.path().join("msg");
-        fs::set_permissions(&queues, PermissionsExt::from_mode(0o755)).unwrap();
-        for _ in 0..2 {
-            std::thread::sleep(SETTLED);
-            for _ in 0..100 {
-                raw::msgctl_info(libc::MSG_INFO).unwrap();
+        let ask_with_mode = |mode| {
+            fs::set_permissions(&queues, PermissionsExt::from_mode(mode)).unwrap();
+            for _ in 0..2 {
+                std::thread::sleep(SETTLED);
+                for _ in 0..100 {
+                    raw::msgctl_info(libc::MSG_INFO).unwrap();
+                }
             }
-        }
+        };
+        ask_with_mode(0o755);
         assert_eq!(marked(place), 0);
         let mode = fs::metadata(&queues).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o755, "the mode that others may use");
         // With the mode of its owner alone, the sums are kept.
-        fs::set_permissions(&queues, PermissionsExt::from_mode(0o700)).unwrap();
-        for _ in 0..2 {
-            std::thread::sleep(SETTLED);
-            for _ in 0..100 {
-                raw::msgctl_info(libc::MSG_INFO).unwrap();
-            }
-        }
+        ask_with_mode(0o700);
         assert_eq!(marked(place), 1);
     });
 }

@@ -100,11 +100,8 @@ fn note(distances: [i64; 2], words: &[AtomicI64; 2]) {
 
 /// Returns whether the distances of the clocks are the noted ones, so that no clock was shifted since.
 fn are_near(now: [i64; 2], noted: &[AtomicI64; 2]) -> bool {
-    let [monotonic, boottime] = noted;
-    are_close(
-        now,
-        [monotonic, boottime].map(|word| word.load(Ordering::Relaxed)),
-    )
+    let then = noted.each_ref().map(|word| word.load(Ordering::Relaxed));
+    are_close(now, then)
 }
 
 fn are_close(now: [i64; 2], then: [i64; 2]) -> bool {
