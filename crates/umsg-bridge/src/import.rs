@@ -23,14 +23,14 @@ use crate::log::{self, Level};
 use crate::pulls::{Pulled, Pulls};
 use crate::status::Board;
 use crate::supervise::Scene;
-use crate::window::{self, Entry, Window};
+use crate::window::{self, Entry, NoteError, Window};
 use crate::{connect, stream};
 use crate::{durable::Unconsumed, envelope};
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{AckKind, Message};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::io;
+use std::fmt;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use umsg::posix;
@@ -141,7 +141,7 @@ fn note(window: &mut Window, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> Res
     noted.map_err(|error| unwritten(&error))
 }
 
-fn unwritten(error: &io::Error) -> String {
+fn unwritten(error: &impl fmt::Display) -> String {
     format!("`state_dir`: the window can't be written: {error}")
 }
 
@@ -489,7 +489,7 @@ impl Work<'_> {
         let mut unconsumed = unconsumed.borrow_mut();
         unconsumed.hold(number);
         match window.note(entry, &|number| unconsumed.is_held(number)) {
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
+            Err(NoteError::NoPlace) => {}
             noted => return noted.map_err(|error| unwritten(&error)),
         }
         unconsumed.look(queue)?;

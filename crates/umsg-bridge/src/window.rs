@@ -22,6 +22,7 @@
 //! A file of another capacity is copied to a new file, which takes the name when it is complete. The newest sequences that fit stay.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::hash::Hasher;
 use std::io;
@@ -33,6 +34,32 @@ const HEAD: usize = 64;
 const ENTRY: usize = 32;
 /// The most notes that wait for a flush. The limit bounds the list in a stream of copies, which need no flush.
 const MOST_UNWRITTEN: usize = 256;
+
+/// The reason why a message was not noted in memory and, if its notes were due, in the file.
+#[derive(Debug)]
+pub enum NoteError {
+    /// More messages are held than there are places. Nothing is noted.
+    NoPlace,
+    /// A write to the file failed. Earlier notes stay in memory.
+    File(io::Error),
+}
+
+impl fmt::Display for NoteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoteError::NoPlace => {
+                f.write_str("more messages are unconsumed than the queue can hold")
+            }
+            NoteError::File(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<io::Error> for NoteError {
+    fn from(error: io::Error) -> NoteError {
+        NoteError::File(error)
+    }
+}
 
 /// A message that was placed in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,9 +168,8 @@ impl Window {
     /// queue still has it, so that the server may deliver it again.
     ///
     /// # Errors
-    /// `StorageFull`, and nothing is noted: `is_held` holds for more messages than there are places. `Other`: the error of a write to the file; the
-    /// note is in memory.
-    pub fn note(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> io::Result<()> {
+    /// Those of [`NoteError`].
+    pub fn note(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> Result<(), NoteError> {
         let at = (entry.sequence % self.entries.len() as u64) as usize;
         let old = self.entries[at];
         let is_other = old.is_used() && old.sequence != entry.sequence;
@@ -156,10 +182,10 @@ impl Window {
             self.names.insert(mixed(entry.name), entry.sequence);
         }
         self.unwritten.push(at);
-        match self.unwritten.len() < MOST_UNWRITTEN {
-            true => Ok(()),
-            false => self.flush().map_err(io::Error::other),
+        if self.unwritten.len() >= MOST_UNWRITTEN {
+            self.flush()?;
         }
+        Ok(())
     }
 
     /// Writes the notes to the file.
@@ -187,25 +213,22 @@ impl Window {
     }
 
     /// Keeps an entry in the place of one that is not held any more. There are as many places as the queue has for messages.
-    fn keep(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> io::Result<()> {
+    fn keep(&mut self, entry: Entry, is_held: &dyn Fn(u64) -> bool) -> Result<(), NoteError> {
         let most = self.kept.len();
         let is_free = |at: usize| !self.kept[at].is_used() || !is_held(self.kept[at].number);
         let Some(at) = (0..most)
             .map(|n| (self.next + n) % most)
             .find(|at| is_free(*at))
         else {
-            return Err(io::Error::new(
-                io::ErrorKind::StorageFull,
-                "more messages are unconsumed than the queue can hold",
-            ));
+            return Err(NoteError::NoPlace);
         };
         self.next = at + 1;
         self.places.remove(&self.kept[at].sequence);
         self.forget_name(self.kept[at]);
         self.places.insert(entry.sequence, at);
         self.kept[at] = entry;
-        self.write(self.entries.len() + at, entry)
-            .map_err(io::Error::other)
+        self.write(self.entries.len() + at, entry)?;
+        Ok(())
     }
 
     fn write(&self, at: usize, entry: Entry) -> io::Result<()> {
@@ -511,7 +534,8 @@ mod tests {
             (number(&window, 47), number(&window, 2)),
             (Some(147), Some(102))
         );
-        window.note(unnamed(52, 152), &is_held).unwrap_err();
+        let refused = window.note(unnamed(52, 152), &is_held);
+        assert!(matches!(refused, Err(NoteError::NoPlace)));
         // A message that has left makes room.
         window
             .note(unnamed(52, 152), &|number| number > 146)
