@@ -100,6 +100,7 @@ mod tests {
         let program = |options: &str, tests: &[&str]| Program {
             options: options.to_owned(),
             tests: tests.iter().map(|name| name.to_string()).collect(),
+            said: Vec::new(),
             report: Vec::new(),
         };
         let failed = [

@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process_group};
 
 pub use self::jobs::{Again, Job};
+use self::output::Program;
 pub use self::output::{Output, Tests};
 use self::plan::Plan;
 use crate::failure::{Context as _, Failure, Result};
@@ -65,6 +66,8 @@ struct Failed {
     again: Vec<String>,
     /// The last lines that the failed test programs printed.
     report: Vec<String>,
+    /// The beginning of the output of each failed test, below the test's name.
+    said: Vec<String>,
 }
 
 impl Steps {
@@ -315,6 +318,7 @@ impl Steps {
                 status,
                 again,
                 report,
+                said,
             } = failed;
             let root = self.root.display();
             if !report.is_empty() {
@@ -323,6 +327,11 @@ impl Steps {
             }
             println!("\nfailed: {what} ({status}); to repeat it, in {root}:");
             again.iter().for_each(|line| println!("    {line}"));
+            // .ci/run repeats this paragraph last.
+            if !said.is_empty() {
+                println!("\nthe failed tests of {what}:");
+                said.iter().for_each(|line| println!("    {line}"));
+            }
             count += 1;
         }
         count
@@ -379,6 +388,7 @@ fn done(
         failed: (!status.success()).then(|| Failed {
             status,
             again: again.lines(&output.failed),
+            said: output.failed.iter().flat_map(Program::said).collect(),
             report: output
                 .failed
                 .into_iter()

@@ -11,12 +11,17 @@ pub struct Output {
     /// The list of names that the current test program prints last, below "failures:".
     names: Vec<String>,
     in_list: bool,
+    /// The outputs of failed tests that the current test program prints above the list, below another "failures:".
+    said: Vec<Said>,
+    in_outputs: bool,
     /// The latest lines, at most [`REPORT`].
     latest: VecDeque<String>,
 }
 
 /// The lines of output that are repeated for a test program that failed.
 const REPORT: usize = 60;
+/// The lines of a failed test's own output that are repeated.
+const SAID: usize = 6;
 
 /// A program of tests that failed.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,8 +30,18 @@ pub struct Program {
     pub options: String,
     /// The failed tests of the program; none if the program ended before it named them.
     pub tests: Vec<String>,
+    /// What each of them printed.
+    pub said: Vec<Said>,
     /// The last lines of the program's output.
     pub report: Vec<String>,
+}
+
+/// The beginning of the output of a failed test.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Said {
+    pub test: String,
+    /// At most [`SAID`] lines.
+    pub lines: Vec<String>,
 }
 
 /// Numbers of tests.
@@ -45,17 +60,28 @@ impl Output {
         // A test program prints "failures:" twice: above the output of the failed tests, and above their names.
         if line == "failures:" {
             self.names.clear();
+            self.in_outputs = !self.in_list;
             self.in_list = true;
         } else if line.starts_with("test result: ") {
             self.in_list = false;
+            self.in_outputs = false;
         } else if let Some(options) = options_to_repeat(line) {
             self.failed.push(Program {
                 options: options.to_owned(),
                 tests: std::mem::take(&mut self.names),
+                said: std::mem::take(&mut self.said),
                 report: self.latest.drain(..).collect(),
+            });
+        } else if let Some(test) = failed_test(line).filter(|_| self.in_outputs) {
+            self.said.push(Said {
+                test: test.to_owned(),
+                lines: Vec::new(),
             });
         } else if let Some(name) = line.strip_prefix("    ").filter(|_| self.in_list) {
             self.names.push(name.to_owned());
+        }
+        if let Some(said) = self.said.last_mut().filter(|_| self.in_outputs) {
+            said.add(line);
         }
         if is_of_success(line) {
             return;
@@ -65,6 +91,32 @@ impl Output {
         }
         self.latest.push_back(line.to_owned());
     }
+}
+
+impl Program {
+    /// Returns the name of each failed test and, below it, the beginning of what the test printed.
+    pub fn said(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for test in &self.tests {
+            lines.push(format!("{}: {test}", self.options));
+            let said = self.said.iter().filter(|said| said.test == *test);
+            lines.extend(said.flat_map(|said| said.lines.iter().map(|line| format!("    {line}"))));
+        }
+        lines
+    }
+}
+
+impl Said {
+    fn add(&mut self, line: &str) {
+        if self.lines.len() < SAID && !line.is_empty() && failed_test(line).is_none() {
+            self.lines.push(line.to_owned());
+        }
+    }
+}
+
+/// Returns the name of the test whose output begins: "---- a_test stdout ----".
+fn failed_test(line: &str) -> Option<&str> {
+    line.strip_prefix("---- ")?.strip_suffix(" stdout ----")
 }
 
 /// Returns whether a line reports success, so that a report on failures can omit it.
@@ -161,6 +213,13 @@ Caused by:
     not_a_test
 ",
         );
+        let said: Vec<_> = output.failed.iter().flat_map(Program::said).collect();
+        let expected = [
+            "-p umsg-cli --test gc: a_test",
+            "        left: 1",
+            "-p umsg-cli --test gc: another_test",
+        ];
+        assert_eq!(said, expected);
         let failed: Vec<_> = output
             .failed
             .iter()
