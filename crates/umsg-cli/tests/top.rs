@@ -470,11 +470,10 @@ fn a_queue_is_changed_only_after_a_confirmation() {
     terminal.press(&["q", "R"]);
     terminal.shows(&["Send all dead letters of /jobs.dead back"]);
     terminal.press(&["y"]);
+    // The screen may still have the same words about the first one.
+    site.wait_for("/jobs.dead", "messages", 0);
     terminal.shows(&["1 dead letter sent back"]);
-    assert_eq!(
-        (messages("/jobs"), messages("/jobs.dead")),
-        (2.into(), 0.into())
-    );
+    assert_eq!(messages("/jobs"), 2);
 
     terminal.press(&["X"]);
     terminal.shows(&["Remove /jobs.dead with its messages?"]);

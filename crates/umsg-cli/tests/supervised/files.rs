@@ -1,5 +1,6 @@
 //! /dev/mqueue, the limits in /proc/sys and /proc/sysvipc/msg, as a static program sees them.
 
+use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 
 use umsg_testkit::artefacts::{drop_in, workshop};
@@ -236,7 +237,10 @@ fn an_absolute_path_that_is_confined_is_the_kernels() {
     let steps = [
         "openat2", QUEUE, "24", "0x08", "openat2", QUEUE, "24", "0x10", "openat2", QUEUE, "16", "0",
     ];
-    let kernels = finish(std::process::Command::new(&program).args(steps), b"");
+    let mut on_the_kernel = std::process::Command::new(&program);
+    // SAFETY: the function makes system calls alone.
+    unsafe { on_the_kernel.args(steps).pre_exec(leave_user_namespace) };
+    let kernels = finish(&mut on_the_kernel, b"");
     let site = Site::new();
     site.umsg(&["create", "/umsg-confined"]).text();
     assert_eq!(run(&site, &[], &program, &steps).text(), kernels.text());
@@ -274,6 +278,15 @@ fn the_options_leave_files_to_the_kernel() {
     );
 }
 
+/// Moves to a user namespace, in which no queue counts yet: the kernel counts the bytes of all queues of a user, and other tests have queues.
+fn leave_user_namespace() -> std::io::Result<()> {
+    // SAFETY: the call takes a number.
+    match unsafe { libc::unshare(libc::CLONE_NEWUSER) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
+    }
+}
+
 /// The kernel judges the limit of the program, not that of its supervisor.
 #[test]
 fn the_limit_of_bytes_is_that_of_the_program() {
@@ -290,7 +303,10 @@ fn the_limit_of_bytes_is_that_of_the_program() {
         "make",
         "/umsg-more",
     ];
-    let kernels = finish(std::process::Command::new(&program).args(steps), b"");
+    let mut on_the_kernel = std::process::Command::new(&program);
+    // SAFETY: the function makes system calls alone.
+    unsafe { on_the_kernel.args(steps).pre_exec(leave_user_namespace) };
+    let kernels = finish(&mut on_the_kernel, b"");
     let _ = umsg_carry::kernel::posix::unlink(b"/umsg-files");
     let site = Site::new();
     site.umsg(&["limits", "--rlimit-msgqueue", "true"]).text();
