@@ -97,6 +97,24 @@ impl Actor {
         let _ = rustix::net::send(&self.orders, text.as_bytes(), SendFlags::NOSIGNAL);
     }
 
+    /// Waits for the end of the process, and describes it. The process remains to be reaped.
+    fn end(&self) -> String {
+        // SAFETY: all zeroes are a value of the structure.
+        let mut how: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        let options = libc::WEXITED | libc::WNOWAIT;
+        // SAFETY: the structure is this function's.
+        let waited = unsafe { libc::waitid(libc::P_PID, self.pid(), &raw mut how, options) };
+        if waited != 0 {
+            return std::io::Error::last_os_error().to_string();
+        }
+        // SAFETY: waitid(2) fills in this field.
+        let status = unsafe { how.si_status() };
+        match how.si_code {
+            libc::CLD_EXITED => format!("exit code {status}"),
+            _ => format!("signal {status}"),
+        }
+    }
+
     /// Waits for the answer. An actor that is stuck, or was killed, answers with an error.
     pub fn answer(&self) -> Answer {
         let what = &self.what;
@@ -110,7 +128,7 @@ impl Actor {
         match text.split_at_checked(1) {
             Some(("+", text)) => Ok(text.to_owned()),
             Some((_, text)) => Err(format!("{what}: {text}")),
-            None => Err(format!("{what} has ended, by a signal perhaps")),
+            None => Err(format!("{what} has ended: {}", self.end())),
         }
     }
 

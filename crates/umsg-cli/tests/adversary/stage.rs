@@ -149,6 +149,7 @@ impl Stage {
             End::Sender => format!("{}'s sender", user.name),
         };
         Actor::start(user, what, || {
+            victims::catch_truncation()?;
             let space = Namespace::at(&self.space).map_err(|error| error.to_string())?;
             let mut keeper = Keeper::open(&space, objects, end)?;
             Ok(move |order: &str| keeper.act(order))
@@ -171,6 +172,7 @@ impl Stage {
             let (path, objects) = (self.space.clone(), pair.objects.clone());
             let owner = pair.owner;
             Actor::start(pair.user, what, move || {
+                victims::catch_truncation()?;
                 Ok(move |order: &str| {
                     let space = Namespace::at(&path).map_err(|error| error.to_string())?;
                     let (skipped, spoiled) = order.split_once(' ').unwrap_or_default();

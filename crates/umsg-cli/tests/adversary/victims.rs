@@ -103,6 +103,12 @@ pub enum End {
     Sender,
 }
 
+/// Asks for the protection from truncated files. Without it, a program of the library ends by SIGBUS when it next touches such a file, for example to
+/// look for queues without a user.
+pub fn catch_truncation() -> Result<(), String> {
+    umsg::signals::catch_truncation().map_err(|error| error.to_string())
+}
+
 /// A process that has all objects of a victim open.
 pub struct Keeper {
     held: Vec<(Object, Handle)>,
