@@ -237,10 +237,7 @@ fn an_absolute_path_that_is_confined_is_the_kernels() {
     let steps = [
         "openat2", QUEUE, "24", "0x08", "openat2", QUEUE, "24", "0x10", "openat2", QUEUE, "16", "0",
     ];
-    let mut on_the_kernel = std::process::Command::new(&program);
-    // SAFETY: the function makes system calls alone.
-    unsafe { on_the_kernel.args(steps).pre_exec(leave_user_namespace) };
-    let kernels = finish(&mut on_the_kernel, b"");
+    let kernels = finish(std::process::Command::new(&program).args(steps), b"");
     let site = Site::new();
     site.umsg(&["create", "/umsg-confined"]).text();
     assert_eq!(run(&site, &[], &program, &steps).text(), kernels.text());
