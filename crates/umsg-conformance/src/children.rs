@@ -1,5 +1,7 @@
 //! Children of a case: processes that do some work, are observed while they are blocked in it, and return the result.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -155,22 +157,38 @@ pub fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
-/// Waits until a thread sleeps and stays asleep.
+thread_local! {
+    /// The threads and children for which this thread has waited until they were asleep.
+    static BLOCKED: RefCell<BTreeSet<Pid>> = RefCell::default();
+}
+
+/// Waits until a thread sleeps in the call under test and stays asleep.
+///
+/// A thread also sleeps while it waits for a lock, and a waiter that takes the lock now and then may lose the processor meanwhile. So all blocked
+/// children have to sleep, or the thread has to sleep for much longer.
 ///
 /// # Panics
 /// If the thread finishes its work instead.
 pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
-    let mut seen = 0;
-    wait_until(|| is_done() || sys::state(id) == Some(b'S'));
-    while seen < 3 {
-        assert!(!is_done(), "it is done and should have blocked");
-        seen = if sys::state(id) == Some(b'S') {
-            seen + 1
-        } else {
-            0
-        };
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    /// The number of looks if all blocked children sleep, and otherwise.
+    const LOOKS: (u32, u32) = (3, 60);
+    let (mut quiet, mut seen) = (0, 0);
+    wait_until(|| is_done() || sys::is_asleep(id));
+    BLOCKED.with_borrow_mut(|blocked| {
+        let children = sys::children();
+        blocked.retain(|known| children.contains(known));
+        while quiet < LOOKS.0 && seen < LOOKS.1 {
+            assert!(!is_done(), "it is done and should have blocked");
+            seen = if sys::is_asleep(id) { seen + 1 } else { 0 };
+            let is_quiet = seen > 0
+                && blocked
+                    .iter()
+                    .all(|&known| sys::is_asleep(known) || sys::is_gone(known));
+            quiet = if is_quiet { quiet + 1 } else { 0 };
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        blocked.insert(id);
+    });
 }
 
 /// A result that a child can hand to its parent.

@@ -115,7 +115,7 @@ fn stop_and_continue<T: crate::children::Carried>(child: &Child<'_, T>) {
     child.signal(libc::SIGSTOP);
     wait_until(|| sys::state(child.pid()) == Some(b'T'));
     child.signal(libc::SIGCONT);
-    wait_until(|| sys::state(child.pid()) == Some(b'S'));
+    wait_until(|| sys::is_asleep(child.pid()));
     child.expect_still_blocked();
 }
 
