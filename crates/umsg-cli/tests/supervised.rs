@@ -9,6 +9,8 @@ mod children;
 mod deaths;
 #[path = "supervised/files.rs"]
 mod files;
+#[path = "supervised/namespaces.rs"]
+mod namespaces;
 mod support;
 
 use std::path::{Path, PathBuf};

@@ -8,12 +8,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use clap::{Args, ValueEnum};
+use umsg::Namespace;
 
 use crate::cli::{Cli, OwnIdentity};
 use crate::failure::{Code, Failure, Result};
 use crate::output::text;
 use crate::program::{self, Fault, Kind};
-use crate::supervisor::{self, Settings};
+use crate::supervisor::{self, Home, Settings};
 use crate::waiting::Wait;
 use crate::{inherited, place, preload};
 
@@ -68,10 +69,10 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// program executes; with --raw-syscalls=off, such a program ends with exit code 120. With --raw-syscalls=on, the supervisor also serves
 /// a dynamic program, and answers system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program
 /// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
-/// select, epoll_ctl, execve, and calls with paths such as open.
+/// select, epoll_ctl, execve, unshare, setns, and calls with paths such as open.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
-/// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace removes this directory.
+/// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace, or the supervisor, removes this directory.
 ///
 /// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it. This thread raises the signal, unless
 /// the sender can raise it itself. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last own
@@ -223,7 +224,6 @@ impl Run {
             .arg0(self.argv0.as_ref().unwrap_or(name))
             .args(arguments);
         command.env("LD_PRELOAD", library.appended());
-        command.env("UMSG_DIR", namespace.path());
         if let Some(files) = self.supervised_files {
             command.env(SUPERVISED_FILES, files.name());
         }
@@ -248,14 +248,9 @@ impl Run {
             Some(wish) => wish == IpcNamespaces::Share,
             None => !umsg::ipc::is_followed(),
         };
-        match umsg::ipc::variable().filter(|_| !shares) {
-            // The caller has determined the directory for the present IPC namespace.
-            Some((name, value)) => _ = command.env(name, value),
-            None => {
-                let (name, value) = umsg::ipc::shared();
-                command.env(name, value);
-            }
-        }
+        let home = home(&namespace, shares);
+        command.env("UMSG_DIR", &home.directory);
+        command.env(umsg::ipc::shared().0, &home.ipc_namespace);
         if is_supervised {
             let settings = Settings {
                 files: files == Switch::On,
@@ -264,7 +259,7 @@ impl Run {
                     None => std::env::var_os(DEV_MQUEUE).is_none_or(|value| value != "off"),
                 },
             };
-            supervisor::begin(namespace.path(), settings)
+            supervisor::begin(namespace.path(), &home, settings)
                 .map_err(|fault| Failure::new(Code::NotPrepared, fault))?;
         }
         inherited::restore_on_exec(&mut command);
@@ -314,6 +309,24 @@ impl Run {
             false => file.display().to_string(),
         };
         Failure::new(kind.code(), format_args!("{name}: {prevented}{who} {kind}"))
+    }
+}
+
+/// Returns the directory of the program, and the IPC namespace to which it belongs. A directory of an IPC namespace is removed with it, so programs
+/// that leave the IPC namespace do not get directories inside.
+fn home(namespace: &Namespace, shares: bool) -> Home {
+    let (directory, ipc_namespace) = match umsg::ipc::base().filter(|_| !shares) {
+        Some((directory, value)) => (directory, value),
+        None => {
+            let present = umsg::ipc::variable().filter(|_| !shares);
+            let value =
+                present.map_or_else(|| umsg::ipc::shared().1.to_owned(), |(_, value)| value);
+            (namespace.path().to_owned(), value)
+        }
+    };
+    Home {
+        directory,
+        ipc_namespace,
     }
 }
 

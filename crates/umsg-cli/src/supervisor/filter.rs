@@ -35,7 +35,7 @@ const POLLS: &[libc::c_long] = &[
     libc::SYS_epoll_ctl,
 ];
 
-/// The calls that may change a thread's user. The kernel performs them; afterwards the supervisor reads the thread's user again.
+/// The calls that may change a thread's user, or its IPC namespace. The kernel performs them; afterwards the supervisor reads both again.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setuid,
     libc::SYS_setgid,
@@ -48,6 +48,8 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setfsgid,
     libc::SYS_execve,
     libc::SYS_execveat,
+    libc::SYS_unshare,
+    libc::SYS_setns,
 ];
 
 /// Returns whether a call waits for descriptors.
@@ -206,7 +208,15 @@ impl Numbers {
     }
 }
 
-/// Returns whether a call only changes the user of its thread.
+/// Returns whether a call may move its thread to another IPC namespace.
+pub fn may_move(call: &Call) -> bool {
+    match call.number {
+        libc::SYS_unshare => call.arguments[0] & libc::CLONE_NEWIPC as u64 != 0,
+        number => number == libc::SYS_setns,
+    }
+}
+
+/// Returns whether a call only changes the user of its thread, or its namespaces.
 pub fn changes_identity(number: libc::c_long) -> bool {
     IDENTITY.contains(&number)
 }

@@ -14,13 +14,14 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use libc::pid_t;
 use rustix::event::epoll;
 use rustix::fs::{Mode, OFlags, inotify};
-use umsg::Namespace;
 use umsg::kernel_files::limit::{self, Limit, SetError};
+
+use super::namespaces::Queues;
 
 /// The maximum number of bytes that the kernel reads of a write.
 const MOST: usize = 4095;
@@ -32,6 +33,8 @@ const TABS: [u8; 11] = [b'\t'; 11];
 /// A limit that a program has open for writing.
 struct Open {
     limit: Limit,
+    /// The queues of the IPC namespace in which the program has opened the limit.
+    queues: Arc<Queues>,
     /// The same file, as an open file description of the supervisor's own.
     file: OwnedFd,
     can_read: bool,
@@ -83,7 +86,13 @@ impl Limits {
 
     /// Watches a file that a program is about to get, or has inherited. `can_read` says whether the program can read
     /// the file, too. Returns the number of the watch.
-    pub fn watch(&self, limit: Limit, file: BorrowedFd<'_>, can_read: bool) -> Result<i32, i32> {
+    pub fn watch(
+        &self,
+        queues: &Arc<Queues>,
+        limit: Limit,
+        file: BorrowedFd<'_>,
+        can_read: bool,
+    ) -> Result<i32, i32> {
         let errno = rustix::io::Errno::raw_os_error;
         let path = path_of(file);
         let watched = inotify::WatchFlags::MODIFY | inotify::WatchFlags::CLOSE_WRITE;
@@ -103,12 +112,13 @@ impl Limits {
         })?;
         let entry = Open {
             limit,
+            queues: Arc::clone(queues),
             file,
             can_read,
             holder: None,
         };
-        if can_read && let Ok(namespace) = Namespace::of_this_process() {
-            entry.show(namespace);
+        if can_read {
+            entry.show();
         }
         open.insert(number, entry);
         Ok(number)
@@ -176,13 +186,10 @@ impl Open {
         let mut text = vec![0; MOST];
         let len = rustix::io::pread(&self.file, &mut text[..], 0).unwrap_or(0);
         text.truncate(len);
-        let Ok(namespace) = Namespace::of_this_process() else {
-            return;
-        };
         if !is_new {
             // The supervisor's own changes are events, too. The drop-in in another process shows a number without the tabs.
             if !text.starts_with(&TABS) && !is_written() {
-                self.show(namespace);
+                self.show();
             }
             return;
         }
@@ -193,13 +200,13 @@ impl Open {
         let first = text.first().copied().unwrap_or(0);
         let is_ignored = first == 0 || self.can_read && first == TABS[0];
         if !is_ignored {
-            self.set(namespace, &text, refused);
+            self.set(&text, refused);
         }
-        self.show(namespace);
+        self.show();
     }
 
     /// Sets the limit to the number at the beginning of the file's text.
-    fn set(&self, namespace: &Namespace, text: &[u8], refused: impl Fn(Limit, &dyn Display)) {
+    fn set(&self, text: &[u8], refused: impl Fn(Limit, &dyn Display)) {
         let written = match text.get(..TABS.len()) {
             Some(beginning) if self.can_read => beginning,
             _ => text,
@@ -213,7 +220,7 @@ impl Open {
             );
             return;
         }
-        match self.limit.set(namespace, written) {
+        match self.limit.set(self.queues.namespace(), written) {
             Ok(_) => {}
             Err(SetError::Namespace(error)) => refused(self.limit, &error),
             Err(SetError::Invalid) => {
@@ -224,8 +231,11 @@ impl Open {
     }
 
     /// Has the file show the present value, if a program can read it, and no text otherwise.
-    fn show(&self, namespace: &Namespace) {
-        let shown = match self.can_read.then(|| self.limit.text(namespace)) {
+    fn show(&self) {
+        let shown = match self
+            .can_read
+            .then(|| self.limit.text(self.queues.namespace()))
+        {
             None => Vec::new(),
             Some(Ok(text)) => [TABS.as_slice(), text.as_bytes()].concat(),
             // The old value stays.

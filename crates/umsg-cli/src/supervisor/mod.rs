@@ -11,6 +11,7 @@
 //! | the memory, the user and the descriptors of a calling thread | [`memory`] |
 //! | descriptor → queue | [`descriptors`] |
 //! | what is known about their threads | [`threads`] |
+//! | IPC namespace → queues | [`namespaces`] |
 //! | the loop that takes calls | [`serve`] |
 //! | which thread runs this loop | [`lead`] |
 //! | calls that block, and their ends by signals | [`waits`] |
@@ -32,6 +33,7 @@ mod limits;
 mod listener;
 #[allow(unsafe_code, reason = "system calls on another process's memory")]
 mod memory;
+mod namespaces;
 mod paths;
 mod polls;
 mod posix;
@@ -44,7 +46,7 @@ mod waits;
 mod watch;
 mod workers;
 
-pub use start::begin;
+pub use start::{Home, begin};
 
 /// The files that the supervisor shows to its programs in place of the kernel's.
 #[derive(Clone, Copy, Debug)]

@@ -32,6 +32,7 @@ use super::descriptors::Opened;
 use super::filter::{Kind, Numbers};
 use super::listener::Call;
 use super::memory::{self, Status};
+use super::namespaces::Queues;
 use super::posix::{ACCESS_MODE, PATH_MAX, Wanted};
 use super::serve::{Outcome, Server};
 
@@ -39,17 +40,17 @@ use super::serve::{Outcome, Server};
 const STATX_KNOWN: u32 = libc::STATX_BASIC_STATS | libc::STATX_MNT_ID;
 
 /// The directory that stands for /dev/mqueue, once a program has opened it: its device and its inode. Relative paths are looked at from then on.
-/// Relaxed: a program has the descriptor after both words are set, and there is one such directory.
+/// Relaxed: a program has the descriptor after both words are set, and each namespace has one such directory.
 #[derive(Default)]
 pub struct Directory([AtomicU64; 2]);
 
 impl Directory {
-    fn note(&self, device: u64, inode: u64) {
+    pub fn note(&self, device: u64, inode: u64) {
         self.0[0].store(device, Ordering::Relaxed);
         self.0[1].store(inode, Ordering::Relaxed);
     }
 
-    fn identity(&self) -> Option<(u64, u64)> {
+    pub fn identity(&self) -> Option<(u64, u64)> {
         let [device, inode] = [0, 1].map(|index| self.0[index].load(Ordering::Relaxed));
         (inode != 0).then_some((device, inode))
     }
@@ -73,14 +74,14 @@ fn may_be_limit(beginning: &[u8]) -> bool {
     beginning.starts_with(b"fs/mqueue/") || beginning.starts_with(b"kernel/msg")
 }
 
-/// A path, and whether it is relative to the directory that stands for /dev/mqueue.
-type Given = (Vec<u8>, bool);
+/// A path, and if it is relative to a directory that stands for /dev/mqueue, the queues of that directory.
+type Given = (Vec<u8>, Option<Arc<Queues>>);
 
 /// Where a path begins.
 enum Start {
     Root,
-    /// The directory that stands for /dev/mqueue.
-    Mqueue,
+    /// A directory that stands for /dev/mqueue.
+    Mqueue(Arc<Queues>),
     /// /proc/sys.
     Sys,
 }
@@ -138,10 +139,6 @@ fn raw(error: rustix::io::Errno) -> i32 {
     error.raw_os_error()
 }
 
-fn namespace() -> Result<&'static Namespace, i32> {
-    Namespace::of_this_process().map_err(|error| error.errno())
-}
-
 impl Server {
     /// Answers a call with a path.
     pub fn with_path(&self, call: &Call) -> Result<Outcome, i32> {
@@ -162,17 +159,20 @@ impl Server {
         }
         let place = |path: &Option<Given>| {
             path.as_ref()
-                .and_then(|(path, is_relative)| self.target(path, *is_relative).map(own))
+                .and_then(|(path, from)| self.target(path, from.is_some()).map(own))
         };
         let (target, other) = (place(&path), place(&second));
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
         if numbers.second.is_some() {
-            return rename(target.as_ref(), other.as_ref());
+            return self.rename(call, path, [target.as_ref(), other.as_ref()]);
         }
         match target {
-            Some(target) => self.answer_path(call, &numbers, target.borrow()),
+            Some(target) => {
+                let queues = self.queues_of(call, path)?;
+                self.answer_path(call, &queues, &numbers, target.borrow())
+            }
             None => Ok(Outcome::Pass),
         }
     }
@@ -185,25 +185,37 @@ impl Server {
         let is_relative = !matches!(beginning.first(), None | Some(b'/' | 0));
         let from = match is_relative {
             false if may_be_shown(beginning) => Start::Root,
-            true if self.is_in_queues(call, directory) => Start::Mqueue,
-            true if may_be_limit(beginning) && is_in_sys(call, directory) => Start::Sys,
-            _ => return None,
+            false => return None,
+            true => match self.directory_of(call, directory) {
+                Some(queues) => Start::Mqueue(queues),
+                None if may_be_limit(beginning) && is_in_sys(call, directory) => Start::Sys,
+                None => return None,
+            },
         };
         // A path that can't be read fails in the kernel.
         let path = memory::read_string(call.thread, address, PATH_MAX).ok()?;
         Some(match from {
-            Start::Root => (path, false),
-            Start::Mqueue => (path, true),
-            Start::Sys => ([SYS, path.as_slice()].concat(), false),
+            Start::Root => (path, None),
+            Start::Mqueue(queues) => (path, Some(queues)),
+            Start::Sys => ([SYS, path.as_slice()].concat(), None),
         })
     }
 
-    /// Returns whether a descriptor is the directory that stands for /dev/mqueue.
-    fn is_in_queues(&self, call: &Call, directory: RawFd) -> bool {
-        self.directory.identity().is_some_and(|known| {
-            let found = std::fs::metadata(link_of(call, directory));
-            found.is_ok_and(|found| (found.dev(), found.ino()) == known)
-        })
+    /// Returns the queues of a directory that stands for /dev/mqueue.
+    fn directory_of(&self, call: &Call, directory: RawFd) -> Option<Arc<Queues>> {
+        if !self.namespaces.has_directory() {
+            return None;
+        }
+        let found = std::fs::metadata(link_of(call, directory)).ok()?;
+        self.namespaces.with_directory((found.dev(), found.ino()))
+    }
+
+    /// Returns the queues to which a path leads: those of its directory, or of the caller's IPC namespace.
+    fn queues_of(&self, call: &Call, path: Option<Given>) -> Result<Arc<Queues>, i32> {
+        match path {
+            Some((_, Some(queues))) => Ok(queues),
+            _ => self.queues(call),
+        }
     }
 
     fn target<'a>(&self, path: &'a [u8], is_relative: bool) -> Option<Target<'a>> {
@@ -221,6 +233,7 @@ impl Server {
     fn answer_path(
         &self,
         call: &Call,
+        queues: &Arc<Queues>,
         numbers: &Numbers,
         target: Target<'_>,
     ) -> Result<Outcome, i32> {
@@ -230,14 +243,14 @@ impl Server {
                 let Some((flags, mode)) = flags_and_mode(call, numbers)? else {
                     return Ok(Outcome::Pass);
                 };
-                return self.open_path(call, target, flags, mode);
+                return self.open_path(call, queues, target, flags, mode);
             }
             (_, Target::Place(place)) => place,
             // The kernel has these files, too.
             _ => return Ok(Outcome::Pass),
         };
         let status = self.status_like_own(call)?;
-        let namespace = namespace()?;
+        let namespace = queues.namespace();
         match numbers.kind {
             Kind::Open => {}
             Kind::Stat => {
@@ -302,6 +315,34 @@ impl Server {
         Ok(Outcome::Value(0))
     }
 
+    /// Returns the answer to rename(2). `path` is the first one.
+    fn rename(
+        &self,
+        call: &Call,
+        path: Option<Given>,
+        [from, to]: [Option<&OwnTarget>; 2],
+    ) -> Result<Outcome, i32> {
+        let is_place = |target: Option<&OwnTarget>| {
+            matches!(target.map(OwnTarget::borrow), Some(Target::Place(_)))
+        };
+        if !is_place(from) && !is_place(to) {
+            return Ok(Outcome::Pass);
+        }
+        match (from, to) {
+            (Some(OwnTarget::Other(_)), _) | (_, Some(OwnTarget::Other(_))) => Err(libc::EBUSY),
+            (Some(OwnTarget::Name(from)), Some(OwnTarget::Name(to))) => {
+                place::find(self.queues_of(call, path)?.namespace(), from)?;
+                place::check(to)?;
+                if from == to {
+                    Ok(Outcome::Value(0))
+                } else {
+                    Err(libc::EPERM)
+                }
+            }
+            _ => Err(libc::EXDEV),
+        }
+    }
+
     fn unlink(&self, namespace: &Namespace, place: Place<'_>) -> Result<(), i32> {
         let Place::Name(name) = place else {
             return Err(libc::EISDIR);
@@ -321,10 +362,12 @@ impl Server {
     fn open_path(
         &self,
         call: &Call,
+        queues: &Arc<Queues>,
         target: Target<'_>,
         flags: i32,
         mode: u32,
     ) -> Result<Outcome, i32> {
+        let namespace = queues.namespace();
         let access = flags & ACCESS_MODE;
         let writes = access != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
         let closes = flags & libc::O_CLOEXEC != 0;
@@ -341,10 +384,10 @@ impl Server {
             {
                 Err(libc::EEXIST)
             }
-            Target::Limit(limit) => self.open_limit(call, limit, access, kept, writes),
+            Target::Limit(limit) => self.open_limit(call, queues, limit, access, kept, writes),
             Target::SysvTable if writes => Ok(Outcome::Pass),
             Target::SysvTable => {
-                let text = sysv_table::text(namespace()?).map_err(|error| error.errno())?;
+                let text = sysv_table::text(namespace).map_err(|error| error.errno())?;
                 let file = snapshot("umsg", text.as_bytes(), kept).map_err(raw)?;
                 let _ = self.listener.give(call, file.as_fd(), closes);
                 Ok(Outcome::Answered)
@@ -356,21 +399,22 @@ impl Server {
             }
             Target::Place(Place::Directory) => {
                 self.status_like_own(call)?;
-                let path = Place::Directory.file(namespace()?)?;
+                let path = Place::Directory.file(namespace)?;
                 // If the sweep fails, some files that are no queues stay.
-                let _ = namespace()?.sweep_files();
+                let _ = namespace.sweep_files();
                 // A descriptor without access can't be passed on.
                 let flags = OFlags::from_bits_retain(flags.cast_unsigned()) - OFlags::PATH;
                 let file =
                     rustix::fs::open(path, flags | OFlags::CLOEXEC, Mode::empty()).map_err(raw)?;
                 let found = rustix::fs::fstat(&file).map_err(raw)?;
-                self.directory.note(found.st_dev, found.st_ino);
+                self.namespaces
+                    .note_directory(queues, found.st_dev, found.st_ino);
                 let _ = self.listener.give(call, file.as_fd(), closes);
                 Ok(Outcome::Answered)
             }
             Target::Place(Place::Name(name)) => {
                 if flags & libc::O_DIRECTORY != 0 {
-                    return Err(match place::find(namespace()?, name) {
+                    return Err(match place::find(namespace, name) {
                         _ if flags & libc::O_CREAT != 0 => libc::EINVAL,
                         Ok(_) => libc::ENOTDIR,
                         Err(errno) => errno,
@@ -386,7 +430,7 @@ impl Server {
                     mode,
                     attributes: None,
                 };
-                let opened = self.open_queue(call, &wanted, &status)?;
+                let opened = self.open_queue(call, namespace, &wanted, &status)?;
                 let file = line_of(&opened, access | flags & libc::O_NONBLOCK)?;
                 self.give_queue(call, &Arc::new(opened.shown_as(file)), closes);
                 Ok(Outcome::Answered)
@@ -397,12 +441,13 @@ impl Server {
     fn open_limit(
         &self,
         call: &Call,
+        queues: &Arc<Queues>,
         limit: Limit,
         access: i32,
         kept: i32,
         writes: bool,
     ) -> Result<Outcome, i32> {
-        let namespace = namespace()?;
+        let namespace = queues.namespace();
         if writes {
             self.status_like_own(call)?;
             if !namespace.may_set_limits() {
@@ -421,7 +466,7 @@ impl Server {
         }
         let watch = self
             .limits
-            .watch(limit, file.as_fd(), access == libc::O_RDWR)?;
+            .watch(queues, limit, file.as_fd(), access == libc::O_RDWR)?;
         match self.listener.give(call, file.as_fd(), closes) {
             Ok(Ok(number)) => self.limits.note(watch, call.thread, number),
             _ => self.limits.forget(watch),
@@ -456,29 +501,6 @@ impl OwnTarget {
 
 fn c_path(path: &Path) -> Result<CString, i32> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| libc::ENOENT)
-}
-
-/// Returns the answer to rename(2).
-fn rename(from: Option<&OwnTarget>, to: Option<&OwnTarget>) -> Result<Outcome, i32> {
-    let is_place = |target: Option<&OwnTarget>| {
-        matches!(target.map(OwnTarget::borrow), Some(Target::Place(_)))
-    };
-    if !is_place(from) && !is_place(to) {
-        return Ok(Outcome::Pass);
-    }
-    match (from, to) {
-        (Some(OwnTarget::Other(_)), _) | (_, Some(OwnTarget::Other(_))) => Err(libc::EBUSY),
-        (Some(OwnTarget::Name(from)), Some(OwnTarget::Name(to))) => {
-            place::find(namespace()?, from)?;
-            place::check(to)?;
-            if from == to {
-                Ok(Outcome::Value(0))
-            } else {
-                Err(libc::EPERM)
-            }
-        }
-        _ => Err(libc::EXDEV),
-    }
 }
 
 /// Checks permissions, as access(2) does.

@@ -77,10 +77,6 @@ fn errno_of(error: &OpenError, creates: bool) -> i32 {
     }
 }
 
-fn namespace() -> Result<&'static Namespace, i32> {
-    Namespace::of_this_process().map_err(|error| error.errno())
-}
-
 /// The arguments of an opening.
 pub struct Wanted<'a> {
     /// The name with its slash.
@@ -97,6 +93,7 @@ impl Server {
         let attributes: Option<mq_attr> = optional(call, attributes)?;
         let name = name(call, name_at)?;
         let status = self.status_of_opener(call)?;
+        let queues = self.queues(call)?;
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
@@ -106,7 +103,7 @@ impl Server {
             mode: mode as u32,
             attributes,
         };
-        let opened = Arc::new(self.open_queue(call, &wanted, &status)?);
+        let opened = Arc::new(self.open_queue(call, queues.namespace(), &wanted, &status)?);
         self.give_queue(call, &opened, true);
         Ok(Outcome::Answered)
     }
@@ -115,6 +112,7 @@ impl Server {
     pub fn open_queue(
         &self,
         call: &Call,
+        namespace: &Namespace,
         wanted: &Wanted<'_>,
         status: &Status,
     ) -> Result<Opened, i32> {
@@ -131,7 +129,7 @@ impl Server {
             .create(creates)
             .exclusive(flags & libc::O_EXCL != 0)
             .mode(wanted.mode & 0o7777 & !status.umask)
-            .namespace(namespace()?);
+            .namespace(namespace);
         if creates {
             options.bytes_of_user(memory::msgqueue_limit(call.thread));
         }
@@ -164,11 +162,11 @@ impl Server {
 
     pub fn mq_unlink(&self, call: &Call) -> Result<Outcome, i32> {
         let name = name(call, call.arguments[0])?;
-        self.status_like_own(call)?;
+        let (_, queues) = self.caller(call)?;
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
-        umsg::posix::unlink_in(namespace()?, OsStr::from_bytes(&name)).map_err(|error| {
+        umsg::posix::unlink_in(queues.namespace(), OsStr::from_bytes(&name)).map_err(|error| {
             self.explain("mq_unlink", &error);
             error.errno()
         })?;

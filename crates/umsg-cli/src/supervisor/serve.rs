@@ -15,7 +15,7 @@ use super::lead::Lead;
 use super::limits::Limits;
 use super::listener::{Call, Listener};
 use super::memory::Status;
-use super::paths::Directory;
+use super::namespaces::{Namespaces, Queues};
 use super::threads::Threads;
 use super::waits::{Wait, Waits};
 use super::watch::Pause;
@@ -43,12 +43,10 @@ pub struct Server {
     /// The supervisor's effective user and group.
     own: (u32, u32),
     explains: bool,
-    /// The device and the inode of the namespace's directory.
-    namespace: (u64, u64),
+    pub namespaces: Namespaces,
     pub settings: Settings,
     /// The limits that programs have open for writing.
     pub limits: Limits,
-    pub directory: Directory,
     /// A reference to this server itself, from which each worker gets its own.
     this: Weak<Server>,
 }
@@ -60,7 +58,7 @@ pub type Inherited = (Limit, OwnedFd, bool);
 /// start fails.
 pub fn serve(
     listener: OwnedFd,
-    namespace: (u64, u64),
+    namespaces: Namespaces,
     settings: Settings,
     inherited: Vec<Inherited>,
 ) -> io::Result<Infallible> {
@@ -70,9 +68,12 @@ pub fn serve(
     );
     let pause = Pause::new()?;
     let limits = Limits::new()?;
-    for (limit, file, can_read) in inherited {
-        // A limit that can't be watched is not set.
-        let _ = limits.watch(limit, file.as_fd(), can_read);
+    // The supervisor was forked in the IPC namespace of the program.
+    if let Ok(queues) = namespaces.at("/proc/thread-self/ns/ipc") {
+        for (limit, file, can_read) in inherited {
+            // A limit that can't be watched is not set.
+            let _ = limits.watch(&queues, limit, file.as_fd(), can_read);
+        }
     }
     let server = Arc::new_cyclic(|this| Server {
         listener: Listener::new(listener),
@@ -85,10 +86,9 @@ pub fn serve(
         is_sweeping: AtomicBool::new(false),
         own,
         explains: super::explains(),
-        namespace,
+        namespaces,
         settings,
         limits,
-        directory: Directory::default(),
         this: this.clone(),
     });
     let leader = Arc::clone(&server);
@@ -124,6 +124,7 @@ impl Server {
         let now = Timespec::default();
         if poll(&mut polled, Some(&now)).is_ok() && polled[0].revents().contains(PollFlags::HUP) {
             self.settle_limits();
+            self.namespaces.end_all();
             std::process::exit(0);
         }
     }
@@ -138,6 +139,7 @@ impl Server {
             if let Some(server) = this.upgrade() {
                 server.descriptors.sweep();
                 server.threads.sweep();
+                server.namespaces.sweep();
                 server.is_sweeping.store(false, Ordering::Relaxed);
             }
         }));
@@ -156,6 +158,9 @@ impl Server {
         self.settle_limits();
         if filter::changes_identity(call.number) {
             self.threads.forget_status();
+            if filter::may_move(call) {
+                self.namespaces.note_move();
+            }
             self.listener.pass(call);
             return;
         }
@@ -174,7 +179,7 @@ impl Server {
             libc::SYS_mq_timedsend => self.mq_timedsend(call),
             libc::SYS_mq_timedreceive => self.mq_timedreceive(call),
             libc::SYS_mq_notify => self.mq_notify(call),
-            libc::SYS_mq_getsetattr if call.arguments[3] == PROBE => Ok(self.introduce(call)),
+            libc::SYS_mq_getsetattr if call.arguments[3] == PROBE => self.introduce(call),
             libc::SYS_mq_getsetattr => self.mq_getsetattr(call),
             libc::SYS_msgget => self.msgget(call),
             libc::SYS_msgsnd => self.msgsnd(call),
@@ -188,14 +193,44 @@ impl Server {
         }
     }
 
-    /// Answers another `umsg run`, by 1 if that command asks for this namespace.
-    fn introduce(&self, call: &Call) -> Outcome {
+    /// Answers another `umsg run`, by 1 if the supervisor gives the caller the namespace for which that command asks.
+    fn introduce(&self, call: &Call) -> Result<Outcome, i32> {
         let [.., device, inode] = call.arguments;
-        Outcome::Value(if (device, inode) == self.namespace {
-            1
-        } else {
-            2
-        })
+        let is_same = (device, inode) == self.queues(call)?.identity;
+        Ok(Outcome::Value(if is_same { 1 } else { 2 }))
+    }
+
+    /// Returns the queues of the caller's IPC namespace.
+    pub fn queues(&self, call: &Call) -> Result<Arc<Queues>, i32> {
+        match self.threads.known(call.thread) {
+            (_, Some(queues)) => Ok(queues),
+            _ => self.present_queues(call),
+        }
+    }
+
+    #[cold]
+    fn present_queues(&self, call: &Call) -> Result<Arc<Queues>, i32> {
+        let queues = self
+            .namespaces
+            .at(&format!("/proc/{}/ns/ipc", call.thread))
+            .map_err(|error| {
+                self.explain("a call on queues", &error);
+                error.errno()
+            })?;
+        self.threads.note_queues(call.thread, &queues);
+        Ok(queues)
+    }
+
+    /// Returns the process of the caller, as [`status_like_own`](Self::status_like_own) does, and the queues of its IPC namespace.
+    pub fn caller(&self, call: &Call) -> Result<(u32, Arc<Queues>), i32> {
+        let (status, queues) = self.threads.known(call.thread);
+        let status = status.or_else(|| self.threads.present_status(call.thread));
+        let process = self.check_user(status)?.process.cast_unsigned();
+        let queues = match queues {
+            Some(queues) => queues,
+            None => self.present_queues(call)?,
+        };
+        Ok((process, queues))
     }
 
     /// Returns the state of the caller's process, as [`status_like_own`](Self::status_like_own), with its present umask.

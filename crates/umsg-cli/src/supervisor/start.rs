@@ -5,15 +5,17 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
 };
+use umsg::Namespace;
 use umsg::kernel_files::limit::{self, Limit};
 
+use super::namespaces::Namespaces;
 use super::serve::Inherited;
 use super::{PROBE, Settings, explains, filter, serve};
 use crate::ending;
@@ -46,13 +48,22 @@ impl fmt::Display for Fault {
     }
 }
 
+/// The directory of the programs, and the IPC namespace to which it belongs.
+#[derive(Debug)]
+pub struct Home {
+    pub directory: PathBuf,
+    /// The value of `$UMSG_IPC_NAMESPACE`.
+    pub ipc_namespace: String,
+}
+
 fn step<E: Into<io::Error>>(name: &'static str) -> impl Fn(E) -> Fault {
     move |error| Fault::Step(name, error.into())
 }
 
 /// Starts a supervisor, and has the kernel pass it the calls on queues of this process and of all that it starts. If this process is
-/// supervised for the same namespace already, nothing is left to do. The caller has one thread.
-pub fn begin(namespace: &Path, settings: Settings) -> Result<(), Fault> {
+/// supervised for the same namespace already, nothing is left to do. The caller has one thread. `namespace` is its namespace, that of `home` or one
+/// inside it.
+pub fn begin(namespace: &Path, home: &Home, settings: Settings) -> Result<(), Fault> {
     let metadata = namespace.metadata().map_err(step("stat"))?;
     let identity = (metadata.dev(), metadata.ino());
     match probe(identity) {
@@ -67,7 +78,7 @@ pub fn begin(namespace: &Path, settings: Settings) -> Result<(), Fault> {
         None,
     )
     .map_err(step("socketpair"))?;
-    let supervisor = start(namespace, identity, supervisors, settings)?;
+    let supervisor = start(home, supervisors, settings)?;
     // If Yama restricts access to other processes' memory, this call permits the supervisor to read the memory of this process.
     // Children do not inherit the permission.
     // SAFETY: the call takes numbers. A kernel without Yama refuses the call, and has no such limit.
@@ -116,12 +127,7 @@ fn probe((device, inode): (u64, u64)) -> Option<i64> {
 
 /// Starts the supervisor's process, and returns its process id. The process is not a child of this one, because the program would find a child
 /// that it does not know.
-fn start(
-    namespace: &Path,
-    identity: (u64, u64),
-    socket: OwnedFd,
-    settings: Settings,
-) -> Result<libc::pid_t, Fault> {
+fn start(home: &Home, socket: OwnedFd, settings: Settings) -> Result<libc::pid_t, Fault> {
     let (pid, pids) =
         rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).map_err(step("pipe"))?;
     // SAFETY: the caller has one thread, so that the child may do all that this process may.
@@ -136,7 +142,7 @@ fn start(
                     drop(pid);
                     if rustix::io::write(&pids, &me).is_ok() {
                         drop(pids);
-                        let _ = become_supervisor(namespace, identity, socket, settings);
+                        let _ = become_supervisor(home, socket, settings);
                     }
                     exit(1)
                 }
@@ -167,12 +173,7 @@ fn exit(status: i32) -> ! {
 /// Leaves the process group, streams, descriptors and directory of the program, takes over the calls and answers them. Returns only if it fails.
 ///
 /// The supervisor stays in the session: the scheduler groups processes by sessions, and a change between two groups makes each call longer.
-fn become_supervisor(
-    namespace: &Path,
-    identity: (u64, u64),
-    socket: OwnedFd,
-    settings: Settings,
-) -> io::Result<()> {
+fn become_supervisor(home: &Home, socket: OwnedFd, settings: Settings) -> io::Result<()> {
     rustix::process::setpgid(None, None)?;
     // A service manager sends its signal to all processes of a service. The programs still need the supervisor while they end.
     ending::ignore(&[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM]);
@@ -193,18 +194,13 @@ fn become_supervisor(
     raise_limit();
     rustix::process::chdir("/")?;
     rustix::process::umask(Mode::empty());
-    let (name, value) = umsg::ipc::shared();
-    // SAFETY: this process has one thread.
-    unsafe {
-        std::env::set_var("UMSG_DIR", namespace);
-        // The supervisor uses the directory itself, not one of an IPC namespace in it.
-        std::env::set_var(name, value);
-    }
-    rustix::thread::set_name(c"umsg-supervisor")?;
+    let base = Namespace::at(&home.directory).map_err(io::Error::other)?;
+    let namespaces = Namespaces::new(base, &home.ipc_namespace);
+    rustix::thread::set_name(umsg::ipc::SUPERVISOR)?;
     let listener = receive(&socket)?;
     rustix::io::write(&socket, &[1])?;
     drop(socket);
-    serve::serve(listener, identity, settings, inherited).map(|never| match never {})
+    serve::serve(listener, namespaces, settings, inherited).map(|never| match never {})
 }
 
 /// Raises the limit of descriptors to its maximum, because the supervisor has descriptors for all programs.

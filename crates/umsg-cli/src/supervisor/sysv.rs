@@ -1,7 +1,7 @@
 //! Calls on System V queues, in the kernel's order of errors. Source: ipc/msg.c.
 
 use umsg::NamespaceError;
-use umsg::sysv::raw::{self, Which};
+use umsg::sysv::raw::{self, Table, Which};
 use umsg::sysv::{Change, Lease, OpenError, Queue, ReceiveError, Until, Want};
 
 use super::listener::{Call, Gone};
@@ -16,12 +16,12 @@ const SHORT: usize = 4096;
 impl Server {
     pub fn msgget(&self, call: &Call) -> Result<Outcome, i32> {
         let [key, flags, ..] = call.arguments.map(|argument| argument as i32);
-        self.status_like_own(call)?;
+        let (_, queues) = self.caller(call)?;
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
         let creates = key == libc::IPC_PRIVATE || flags & libc::IPC_CREAT != 0;
-        let id = raw::get(key, flags).map_err(|error| {
+        let id = queues.sysv.get(key, flags).map_err(|error| {
             self.explain("msgget", &error);
             match error {
                 OpenError::Namespace(NamespaceError::NoQueuesDirectory { .. }) if creates => {
@@ -52,9 +52,9 @@ impl Server {
             Some((mtype, text)) => (mtype, Some(text)),
             None => (memory::read(call.thread, message)?, None),
         };
-        let process = self.status_like_own(call)?.process.cast_unsigned();
+        let (process, queues) = self.caller(call)?;
         let length = length?;
-        let queue = raw::find_to_send(id, mtype, length)?;
+        let queue = queues.sysv.find_to_send(id, mtype, length)?;
         let text = match text {
             Some(text) => text,
             None => {
@@ -73,7 +73,7 @@ impl Server {
             }
             Err(libc::EAGAIN) if flags & libc::IPC_NOWAIT == 0 => {
                 self.wait(call, move |server, wait| {
-                    server.wait_for_room(wait, process, id, mtype, &text);
+                    server.wait_for_room(wait, &queues.sysv, process, id, mtype, &text);
                 })?;
                 Ok(Outcome::Answered)
             }
@@ -81,12 +81,20 @@ impl Server {
         }
     }
 
-    fn wait_for_room(&self, wait: &Wait, process: u32, id: i32, mtype: i64, text: &[u8]) {
+    fn wait_for_room(
+        &self,
+        wait: &Wait,
+        table: &Table,
+        process: u32,
+        id: i32,
+        mtype: i64,
+        text: &[u8],
+    ) {
         let answer = loop {
             if !self.listener.waits(&wait.call) {
                 return;
             }
-            let sent = raw::find(id).and_then(|queue| {
+            let sent = table.find(id).and_then(|queue| {
                 queue.send(mtype, text, Until::Forever)?;
                 queue.name_sender(process);
                 Ok(())
@@ -103,7 +111,7 @@ impl Server {
                 None => {}
             }
         };
-        raw::reap();
+        table.reap();
         // An error means that the thread has died.
         let _ = self.listener.answer(&wait.call, answer);
     }
@@ -115,12 +123,12 @@ impl Server {
             return Err(libc::EINVAL);
         }
         let which = Which::of(mtype.cast_signed(), flags)?;
-        let process = self.status_like_own(call)?.process.cast_unsigned();
+        let (process, queues) = self.caller(call)?;
         let (want, truncate) = match which {
             Which::Want(want, truncate) => (want, truncate),
-            Which::Copy(..) => return self.copy(call, id, which),
+            Which::Copy(..) => return self.copy(call, &queues.sysv, id, which),
         };
-        let queue = raw::find(id)?;
+        let queue = queues.sysv.find(id)?;
         let refusal = match queue.try_receive_lease(want) {
             Ok(lease) => {
                 let _ = self.hand_over(call, &queue, process, lease, truncate);
@@ -134,7 +142,7 @@ impl Server {
             }
             ReceiveError::NoMessage | ReceiveError::Closed => {
                 self.wait(call, move |server, wait| {
-                    server.wait_for_message(wait, process, id, want, truncate);
+                    server.wait_for_message(wait, &queues.sysv, process, id, want, truncate);
                 })?;
                 Ok(Outcome::Answered)
             }
@@ -143,12 +151,20 @@ impl Server {
         }
     }
 
-    fn wait_for_message(&self, wait: &Wait, process: u32, id: i32, want: Want, truncate: bool) {
+    fn wait_for_message(
+        &self,
+        wait: &Wait,
+        table: &Table,
+        process: u32,
+        id: i32,
+        want: Want,
+        truncate: bool,
+    ) {
         let errno = loop {
             if !self.listener.waits(&wait.call) {
                 return;
             }
-            let queue = match raw::find(id) {
+            let queue = match table.find(id) {
                 Ok(queue) => queue,
                 Err(libc::EINVAL) => break libc::EIDRM,
                 Err(errno) => break errno,
@@ -169,7 +185,7 @@ impl Server {
                 None => {}
             }
         };
-        raw::reap();
+        table.reap();
         let _ = self.listener.answer(&wait.call, Err(errno));
     }
 
@@ -209,9 +225,9 @@ impl Server {
     }
 
     /// MSG_COPY: the message stays.
-    fn copy(&self, call: &Call, id: i32, which: Which) -> Result<Outcome, i32> {
+    fn copy(&self, call: &Call, table: &Table, id: i32, which: Which) -> Result<Outcome, i32> {
         let [_, buffer, room, ..] = call.arguments;
-        let queue = raw::find(id)?;
+        let queue = table.find(id)?;
         let mut text = vec![0; (room as usize).min(queue.msgmax())];
         let received = queue.try_receive(&mut text, which)?;
         if !self.listener.waits(call) {
@@ -233,23 +249,24 @@ impl Server {
         if id < 0 || command < 0 {
             return Err(libc::EINVAL);
         }
-        self.status_like_own(call)?;
+        let (_, queues) = self.caller(call)?;
+        let table = &queues.sysv;
         match command {
             libc::IPC_RMID => {
                 if self.listener.waits(call) {
-                    raw::msgctl_remove(id)?;
+                    table.remove(id)?;
                 }
                 Ok(Outcome::Value(0))
             }
             libc::IPC_SET => {
                 let wanted = memory::read(call.thread, data)?;
                 if self.listener.waits(call) {
-                    raw::msgctl_set(id, &Change::of(&wanted))?;
+                    table.set(id, &Change::of(&wanted))?;
                 }
                 Ok(Outcome::Value(0))
             }
             libc::IPC_STAT | libc::MSG_STAT | raw::MSG_STAT_ANY => {
-                let (answer, entry) = raw::msgctl_stat(id, command)?;
+                let (answer, entry) = table.stat(id, command)?;
                 let mut filled = memory::no_description();
                 entry.fill(&mut filled);
                 if !self.listener.waits(call) {
@@ -259,7 +276,7 @@ impl Server {
                 Ok(Outcome::Value(answer.into()))
             }
             libc::IPC_INFO | libc::MSG_INFO => {
-                let info = raw::msgctl_info(command)?;
+                let info = table.info(command)?;
                 if !self.listener.waits(call) {
                     return Ok(Outcome::Answered);
                 }

@@ -1,20 +1,23 @@
-//! The threads of the supervised programs, and the users of their processes.
+//! The threads of the supervised programs: the users of their processes, and their IPC namespaces.
 //!
 //! The number of a thread may name another thread as soon as the thread has died. So each entry has a descriptor of the thread, which tells whether
 //! the thread still lives.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::pid_t;
 
 use super::memory::{self, Status};
+use super::namespaces::Queues;
 
 struct Known {
     life: OwnedFd,
     /// None after a call that may have changed it.
     status: Option<Status>,
+    /// The queues of the thread's IPC namespace. None after a call that may have changed it.
+    queues: Option<Arc<Queues>>,
 }
 
 #[derive(Default)]
@@ -23,11 +26,24 @@ pub struct Threads(Mutex<HashMap<pid_t, Known>>);
 impl Threads {
     /// Returns the state of a thread's process, which may be as old as the last call that changed it.
     pub fn status(&self, thread: pid_t) -> Option<Status> {
-        let kept = self.all().get(&thread).and_then(|known| {
-            let status = known.status?;
-            memory::lives(&known.life).then_some(status)
-        });
+        let (kept, _) = self.known(thread);
         kept.or_else(|| self.present_status(thread))
+    }
+
+    /// Returns what is known about a thread, without a look at the thread.
+    pub fn known(&self, thread: pid_t) -> (Option<Status>, Option<Arc<Queues>>) {
+        let all = self.all();
+        let known = all.get(&thread).filter(|known| memory::lives(&known.life));
+        known.map_or((None, None), |known| (known.status, known.queues.clone()))
+    }
+
+    /// Notes the queues of a thread that waits for the answer to a call.
+    pub fn note_queues(&self, thread: pid_t, queues: &Arc<Queues>) {
+        let mut all = self.all();
+        let known = all.get_mut(&thread);
+        if let Some(known) = known.filter(|known| memory::lives(&known.life)) {
+            known.queues = Some(Arc::clone(queues));
+        }
     }
 
     /// Reads the state of a thread's process.
@@ -38,17 +54,26 @@ impl Threads {
         // Linux before 6.9 opens the first thread of a process only. A status is kept only with a descriptor that verifies it.
         if let Ok(life) = life {
             let status = Some(status);
-            self.all().insert(thread, Known { life, status });
+            let mut all = self.all();
+            let earlier = all.remove(&thread);
+            let earlier = earlier.filter(|known| memory::lives(&known.life));
+            let queues = earlier.and_then(|known| known.queues);
+            let known = Known {
+                life,
+                status,
+                queues,
+            };
+            all.insert(thread, known);
         }
         Some(status)
     }
 
-    /// A call may change the user of some thread. A new program has the number of its process's first thread, not that of the thread that has
-    /// started it.
+    /// A call may change the user or the IPC namespace of some thread. A new program has the number of its process's first thread, not that of the
+    /// thread that has started it.
     pub fn forget_status(&self) {
-        self.all()
-            .values_mut()
-            .for_each(|known| known.status = None);
+        for known in self.all().values_mut() {
+            (known.status, known.queues) = (None, None);
+        }
     }
 
     /// Gives up what belongs to dead threads.

@@ -208,6 +208,10 @@ CASE(a_new_namespace_has_the_default_limits) {
 
 /* The following cases run only on umsg's queues. */
 
+CASE(make_there) { EXPECT(there(O_CREAT | O_EXCL) >= 0); }
+
+CASE(make_another) { EXPECT(mq_open("/another", O_RDWR | O_CREAT | O_EXCL, 0600, NULL) >= 0); }
+
 CASE(a_process_is_killed_in_its_namespace) {
     enter();
     EXPECT(there(O_CREAT | O_EXCL) >= 0);

@@ -12,15 +12,16 @@
 //! ```
 //!
 //! `UMSG_IPC_NAMESPACE` names the IPC namespace to which `$UMSG_DIR` belongs: its inode and its number, or `share` if no process leaves the
-//! directory. Without the variable, a process stays with the directory. Only the drop-in follows a move of its process, and then sets the variable.
+//! directory. Without the variable, a process stays with the directory. The drop-in follows a move of
+//! its process, and then sets the variable; a supervisor of `umsg run` follows those of its programs.
 //!
 //! | event | effect |
 //! |---|---|
 //! | the first use of queues in another IPC namespace | its directory is made |
 //! | the last process in the IPC namespace ends, and no mount and no descriptor leads to the namespace | the process removes the directory |
-//! | the last process is killed | the directory stays until a process makes another one beside it, or until a sweep (`umsg gc`) |
+//! | the last process is killed, or has used no queue there | the directory stays until a process makes another one beside it, or until a sweep (`umsg gc`) |
 //!
-//! A process looks in /proc for other processes of the IPC namespace. It does not remove a directory that was made in a PID namespace whose
+//! A process looks in /proc for other processes of the IPC namespace; supervisors do not count. It does not remove a directory that was made in a PID namespace whose
 //! processes it can't see. Only the directories of root are used by processes of several users; root removes such a directory if /proc hides no
 //! process from it.
 //!
@@ -28,7 +29,7 @@
 //! removes the directory that an earlier namespace with this number has left.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{CStr, OsStr};
 use std::fs::{self as files, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -42,7 +43,7 @@ use umsg_shm::sys::random::random;
 
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{Namespace, caller, home, record};
+use super::{Namespace, caller, home, record, resolve};
 
 /// The variable with the IPC namespace of `$UMSG_DIR`.
 pub(super) const VARIABLE: &str = "UMSG_IPC_NAMESPACE";
@@ -51,6 +52,9 @@ const SHARE: &str = "share";
 const PREFIX: &str = "ipc-";
 /// The most names for the directory of a user.
 const NAMES: usize = 100;
+/// The name of the process of a supervisor, which acts for the programs of `umsg run`.
+pub const SUPERVISOR: &CStr = c"umsg-supervisor";
+
 /// The beginning of the name of a directory that is being removed.
 const GOING: &str = ".ipc-";
 
@@ -154,6 +158,96 @@ pub fn note_move(is_new: bool) -> Option<Used> {
     USED.try_lock().ok().and_then(|mut used| used.take())
 }
 
+/// An IPC namespace of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Identity(IpcNamespace);
+
+/// Finds the namespaces of processes in several IPC namespaces, for a process that acts for them.
+#[derive(Debug)]
+pub struct Resolver {
+    base: Namespace,
+    home: Home,
+}
+
+impl Resolver {
+    /// Returns the resolver of a directory. `value` is the value of `$UMSG_IPC_NAMESPACE` for the programs. None if all programs share the
+    /// directory.
+    ///
+    /// ```no_run
+    /// let (_, value) = umsg::ipc::variable().unwrap();
+    /// let base = umsg::Namespace::resolve()?;
+    /// let resolver = umsg::ipc::Resolver::new(base, &value).unwrap();
+    /// assert_eq!(resolver.identify("/proc/self/ns/ipc")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn new(base: Namespace, value: &str) -> Option<Resolver> {
+        let home = Home::parse(value)?;
+        Some(Resolver { base, home })
+    }
+
+    /// Returns the IPC namespace to which a link of /proc leads. None: the IPC namespace of the base.
+    ///
+    /// # Errors
+    /// The link can't be followed.
+    pub fn identify(&self, link: &str) -> Result<Option<Identity>, NamespaceError> {
+        let failed = |errno| NamespaceError::looking("stat", link.as_ref(), errno);
+        if self
+            .home
+            .has_inode(ipc_namespace::inode(link).map_err(failed)?)
+        {
+            return Ok(None);
+        }
+        let of = ipc_namespace::of(link).map_err(failed)?;
+        Ok((!self.home.is(of)).then_some(Identity(of)))
+    }
+
+    /// Returns the namespace of the IPC namespace to which a link of /proc leads. `of` is the result of [`identify`](Self::identify).
+    ///
+    /// # Errors
+    /// The errors of [`Namespace::at`].
+    pub fn follow(&self, link: &str, of: Identity) -> Result<Followed, NamespaceError> {
+        let Identity(of) = of;
+        // Before the directory: while it is used, no other IPC namespace gets the number of the inode.
+        let kept = match of.id {
+            Some(_) => None,
+            None => Some(files::File::open(link).map_err(|error| {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                NamespaceError::looking("open", link.as_ref(), errno)
+            })?),
+        };
+        let namespace = resolve::inside(&self.base, directory(self.base.path(), of)?)?;
+        Ok(Followed {
+            namespace,
+            _kept: kept,
+        })
+    }
+
+    /// Removes the directories of IPC namespaces that have ended, apart from the calling process and its descriptors. Returns whether any other is
+    /// left.
+    pub fn sweep(&self) -> bool {
+        let base = self.base.path();
+        remove_dead(base, Some(std::process::id()));
+        entries(base).iter().any(|name| is_one(name))
+    }
+}
+
+/// The namespace of another IPC namespace, for a process that acts for others.
+#[derive(Debug)]
+pub struct Followed {
+    namespace: Namespace,
+    /// The IPC namespace, unless its identity is a number that no later one gets.
+    _kept: Option<files::File>,
+}
+
+impl Followed {
+    /// The namespace, whose directory is inside that of the base.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+}
+
 impl Used {
     /// Removes the directory if no process is in its IPC namespace any more. The caller has left that namespace before.
     ///
@@ -175,15 +269,15 @@ impl Used {
     }
 }
 
-/// Returns the namespace for the caller's IPC namespace: `base`, or a namespace inside its directory. `admit` opens a directory as a namespace.
+/// Returns the namespace for the caller's IPC namespace: `base`, or a namespace inside its directory. `admit` opens a directory inside the base's.
 pub(super) fn followed(
     base: Namespace,
-    admit: impl Fn(PathBuf) -> Result<Namespace, NamespaceError>,
+    admit: impl Fn(&Namespace, PathBuf) -> Result<Namespace, NamespaceError>,
 ) -> Result<Namespace, NamespaceError> {
     let Some(value) = std::env::var_os(VARIABLE) else {
         return Ok(base);
     };
-    let Some((inode, id)) = value.to_str().and_then(|value| value.split_once('-')) else {
+    let Some(home) = value.to_str().and_then(Home::parse) else {
         return Ok(base);
     };
     // Without /proc, the search for the base has already reported an error.
@@ -191,16 +285,16 @@ pub(super) fn followed(
         return Ok(base);
     };
     NOTED.store(present, Ordering::Relaxed);
-    if inode.parse() == Ok(present) {
+    if home.has_inode(present) {
         return Ok(base);
     }
     let own =
         ipc_namespace::of(OWN).map_err(|e| NamespaceError::looking("open", OWN.as_ref(), e))?;
-    if own.id.is_some_and(|own| id.parse() == Ok(own)) {
+    if home.is(own) {
         return Ok(base);
     }
     let path = directory(base.path(), own)?;
-    let namespace = admit(path)?;
+    let namespace = admit(&base, path)?;
     if let Ok(mut known) = BASE.try_lock() {
         *known = Some(base.path().to_owned());
     }
@@ -209,6 +303,44 @@ pub(super) fn followed(
     }
     HAS_FOLLOWED.store(true, Ordering::Relaxed);
     Ok(namespace)
+}
+
+/// Returns the directory of `$UMSG_DIR` and the value of the variable, if this process uses the directory of another IPC namespace.
+///
+/// ```
+/// assert_eq!(umsg::ipc::base(), None, "the process has stayed in its IPC namespace");
+/// ```
+#[must_use]
+pub fn base() -> Option<(PathBuf, String)> {
+    let base = BASE.try_lock().ok()?.clone()?;
+    Some((base, std::env::var(VARIABLE).ok()?))
+}
+
+/// The IPC namespace that the variable names.
+#[derive(Debug)]
+struct Home {
+    inode: u64,
+    /// 0 if the number is unknown.
+    id: u64,
+}
+
+impl Home {
+    /// None for other values, with which no process leaves the directory.
+    fn parse(value: &str) -> Option<Home> {
+        let (inode, id) = value.split_once('-')?;
+        Some(Home {
+            inode: inode.parse().ok()?,
+            id: id.parse().ok()?,
+        })
+    }
+
+    fn has_inode(&self, inode: u64) -> bool {
+        self.inode == inode
+    }
+
+    fn is(&self, of: IpcNamespace) -> bool {
+        self.has_inode(of.inode) || of.id.is_some_and(|id| id == self.id)
+    }
 }
 
 /// Returns the usual name of the directory of an IPC namespace.
@@ -285,7 +417,7 @@ fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
         if let Some(found) = paths.iter().find(|path| is_trusted(path)) {
             return Ok(found.clone());
         }
-        sweep(base);
+        remove_dead(base, None);
         for path in paths
             .iter()
             .enumerate()
@@ -327,8 +459,7 @@ fn make(base: &Path, path: &Path) -> std::io::Result<()> {
 /// ```
 pub fn leave_at_exit() {
     if let Some(base) = BASE.try_lock().ok().and_then(|mut base| base.take()) {
-        let dead = dead(&base, Some(std::process::id()));
-        remove_all(&base, |name| dead.iter().any(|one| one == name));
+        remove_dead(&base, Some(std::process::id()));
     }
 }
 
@@ -355,12 +486,13 @@ impl Namespace {
 
     /// Removes the directories of IPC namespaces that have ended. Returns their number.
     pub(crate) fn remove_left_ipc(&self) -> usize {
-        sweep(self.path())
+        remove_dead(self.path(), None)
     }
 }
 
-fn sweep(base: &Path) -> usize {
-    let dead = dead(base, None);
+/// Removes the directories that [`dead`] names. Returns their number.
+fn remove_dead(base: &Path, but: Option<u32>) -> usize {
+    let dead = dead(base, but);
     remove_all(base, |name| dead.iter().any(|one| one == name))
 }
 
@@ -452,7 +584,8 @@ impl Others {
             for process in &new {
                 let tasks = format!("/proc/{process}/task");
                 for task in others.numbers(&tasks) {
-                    if others.add(&format!("{tasks}/{task}/ns/ipc")) && is_enough(&others.found) {
+                    let link = format!("{tasks}/{task}/ns/ipc");
+                    if others.add(&link, || !is_supervisor(*process)) && is_enough(&others.found) {
                         return others;
                     }
                 }
@@ -468,7 +601,7 @@ impl Others {
             let Some((inode, path)) = mounted(line) else {
                 continue;
             };
-            others.add(&path);
+            others.add(&path, || true);
             // The path may lead elsewhere: the caller has another root, or another mount covers this one.
             others.has_failed |= !others.found.iter().any(|found| found.inode == inode);
             if others.found.len() > known && is_enough(&others.found) {
@@ -481,7 +614,8 @@ impl Others {
                 let link = format!("{all}/{number}");
                 let is_ipc = files::read_link(&link)
                     .is_ok_and(|to| to.as_os_str().as_encoded_bytes().starts_with(b"ipc:["));
-                if is_ipc && others.add(&link) && is_enough(&others.found) {
+                let counts = || !is_supervisor(process);
+                if is_ipc && others.add(&link, counts) && is_enough(&others.found) {
                     return others;
                 }
             }
@@ -512,8 +646,8 @@ impl Others {
         numbers
     }
 
-    /// Adds the namespace to which a link leads. Returns whether it was not known before.
-    fn add(&mut self, link: &str) -> bool {
+    /// Adds the namespace to which a link leads, if `counts` returns true. Returns whether the namespace was not known before.
+    fn add(&mut self, link: &str, counts: impl FnOnce() -> bool) -> bool {
         let inode = match ipc_namespace::inode(link) {
             Ok(inode) => inode,
             Err(error) => {
@@ -522,7 +656,7 @@ impl Others {
                 return false;
             }
         };
-        if self.found.iter().any(|known| known.inode == inode) {
+        if self.found.iter().any(|known| known.inode == inode) || !counts() {
             return false;
         }
         match ipc_namespace::of(link) {
@@ -547,6 +681,13 @@ impl Others {
     fn have(&self, namespace: IpcNamespace) -> bool {
         self.found.contains(&namespace)
     }
+}
+
+/// Returns whether a process is a supervisor, which stays in the IPC namespace in which it was started and uses queues for its programs only. A program
+/// that takes this name can have its own directory removed, and no directory of a process with another name.
+fn is_supervisor(process: u32) -> bool {
+    files::read(format!("/proc/{process}/comm"))
+        .is_ok_and(|name| name.trim_ascii_end() == SUPERVISOR.to_bytes())
 }
 
 /// Returns the inode of the namespace in a line of mountinfo, and the path of the mount. Source: proc_pid_mountinfo(5).

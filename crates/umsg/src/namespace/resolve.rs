@@ -159,6 +159,11 @@ fn is_setuid() -> bool {
     umsg_shm::sys::process::was_started_with_privilege()
 }
 
+/// Returns the namespace in a directory inside that of another namespace.
+pub(super) fn inside(base: &Namespace, path: PathBuf) -> Result<Namespace, NamespaceError> {
+    admitted(path, base.kind, caller(), Otherwise::Make)
+}
+
 fn resolve_in(
     base: &Path,
     chosen: Option<OsString>,
@@ -169,8 +174,7 @@ fn resolve_in(
     if is_setuid() {
         return Ok(base);
     }
-    let kind = base.kind;
-    ipc::followed(base, |path| admitted(path, kind, caller, Otherwise::Make))
+    ipc::followed(base, inside)
 }
 
 /// Returns the namespace of the IPC namespace to which the directory belongs.

@@ -28,12 +28,14 @@ const CHUNK: usize = 512;
 const SWEEP: usize = 64;
 
 /// The slot to which an entry leads.
-pub(crate) struct Attached<T> {
+pub(crate) struct Attached<T: Send + Sync + 'static> {
     id: i32,
     queue: T,
+    /// The attachments that lead to this slot.
+    all: &'static Attachments<T>,
 }
 
-impl<T> Deref for Attached<T> {
+impl<T: Send + Sync> Deref for Attached<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -51,6 +53,14 @@ pub(crate) struct Attachments<T: Send + Sync + 'static> {
 
 /// An attached queue that a call is using.
 pub(crate) struct InUse<T: Send + Sync + 'static>(Held<Attached<T>>);
+
+impl<T: Send + Sync> InUse<T> {
+    /// Detaches from a removed queue. Its memory is unmapped as soon as no call uses it.
+    #[cold]
+    pub(crate) fn forget(&self) {
+        self.0.all.forget(self);
+    }
+}
 
 impl<T: Send + Sync> Deref for InUse<T> {
     type Target = T;
@@ -91,7 +101,11 @@ impl<T: Send + Sync> Attachments<T> {
     /// the same index. Returns None if there is no memory.
     pub(crate) fn attach(&'static self, id: i32, queue: T) -> Option<InUse<T>> {
         let entry = self.entries.get_or_grow(index_of(id))?;
-        let slot = self.slots.fill(Attached { id, queue })?;
+        let slot = self.slots.fill(Attached {
+            id,
+            queue,
+            all: self,
+        })?;
         let held = Held::counted(slot, 0);
         if let Some(word) = held.another() {
             entry.put(word);

@@ -28,6 +28,7 @@
 mod control;
 mod kept;
 mod known_keys;
+mod table;
 
 use super::Until;
 use super::attachments::{Attachments, InUse};
@@ -38,7 +39,7 @@ use super::queue::Queue;
 use super::receive::{Heeds, Received};
 use super::registry::{self, GetRequest, Obtained, PRIVATE};
 use crate::error::QueueError;
-use crate::namespace::Namespace;
+use crate::namespace::{Namespace, NamespaceError};
 pub use control::{
     MSG_STAT_ANY, kept_msgctl_info, msgctl_info, msgctl_remove, msgctl_set, msgctl_stat, qbytes,
     seconds,
@@ -46,6 +47,8 @@ pub use control::{
 pub use kept::{give_up_kept, msgctl_remove_own, remove_and_keep};
 use std::ops::Deref;
 use std::sync::Arc;
+#[doc(hidden)]
+pub use table::Table;
 use umsg_shm::sys::stack::roomy;
 use umsg_shm::sysv_engine::order::Want;
 use umsg_shm::sysv_engine::segment::Policy;
@@ -103,19 +106,16 @@ fn get_by(key: i32, flags: i32, policy: Policy) -> Result<i32, OpenError> {
         return Ok(id);
     }
     let namespace = Namespace::of_this_process()?;
-    let mode = flags as u32 & 0o777;
     if policy == Policy::default()
         && let Some(id) = kept::revive(key, flags, true)
     {
         return Ok(id);
     }
+    let reusable = kept::is_wanted() && policy == Policy::default();
     let request = GetRequest {
-        create: flags & libc::IPC_CREAT != 0,
-        exclusive: flags & libc::IPC_EXCL != 0,
-        mode,
-        asked: mode,
         policy,
-        reusable: kept::is_wanted() && policy == Policy::default(),
+        reusable,
+        ..GetRequest::of_flags(flags)
     };
     let obtained = registry::get(namespace, key, request)?;
     let id = obtained.id();
@@ -123,7 +123,7 @@ fn get_by(key: i32, flags: i32, policy: Policy) -> Result<i32, OpenError> {
     if let Obtained::Created(new) = obtained {
         let own_file = new.own_file.map(Arc::new);
         let queue = Queue::new(new.segment, namespace);
-        attach(id, Queue { own_file, ..queue });
+        attach(&ATTACHED, id, Queue { own_file, ..queue });
     }
     Ok(id)
 }
@@ -141,9 +141,9 @@ pub fn revived(key: i32, flags: i32) -> Option<i32> {
     kept::revive(key, flags, false)
 }
 
-fn attach(id: i32, queue: Queue) -> Option<Used> {
-    ATTACHED.sweep(Queue::is_removed);
-    ATTACHED.attach(id, queue).map(Used)
+fn attach(to: &'static Attachments<Queue>, id: i32, queue: Queue) -> Option<Used> {
+    to.sweep(Queue::is_removed);
+    to.attach(id, queue).map(Used)
 }
 
 /// A queue that a call is using.
@@ -163,7 +163,7 @@ impl std::fmt::Debug for Used {
 pub fn find(id: i32) -> Result<Used, Errno> {
     match ATTACHED.get(id) {
         Some(queue) => Ok(Used(queue)),
-        None => find_by(id, || ATTACHED.get(id)),
+        None => find_by(|| ATTACHED.get(id), || attach_own(id)),
     }
 }
 
@@ -172,33 +172,46 @@ pub fn find(id: i32) -> Result<Used, Errno> {
 /// # Errors
 /// The errors of [`find`].
 pub fn keep(id: i32) -> Result<Used, Errno> {
-    find_by(id, || ATTACHED.keep(id))
+    find_by(|| ATTACHED.keep(id), || attach_own(id))
 }
 
+/// Looks for a queue, and attaches to it if it is not found.
 #[cold]
-fn find_by(id: i32, look: impl Fn() -> Option<InUse<Queue>>) -> Result<Used, Errno> {
+fn find_by(
+    look: impl Fn() -> Option<InUse<Queue>>,
+    attach: impl Fn() -> Result<(), Errno>,
+) -> Result<Used, Errno> {
     loop {
         match look() {
             Some(queue) => return Ok(Used(queue)),
             // A second attempt is only needed if another thread detaches from the queue meanwhile.
-            None => find_slow(id)?,
+            None => attach()?,
         }
     }
 }
 
+#[cold]
+fn attach_own(id: i32) -> Result<(), Errno> {
+    find_slow(&ATTACHED, id, Namespace::of_this_process)
+}
+
 /// Attaches to a queue.
 #[cold]
-fn find_slow(id: i32) -> Result<(), Errno> {
+fn find_slow<'a>(
+    to: &'static Attachments<Queue>,
+    id: i32,
+    namespace: impl FnOnce() -> Result<&'a Namespace, NamespaceError>,
+) -> Result<(), Errno> {
     if id < 0 {
         return Err(libc::EINVAL);
     }
     let open = || {
-        let namespace = Namespace::of_this_process()?;
+        let namespace = namespace()?;
         registry::attach_id(namespace, id).map(|segment| Queue::new(segment, namespace))
     };
     roomy(|| {
         let queue = open().map_err(|error: OpenError| error.errno())?;
-        match attach(id, queue) {
+        match attach(to, id, queue) {
             Some(_) => Ok(()),
             None => Err(libc::ENOMEM),
         }
@@ -217,14 +230,14 @@ pub fn find_to_send(id: i32, mtype: i64, len: usize) -> Result<Used, Errno> {
     match find(id) {
         Ok(queue) if len <= queue.msgmax() => Ok(queue),
         Ok(_) => Err(libc::EINVAL),
-        Err(errno) => Err(without_queue(errno, len)),
+        Err(errno) => Err(without_queue(Namespace::of_this_process(), errno, len)),
     }
 }
 
 /// Returns the error for a message if no queue has the identifier. The kernel checks the length of the message first.
 #[cold]
-fn without_queue(errno: Errno, len: usize) -> Errno {
-    let limits = Namespace::of_this_process().and_then(Namespace::limits);
+fn without_queue(namespace: Result<&Namespace, NamespaceError>, errno: Errno, len: usize) -> Errno {
+    let limits = namespace.and_then(Namespace::limits);
     match limits.is_ok_and(|limits| len > limits.msgmax as usize) {
         true => libc::EINVAL,
         false => errno,
@@ -386,14 +399,14 @@ impl Used {
         if !self.0.is_removed() {
             return errno;
         }
-        ATTACHED.forget(&self.0);
+        self.0.forget();
         libc::EINVAL
     }
 
     #[cold]
     fn after_waiting(&self, errno: Errno) -> Errno {
         if self.0.is_removed() {
-            ATTACHED.forget(&self.0);
+            self.0.forget();
         }
         errno
     }

@@ -39,6 +39,21 @@ pub(super) struct GetRequest {
     pub(super) reusable: bool,
 }
 
+impl GetRequest {
+    /// Decodes the flags of msgget(2).
+    pub(super) fn of_flags(flags: i32) -> GetRequest {
+        let bits = flags as u32 & 0o777;
+        GetRequest {
+            create: flags & libc::IPC_CREAT != 0,
+            exclusive: flags & libc::IPC_EXCL != 0,
+            mode: bits,
+            asked: bits,
+            policy: Policy::default(),
+            reusable: false,
+        }
+    }
+}
+
 /// An existing queue.
 pub(super) struct ExistingQueue {
     pub(super) id: i32,
@@ -106,16 +121,7 @@ pub(super) fn get(
 /// The errors of [`OpenOptions::open`](super::OpenOptions::open); `PermissionDenied` if the queue does not grant all permissions of the flags.
 #[doc(hidden)]
 pub fn msgget(namespace: &Namespace, key: i32, flags: i32) -> Result<i32, OpenError> {
-    let bits = flags as u32 & 0o777;
-    let request = GetRequest {
-        create: flags & libc::IPC_CREAT != 0,
-        exclusive: flags & libc::IPC_EXCL != 0,
-        mode: bits,
-        asked: bits,
-        policy: Policy::default(),
-        reusable: false,
-    };
-    get(namespace, key, request).map(|queue| queue.id())
+    get(namespace, key, GetRequest::of_flags(flags)).map(|queue| queue.id())
 }
 
 /// Checks whether the caller gets an existing queue.

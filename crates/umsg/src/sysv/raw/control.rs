@@ -1,9 +1,13 @@
 //! The commands of msgctl(2).
 
-use super::{ATTACHED, Errno, find};
-use crate::namespace::Namespace;
+use super::super::attachments::Attachments;
+use super::super::queue::Queue;
+use super::{ATTACHED, Errno, Used, find};
+use crate::namespace::{Namespace, NamespaceError};
 use crate::sysv::info::kept_info;
-use crate::sysv::{Change, ControlError, Entry, MsgInfo, ipc_info, msg_info, msg_stat, remove};
+use crate::sysv::{
+    Change, ControlError, Entry, MsgInfo, OpenError, ipc_info, msg_info, msg_stat, remove,
+};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The command of msgctl that does the same as `MSG_STAT`, but does not check the read permission. The libc crate has no such constant.
@@ -18,16 +22,22 @@ pub fn msgctl_stat(id: i32, command: i32) -> Result<(i32, Entry), Errno> {
         return Ok((0, stat(id)?));
     }
     let namespace = Namespace::of_this_process().map_err(|error| error.errno())?;
-    let entry = msg_stat(namespace, id, command == MSG_STAT_ANY).map_err(|error| errno(&error))?;
+    stat_at(namespace, id, command)
+}
+
+/// Returns the identifier and the description of MSG_STAT or MSG_STAT_ANY.
+pub(super) fn stat_at(
+    namespace: &Namespace,
+    index: i32,
+    command: i32,
+) -> Result<(i32, Entry), Errno> {
+    let entry =
+        msg_stat(namespace, index, command == MSG_STAT_ANY).map_err(|error| errno(&error))?;
     Ok((entry.id, entry))
 }
 
 fn stat(id: i32) -> Result<Entry, Errno> {
-    let queue = find(id)?;
-    queue
-        .0
-        .entry()
-        .map_err(|error| queue.at_once(errno(&error)))
+    find(id)?.description()
 }
 
 /// Returns the result of IPC_INFO or MSG_INFO. In C, the call returns the highest index in use.
@@ -35,14 +45,15 @@ fn stat(id: i32) -> Result<Entry, Errno> {
 /// # Errors
 /// The errors of a namespace that can't be used.
 pub fn msgctl_info(command: i32) -> Result<MsgInfo, Errno> {
-    let read = || {
-        let namespace = Namespace::of_this_process()?;
-        match command {
-            libc::MSG_INFO => msg_info(namespace),
-            _ => ipc_info(namespace),
-        }
-    };
-    read().map_err(|error| error.errno())
+    let read = || info_of(Namespace::of_this_process()?, command);
+    read().map_err(|error: OpenError| error.errno())
+}
+
+pub(super) fn info_of(namespace: &Namespace, command: i32) -> Result<MsgInfo, OpenError> {
+    match command {
+        libc::MSG_INFO => msg_info(namespace),
+        _ => ipc_info(namespace),
+    }
 }
 
 /// Returns the result of IPC_INFO or MSG_INFO, if this process knows all of it from an earlier call. Unlike [`msgctl_info`], this function needs
@@ -56,9 +67,20 @@ pub fn kept_msgctl_info(command: i32) -> Option<MsgInfo> {
 /// # Errors
 /// EINVAL, EPERM.
 pub fn msgctl_set(id: i32, change: &Change) -> Result<(), Errno> {
-    let queue = find(id).map_err(owners_only)?;
-    let set = queue.0.set(change);
-    set.map_err(|error| queue.at_once(errno(&error)))
+    find(id).map_err(owners_only)?.change(change)
+}
+
+impl Used {
+    /// Returns the queue's description (IPC_STAT).
+    pub(super) fn description(&self) -> Result<Entry, Errno> {
+        self.0.entry().map_err(|error| self.at_once(errno(&error)))
+    }
+
+    /// Changes the queue (IPC_SET).
+    pub(super) fn change(&self, change: &Change) -> Result<(), Errno> {
+        let set = self.0.set(change);
+        set.map_err(|error| self.at_once(errno(&error)))
+    }
 }
 
 /// Removes a queue (IPC_RMID).
@@ -66,27 +88,35 @@ pub fn msgctl_set(id: i32, change: &Change) -> Result<(), Errno> {
 /// # Errors
 /// EINVAL, EPERM.
 pub fn msgctl_remove(id: i32) -> Result<(), Errno> {
+    remove_from(&ATTACHED, id, Namespace::of_this_process)
+}
+
+pub(super) fn remove_from<'a>(
+    attached: &'static Attachments<Queue>,
+    id: i32,
+    namespace: impl FnOnce() -> Result<&'a Namespace, NamespaceError>,
+) -> Result<(), Errno> {
     if id < 0 {
         return Err(libc::EINVAL);
     }
     // If the process is attached to the queue, the queue is mapped and its identifier is correct. If the call does not succeed here, the full
     // search below returns the error.
-    let is_attached = ATTACHED
+    let is_attached = attached
         .get(id)
         .is_some_and(|queue| queue.remove_shared().is_ok());
     if !is_attached {
-        let namespace = Namespace::of_this_process().map_err(|error| error.errno())?;
+        let namespace = namespace().map_err(|error| error.errno())?;
         remove(namespace, id).map_err(|error| errno(&error))?;
     }
-    if let Some(queue) = ATTACHED.get(id) {
-        ATTACHED.forget(&queue);
+    if let Some(queue) = attached.get(id) {
+        queue.forget();
     }
-    ATTACHED.reap();
+    attached.reap();
     Ok(())
 }
 
 /// Returns the error of a command that only the owner may use. A process that may not open the queue is not its owner.
-fn owners_only(errno: Errno) -> Errno {
+pub(super) fn owners_only(errno: Errno) -> Errno {
     match errno {
         libc::EACCES => libc::EPERM,
         other => other,
