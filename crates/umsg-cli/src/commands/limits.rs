@@ -95,11 +95,13 @@ impl Limits {
             false => place::existing(cli)?,
         };
         let found = namespace.limits()?;
-        let wanted = self.applied_to(&found);
+        let mut wanted = self.applied_to(&found);
         let mut out = output::standard()?;
         if wanted != found {
             self.check(&wanted)?;
-            namespace.set_limits(&wanted).map_err(refused)?;
+            // Another process may have changed other limits meanwhile.
+            let set = namespace.update_limits(|limits| *limits = self.applied_to(limits));
+            wanted = set.map_err(refused)?;
             self.warn(&namespace, &wanted)?;
         }
         if self.format.json {

@@ -200,9 +200,7 @@ impl Limit {
         if value < self.least() {
             return Err(SetError::Invalid);
         }
-        let mut limits = namespace.limits()?;
-        self.change(&mut limits, value);
-        namespace.set_limits(&limits)?;
+        namespace.update_limits(|limits| self.change(limits, value))?;
         Ok(used)
     }
 }

@@ -1,7 +1,13 @@
 //! The limits of a namespace, which its owner sets without any privilege.
 
 use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Mutex;
+use std::time::Duration;
+
+use rustix::fs::{self, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use super::Namespace;
 use super::changes::{self, Watch};
@@ -251,6 +257,36 @@ impl Namespace {
         Ok(())
     }
 
+    /// Reads the limits, changes them and sets them. Of two changes at the same time, neither undoes the other one. Returns the new limits.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// namespace.update_limits(|limits| limits.max_queues += 10)?;
+    /// assert_eq!(namespace.limits()?.max_queues, umsg::Limits::default().max_queues + 10);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`limits`](Self::limits) and [`set_limits`](Self::set_limits).
+    ///
+    /// # Blocking
+    /// Waits for another change, but at most a second, because any user who may read the directory can take its lock.
+    ///
+    /// # If the process dies
+    /// The old or the new limits hold.
+    pub fn update_limits(
+        &self,
+        change: impl FnOnce(&mut Limits),
+    ) -> Result<Limits, NamespaceError> {
+        // Without the lock, for example if no descriptor is free, the change is made all the same.
+        let _locked = ChangeLock::take(self.path());
+        let mut limits = self.limits()?;
+        change(&mut limits);
+        self.set_limits(&limits)?;
+        Ok(limits)
+    }
+
     /// Returns whether the caller may set the limits: the directory's owner and root may.
     ///
     /// ```
@@ -269,6 +305,33 @@ impl Namespace {
         let directory = Directory::open(self.path())?;
         trust::check(&directory, self.owner())?;
         Ok(directory)
+    }
+}
+
+/// The lock of changes of the record: flock(2) of the namespace's directory.
+struct ChangeLock(OwnedFd);
+
+impl ChangeLock {
+    fn take(path: &Path) -> Option<ChangeLock> {
+        const ATTEMPTS: u32 = 1000;
+        const NAP: Duration = Duration::from_millis(1);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let directory = fs::open(path, flags, Mode::empty()).ok()?;
+        for _ in 0..ATTEMPTS {
+            match fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Some(ChangeLock(directory)),
+                Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(NAP),
+                Err(_) => return None,
+            }
+        }
+        None
+    }
+}
+
+impl Drop for ChangeLock {
+    /// Unlocks explicitly: a child that another thread has forked meanwhile has the descriptor, too.
+    fn drop(&mut self) {
+        let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -447,6 +510,37 @@ mod tests {
             );
         });
         assert_eq!(namespace.limits().unwrap(), changed());
+    }
+
+    #[test]
+    fn changes_at_the_same_time_do_not_undo_each_other() {
+        const CHANGES: u32 = 200;
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        let (before, add) = (namespace.limits().unwrap(), |change: fn(&mut Limits)| {
+            (0..CHANGES).for_each(|_| _ = namespace.update_limits(change).unwrap());
+        });
+        std::thread::scope(|scope| {
+            scope.spawn(|| add(|limits| limits.max_queues += 1));
+            scope.spawn(|| add(|limits| limits.msgmnb += 1));
+        });
+        let after = namespace.limits().unwrap();
+        let added = (
+            after.max_queues - before.max_queues,
+            after.msgmnb - before.msgmnb,
+        );
+        assert_eq!(added, (CHANGES, CHANGES));
+    }
+
+    #[test]
+    fn a_change_does_not_wait_for_ever_for_a_user_that_keeps_the_lock() {
+        let dir = TestDir::new();
+        let namespace = dir.namespace();
+        let _kept = ChangeLock::take(namespace.path()).unwrap();
+        let begin = std::time::Instant::now();
+        let new = namespace.update_limits(|limits| limits.max_queues = 7);
+        assert_eq!(new.unwrap().max_queues, 7);
+        assert!(begin.elapsed() >= Duration::from_secs(1));
     }
 
     #[test]

@@ -53,13 +53,15 @@ impl Namespace {
         let Some(record) = record::identity(self.path(), self.owner()) else {
             return Ok(None);
         };
-        let mut limits = self.limits()?;
-        let id = limits.next_id.take();
-        match self.may_set_limits() {
+        if self.may_set_limits() {
             // The limits are written to a new record, for which another user's note is not valid.
-            true => self.set_limits(&limits)?,
-            false if id.is_some() => note(&files.own()?, record)?,
-            false => {}
+            let mut id = None;
+            self.update_limits(|limits| id = limits.next_id.take())?;
+            return Ok(id);
+        }
+        let id = self.limits()?.next_id;
+        if id.is_some() {
+            note(&files.own()?, record)?;
         }
         Ok(id)
     }
