@@ -94,6 +94,7 @@ static_cases! { sysv:
     messages_are_picked_by_type,
     errors_come_in_the_kernels_order,
     bad_addresses_are_efault_and_a_receive_consumes_the_message,
+    a_text_on_another_page_than_its_type_is_copied_or_efault,
     a_buffer_said_to_be_huge_is_fine,
     keys_lead_to_queues,
     a_blocked_receiver_gets_what_another_process_sends,

@@ -47,9 +47,14 @@ fn optional<T: memory::Plain>(call: &Call, address: u64) -> Result<Option<T>, i3
 
 /// Reads a time-out. `None` means no limit.
 fn deadline(call: &Call, address: u64) -> Result<Option<SystemTime>, i32> {
-    let Some(time) = optional::<timespec>(call, address)? else {
-        return Ok(None);
-    };
+    match optional(call, address)? {
+        None => Ok(None),
+        Some(time) => time_of(&time),
+    }
+}
+
+/// Returns the time of a time-out. `None` means no limit.
+fn time_of(time: &timespec) -> Result<Option<SystemTime>, i32> {
     match (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec)) {
         (Ok(seconds), Ok(nanoseconds @ 0..1_000_000_000)) => {
             // A time beyond the range of the type is no limit.
@@ -174,22 +179,28 @@ impl Server {
     }
 
     pub fn mq_timedsend(&self, call: &Call) -> Result<Outcome, i32> {
-        let [number, message, length, priority, timeout, _] = call.arguments;
-        let deadline = deadline(call, timeout)?;
-        if priority & 0xffff_ffff >= MQ_PRIO_MAX {
-            return Err(libc::EINVAL);
-        }
-        let Some(opened) = self.queue(call, number)? else {
+        let [_, message, length, priority, timeout, _] = call.arguments;
+        // The errors of the time-out come before those of the queue.
+        let found = self.queue_to_send(call);
+        let mut bytes = match &found {
+            Ok(Some(_)) => vec![0; length as usize],
+            _ => Vec::new(),
+        };
+        // One copy takes less time than two. If it fails, the separate copies of time-out and message find the error.
+        let whole = match timeout {
+            0 => None,
+            at => memory::read_with::<timespec>(call.thread, at, &mut bytes, message).ok(),
+        };
+        let deadline = match &whole {
+            Some(time) => time_of(time)?,
+            None => deadline(call, timeout)?,
+        };
+        let Some(opened) = found? else {
             return Ok(Outcome::Pass);
         };
-        if !opened.can_write() {
-            return Err(libc::EBADF);
+        if whole.is_none() {
+            memory::read_bytes(call.thread, message, &mut bytes)?;
         }
-        if length > opened.message_size as u64 {
-            return Err(libc::EMSGSIZE);
-        }
-        let mut bytes = vec![0; length as usize];
-        memory::read_bytes(call.thread, message, &mut bytes)?;
         if !self.listener.waits(call) {
             return Ok(Outcome::Answered);
         }
@@ -205,6 +216,24 @@ impl Server {
             }
             Err(error) => Err(error.errno()),
         }
+    }
+
+    /// Returns the queue to which a call may send its message.
+    fn queue_to_send(&self, call: &Call) -> Result<Option<Arc<Opened>>, i32> {
+        let [number, _, length, priority, ..] = call.arguments;
+        if priority & 0xffff_ffff >= MQ_PRIO_MAX {
+            return Err(libc::EINVAL);
+        }
+        let Some(opened) = self.queue(call, number)? else {
+            return Ok(None);
+        };
+        if !opened.can_write() {
+            return Err(libc::EBADF);
+        }
+        if length > opened.message_size as u64 {
+            return Err(libc::EMSGSIZE);
+        }
+        Ok(Some(opened))
     }
 
     fn wait_to_send(

@@ -42,10 +42,9 @@ impl Server {
             .ok()
             .filter(|length| *length <= SHORT)
             .and_then(|length| {
-                let mut bytes = vec![0; 8 + length];
-                memory::read_bytes(call.thread, message, &mut bytes).ok()?;
-                let text = bytes.split_off(8);
-                let mtype = bytes.try_into().map(i64::from_ne_bytes).ok()?;
+                let mut text = vec![0; length];
+                let from = message.wrapping_add(8);
+                let mtype = memory::read_with(call.thread, message, &mut text, from).ok()?;
                 Some((mtype, text))
             });
         let (mtype, text) = match whole {

@@ -25,6 +25,15 @@ CASE(errors_come_in_the_kernels_order) {
     EXPECT_ERRNO(mq_timedsend(-1, buffer, 99, 40000, &bad), EINVAL);
     EXPECT_ERRNO(mq_timedsend(queue, "x", 1, 0, &before_1970), EINVAL);
     EXPECT_ERRNO(mq_timedsend(queue, "x", 1, 0, (void *)8), EFAULT);
+    EXPECT_ERRNO(mq_timedsend(-1, buffer, 99, 32767, (void *)8), EFAULT);
+    EXPECT_ERRNO(mq_timedsend(reader, buffer, 99, 0, &bad), EINVAL);
+    EXPECT_ERRNO(mq_timedsend(queue, buffer, 17, 0, &bad), EINVAL);
+    EXPECT_ERRNO(mq_timedsend(queue, nowhere, 5, 0, &bad), EINVAL);
+    EXPECT_ERRNO(mq_timedsend(queue, nowhere, 5, 0, &past), EFAULT);
+    EXPECT_ERRNO(mq_timedsend(-1, buffer, 99, 40000, &past), EINVAL);
+    EXPECT_ERRNO(mq_timedsend(-1, buffer, 99, 0, &past), EBADF);
+    EXPECT_ERRNO(mq_timedsend(reader, buffer, 99, 0, &past), EBADF);
+    EXPECT_ERRNO(mq_timedsend(queue, buffer, 17, 0, &past), EMSGSIZE);
     EXPECT_ERRNO(mq_timedreceive(-1, buffer, 1, NULL, &bad), EINVAL);
     EXPECT_ERRNO(mq_send(-1, buffer, 99, 32768), EINVAL);
     EXPECT_ERRNO(mq_send(-1, buffer, 99, 32767), EBADF);

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdint.h>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/syscall.h>
 
@@ -105,6 +106,27 @@ CASE(bad_addresses_are_efault_and_a_receive_consumes_the_message) {
     EXPECT_ERRNO(msgrcv(id, nowhere, 0, 0, IPC_NOWAIT), E2BIG);
     EXPECT_ERRNO(msgrcv(id, nowhere, 16, 0, IPC_NOWAIT), EFAULT);
     EXPECT_ERRNO(msgrcv(id, nowhere, 16, 0, IPC_NOWAIT), ENOMSG);
+}
+
+/* The type lies at the end of a page, and the text on the next one. */
+CASE(a_text_on_another_page_than_its_type_is_copied_or_efault) {
+    int id = create_id();
+    long page = sysconf(_SC_PAGESIZE);
+    char *pages = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    EXPECT(pages != MAP_FAILED);
+    char *type = pages + page - sizeof(long), *text = pages + page;
+    put(id, 1, "x");
+    EXPECT(msgrcv(id, type, 16, 0, IPC_NOWAIT) == 1 && *(long *)type == 1 && *text == 'x');
+    *text = 'y';
+    EXPECT(msgsnd(id, type, 1, 0) == 0);
+    EXPECT(mprotect(text, page, PROT_READ) == 0);
+    EXPECT_ERRNO(msgrcv(id, type, 16, 0, IPC_NOWAIT), EFAULT);
+    EXPECT(*text == 'y');
+    EXPECT_ERRNO(msgrcv(id, type, 16, 0, IPC_NOWAIT), ENOMSG);
+    EXPECT(mprotect(text, page, PROT_NONE) == 0);
+    EXPECT_ERRNO(msgsnd(id, type, 1, 0), EFAULT);
+    EXPECT_ERRNO(msgrcv(id, nowhere, 16, 0, IPC_NOWAIT), ENOMSG);
+    EXPECT(munmap(pages, 2 * page) == 0);
 }
 
 CASE(a_buffer_said_to_be_huge_is_fine) {
