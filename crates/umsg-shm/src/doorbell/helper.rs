@@ -21,7 +21,8 @@
 //! One thread serves up to 127 queues. It masks all signals, and runs as long as its process. A forked child starts its own helper when it requests a
 //! descriptor again. The child releases the queues of its parent's helpers when it closes one of them or starts a helper.
 
-use super::descriptor::{Doorbell, PollFifo};
+use super::descriptor::Doorbell;
+use super::poll_fifo::PollFifo;
 use super::{MESSAGES, ROOM, is_called};
 use crate::sys::clock::{self, Deadline};
 use crate::sys::kept_descriptor::Sighting;

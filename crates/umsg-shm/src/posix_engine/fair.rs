@@ -17,8 +17,8 @@
 //! The state is one word, which the holder of the receiver lock stores after the delivery. If that process is killed in between, the
 //! delivery does not count: a lower priority may get a second turn, and none loses its turn. Every value of the word is valid.
 
+use super::found::{Found, Place};
 use super::inspect::add;
-use super::receive::{Found, Place};
 use super::{Engine, Priorities};
 use crate::crash::crash_point;
 use crate::fault::Fault;

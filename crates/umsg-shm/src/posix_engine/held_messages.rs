@@ -1,7 +1,7 @@
 //! Messages that a process holds beyond a call: the common part of leases and reservations. This module ends records after the death of the holder or
 //! at their time limit. [`crate::leases`] lists the states of a record.
 
-use super::receive::Found;
+use super::found::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;

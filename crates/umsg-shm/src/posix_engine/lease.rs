@@ -3,8 +3,8 @@
 //! A lease leaves the message in its slot and notes its holder in a record. An acknowledgement frees the slot. A return, the death of the holder, or
 //! the end of the time limit puts the message back in its old place.
 
+use super::found::Found;
 use super::held_messages::LeaseHandle;
-use super::receive::Found;
 use super::wait::{LEASES, Receipt, Taker};
 use super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;

@@ -25,6 +25,7 @@ mod end_of_stream;
 mod fair;
 #[cfg(all(test, not(loom)))]
 mod forged;
+mod found;
 mod glance;
 mod grow;
 mod held_messages;
@@ -52,11 +53,11 @@ mod wait;
 mod wake_word;
 mod watch;
 
+pub use found::Taken;
 pub use held_messages::LeaseHandle;
 pub use inspect::{Counts, PeekedMessages, Seen, SeenHistory};
 pub use notification::{Claim, Outcome, RegisterError, Registered, What};
 pub use policy::Chore;
-pub use receive::Taken;
 pub(crate) use segment::Priorities;
 pub use segment::has_begun;
 pub use segment::notice::armed;

@@ -10,7 +10,7 @@
 //! other queue, so the process must hold no lock of this queue. A message that is set aside takes a slot, but does not count towards the queue's
 //! capacity.
 
-use super::receive::Found;
+use super::found::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;

@@ -5,8 +5,8 @@
 //! written messages.
 
 use super::batch::Turn;
+use super::found::Found;
 use super::held_messages::LeaseHandle;
-use super::receive::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::arena;
 use crate::crash::crash_point;

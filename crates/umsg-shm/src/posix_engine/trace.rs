@@ -4,7 +4,7 @@
 //! the next delivery or return replaces it. The events of a move travel with the copy of the message.
 
 use super::Engine;
-use super::receive::Found;
+use super::found::Found;
 use crate::crash::crash_point;
 use crate::leases::{LeaseRecord, State};
 use crate::lock::tokens::ReceiverHeld;

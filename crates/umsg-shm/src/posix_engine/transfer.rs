@@ -23,8 +23,8 @@
 //!
 //! A ticket is never used for a second record, so an arrival can't be mistaken for the arrival of another message.
 
+use super::found::Found;
 use super::held_messages::LeaseHandle;
-use super::receive::Found;
 use super::segment::{History, Reason, Trace};
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;

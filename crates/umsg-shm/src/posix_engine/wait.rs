@@ -3,7 +3,7 @@
 #[cfg(not(loom))]
 use super::batch::NEVER;
 use super::batch::Whole;
-use super::receive::Found;
+use super::found::Found;
 use super::{DeferredWakes, Engine, Refused};
 use crate::counters::Event;
 use crate::crash::crash_point;

@@ -144,7 +144,7 @@ pub const DEFECTS: &[Defect] = &[
         name: "posix-descriptor-leak",
         what: "a process that checks whether any process polls leaves a descriptor open",
         by: By::Soak(Face::Posix),
-        file: "umsg-shm/src/doorbell/descriptor.rs",
+        file: "umsg-shm/src/doorbell/descriptor/rung.rs",
         old: "        flock(&bell, FlockOperation::NonBlockingLockExclusive).ok()?;\n",
         new: "        if flock(&bell, FlockOperation::NonBlockingLockExclusive).is_err() {\n            std::mem::forget(bell);\n            return None;\n        }\n",
         finding: &["descriptors are left", "descriptors, more than"],

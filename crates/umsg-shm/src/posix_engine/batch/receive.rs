@@ -3,7 +3,7 @@
 //! Each message is copied out and taken before the next one, as in single receives. A receiver that dies loses the messages that it had taken, and no
 //! message is delivered twice. The freed slots, the counts and the room for waiters are published once, at the end of the batch.
 
-use super::super::receive::{Found, Taken};
+use super::super::found::{Found, Taken};
 use super::super::wait::{Receipt, Taker};
 use super::super::{DeferredWakes, Engine, Refused};
 use crate::crash::crash_point;
