@@ -78,8 +78,8 @@ macro_rules! loose {
                 self.0.load(Ordering::Relaxed)
             }
 
-            /// Stores the value with a release, not for other threads, but for the death of this thread: the stores of a killed thread must be a
-            /// prefix of the stores of its program, and the compiler does not move a release store up. A release costs nothing on x86-64.
+            /// Stores the value with a release. It serves a repair after the death of this thread, not other threads: the stores of a killed thread
+            /// must be a prefix of the stores of its program. The compiler does not move a release store up. A release costs nothing on x86-64.
             #[inline(always)]
             pub fn set(&self, value: $value) {
                 self.0.store(value, Ordering::Release);

@@ -86,9 +86,8 @@ impl Lock {
         }
     }
 
-    /// Takes a lock that is never lent, as [`lock`](Self::lock) does. If the word has an impossible thread id, it was overwritten: the lock is then
-    /// taken at once, and its data are repaired as after a death.
-    /// taken at once, and its state is repaired as after a death.
+    /// Takes a lock that is never lent, as [`lock`](Self::lock) does. An impossible thread id shows that the word was overwritten. The function then
+    /// takes the lock at once, and the data are repaired as after a death.
     #[cold]
     pub(crate) fn lock_anyway<'a>(
         &'a self,

@@ -118,9 +118,9 @@ impl Engine {
         }
     }
 
-    /// Sleeps for a moment if a process that rings was interrupted on this processor, so that it finishes its operation first: a poller on the same
-    /// processor may run between the announcement and the change. The thread sleeps and does not yield, because the scheduler would delay it also the
-    /// next time after a yield.
+    /// Sleeps for a moment if a process that rings was interrupted on this processor, so that the process finishes its operation first. A poller on
+    /// the same processor may run between the announcement and the change. The thread sleeps instead of yielding, because after a yield, the
+    /// scheduler would also delay the thread's next run.
     pub(super) fn let_ringer_finish(&self, me: &Thread) {
         if self.must_ring() && self.ringer().is_rung_here() {
             self.segment().fixed().receiver.lock.sleep_while_held(me);

@@ -1,9 +1,9 @@
 //! The function that gets reports: one word of the process leads to it.
 //!
-//! No function here takes a lock or allocates from the program's heap, with one exception: the first call in a process that
-//! fills a slot ([`Slots::fill`]), perhaps one of these functions, registers a fork handler with pthread_atfork(3), where libc takes a lock and may
-//! allocate. After such a call outside of a signal handler, signal handlers may call all functions here, and a forked child finds no lock that a
-//! thread of its parent held. A replaced function stays in memory until the last thread that calls it has returned ([`crate::reclaim`]).
+//! With one exception, no function here takes a lock or allocates from the program's heap. The exception is the first call in a process that fills a
+//! slot ([`Slots::fill`]): it registers a fork handler with pthread_atfork(3), where libc takes a lock and may allocate. After such a call outside of
+//! a signal handler, signal handlers may call all functions here, and a forked child finds no lock that a thread of its parent held. A replaced
+//! function stays in memory until the last thread that calls it has returned ([`crate::reclaim`]).
 
 use super::Report;
 use crate::reclaim::{Held, Link, Slots, Word};

@@ -366,9 +366,9 @@ mod real {
         (started <= at && is_same).then_some(user)
     }
 
-    /// Returns whether a process is proved dead. There are four proofs: no process has the id, the process is ending and runs no code of its program,
-    /// it is a zombie, or the id belongs to a process with another start time or program. Unknown processes, and processes of other PID namespaces,
-    /// count as alive.
+    /// Returns whether a process is proved dead. There are four proofs: no process has the id; the process is ending and runs no code of its program;
+    /// the process is a zombie; the id belongs to a process with another start time or program. Unknown processes, and processes of other PID
+    /// namespaces, count as alive.
     pub fn is_dead(pid: u32, birth: u64) -> bool {
         if cfg!(miri) {
             return false;

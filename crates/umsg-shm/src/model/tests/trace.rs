@@ -1,5 +1,5 @@
-//! The history of a message in a queue that traces messages: deliveries and their ends in their order, while another process leases and
-//! returns the message, and after deaths between an event and the step that it tells.
+//! The history of a message in a queue that traces messages: deliveries and their ends, in order. The tests read it while another process leases and
+//! returns the message, and after deaths between an event and the step that the event records.
 //!
 //! | a defect | its effect here |
 //! |---|---|

@@ -12,8 +12,8 @@ pub struct Cell {
     /// The ring position, plus one, of the message that was last published in this cell. It is the only word of the cell that a process reads
     /// without a lock. Its release store sends the message.
     pub(super) stamp: AtomicU64,
-    /// The lower bits are the priority. The upper bits differ: in a ring, they are the tag of the message; in a queue, they are the delay of the send
-    /// ([`DELAY`]), and whether the message has a history ([`HISTORY`]) and a trace ([`TRACE`]).
+    /// The lower bits are the priority. In a ring, the upper bits are the tag of the message. In a queue, they hold the delay of the send
+    /// ([`DELAY`]), and say whether the message has a history ([`HISTORY`]) and a trace ([`TRACE`]).
     pub(super) key: Guarded64,
     /// The length of the message in bytes.
     pub(super) len: Guarded32,

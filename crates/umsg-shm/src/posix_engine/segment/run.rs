@@ -14,7 +14,6 @@ pub struct Run {
 
 impl Run {
     /// Returns the word, for a caller that reads a stamp next. RUN: if a message of another priority was sent before this call, the word has changed.
-    /// this call has changed the word.
     #[inline(always)]
     pub(crate) fn before_stamp(&self) -> u64 {
         self.word.load(Ordering::Acquire)
@@ -45,7 +44,6 @@ impl Run {
 
 /// Returns whether every message from ring position `drained` on has the priority of the word `run`. The word has only 48 bits for a position, and
 /// the comparison uses these bits.
-/// comparison uses these bits.
 #[inline(always)]
 pub fn has_begun(run: u64, drained: u64) -> bool {
     drained.wrapping_sub(run >> 16) << 16 >> 63 == 0

@@ -106,7 +106,6 @@ pub struct Rights {
     pub(super) state: AtomicU32,
     /// The version grows with each change of the words below, and with each change of its own bit [`CLOSED`]. A permission that was checked under an
     /// older version is checked again.
-    /// older version is checked again.
     pub(super) version: AtomicU32,
     pub(super) uid: AtomicU32,
     pub(super) gid: AtomicU32,
