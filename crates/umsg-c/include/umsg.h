@@ -113,9 +113,9 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * - O_EXCL: with O_CREAT, fail if a queue has this name.
  * - O_NONBLOCK: calls on the handle fail with EAGAIN where they would wait.
  *
- * A queue belongs to a namespace, which is a directory: the directory that the environment variable UMSG_DIR names, or else /dev/shm/umsg if
- * root owns it, or else the user's own directory /dev/shm/umsg-UID, which is created at its first use. The owner of the namespace sets its limits;
- * umsg limits shows and sets them.
+ * A queue belongs to a namespace, which is a directory. The environment variable UMSG_DIR names the directory. Without UMSG_DIR, it is
+ * /dev/shm/umsg if root owns that directory, or else the user's own directory /dev/shm/umsg-UID, which is created at its first use. The owner of the
+ * namespace sets its limits; umsg limits shows and sets them.
  *
  * The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing. The kernel
  * therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only access: a process
@@ -137,8 +137,8 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * - EEXIST: the queue exists, and oflag has O_CREAT and O_EXCL.
  * - EFAULT: name or attr is at an address that can't be read.
  * - EFBIG: the queue's file would be longer than the process's limit for files (RLIMIT_FSIZE), although most of the file takes no memory.
- * - EINVAL: name does not begin with a slash, oflag has no access mode, the attributes are not from 1 to the
- *   namespace's limits, or the file of this name is not a queue, or belongs to another version of umsg.
+ * - EINVAL: name does not begin with a slash; oflag has no access mode; the attributes are not from 1 to the namespace's limits; or the file
+ *   of this name is not a queue, or belongs to another version of umsg.
  * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening, or the process has
  *   65,536 queues open.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
@@ -181,8 +181,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
 /*
  * Removes a queue's name.
  *
- * The name is free at once. The queue exists until the last process that has it open closes it. Only the queue's owner and root may remove
- * the name.
+ * The name is free at once. The queue exists until the last process closes it. Only the queue's owner and root may remove the name.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -243,11 +242,10 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 #define UMSG_EXISTING_ANY 2
 
 /*
- * The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle
- * removes the queue. If the last process was killed, or ended without closing its handle, a later call removes the queue: one that
- * opens or creates a queue of its name, one that creates a queue with this flag, or a listing of the namespace by umsg(1). A child
- * made by fork(2) has the queue open like its parent, until the child closes its handle, ends or executes a program. Without this
- * flag the queue stays until umsg_mq_unlink(3).
+ * The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle removes the queue.
+ * If the last process was killed, or ended without closing its handle, a later call removes the queue. That call opens or creates a queue of the
+ * same name, or creates a queue with this flag. umsg(1) removes the queue, too, when it lists the namespace. A child made by fork(2) has the queue
+ * open like its parent, until the child closes its handle, ends or executes a program. Without this flag the queue stays until umsg_mq_unlink(3).
  */
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
@@ -674,7 +672,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  *
  * Receives up to n of the messages in the queue, in order of delivery and under one lock. Each message is copied to the data of one of
  * messages, in order, and len and priority are set. A message that is longer than the size of its place stays in the queue and ends the
- * call; the size of the first place must be at least the queue's message size, so that the call receives at least one message.
+ * call. The size of the first place must be at least the queue's message size, so that the call receives at least one message.
  *
  * While the queue is empty, the call waits for one message, not for more. The wait ends at abs_timeout, a time of the clock
  * CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call does not wait, and ignores the time. The places must not
@@ -1630,9 +1628,9 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
  * handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
  *
- * Time or a death may bring a message, room or the end of the stream: a message that was delayed (umsg_mq_send_after(3),
- * umsg_mq_return_after(3), retry_delay of umsg_mq_open_with(3)) is due, the holder of a lease or of a reservation dies, the last producer
- * dies. A thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
+ * Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation dies, or
+ * the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and retry_delay of umsg_mq_open_with(3). A
+ * thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
  *
  * If a process polls before the queue has its first delayed message, lease or reservation, the process has no such thread yet. That first event
  * makes the descriptor ready once, although a receive then finds no message, or a send no room. That call starts the thread.
@@ -1672,10 +1670,10 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  * With the key IPC_PRIVATE, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the
  * permissions that the caller requests.
  *
- * The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the
- * namespace for all later calls. The owner of the namespace sets its limits without privilege (umsg limits): the longest message,
- * msgmax; the bytes that a new queue may hold, msgmnb; the largest value to which umsg_msgctl(3) may raise them, max_qbytes; and the
- * number of queues, msgmni. The defaults are the kernel's.
+ * The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the namespace for
+ * all later calls. The owner of the namespace sets its limits without privilege (umsg limits). msgmax is the longest message, msgmnb the
+ * number of bytes that a new queue may hold, and max_qbytes the largest number to which umsg_msgctl(3) may raise it. msgmni is the number of
+ * queues. The defaults are the kernel's.
  *
  * Return value:
  * On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
@@ -2699,10 +2697,9 @@ struct umsg_ring_options {
  * - ENOSPC: the namespace has as many bytes as its limits allow, or its file system is full.
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
- * If the process dies:
- * During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the owner is dead: a
- * send within ten milliseconds, a sender that waits for room within a tenth of a second. The name stays until another ring takes it, or
- * umsg_ring_unlink(3) removes it.
+ * If the process dies During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the:
+ * owner is dead. A send gets it within ten milliseconds, and a sender that waits for room within a tenth of a second. The name stays until another
+ * ring takes it, or umsg_ring_unlink(3) removes it.
  *
  * See also:
  * umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
@@ -3630,10 +3627,10 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
 /*
  * Defers a signal that arrived inside a call on a queue.
  *
- * A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler
- * must be installed with SA_SIGINFO. If the signal interrupted this thread inside a critical section of a call on a queue, the handler
- * has to return at once: the signal is delivered again at the end of the section, less than a microsecond later. If the handler continues
- * instead, its call may fail with EDEADLK.
+ * A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler must be
+ * installed with SA_SIGINFO. If the signal interrupted this thread inside a critical section of a call on a queue, the handler has to return at
+ * once. The signal is delivered again at the end of the section, less than a microsecond later. If the handler continues instead, its call may fail
+ * with EDEADLK.
  *
  * Signals that an instruction raises (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT) are
  * never deferred. A handler that does not use queues need not call this function. However, if such a handler runs just before a blocking call goes
@@ -3662,8 +3659,8 @@ int umsg_defer_signal(int signal, const void *info, void *context);
  * A handler that is installed later replaces this one. A second call does nothing. Programs under umsg run need not call the function;
  * other programs call it before they open the first queue.
  *
- * A page has no memory if a process has truncated the file; if the page was never used, or was punched out of the file, and the file
- * system or its quota is full; or if the file system, or swap, can't read or write it.
+ * A page has no memory if a process has truncated the file, or if the file system, or swap, can't read or write the page. A page that was never
+ * used, or that was punched out of the file, has no memory if the file system or its quota is full.
  *
  * The signal still ends the process if the page's memory is broken (BUS_MCEERR_AR), if the file is on hugetlbfs, or if the thread blocks
  * SIGBUS. A full memory control group raises only SIGKILL.
@@ -3698,9 +3695,9 @@ typedef void (*umsg_log)(int level, const char *text, void *argument);
  * expired messages and waits for room, and LOG_DEBUG for waits for a message. One of the process's own calls finds an event. text names the
  * queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
  *
- * log is called with argument in the thread of a call of the library, which holds no lock of a queue then, at the end of that call or of a later one. If a
- * signal handler of the program calls the library, log may run in the handler. A log of NULL ends the effect of an earlier call. After this
- * function has returned, a call in another thread may still be in the earlier log.
+ * A call of the library calls log with argument, in its own thread. This happens at the end of the call that finds the event, or of a later
+ * call. The thread then holds no lock of a queue. If a signal handler of the program calls the library, log may run in the handler. A log of
+ * NULL ends the effect of an earlier call. After this function has returned, a call in another thread may still be in the earlier log.
  *
  * log may call the library, also this function. The events of its own calls are dropped, so log is not called again in the same thread before it
  * has returned. It must return: a thread that leaves it by longjmp(3) gets no more events.

@@ -19,9 +19,9 @@ type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
 /// expired messages and waits for room, and `LOG_DEBUG` for waits for a message. One of the process's own calls finds an event. `text` names the
 /// queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
 ///
-/// `log` is called with `argument` in the thread of a call of the library, which holds no lock of a queue then, at the end of that call or of a later one. If a
-/// signal handler of the program calls the library, `log` may run in the handler. A `log` of NULL ends the effect of an earlier call. After this
-/// function has returned, a call in another thread may still be in the earlier `log`.
+/// A call of the library calls `log` with `argument`, in its own thread. This happens at the end of the call that finds the event, or of a later
+/// call. The thread then holds no lock of a queue. If a signal handler of the program calls the library, `log` may run in the handler. A `log` of
+/// NULL ends the effect of an earlier call. After this function has returned, a call in another thread may still be in the earlier `log`.
 ///
 /// `log` may call the library, also this function. The events of its own calls are dropped, so `log` is not called again in the same thread before it
 /// has returned. It must return: a thread that leaves it by longjmp(3) gets no more events.

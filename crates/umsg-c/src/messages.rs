@@ -51,9 +51,8 @@ const DATA: &str = "the data of a message";
 pub(crate) struct Messages<'a, M>(&'a [M]);
 
 impl<M: Message> Messages<'_, M> {
-    /// # Safety
-    /// `messages` has `n` members that stay readable and unchanged as long as the result is used, each with `len` bytes at `data`, to which the
-    /// same applies; or the pointers are addresses that a pointer check refuses.
+    /// # Safety `messages` has `n` members, each with `len` bytes at `data`. The members and the bytes stay readable and unchanged as long as the
+    /// result is used. Otherwise, the pointers are addresses that a pointer check refuses.
     pub(crate) unsafe fn new(messages: *const M, n: size_t) -> Result<Self, Failure> {
         if n == 0 {
             return Ok(Messages(&[]));
@@ -109,9 +108,8 @@ pub(crate) struct Places<'a, M> {
 }
 
 impl<M: Message> Places<'_, M> {
-    /// # Safety
-    /// `messages` has `n` readable and writable members that no other code uses as long as the result is used, each with `size` writable bytes at
-    /// `data`; or the pointers are addresses that a pointer check refuses.
+    /// # Safety `messages` has `n` readable and writable members, each with `size` writable bytes at `data`. No other code uses them as long as the
+    /// result is used. Otherwise, the pointers are addresses that a pointer check refuses.
     pub(crate) unsafe fn new(messages: *mut M, n: size_t, longest: usize) -> Result<Self, Failure> {
         let mut places = Places {
             messages: &mut [],

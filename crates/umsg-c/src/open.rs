@@ -27,9 +27,9 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// - `O_EXCL`: with `O_CREAT`, fail if a queue has this name.
 /// - `O_NONBLOCK`: calls on the handle fail with `EAGAIN` where they would wait.
 ///
-/// A queue belongs to a namespace, which is a directory: the directory that the environment variable `UMSG_DIR` names, or else /dev/shm/umsg if
-/// root owns it, or else the user's own directory /dev/shm/umsg-UID, which is created at its first use. The owner of the namespace sets its limits;
-/// `umsg limits` shows and sets them.
+/// A queue belongs to a namespace, which is a directory. The environment variable `UMSG_DIR` names the directory. Without `UMSG_DIR`, it is
+/// /dev/shm/umsg if root owns that directory, or else the user's own directory /dev/shm/umsg-UID, which is created at its first use. The owner of the
+/// namespace sets its limits; `umsg limits` shows and sets them.
 ///
 /// The permission bit r grants receiving, and w grants sending. Both senders and receivers map the queue's file for writing. The kernel
 /// therefore enforces access to the queue as a whole. The library, not the kernel, enforces send-only and receive-only access: a process
@@ -51,8 +51,8 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// - `EEXIST`: the queue exists, and `oflag` has `O_CREAT` and `O_EXCL`.
 /// - `EFAULT`: `name` or `attr` is at an address that can't be read.
 /// - `EFBIG`: the queue's file would be longer than the process's limit for files (`RLIMIT_FSIZE`), although most of the file takes no memory.
-/// - `EINVAL`: `name` does not begin with a slash, `oflag` has no access mode, the attributes are not from 1 to the
-///   namespace's limits, or the file of this name is not a queue, or belongs to another version of umsg.
+/// - `EINVAL`: `name` does not begin with a slash; `oflag` has no access mode; the attributes are not from 1 to the namespace's limits; or the file
+///   of this name is not a queue, or belongs to another version of umsg.
 /// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening, or the process has
 ///   65,536 queues open.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
@@ -124,8 +124,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 
 /// Removes a queue's name.
 ///
-/// The name is free at once. The queue exists until the last process that has it open closes it. Only the queue's owner and root may remove
-/// the name.
+/// The name is free at once. The queue exists until the last process closes it. Only the queue's owner and root may remove the name.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

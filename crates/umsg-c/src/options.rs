@@ -70,11 +70,10 @@ pub const UMSG_EXISTING_MATCH: c_int = 1;
 /// An existing queue is opened with its own attributes and policy.
 pub const UMSG_EXISTING_ANY: c_int = 2;
 
-/// The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle
-/// removes the queue. If the last process was killed, or ended without closing its handle, a later call removes the queue: one that
-/// opens or creates a queue of its name, one that creates a queue with this flag, or a listing of the namespace by umsg(1). A child
-/// made by fork(2) has the queue open like its parent, until the child closes its handle, ends or executes a program. Without this
-/// flag the queue stays until umsg_mq_unlink(3).
+/// The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle removes the queue.
+/// If the last process was killed, or ended without closing its handle, a later call removes the queue. That call opens or creates a queue of the
+/// same name, or creates a queue with this flag. umsg(1) removes the queue, too, when it lists the namespace. A child made by fork(2) has the queue
+/// open like its parent, until the child closes its handle, ends or executes a program. Without this flag the queue stays until umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
 /// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its count,

@@ -32,9 +32,9 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
 /// handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
 ///
-/// Time or a death may bring a message, room or the end of the stream: a message that was delayed (umsg_mq_send_after(3),
-/// umsg_mq_return_after(3), `retry_delay` of umsg_mq_open_with(3)) is due, the holder of a lease or of a reservation dies, the last producer
-/// dies. A thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
+/// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation dies, or
+/// the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and `retry_delay` of umsg_mq_open_with(3). A
+/// thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
 ///
 /// If a process polls before the queue has its first delayed message, lease or reservation, the process has no such thread yet. That first event
 /// makes the descriptor ready once, although a receive then finds no message, or a send no room. That call starts the thread.

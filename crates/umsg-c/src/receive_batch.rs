@@ -13,7 +13,7 @@ use crate::time;
 ///
 /// Receives up to `n` of the messages in the queue, in order of delivery and under one lock. Each message is copied to the `data` of one of
 /// `messages`, in order, and `len` and `priority` are set. A message that is longer than the `size` of its place stays in the queue and ends the
-/// call; the `size` of the first place must be at least the queue's message size, so that the call receives at least one message.
+/// call. The `size` of the first place must be at least the queue's message size, so that the call receives at least one message.
 ///
 /// While the queue is empty, the call waits for one message, not for more. The wait ends at `abs_timeout`, a time of the clock
 /// `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does not wait, and ignores the time. The places must not

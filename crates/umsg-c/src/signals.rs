@@ -6,10 +6,10 @@ use crate::error::{Failure, answer};
 
 /// Defers a signal that arrived inside a call on a queue.
 ///
-/// A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler
-/// must be installed with `SA_SIGINFO`. If the signal interrupted this thread inside a critical section of a call on a queue, the handler
-/// has to return at once: the signal is delivered again at the end of the section, less than a microsecond later. If the handler continues
-/// instead, its call may fail with `EDEADLK`.
+/// A signal handler that uses umsg calls this function first, with the three arguments that the kernel gave to the handler. So the handler must be
+/// installed with `SA_SIGINFO`. If the signal interrupted this thread inside a critical section of a call on a queue, the handler has to return at
+/// once. The signal is delivered again at the end of the section, less than a microsecond later. If the handler continues instead, its call may fail
+/// with `EDEADLK`.
 ///
 /// Signals that an instruction raises (`SIGSEGV`, `SIGBUS`, `SIGFPE`, `SIGILL`, `SIGTRAP`, `SIGSYS`, `SIGABRT`) are
 /// never deferred. A handler that does not use queues need not call this function. However, if such a handler runs just before a blocking call goes
@@ -44,8 +44,8 @@ pub unsafe extern "C" fn umsg_defer_signal(
 /// A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not call the function;
 /// other programs call it before they open the first queue.
 ///
-/// A page has no memory if a process has truncated the file; if the page was never used, or was punched out of the file, and the file
-/// system or its quota is full; or if the file system, or swap, can't read or write it.
+/// A page has no memory if a process has truncated the file, or if the file system, or swap, can't read or write the page. A page that was never
+/// used, or that was punched out of the file, has no memory if the file system or its quota is full.
 ///
 /// The signal still ends the process if the page's memory is broken (`BUS_MCEERR_AR`), if the file is on hugetlbfs, or if the thread blocks
 /// `SIGBUS`. A full memory control group raises only `SIGKILL`.

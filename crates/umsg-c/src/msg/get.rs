@@ -17,10 +17,10 @@ use crate::error::answer;
 /// With the key `IPC_PRIVATE`, which is 0, each call creates a new queue without a key. For an existing queue, the lowest nine bits are the
 /// permissions that the caller requests.
 ///
-/// The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the
-/// namespace for all later calls. The owner of the namespace sets its limits without privilege (`umsg limits`): the longest message,
-/// `msgmax`; the bytes that a new queue may hold, `msgmnb`; the largest value to which umsg_msgctl(3) may raise them, `max_qbytes`; and the
-/// number of queues, `msgmni`. The defaults are the kernel's.
+/// The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the namespace for
+/// all later calls. The owner of the namespace sets its limits without privilege (`umsg limits`). `msgmax` is the longest message, `msgmnb` the
+/// number of bytes that a new queue may hold, and `max_qbytes` the largest number to which umsg_msgctl(3) may raise it. `msgmni` is the number of
+/// queues. The defaults are the kernel's.
 ///
 /// # Return value
 /// On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
