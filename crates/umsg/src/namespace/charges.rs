@@ -4,9 +4,9 @@ use std::os::fd::AsFd;
 
 use rustix::fs;
 
+use super::entries::for_each_queue;
 use super::error::NamespaceError;
 use super::open::FileAccess;
-use super::queues::for_each_queue;
 use super::{Namespace, caller};
 use umsg_shm::posix_engine::segment;
 

@@ -29,11 +29,12 @@ use rustix::fs::{self, AtFlags, Dir, FileType, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 
 use super::directory::Directory;
+use super::entries::{file_of_queue, for_each_queue};
 use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
 use super::publish::creation_error;
-use super::queues::{POSIX, file_of_queue, for_each_queue};
+use super::queues::POSIX;
 use super::{Namespace, caller};
 use umsg_shm::sys::clock;
 use umsg_shm::sys::random::random;

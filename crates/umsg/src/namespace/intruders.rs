@@ -8,8 +8,9 @@ use rustix::fs::{self, AtFlags, FileType, Stat};
 
 use super::Namespace;
 use super::directory::Directory;
+use super::entries::for_each_entry;
 use super::error::NamespaceError;
-use super::queues::{RINGS, SYSV, for_each_entry};
+use super::queues::{RINGS, SYSV};
 use super::{msg, transient};
 
 const OTHER: &str = "a FIFO, a socket or a device";

@@ -57,6 +57,7 @@ mod claim;
 mod contents;
 mod dead_letters;
 mod directory;
+mod entries;
 mod error;
 mod file_error;
 mod home;

@@ -26,8 +26,9 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::fs::{self, AtFlags, CWD, FileType, FlockOperation, Mode, OFlags, Stat};
 use rustix::io::{self, Errno};
 
+use super::entries::for_first_entries;
 use super::error::NamespaceError;
-use super::queues::{POLL_FIFOS, for_first_entries};
+use super::queues::POLL_FIFOS;
 use super::temporary::{self, TemporaryName};
 use super::{Namespace, caller};
 use umsg_shm::memory::{FifoName, NOT_OURS};

@@ -15,11 +15,12 @@ use rustix::fs::{self, Mode, OFlags};
 
 use super::Namespace;
 use super::directory::{Directory, permissions, reopen, reopen_error};
+use super::entries::has_room_for_a_queue;
 use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
 use super::open::FileAccess;
-use super::queues::{POSIX, TO_NAMESPACE, has_room_for_a_queue};
+use super::queues::{POSIX, TO_NAMESPACE};
 use super::staged::Staged;
 use super::transient::{self, Patience, make_way};
 

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::contents::{self, Otherwise};
 use super::directory::Directory;
 use super::error::NamespaceError;
-use super::{Namespace, caller, claim, queues, trust, user};
+use super::{Namespace, caller, claim, entries, queues, trust, user};
 
 const SHARED_MODE: u32 = 0o1777;
 
@@ -149,7 +149,7 @@ fn user_namespace(path: PathBuf) -> Option<OutOfSight> {
     let user = user::owner_in(&path)?;
     // The call uses fstatat(2), which no sandbox refuses. The standard library uses statx(2).
     let stat = fs::lstat(&path).ok()?;
-    let queues = queues::count_below(&path).ok()?;
+    let queues = entries::count_below(&path).ok()?;
     (stat.st_uid == user && queues > 0).then_some(OutOfSight { path, user, queues })
 }
 

@@ -24,9 +24,10 @@ use rustix::process::{Pid, test_kill_process};
 use super::Namespace;
 use super::caller;
 use super::directory::{Directory, permissions};
+use super::entries::{for_each_file, for_first_entries};
 use super::error::NamespaceError;
 use super::names::QueueName;
-use super::queues::{POSIX, for_each_file, for_first_entries};
+use super::queues::POSIX;
 use umsg_shm::crash::crash_point;
 use umsg_shm::posix_engine::segment::{self, Seen, Taken};
 

@@ -7,9 +7,10 @@ use super::files::Files;
 use super::key_symlink::KeySymlink;
 use super::names::{INDICES, index_of, key_of};
 use crate::namespace::directory::Directory;
+use crate::namespace::entries::{for_each_entry, for_each_file, most_entries};
 use crate::namespace::error::NamespaceError;
 use crate::namespace::file_error::FileError;
-use crate::namespace::queues::{SYSV, for_each_entry, for_each_file, most_entries};
+use crate::namespace::queues::SYSV;
 
 /// The number of names that belong to no queue: `.` and `..`.
 const DOTS: u64 = 2;

@@ -53,8 +53,9 @@ use rustix::fs::{self, Stat};
 
 use super::Namespace;
 use super::directory::Directory;
+use super::entries::allocated;
 use super::error::NamespaceError;
-use super::queues::{SYSV, allocated};
+use super::queues::SYSV;
 
 pub(crate) use entries::Entry;
 pub(super) use entries::count_below;

@@ -48,11 +48,12 @@ use rustix::io::{self, Errno};
 
 use super::Namespace;
 use super::directory::{Directory, permissions};
+use super::entries::for_each_entry;
 use super::error::NamespaceError;
 use super::file_error::FileError;
 use super::names::QueueName;
 use super::open::{FileAccess, open_in};
-use super::queues::{POSIX, for_each_entry};
+use super::queues::POSIX;
 
 pub(crate) use publish::Patience;
 pub(super) use publish::{make_way, publish};

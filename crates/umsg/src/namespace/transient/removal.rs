@@ -9,12 +9,12 @@ use rustix::fs::{self, AtFlags, FileType, FlockOperation, OFlags};
 use rustix::io::Errno;
 
 use super::super::directory::Directory;
+use super::super::entries::{for_each_entry, most_entries};
 use super::super::error::NamespaceError;
 use super::super::file_error::FileError;
 use super::super::identified::open_regular;
 use super::super::names::QueueName;
 use super::super::open::close_other_names;
-use super::super::queues::{for_each_entry, most_entries};
 use super::super::{Namespace, caller};
 use super::{FILE, MODE, file_of, home, is_foreign};
 use umsg_shm::crash::crash_point;
