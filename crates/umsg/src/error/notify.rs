@@ -35,13 +35,11 @@ pub enum NotifyError {
     },
     /// ENOMEM: more than a thousand living processes have not run since this queue notified them.
     #[error(
-        "the queue can't take another registration: 1,032 processes have not run since they were notified, probably because they are stopped: continue or end them."
+        "the queue can't take another registration: 1,032 notified processes have not run since, and are probably stopped. Continue or end them."
     )]
     TooManyUntold,
     /// EAGAIN: a process was stopped inside an operation on the queue.
-    #[error(
-        "a stopped process holds the queue's lock: find it with `umsg doctor`, then continue or end it"
-    )]
+    #[error("a stopped process holds the queue's lock: continue or end that process")]
     Unavailable,
     /// ETIMEDOUT: no message came before the deadline.
     #[error("timed out waiting for a notification")]

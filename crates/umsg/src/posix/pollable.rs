@@ -20,10 +20,10 @@ impl Queue {
     ///
     /// If processes of other users may use the queue, a thread of the library passes their changes on to this process's pollers.
     ///
-    /// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation
-    /// dies, the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a
-    /// second. If a process polls before the queue has its first delayed message or lease, the process has no such thread yet. That first message
-    /// or lease makes the descriptor ready once, although a receive finds no message. That receive starts the thread.
+    /// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation dies,
+    /// or the last producer dies. A thread of this process looks for these changes, and makes the descriptor ready within a tenth of a second. If a
+    /// process polls before the queue has its first delayed message or lease, the process has no such thread yet. That first message or lease makes
+    /// the descriptor ready once, although a receive finds no message. That receive starts the thread.
     ///
     /// While a process has the descriptor open, each send or receive that empties or fills the queue, or ends that state, costs
     /// a system call. Other calls cost no more than usual. When every polling process has closed the descriptor or died, the other processes notice

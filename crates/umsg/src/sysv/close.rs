@@ -14,9 +14,8 @@ impl Queue {
     /// is leased or delayed, receivers wait, because it may be a message that they want. Pollers find the closed queue writable, and at the end of
     /// the stream also readable.
     ///
-    /// msgsnd(2) and msgrcv(2) under `umsg run`, and the calls of [`raw`](super::raw), ignore the close of a queue, because the kernel's calls have
-    /// no error for a closed queue: msgsnd sends, and msgrcv waits. A receive through [`Queue`] also gets messages that msgsnd has sent after the
-    /// close.
+    /// msgsnd(2) and msgrcv(2) under `umsg run`, and the calls of [`raw`](super::raw), ignore the close of a queue: msgsnd sends, and msgrcv waits.
+    /// The kernel's calls have no error for a closed queue. A receive through [`Queue`] also gets messages that msgsnd has sent after the close.
     ///
     /// The caller needs the permission to send.
     ///
