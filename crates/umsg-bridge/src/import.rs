@@ -13,21 +13,21 @@
 //! A commit leaves a record in the queue with the same store. So a bridge that dies before the note finds the record at its next start, and the
 //! redelivery is recognised. The record ends when the window's file has the sequence.
 
+mod place;
+
 use crate::backoff::Backoff;
-use crate::config::{Bridge, Direction, OnReject};
+use crate::config::{Bridge, Direction};
 use crate::crash::{self, Point};
-use crate::export::REFUSED;
-use crate::headers;
-use crate::local::{Importer, Placing, Refusal};
-use crate::log::{self, Level};
+use crate::durable::Unconsumed;
+use crate::local::Importer;
 use crate::pulls::{Pulled, Pulls};
 use crate::status::Board;
 use crate::supervise::Scene;
-use crate::window::{self, Entry, NoteError, Window};
+use crate::window::{self, Entry, Window};
 use crate::{connect, stream};
-use crate::{durable::Unconsumed, envelope};
 use async_nats::jetstream::consumer::{Consumer, pull};
 use async_nats::jetstream::{AckKind, Message};
+use place::{Placed, Unsettled};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::fmt;
@@ -39,12 +39,6 @@ use umsg::posix;
 const LOOK_AT_QUEUE: Duration = Duration::from_secs(2);
 /// The time within which messages arrive that the server had sent before their pull ended.
 const LATE: Duration = Duration::from_millis(50);
-
-/// The interval at which the import checks which messages of a durable queue were consumed.
-const LOOK: Duration = Duration::from_millis(100);
-
-/// The most messages of a POSIX queue that are noted, forgotten and acknowledged together. Each has a record in the queue until then.
-const TOGETHER: usize = 32;
 
 /// The most kept entries of a window: 32 MiB of file and memory.
 const MOST_KEPT: usize = 1 << 20;
@@ -162,22 +156,6 @@ struct Work<'a> {
     bridge: &'a Bridge,
     scene: &'a Scene,
     board: &'a Board,
-}
-
-/// A message that is in the queue, and that is to be noted, forgotten and acknowledged.
-#[derive(Clone)]
-struct Unsettled {
-    message: Rc<Message>,
-    entry: Entry,
-}
-
-/// The result of an attempt to place a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Placed {
-    /// The message is placed, was placed before, or can never be placed.
-    Settled,
-    /// There was no room for a long time: the message goes back to the stream.
-    NoRoom,
 }
 
 impl Work<'_> {
@@ -362,169 +340,6 @@ impl Work<'_> {
         Ok(Ok(()))
     }
 
-    /// Places a message. Waits for room until the given time.
-    async fn place(&self, message: &Rc<Message>, until: Instant) -> Result<Placed, String> {
-        let info = message
-            .info()
-            .map_err(|error| format!("`consumer`: {error}"))?;
-        let sequence = info.stream_sequence;
-        let pending = info.pending;
-        let mut placing = headers::placing(message.headers.as_ref(), message.payload.clone());
-        if let Some(known) = self.known(sequence, placing.name)? {
-            self.board.count(|state| {
-                state.duplicates += 1;
-                state.backlog = pending;
-            });
-            self.end(message, sequence, known.number).await;
-            return Ok(Placed::Settled);
-        }
-        if self.bridge.envelope {
-            let reply_to = placing.reply_to.as_deref().unwrap_or_default();
-            placing.data = envelope::wrap(reply_to, &placing.data);
-        }
-        if placing.is_expired() {
-            self.expire(message, &placing).await;
-            return Ok(Placed::Settled);
-        }
-        loop {
-            match self.importer.try_place(&placing, sequence) {
-                Ok(number) => {
-                    crash::reached(Point::IMPORT_PLACED);
-                    let entry = Entry {
-                        sequence,
-                        number,
-                        name: placing.name,
-                    };
-                    self.note(entry)?;
-                    self.unsettled.borrow_mut().push_back(Unsettled {
-                        message: Rc::clone(message),
-                        entry,
-                    });
-                    let (messages, bytes, _) = self.counts.get();
-                    let now = bytes + placing.data.len() as u64;
-                    self.counts.set((messages + 1, now, pending));
-                    // Without records in the queue, a death repeats the messages that are not in the file.
-                    let most = self.importer.posix().map_or(1, |_| TOGETHER);
-                    if self.unsettled.borrow().len() >= most {
-                        self.settle().await?;
-                    }
-                    return Ok(Placed::Settled);
-                }
-                Err(Refusal::Full) => {
-                    self.settle().await?;
-                    if Instant::now() >= until {
-                        return Ok(Placed::NoRoom);
-                    }
-                    self.importer.writable().await;
-                }
-                Err(Refusal::Message(why)) => {
-                    return Ok(self.reject(message, &placing, &why).await);
-                }
-                Err(Refusal::Queue(why)) => {
-                    return Err(format!("`queue` {}: {why}", self.bridge.queue));
-                }
-            }
-        }
-    }
-
-    /// Finds the entry of a message that was placed before: the server delivers it again, or the stream has it twice.
-    fn known(&self, sequence: u64, name: u128) -> Result<Option<Entry>, String> {
-        let known = {
-            let window = self.window.borrow();
-            let by_name = || {
-                Some(name)
-                    .filter(|name| *name != 0)
-                    .and_then(|name| window.find_name(name))
-            };
-            window.find(sequence).or_else(by_name)
-        };
-        let Some(known) = known else { return Ok(None) };
-        let now = Entry {
-            sequence,
-            name,
-            ..known
-        };
-        // The second copy in the stream, or the name that a dead bridge has not noted.
-        if now != known {
-            self.note(now)?;
-        }
-        Ok(Some(known))
-    }
-
-    /// Writes the window, and then forgets and acknowledges the messages that were placed.
-    async fn settle(&self) -> Result<(), String> {
-        if self.unsettled.borrow().is_empty() {
-            return Ok(());
-        }
-        let flushed = self.window.borrow_mut().flush();
-        flushed.map_err(|error| unwritten(&error))?;
-        let (messages, bytes, backlog) = self.counts.take();
-        self.board.count(|state| {
-            state.messages += messages;
-            state.bytes += bytes;
-            state.backlog = backlog;
-        });
-        loop {
-            // The message stays in the list until it is acknowledged: this future may be dropped.
-            let first = self.unsettled.borrow().front().cloned();
-            let Some(first) = first else { break };
-            crash::reached(Point::IMPORT_NOTED);
-            self.importer.forget(first.entry.sequence)?;
-            crash::reached(Point::IMPORT_FORGOTTEN);
-            let Entry {
-                sequence, number, ..
-            } = first.entry;
-            self.end(&first.message, sequence, number).await;
-            self.unsettled.borrow_mut().pop_front();
-        }
-        Ok(())
-    }
-
-    fn note(&self, entry: Entry) -> Result<(), String> {
-        let number = entry.number;
-        let mut window = self.window.borrow_mut();
-        let (Some(unconsumed), Some(queue)) = (&self.unconsumed, self.importer.posix()) else {
-            return note(&mut window, entry, &|_| false);
-        };
-        let mut unconsumed = unconsumed.borrow_mut();
-        unconsumed.hold(number);
-        match window.note(entry, &|number| unconsumed.is_held(number)) {
-            Err(NoteError::NoPlace) => {}
-            noted => return noted.map_err(|error| unwritten(&error)),
-        }
-        unconsumed.look(queue)?;
-        unconsumed.hold(number);
-        note(&mut window, entry, &|number| unconsumed.is_held(number))
-    }
-
-    /// Acknowledges a message that is in the queue: at once, or when a local receiver has acknowledged it.
-    async fn end(&self, message: &Message, sequence: u64, number: u64) {
-        match &self.unconsumed {
-            Some(unconsumed) => unconsumed.borrow_mut().add(number, sequence, message),
-            None => acknowledge(message).await,
-        }
-    }
-
-    /// Runs for ever: acknowledges the messages of a durable queue that local receivers have acknowledged.
-    async fn acknowledge_consumed(&self) -> Result<(), String> {
-        let (Some(unconsumed), Some(queue)) = (&self.unconsumed, self.importer.posix()) else {
-            return std::future::pending().await;
-        };
-        loop {
-            tokio::time::sleep(LOOK).await;
-            let consumed = unconsumed.borrow_mut().take_consumed(queue)?;
-            for acker in consumed {
-                let _ = acker.ack().await;
-            }
-            let prolonged = unconsumed.borrow_mut().take_due(self.ack_wait() / 3);
-            for acker in prolonged {
-                let _ = acker.ack_with(AckKind::Progress).await;
-            }
-            let waiting = unconsumed.borrow().len() as u64;
-            self.board.count(|state| state.in_flight = waiting);
-        }
-    }
-
     async fn wait_for_room(&self, len: usize) -> Result<(), String> {
         self.board.become_("the local queue is full", None);
         while !self.importer.has_room(len) {
@@ -539,62 +354,6 @@ impl Work<'_> {
         }
         Ok(())
     }
-
-    /// Moves a message whose time to live has ended to the dead-letter queue, or lets it wait in the stream.
-    async fn expire(&self, message: &Message, placing: &Placing) {
-        if let Some(dead) = &self.dead {
-            if let Err(error) = dead.try_send(&placing.data, placing.priority.min(32_767)) {
-                return self.wait_for_dead_letter(message, &error).await;
-            }
-            self.board.count(|state| state.dead_lettered += 1);
-        }
-        self.board.count(|state| state.expired += 1);
-        acknowledge(message).await;
-    }
-
-    /// Lets a message wait in the stream, because the dead-letter queue does not take it now.
-    async fn wait_for_dead_letter(&self, message: &Message, error: &posix::SendError) {
-        let error = format!("`dead_letter`: {error}");
-        log::event(
-            Level::Error,
-            &self.bridge.name,
-            "the message waits",
-            &[("error", &error)],
-        );
-        let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;
-    }
-
-    /// Moves a message that the queue will never take to the dead-letter queue, or lets it wait in the stream.
-    async fn reject(&self, message: &Message, placing: &Placing, why: &str) -> Placed {
-        self.board.count(|state| state.rejected += 1);
-        log::event(
-            Level::Error,
-            &self.bridge.name,
-            "message rejected",
-            &[("error", &why)],
-        );
-        let dead = self
-            .dead
-            .as_ref()
-            .filter(|_| self.bridge.on_reject == OnReject::DeadLetter);
-        match dead.map(|dead| dead.try_send(&placing.data, placing.priority.min(32_767))) {
-            Some(Ok(())) => {
-                self.board.count(|state| state.dead_lettered += 1);
-                acknowledge(message).await;
-            }
-            Some(Err(error)) => self.wait_for_dead_letter(message, &error).await,
-            None => {
-                let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;
-            }
-        }
-        Placed::Settled
-    }
-}
-
-async fn acknowledge(message: &Message) {
-    // An acknowledgement that is lost brings a redelivery, which the window recognises.
-    let _ = message.ack().await;
-    crash::reached(Point::IMPORT_ENDED);
 }
 
 /// Gives a message back to the stream, which delivers it again after the given time.

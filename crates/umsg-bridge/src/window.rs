@@ -1,12 +1,12 @@
 //! The window in which repeated messages are recognised: the last sequences that were placed in the queue, in a file beside the namespace's queues.
 //!
-//! The sequence recognises a redelivery. The message's own name, which an export gave it, recognises a message that the stream stores twice: a stream
-//! forgets the names of acknowledged messages when its server is killed, and takes a publish that is repeated for a new message.
+//! The sequence recognises a redelivery. The message's own name, which an export gave it, recognises a message that the stream stores twice: when its
+//! server is killed, a stream forgets the names of acknowledged messages. It then takes a repeated publish for a new message.
 //!
-//! The entry of a sequence stands at the sequence modulo the capacity, so that entries of messages that came together are one write, and a lookup is one
-//! read of memory. A note is in memory first, and in the file after [`Window::flush`] at the latest: a message that was noted, and whose sequence is not
-//! in the file, must still have its record of the arrival. A write to a file outlasts the death of the process. Neither the write nor the queue outlasts
-//! a crash of the machine.
+//! The entry of a sequence stands at the sequence modulo the capacity, so that entries of messages that came together are one write, and a lookup is
+//! one read of memory. A note is in memory first, and in the file after [`Window::flush`] at the latest. Until the file has the sequence of a noted
+//! message, the message must keep its record of the arrival. A write to a file outlasts the death of the process. Neither the write nor the queue
+//! outlasts a crash of the machine.
 //!
 //! | bytes | |
 //! |---|---|
@@ -388,6 +388,8 @@ impl Hasher for Fnv {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
+    use tempfile::TempDir;
 
     fn unnamed(sequence: u64, number: u64) -> Entry {
         Entry {
@@ -397,15 +399,21 @@ mod tests {
         }
     }
 
+    /// Returns a new window, its file and the directory of the file.
+    fn new_window(sizes: (usize, usize)) -> (TempDir, PathBuf, Window) {
+        let home = tempfile::tempdir().unwrap();
+        let path = home.path().join("w");
+        let window = Window::open(&path, 7, sizes).unwrap();
+        (home, path, window)
+    }
+
     fn number(window: &Window, sequence: u64) -> Option<u64> {
         window.find(sequence).map(|entry| entry.number)
     }
 
     #[test]
     fn sequences_are_found_by_the_next_process_until_the_window_has_passed() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("w");
-        let mut window = Window::open(&path, 7, (4, 0)).unwrap();
+        let (_home, path, mut window) = new_window((4, 0));
         for sequence in 1..=6 {
             window
                 .note(unnamed(sequence, sequence + 100), &|_| false)
@@ -511,9 +519,7 @@ mod tests {
 
     #[test]
     fn sequences_of_messages_that_a_durable_queue_still_has_stay_in_the_window() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("w");
-        let mut window = Window::open(&path, 7, (4, 2)).unwrap();
+        let (_home, path, mut window) = new_window((4, 2));
         // The message of the sequence 2 stays, the others leave at once.
         for sequence in 1..=50 {
             window
@@ -545,9 +551,7 @@ mod tests {
 
     #[test]
     fn notes_without_a_flush_stay_few() {
-        let home = tempfile::tempdir().unwrap();
-        let path = home.path().join("w");
-        let mut window = Window::open(&path, 7, (4096, 0)).unwrap();
+        let (_home, _, mut window) = new_window((4096, 0));
         for sequence in 1..=10_000 {
             window.note(unnamed(sequence, 1), &|_| false).unwrap();
             assert!(window.unwritten.len() < MOST_UNWRITTEN, "{sequence}");

@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::workspace::Workspace;
 
 /// The directories of tests, below the workspace.
-const PLACES: [&str; 26] = [
+const PLACES: [&str; 28] = [
     "crates/umsg/tests",
     "crates/umsg/tests/bad_input",
     "crates/umsg/tests/consent",
@@ -29,12 +29,14 @@ const PLACES: [&str; 26] = [
     "crates/umsg-shm/src/sysv_engine",
     "crates/umsg-shm/src/threads/engines",
     "crates/umsg-bridge/tests",
+    "crates/umsg-bridge/tests/carry",
     "crates/umsg-c/tests",
     "crates/umsg-preload/tests",
     "crates/umsg-cli/tests",
     "crates/umsg-cli/tests/run",
     "crates/umsg-cli/tests/supervised",
     "crates/umsg-cli/tests/sysv",
+    "crates/umsg-cli/tests/top",
     "crates/umsg-conformance/tests",
     "crates/umsg-conformance/src/cases",
     "crates/umsg-conformance/src/sysv/cases",

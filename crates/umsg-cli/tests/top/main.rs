@@ -1,0 +1,60 @@
+//! `umsg top`: in a real terminal, and what it prints.
+
+#[path = "../support/mod.rs"]
+mod support;
+mod terminal;
+
+use support::Site;
+use umsg::Namespace;
+use umsg::ring::{self, Post};
+
+const SMALL: (u16, u16) = (80, 24);
+const LARGE: (u16, u16) = (200, 50);
+
+/// Ends a test for which there is no terminal.
+macro_rules! needs_a_terminal {
+    () => {
+        if crate::terminal::is_missing() {
+            return;
+        }
+    };
+}
+
+mod keys;
+mod printed;
+mod robustness;
+mod screen;
+
+/// Returns a namespace with a queue of each kind. The ring is this process's.
+fn with_all_kinds() -> (Site, ring::Ring) {
+    let site = Site::new();
+    site.umsg(&["create", "/orders", "--max-messages", "4"])
+        .text();
+    site.umsg(&["create", "key:0x12"]).text();
+    for (message, rank) in [("first", "3"), ("second", "5"), ("third", "5")] {
+        let of = |option| ["send", "/orders", message, option, rank];
+        site.umsg(&of("--priority")).text();
+        let mut of = of("--type");
+        of[1] = "key:0x12";
+        site.umsg(&of).text();
+    }
+    let namespace = Namespace::existing(site.path()).unwrap();
+    let options = ring::Options::new().entries(8).overflow(8).to_owned();
+    let ring = options.create_in(&namespace, "/jobs").unwrap();
+    ring.sender().send(&Post::new(1)).unwrap();
+    ring.sender().send(&Post::new(2)).unwrap();
+    (site, ring)
+}
+
+/// Returns the cells of the line of a queue, without its name and without pictures.
+fn cells<'s>(screen: &'s str, name: &str) -> Option<Vec<&'s str>> {
+    let mut lines = screen.lines().map(str::split_whitespace);
+    let line = lines.find(|words| words.clone().next() == Some(name))?;
+    let is_picture = |word: &&str| word.starts_with(|c: char| ('▁'..='▏').contains(&c));
+    Some(line.skip(1).filter(|word| !is_picture(word)).collect())
+}
+
+#[track_caller]
+fn cells_of<'s>(screen: &'s str, name: &str) -> Vec<&'s str> {
+    cells(screen, name).unwrap_or_else(|| panic!("{name} is not in {screen}"))
+}
