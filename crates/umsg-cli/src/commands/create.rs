@@ -35,9 +35,9 @@ use crate::{place, streams, values};
 /// wait. With --priorities fair:N, the lower priorities together get one of every N + 1 deliveries.
 /// Programs under `umsg run` may use such a queue, too.
 ///
-/// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process that has it open closes it. If
-/// that process was killed, the next `umsg ls`, `umsg gc` or opening of the queue removes the queue. A new queue that no process has opened yet is
-/// not removed. `umsg send` and `umsg recv` open the queue. Commands that only inspect the queue do not.
+/// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process closes the queue. If that
+/// process was killed, the next `umsg ls`, `umsg gc` or opening of the queue removes the queue. A new queue that no process has opened yet is not
+/// removed. `umsg send` and `umsg recv` open the queue. Commands that only inspect the queue do not.
 ///
 /// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. Only the library enforces a
 /// mode with send-only or receive-only access. Such a mode does not stop a program that writes to the queue's file directly. If

@@ -32,9 +32,9 @@ use crate::{place, progress, rights, streams};
 /// the named process, run the command as root: root can see whether the process uses the queue.
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
-/// problem. If the command can't inspect a queue, such as a queue of another user, it names the queue on standard error and continues with the rest;
-/// if nothing is wrong with the rest, the exit code is 1. With --all, it also names links, FIFOs and directories that it finds among the files of the
-/// queues.
+/// problem. If the command can't inspect a queue, such as a queue of another user, it names the queue on standard error, and continues with the rest.
+/// If nothing is wrong with the rest, the exit code is then 1. With --all, the command also names links, FIFOs and directories that it finds among
+/// the files of the queues.
 ///
 /// If the kernel or a sandbox refuses an optional system call, queues still work, but with weaker guarantees. The report then ends with the name of
 /// the call and the consequence, which applies to all programs in the same sandbox. With --json, `refused` lists these calls. Refused calls change

@@ -168,7 +168,7 @@ impl Ls {
     }
 }
 
-/// Returns the row of a queue. Opens a queue that can't be opened for receiving for sending: either permission is enough to read its status.
+/// Returns the row of a queue. Opens the queue for receiving, or else for sending: either permission is enough to read its status.
 fn row(namespace: &Namespace, listed: posix::Listed) -> Row {
     let queue = match listed.queue {
         Err(OpenError::PermissionDenied) => OpenOptions::new()

@@ -74,9 +74,9 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
 /// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace, or the supervisor, removes this directory.
 ///
-/// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in it. This thread raises the signal, unless
-/// the sender can raise it itself. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends when its last own
-/// thread calls pthread_exit(3). Calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
+/// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in the program. This thread raises the
+/// signal, unless the sender can raise it itself. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends
+/// when the last of its own threads calls pthread_exit(3). Calls that need a single-threaded process fail, such as unshare(2) of a user namespace.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg run [OPTIONS] [--] PROGRAM [ARGS]...",

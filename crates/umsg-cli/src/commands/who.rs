@@ -31,8 +31,8 @@ use crate::users::{File, Users};
 /// shows the leased messages that the process has not acknowledged, and its reservations. HOLDS contains "producer" for a process
 /// that counts as a producer of a queue with --close-with-last-producer: the queue stays open while this process lives.
 ///
-/// Only root sees which queues the processes of other users have open. For all other users, OPEN of such a process is "?". The list then contains
-/// the process only if it waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
+/// Only root sees which queues the processes of other users have open. For other callers, OPEN of such a process is "?", and the list contains the
+/// process only if it waits in the queue, polls the queue, holds messages, counts as a producer or owns the ring.
 ///
 /// For a process of another PID namespace, PID is its process id in that namespace. Its user and command line are unknown.
 ///

@@ -32,9 +32,9 @@ const RETRY: Duration = Duration::from_secs(60);
 
 /// Print the state of all queues and rings as metrics for Prometheus
 ///
-/// Without an option, the command prints the metrics once, in the OpenMetrics text format. With --write, it writes them to a file for the textfile
-/// collector of node_exporter; the file is replaced when the new one is complete. With --listen, it serves them over HTTP at /metrics, until a
-/// signal ends it.
+/// Without an option, the command prints the metrics once, in the OpenMetrics text format. With --write, the command writes the metrics to a file for
+/// the textfile collector of node_exporter; the file is replaced when the new one is complete. With --listen, the command serves the metrics over
+/// HTTP at /metrics until a signal ends the command.
 ///
 /// The command takes no lock of a queue, changes no queue and receives no message: so it delays no other process. The queues themselves hold the
 /// counters, so these continue if this command is started again. The command opens each queue once and keeps it mapped as long as the queue exists.

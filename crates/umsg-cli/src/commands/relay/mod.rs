@@ -39,8 +39,8 @@ use worker::{Scene, Worker};
 ///
 /// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that are started elsewhere. Such programs use a
 /// queue of the kernel, and programs under `umsg run` use a queue of umsg. The relay carries messages from one queue to the other. Each message keeps
-/// its priority or type. While the queue to which messages go is full, they wait in the queue from which they come. When that queue is full, too, its
-/// senders wait or fail.
+/// its priority or type. While the destination queue is full, the messages wait in the source queue. When the source queue is full, too, its senders
+/// wait or fail.
 ///
 /// A pair is a queue of the kernel and a queue of umsg, with one direction. --in carries from the kernel's queue to umsg's, --out from umsg's queue
 /// to the kernel's. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries

@@ -45,9 +45,9 @@ const MOST_BYTES: usize = 256 << 10;
 /// The command shows a copy of each message once: first the messages in the queue, then new ones. 50 times a second, it looks at up to 256 messages
 /// at the head of the queue. If nothing has changed since the last look, it takes no lock. Otherwise receivers wait while it copies.
 ///
-/// The command misses messages that are received between two looks. So it misses each message that goes directly to a waiting receiver. At least
-/// once a second, a line on standard error counts the messages that the command has missed. To see every message, let a program receive and send it
-/// on.
+/// The command misses messages that are received between two looks. So it misses each message that goes directly to a waiting receiver. At least once
+/// a second, a line on standard error counts the messages that the command has missed. To see every message, let a program receive each message and
+/// send it to another queue.
 ///
 /// --rate limits the messages that are shown in a second; a line on standard error counts the others. Leased and delayed messages are not shown until
 /// they return or are due.
