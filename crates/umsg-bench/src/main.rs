@@ -1,7 +1,7 @@
 //! `umsg-bench`: umsg and the kernel's own message queues, side by side.
 //!
-//! Every figure is taken in one run on one machine: rounds of umsg and of the kernel alternate, so that other load on the machine affects
-//! both alike, and each figure is a median over the rounds. If a side spins, its CPU time is printed next to the result.
+//! Every figure is taken in one run on one machine, and is a median over rounds. Rounds of umsg and of the kernel alternate, so that other load on
+//! the machine affects both alike. If a side spins, its CPU time is printed next to the result.
 //!
 //! The measurement runs in a child process (see [`supervisor`]), so that nothing is left in `/dev/shm` even if that child is killed or
 //! crashes.

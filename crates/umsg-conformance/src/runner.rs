@@ -6,8 +6,8 @@
 //!        └────── report pipe ◄──┴──────────────────────────────────────┘
 //! ```
 //!
-//! A record of the report has one of four meanings: the case will create this queue, which the runner removes at the end; the case passed; the
-//! backend does not support the case; or the case failed. When the case process has ended, the runner kills the rest of its process group.
+//! A record of the report names a queue that the case will create, and that the runner removes at the end; or it says that the case passed, that it
+//! failed, or that the backend does not support it. When the case process has ended, the runner kills the rest of its process group.
 
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::fs::PermissionsExt;

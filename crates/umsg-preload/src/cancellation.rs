@@ -1,5 +1,5 @@
 //! Thread cancellation: mq_send, mq_receive and their timed forms are cancellation points, on entry and while they are blocked. poll and select are
-//! cancellation points, too: their hooks call libc's function, which ends the thread, and never begin again.
+//! cancellation points, too: their hooks call libc's function, which ends the thread. These hooks never begin again.
 //!
 //! pthread_testcancel ends a cancelled thread by unwinding its stack, which must not happen through a frame of Rust. So the exported functions are
 //! a few instructions of assembly, made by [`cancellation_point`]. They call pthread_testcancel before they enter the Rust function, and again if

@@ -1,7 +1,7 @@
 //! Records of calls for `umsg trace`: each call of a traced function is a message to the ring that the command has made.
 //!
-//! The functions that send and receive look at [`REQUEST`] together with the word of [`crate::cancellation`], so that a program without
-//! records pays nothing for it. The others read one word.
+//! The functions that send and receive read [`REQUEST`] together with the word of [`crate::cancellation`], so that [`REQUEST`] costs a program
+//! without records nothing. The other functions read one word.
 //!
 //! A record is sent after its call, with signals masked and on the library's stack ([`roomy`]). If the ring is full, the call waits, so that no
 //! record is lost. If the command has died, or the ring can't be opened, the process gives up the request. A call that is begun again, after a

@@ -1,5 +1,5 @@
-//! The cost of polling: a send and a receive of one thread while no process polls, and while an epoll set is notified; and a round trip of
-//! two processes that sleep in epoll_wait(2).
+//! The cost of polling. One thread sends and receives while no process polls, and while an epoll set is notified. Two processes that sleep in
+//! epoll_wait(2) exchange messages.
 //!
 //! In a queue that is empty at first, each send and each receive changes the level. With a backlog, none of them changes the level, so that only
 //! edge-triggered pollers are notified.

@@ -145,7 +145,7 @@ pub trait Basics: Send + Sync {
     /// Returns the name for messages.
     fn label(&self) -> &'static str;
 
-    /// Prepares a process, and may change its environment. Each process that uses the backend calls this first; no other process does.
+    /// Prepares a process, and may change its environment. Each process that uses the backend calls this function first; no other process calls it.
     fn enter(&self) {}
 
     /// Returns a value that the caller holds during a fork, so that the child finds the backend's table in a consistent state.

@@ -47,8 +47,8 @@ const CHOICE: &[&str] = &[
     "umsg-conformance/sysv_preloaded",
 ];
 
-/// The parts of programs that CI runs: descriptors in other programs, and structures. Of the tests of cancellation, those of threads that may be ended
-/// at any instruction run with `--full` only: on this machine, two of about twenty runs of them ended with SIGSEGV, for a reason that is not known.
+/// The parts of programs that CI runs: descriptors in other programs, and structures. The tests that end a thread at any instruction run with
+/// `--full` only: on this machine, two of about twenty runs of these tests ended with SIGSEGV, for an unknown reason.
 const PARTS: &[(&str, &[&str])] = &[
     (
         "umsg-preload/cancellation",

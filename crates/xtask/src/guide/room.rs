@@ -1,7 +1,7 @@
 //! The place where a page's commands run: as the user ann of a machine on which umsg is installed.
 //!
-//! User, mount, PID and IPC namespaces keep the commands apart: /dev/shm is empty, the kernel's limits of queues are those of a user, and the
-//! end of the script ends all processes that it has started. unshare(1) makes them, without root.
+//! User, mount, PID and IPC namespaces keep the commands apart: /dev/shm is empty, the kernel's limits of queues are those of a user, and the end of
+//! the script ends all processes that the script has started. unshare(1) makes these namespaces, without root.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};

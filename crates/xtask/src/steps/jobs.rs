@@ -27,7 +27,7 @@ pub struct Job {
 pub enum Again {
     /// By `cargo test` with these options.
     Options(String),
-    /// By `cargo test` with the options that the job itself prints, because the job is cargo.
+    /// By `cargo test` with the options that cargo has printed for the failed test: the job runs cargo itself.
     Printed,
     /// By its own command.
     Whole,

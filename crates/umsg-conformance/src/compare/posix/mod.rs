@@ -1,7 +1,7 @@
 //! The comparison of POSIX queues.
 //!
-//! One behaviour of the kernel is not compared: if a handler with SA_RESTART or a stop makes the kernel restart a blocked call, the call then waits
-//! behind all other processes, and reads `O_NONBLOCK` again. In umsg, the caller keeps its place.
+//! One behaviour of the kernel is not compared. After a handler with SA_RESTART, or after a stop, the kernel restarts a blocked call, which then
+//! waits behind all other processes and reads `O_NONBLOCK` again. In umsg, the caller keeps its place.
 //!
 //! In addition to the calls of queues, histories watch the queues in three ways: by poll and select, by epoll sets, and by registrations for
 //! notification. The members of a set come, go and change; they are level- or edge-triggered, once or exclusive. A set is asked after every call of

@@ -12,8 +12,8 @@ use crate::sysv::backend::{Backend, Change, INDICES, Id, Info, Place, Status};
 /// The maximum number of identifiers, and of processes, in a history.
 const MOST: usize = 1000;
 
-/// The words that the workers of a side share: the identifiers in the slots, each stored plus one; lists of all identifiers and of all
-/// processes of the history; and, for each identifier, the owner of the queue.
+/// The number of words that the workers of a side share. The words hold the identifiers in the slots, each plus one; lists of all identifiers and
+/// processes of the history; and the owner of the queue of each identifier.
 pub const WORDS: usize = SLOTS + 2 * (1 + MOST) + 3 * (1 + MOST);
 
 /// The known owner of a queue.
