@@ -1,9 +1,9 @@
 //! Notifications by a thread: SIGEV_THREAD of mq_notify(2).
 //!
 //! The C library starts the thread. It passes a netlink socket and 32 bytes, the cookie, to the kernel, which replaces the last byte by the event. A
-//! thread of the C library receives the cookie from the socket. A process can't send to that socket, so the supervisor has two other ways:
+//! thread of the C library receives the cookie from the socket. A process can't send to that socket, so the supervisor does one of two things:
 //!
-//! | C library | the cookie | the way |
+//! | C library | the cookie | how it reaches the thread |
 //! |---|---|---|
 //! | glibc | the function, its argument and its attributes; one socket for all queues, from which a thread receives in a loop | The supervisor
 //!   replaces the socket by one end of a pair of sockets. A message without an event makes the thread of glibc receive again, from the new socket. |
@@ -44,16 +44,16 @@ impl Mailbox {
     }
 }
 
-enum Way {
+enum Route {
     Mailbox(Arc<Mailbox>),
     /// The netlink socket of the program.
     Acknowledgement(OwnedFd),
 }
 
-/// The cookie of a registration, and the way to the thread that waits for it.
+/// The cookie of a registration, and the socket or mailbox by which it reaches the thread that waits for it.
 pub struct Cookie {
     bytes: Bytes,
-    way: Way,
+    route: Route,
     /// Relaxed: the word publishes no other data.
     is_sent: AtomicBool,
 }
@@ -64,7 +64,8 @@ pub fn read(call: &Call, address: u64) -> Result<Bytes, i32> {
 }
 
 impl Cookie {
-    /// Prepares the way of a cookie. `mailboxes` are those that exist; a new one is added.
+    /// Finds out how a cookie reaches its thread: through the socket `number` of the program, or through a mailbox. `mailboxes` has all mailboxes; the
+    /// function adds a new one if necessary.
     pub fn of(
         listener: &Listener,
         call: &Call,
@@ -73,9 +74,9 @@ impl Cookie {
         mailboxes: &mut Vec<Arc<Mailbox>>,
     ) -> Result<Cookie, i32> {
         let socket = memory::copy_descriptor(call.thread, number)?;
-        let cookie = |way| Cookie {
+        let cookie = |route| Cookie {
             bytes,
-            way,
+            route,
             is_sent: AtomicBool::new(false),
         };
         let me = std::process::id().cast_signed();
@@ -83,14 +84,14 @@ impl Cookie {
         let is_it =
             |known: &&Arc<Mailbox>| memory::is_same_file(me, number_here, known.theirs.as_fd());
         if let Some(known) = mailboxes.iter().find(is_it) {
-            return Ok(cookie(Way::Mailbox(Arc::clone(known))));
+            return Ok(cookie(Route::Mailbox(Arc::clone(known))));
         }
         let errno = rustix::io::Errno::raw_os_error;
         if sockopt::socket_domain(&socket).map_err(errno)? != AddressFamily::NETLINK {
             return Err(libc::EINVAL);
         }
         if bytes[..LEN - 1].iter().all(|byte| *byte == 0) {
-            return Ok(cookie(Way::Acknowledgement(socket)));
+            return Ok(cookie(Route::Acknowledgement(socket)));
         }
         // Datagrams: a thread that receives sleeps on after the supervisor's death, and gets no end of file again and again.
         let (kind, flags) = (SocketType::DGRAM, SocketFlags::CLOEXEC);
@@ -107,7 +108,7 @@ impl Cookie {
             theirs,
         });
         mailboxes.push(Arc::clone(&mailbox));
-        Ok(cookie(Way::Mailbox(mailbox)))
+        Ok(cookie(Route::Mailbox(mailbox)))
     }
 
     /// Sends the cookie, unless it was sent already. A program that does not receive loses it.
@@ -115,8 +116,8 @@ impl Cookie {
         if self.is_sent.swap(true, Ordering::Relaxed) {
             return;
         }
-        match &self.way {
-            Way::Mailbox(mailbox) => {
+        match &self.route {
+            Route::Mailbox(mailbox) => {
                 let mut bytes = self.bytes;
                 bytes[LEN - 1] = event;
                 let _ = send(
@@ -125,7 +126,7 @@ impl Cookie {
                     SendFlags::DONTWAIT | SendFlags::NOSIGNAL,
                 );
             }
-            Way::Acknowledgement(socket) => acknowledge(socket, event),
+            Route::Acknowledgement(socket) => acknowledge(socket, event),
         }
     }
 }
