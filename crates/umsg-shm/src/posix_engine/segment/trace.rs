@@ -20,9 +20,9 @@ pub const MOST_EVENTS: usize = PLACES - 2;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TraceKind {
-    /// The number in the segment has no meaning.
+    /// No event: a place of a record that was never written.
     #[default]
-    Unknown,
+    None,
     /// A process leased the message.
     Delivered,
     /// The process that held the lease gave the message back.
@@ -39,10 +39,13 @@ pub enum TraceKind {
     DeadDropped,
     /// The message was sent back from a dead-letter queue.
     Redriven,
+    /// The number in the segment is that of no kind of this version.
+    Unknown,
 }
 
+/// The kinds by their numbers.
 const KINDS: [TraceKind; 9] = [
-    TraceKind::Unknown,
+    TraceKind::None,
     TraceKind::Delivered,
     TraceKind::Returned,
     TraceKind::TimedOut,
@@ -57,6 +60,8 @@ const KINDS: [TraceKind; 9] = [
 const KIND_BITS: u32 = 4;
 /// The greatest number of a delivery that a trace holds.
 const MOST_DELIVERIES: u32 = u32::MAX >> KIND_BITS;
+/// The number of the last kind, which this version does not know: a copy of an event of an unknown kind gets it.
+const UNKNOWN: u32 = (1 << KIND_BITS) - 1;
 
 /// An event of a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -73,13 +78,13 @@ pub struct TraceEvent {
 impl TraceEvent {
     fn what(&self) -> u32 {
         let kind = KINDS.iter().position(|kind| *kind == self.kind);
-        self.delivery.min(MOST_DELIVERIES) << KIND_BITS | kind.unwrap_or(0) as u32
+        self.delivery.min(MOST_DELIVERIES) << KIND_BITS | kind.map_or(UNKNOWN, |kind| kind as u32)
     }
 
     fn of(at: u64, pid: u32, what: u32) -> TraceEvent {
-        let kind = KINDS.get((what & ((1 << KIND_BITS) - 1)) as usize);
+        let kind = KINDS.get((what & UNKNOWN) as usize);
         TraceEvent {
-            kind: kind.copied().unwrap_or_default(),
+            kind: kind.copied().unwrap_or(TraceKind::Unknown),
             at,
             pid,
             delivery: what >> KIND_BITS,
@@ -133,18 +138,29 @@ pub struct Trace {
 impl Trace {
     /// Returns the events that are known, the oldest first.
     pub fn events(&self) -> impl ExactSizeIterator<Item = &TraceEvent> {
-        let first = self.noted.saturating_sub(MOST_EVENTS as u32);
-        (first..self.noted).map(|n| &self.events[n as usize % PLACES])
+        (self.forgotten()..self.noted).map(|n| self.event(n))
+    }
+
+    fn event(&self, n: u32) -> &TraceEvent {
+        &self.events[n as usize % PLACES]
+    }
+
+    /// Returns the number of the first event that a full record has for a reader.
+    fn first(&self) -> u32 {
+        self.noted.saturating_sub(MOST_EVENTS as u32)
     }
 
     /// Returns the number of the first event that is kept, one before those that a reader gets.
     fn first_kept(&self) -> u32 {
-        self.forgotten().saturating_sub(1)
+        self.first().saturating_sub(1)
     }
 
-    /// Returns the number of older events that are no longer known.
+    /// Returns the number of older events that are no longer known. No event before a place without an event is known: a forged count of events
+    /// covers such places, and so may the place of the oldest event in a copy.
     pub fn forgotten(&self) -> u32 {
-        self.noted.saturating_sub(MOST_EVENTS as u32)
+        let mut places = (self.first()..self.noted).rev();
+        let empty = places.find(|n| self.event(*n).kind == TraceKind::None);
+        empty.map_or(self.first(), |n| n + 1)
     }
 
     /// Adds an event.
@@ -205,8 +221,7 @@ impl TraceRecord {
     /// Writes a whole trace, for a message that no process sees yet.
     pub(crate) fn write(&self, trace: &Trace) {
         for n in trace.first_kept()..trace.noted {
-            let event = &trace.events[n as usize % PLACES];
-            let place = &self.events[n as usize % PLACES];
+            let (event, place) = (trace.event(n), &self.events[n as usize % PLACES]);
             place.at.set(event.at);
             place.pid.set(event.pid);
             place.what.set(event.what());
@@ -305,15 +320,54 @@ mod tests {
     }
 
     #[test]
+    fn no_reader_gets_an_event_without_a_kind() {
+        let record = TraceRecord::default();
+        // The count of events is forged, or was damaged: only the first two places were written.
+        for n in 0..2 {
+            record.write_next(&event(n));
+            record.count();
+        }
+        record.noted.set(9);
+        assert_eq!(record.read().events().len(), 0);
+        assert_eq!(record.read().forgotten(), 9);
+        for n in 9..12 {
+            record.write_next(&event(n));
+            record.count();
+        }
+        let copy = TraceRecord::default();
+        copy.write(&record.read());
+        for record in [&record, &copy] {
+            let read = record.read();
+            assert!(read.events().copied().eq((9..12).map(event)));
+            assert_eq!(read.forgotten(), 9);
+        }
+        record.take_back(&event(11));
+        assert!(record.read().events().copied().eq((9..11).map(event)));
+    }
+
+    #[test]
     fn any_words_are_a_trace() {
         let record = TraceRecord::default();
-        for word in [u32::MAX, u32::MAX - 1, 1 << 31, 16, 15] {
+        let words = [
+            (u32::MAX, MOST_EVENTS),
+            (u32::MAX - 1, MOST_EVENTS),
+            (1 << 31, 0),
+            (16, 0),
+            (15, MOST_EVENTS),
+        ];
+        for (word, known) in words {
             record.noted.set(word);
             for place in &record.events {
                 place.what.set(word);
             }
             let read = record.read();
-            assert_eq!(read.events().len(), MOST_EVENTS);
+            assert_eq!(read.events().len(), known);
+            assert_eq!(read.events().len() as u32 + read.forgotten(), word);
+            let copy = TraceRecord::default();
+            copy.write(&read);
+            assert_eq!(copy.read(), read);
+            let is_kind = |e: &TraceEvent| e.kind == TraceKind::Unknown;
+            assert!(read.events().all(is_kind));
             assert!(
                 read.as_delivered(0)
                     .events()
