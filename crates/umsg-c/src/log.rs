@@ -24,7 +24,8 @@ type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
 /// NULL ends the effect of an earlier call. After this function has returned, a call in another thread may still be in the earlier `log`.
 ///
 /// `log` may call the library, also this function. The events of its own calls are dropped, so `log` is not called again in the same thread before it
-/// has returned. It must return: a thread that leaves it by longjmp(3) gets no more events.
+/// has returned. It must return: a thread that leaves it by longjmp(3) gets no more events. If `log` passes the events to another thread, which uses
+/// queues itself, that thread calls umsg_mute_thread_log(3).
 ///
 /// This function takes no lock, so it may be called in a signal handler, and in a child of fork(2) of a process with several threads. A child has its
 /// parent's function.
@@ -39,7 +40,7 @@ type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
 /// The call changes nothing outside of the process.
 ///
 /// # See also
-/// umsg(1), umsg_mq_open(3), syslog(3)
+/// umsg_mute_thread_log(3), umsg(1), umsg_mq_open(3), syslog(3)
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c_int {
     match log {
@@ -49,6 +50,32 @@ pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c
         }
         None => log::stop_listening(),
     }
+    0
+}
+
+/// Mutes the calling thread, or ends that, for the function of umsg_set_log(3).
+///
+/// The calls of a muted thread make no events, and do not call the function for the events of other threads: those are told at the end of a later
+/// call of a thread that is not muted. Mute a thread that writes the events to a log and uses queues for that. Otherwise each event could cause
+/// the next one. If `muted` is not 0, the thread is muted from now on; if it is 0, the thread is no longer muted.
+///
+/// At the start, no thread is muted. A child that a muted thread forks begins in a muted thread. Other processes still report the events that
+/// they find in the same queues. The call takes no lock, so it may be made in a signal handler.
+///
+/// # Return value
+/// 0. The call can't fail.
+///
+/// # Errors
+/// None.
+///
+/// # If the process dies
+/// The call changes nothing outside of the process.
+///
+/// # See also
+/// umsg_set_log(3), pthreads(7)
+#[unsafe(no_mangle)]
+pub extern "C" fn umsg_mute_thread_log(muted: c_int) -> c_int {
+    log::mute_thread(muted != 0);
     0
 }
 

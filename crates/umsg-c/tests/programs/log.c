@@ -119,6 +119,83 @@ static void count_own(int level, const char *text, void *argument)
         count(level, text, argument);
 }
 
+/* A queue whose messages expire, for the function of the log. */
+static umsg_mqd_t of_function;
+static int depth, deepest, in_function;
+
+static void let_expire_again(int level, const char *text, void *argument)
+{
+    count(level, text, argument);
+    depth++;
+    deepest = depth > deepest ? depth : deepest;
+    /* Each of these calls notes an event, and ends with the events that are there. */
+    let_expire(of_function);
+    let_expire(of_function);
+    in_function++;
+    depth--;
+}
+
+static void the_function_is_not_called_for_the_events_of_its_own_calls(void)
+{
+    int i, calls = 0;
+    umsg_mqd_t queue;
+    CHECK(umsg_set_log(let_expire_again, &calls) == 0);
+    queue = open_for("/log", 500000);
+    of_function = open_for("/own", 500000);
+    for (i = 1; i <= 3; i++) {
+        let_expire(queue);
+        CHECK(calls == i && in_function == i && deepest == 1);
+    }
+    /* No event of the function's calls waits for a later call. */
+    CHECK(umsg_set_log(count, &calls) == 0);
+    let_expire(of_function);
+    CHECK(calls == 4 && in_function == 3);
+    CHECK(umsg_set_log(NULL, NULL) == 0);
+    done(of_function, "/own");
+    done(queue, "/log");
+}
+
+static void *let_expire_once(void *argument)
+{
+    let_expire(*(umsg_mqd_t *)argument);
+    return NULL;
+}
+
+static void a_muted_thread_makes_no_events_and_other_threads_do(void)
+{
+    int calls = 0, status;
+    umsg_mqd_t queue;
+    pthread_t other;
+    pid_t child;
+    CHECK(umsg_set_log(count, &calls) == 0);
+    queue = open_for("/log", 500000);
+    let_expire(queue);
+    CHECK(calls == 1);
+    CHECK(umsg_mute_thread_log(1) == 0);
+    let_expire(queue);
+    CHECK(calls == 1);
+    CHECK(pthread_create(&other, NULL, let_expire_once, &queue) == 0);
+    CHECK(pthread_join(other, NULL) == 0);
+    CHECK(calls == 2);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        let_expire(queue);
+        if (calls != 2)
+            _exit(1);
+        /* Any value but 0 mutes; a repeated call changes nothing. */
+        CHECK(umsg_mute_thread_log(-1) == 0 && umsg_mute_thread_log(0) == 0);
+        let_expire(queue);
+        _exit(calls == 3 ? 0 : 1);
+    }
+    CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHECK(umsg_mute_thread_log(0) == 0);
+    let_expire(queue);
+    CHECK(calls == 3);
+    CHECK(umsg_set_log(NULL, NULL) == 0);
+    done(queue, "/log");
+}
+
 static void *let_expire_all_the_time(void *argument)
 {
     umsg_mqd_t queue = *(umsg_mqd_t *)argument;
@@ -171,6 +248,8 @@ static void a_child_sets_its_own_function_whatever_other_threads_did_at_the_fork
 static const struct test_case cases[] = {
     CASE(an_expired_message_is_told_after_the_call_has_released_the_queue),
     CASE(the_death_of_the_holder_of_a_message_is_told_with_its_process),
+    CASE(the_function_is_not_called_for_the_events_of_its_own_calls),
+    CASE(a_muted_thread_makes_no_events_and_other_threads_do),
     CASE(a_child_sets_its_own_function_whatever_other_threads_did_at_the_fork),
 };
 
