@@ -342,6 +342,15 @@ fn a_server_answers_as_http_has_it() {
             "text/plain; version=0.0.4",
             "} 0\n",
         ),
+        // The length of the text is known, so no client needs chunks.
+        (
+            "GET",
+            "/metrics",
+            "TE: chunked\r\n",
+            "200",
+            "text/plain; version=0.0.4",
+            "} 0\n",
+        ),
         (
             "HEAD",
             "/metrics",
@@ -364,6 +373,7 @@ fn a_server_answers_as_http_has_it() {
             "{answer}"
         );
         assert!(answer.ends_with(end), "{method} {path}: {answer}");
+        assert!(answer.contains("\r\nContent-Length: "), "{answer}");
     }
     // A client that sends nothing does not stop other clients.
     let _silent = exporter.connect();

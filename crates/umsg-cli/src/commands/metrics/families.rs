@@ -1,6 +1,7 @@
 //! The metrics: names, help, and text. Names and units follow the conventions of Prometheus.
 
 use std::fmt;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -30,62 +31,113 @@ pub enum Form {
 /// The texts of one scrape after the other.
 pub struct Texts<'a> {
     gatherer: Gatherer<'a>,
-    /// The length of the last text.
-    len: usize,
+    last: Arc<Text>,
 }
 
 impl<'a> Texts<'a> {
     pub fn of(gatherer: Gatherer<'a>) -> Texts<'a> {
-        Texts { gatherer, len: 0 }
+        let last = Arc::default();
+        Texts { gatherer, last }
     }
 
     /// Scrapes, and returns the metrics as text.
     ///
     /// # Errors
     /// The errors of [`Gatherer::sample`].
-    pub fn of_now(&mut self, form: Form) -> Result<String> {
-        let text = text(self.gatherer.sample()?, form, self.len);
-        self.len = text.len();
-        Ok(text)
+    pub fn of_now(&mut self, form: Form) -> Result<Arc<Text>> {
+        let snapshot = self.gatherer.sample()?;
+        // The memory of the last text is used again, unless a thread still sends that text. The kernel would clear each page of new memory.
+        let mut text = Arc::try_unwrap(std::mem::take(&mut self.last)).unwrap_or_default();
+        text.renew(snapshot, form);
+        self.last = Arc::new(text);
+        Ok(Arc::clone(&self.last))
     }
 }
 
-/// Returns all metrics as text. `len` is about the length of the text.
-fn text(snapshot: Snapshot, form: Form, len: usize) -> String {
-    // For few queues, one thread writes the whole text.
-    let least = FAMILIES.len() * SHARE / snapshot.figures.len().max(1);
-    let snapshot = Arc::new(snapshot);
-    let mut text = String::with_capacity(len + len / 8);
-    text.push_str(&part(&snapshot, None, form));
-    let parts = parallel::map(FAMILIES, least, |family| {
-        part(&snapshot, Some(family), form)
-    });
-    parts.iter().for_each(|part| text.push_str(part));
-    if form == Form::OpenMetrics {
-        // Writing to a string can't fail.
-        let _ = openmetrics::encode_eof(&mut text);
-    }
-    text
+/// A text in pieces, which are not copied into one: the text of 10,000 queues has 20 MB.
+pub struct Text {
+    pieces: Vec<Piece>,
 }
 
-/// Returns the text of one metric of all queues. Without a family, returns the text of the namespace's metrics.
-fn part(snapshot: &Arc<Snapshot>, family: Option<&'static Family>, form: Form) -> String {
-    let mut text = encoded(snapshot, family, form, false);
-    if let Some(family) = family {
-        text.reserve(snapshot.figures.len() * family.series.len() * (family.name.len() + 64));
-        snapshot.write_series(family, &mut text);
-    }
-    text
+/// The text of one metric of all queues. Without a family, the text of the namespace's metrics.
+struct Piece {
+    family: Option<&'static Family>,
+    text: String,
 }
 
-/// Returns the text that prometheus-client makes: the heading of a metric, and its series on request. For many queues, [`Snapshot::write_series`] is
+/// All metrics, without their texts.
+impl Default for Text {
+    fn default() -> Text {
+        let families = FAMILIES.iter().map(Some);
+        let pieces = std::iter::once(None).chain(families).map(Piece::of);
+        Text {
+            pieces: pieces.collect(),
+        }
+    }
+}
+
+impl Text {
+    /// Makes a text that is no metrics.
+    pub fn plain(text: String) -> Text {
+        let family = None;
+        Text {
+            pieces: vec![Piece { family, text }],
+        }
+    }
+
+    /// Returns the length in bytes.
+    pub fn len(&self) -> usize {
+        self.pieces.iter().map(|piece| piece.text.len()).sum()
+    }
+
+    pub fn write_to(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut pieces = self.pieces.iter();
+        pieces.try_for_each(|piece| out.write_all(piece.text.as_bytes()))
+    }
+
+    /// Writes all metrics.
+    fn renew(&mut self, snapshot: Snapshot, form: Form) {
+        // For few queues, one thread writes the whole text.
+        let least = FAMILIES.len() * SHARE / snapshot.figures.len().max(1);
+        let snapshot = Arc::new(snapshot);
+        parallel::map(&mut self.pieces, least, |piece| {
+            piece.renew(&snapshot, form);
+        });
+        if form == Form::OpenMetrics
+            && let Some(last) = self.pieces.last_mut()
+        {
+            // Writing to a string can't fail.
+            let _ = openmetrics::encode_eof(&mut last.text);
+        }
+    }
+}
+
+impl Piece {
+    fn of(family: Option<&'static Family>) -> Piece {
+        let text = String::new();
+        Piece { family, text }
+    }
+
+    fn renew(&mut self, snapshot: &Arc<Snapshot>, form: Form) {
+        self.text.clear();
+        encode_into(&mut self.text, snapshot, self.family, form, false);
+        if let Some(family) = self.family {
+            let len = family.series.len() * (family.name.len() + 64);
+            self.text.reserve(snapshot.figures.len() * len);
+            snapshot.write_series(family, &mut self.text);
+        }
+    }
+}
+
+/// Writes the text that prometheus-client makes: the heading of a metric, and its series on request. For many queues, [`Snapshot::write_series`] is
 /// faster.
-fn encoded(
+fn encode_into(
+    text: &mut String,
     snapshot: &Arc<Snapshot>,
     family: Option<&'static Family>,
     form: Form,
     has_series: bool,
-) -> String {
+) {
     let mut registry = Registry::default();
     let snapshot = Arc::clone(snapshot);
     registry.register_collector(Box::new(Part {
@@ -93,13 +145,11 @@ fn encoded(
         family,
         has_series,
     }));
-    let mut text = String::new();
     // Writing to a string can't fail.
     let _ = match form {
-        Form::OpenMetrics => openmetrics::encode_registry(&mut text, &registry),
-        Form::Prometheus => prometheus_text::encode(&mut text, &registry),
+        Form::OpenMetrics => openmetrics::encode_registry(text, &registry),
+        Form::Prometheus => prometheus_text::encode(text, &registry),
     };
-    text
 }
 
 /// A figure of a metric.
@@ -567,8 +617,13 @@ mod tests {
         let snapshot = Arc::new(snapshot);
         for form in [Form::OpenMetrics, Form::Prometheus] {
             for family in FAMILIES {
-                let wanted = encoded(&snapshot, Some(family), form, true);
-                assert_eq!(part(&snapshot, Some(family), form), wanted);
+                let mut wanted = String::new();
+                encode_into(&mut wanted, &snapshot, Some(family), form, true);
+                let mut piece = Piece::of(Some(family));
+                for _ in 0..2 {
+                    piece.renew(&snapshot, form);
+                    assert_eq!(piece.text, wanted);
+                }
             }
         }
     }

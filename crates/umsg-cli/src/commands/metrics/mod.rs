@@ -24,7 +24,7 @@ use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result, say};
 use crate::output::new_file::{Bounded, NewFile};
 use crate::{output, values};
-use families::{Form, Texts};
+use families::{Form, Text, Texts};
 use serve::Loopback;
 
 /// The time after which a queue that could not be opened is tried again.
@@ -79,7 +79,7 @@ impl Metrics {
             (None, Some(path)) => self.write(path, &mut texts),
             (None, None) => {
                 let mut out = output::standard()?;
-                out.write_all(texts.of_now(Form::OpenMetrics)?.as_bytes())?;
+                texts.of_now(Form::OpenMetrics)?.write_to(&mut out)?;
                 Ok(out.flush()?)
             }
         }
@@ -111,19 +111,19 @@ impl Metrics {
 /// Writes all metrics to a file. The textfile collector reads the older text format of Prometheus.
 fn write(path: &Path, texts: &mut Texts<'_>) -> Result {
     let text = texts.of_now(Form::Prometheus)?;
-    store(path, text.as_bytes()).map_err(|error| {
+    store(path, &text).map_err(|error| {
         let line = format_args!("{}: {error}; choose another file", path.display());
         Failure::new(Code::Failed, line)
     })
 }
 
-fn store(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn store(path: &Path, text: &Text) -> io::Result<()> {
     // A symbolic link stays; its target is replaced. A device or a pipe can't be replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     if fs::metadata(&target).is_ok_and(|metadata| !metadata.is_file()) {
-        return File::options().write(true).open(&target)?.write_all(bytes);
+        return text.write_to(&mut File::options().write(true).open(&target)?);
     }
     let new = NewFile::beside(&target, "metrics", 0o644)?;
-    Bounded::new(&new.file).write_all(bytes)?;
+    text.write_to(&mut Bounded::new(&new.file))?;
     new.replace(&target)
 }

@@ -5,14 +5,14 @@
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
-use tiny_http::{Header, Method, Request, Response, Server};
+use tiny_http::{Header, Method, Request, Response, Server, StatusCode};
 
-use super::families::{Form, Texts};
+use super::families::{Form, Text, Texts};
 use crate::failure::{Code, Failure, Result, say};
 use crate::output;
 
@@ -102,35 +102,30 @@ impl Site<'_> {
     }
 
     fn answer(&self, request: Request) -> io::Result<()> {
-        let path = request
-            .url()
-            .split('?')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
+        let path = request.url().split('?').next().unwrap_or_default();
         let is_read = matches!(request.method(), Method::Get | Method::Head);
-        let (code, kind, text) = match path.as_str() {
-            _ if !is_read => (405, PLAIN, "Use GET.\n".to_owned()),
+        let (code, kind, text) = match path {
+            _ if !is_read => plain(405, "Use GET."),
             PATH => self.metrics(&request),
-            "/" => (200, PLAIN, format!("The metrics of umsg are at {PATH}.\n")),
-            _ => (404, PLAIN, format!("The metrics are at {PATH}.\n")),
+            "/" => plain(200, &format!("The metrics of umsg are at {PATH}.")),
+            _ => plain(404, &format!("The metrics are at {PATH}.")),
         };
-        // The response is sent in one piece.
-        let mut response = Response::from_string(text)
-            .with_status_code(code)
-            .with_chunked_threshold(usize::MAX);
-        for (name, value) in [("Content-Type", kind), ("Allow", "GET, HEAD")] {
-            if name == "Allow" && code != 405 {
-                continue;
-            }
-            if let Ok(header) = Header::from_bytes(name, value) {
-                response.add_header(header);
-            }
-        }
-        request.respond(response)
+        let headers = [("Content-Type", kind), ("Allow", "GET, HEAD")];
+        let headers = headers
+            .iter()
+            .filter(|(name, _)| *name != "Allow" || code == 405)
+            .filter_map(|(name, value)| Header::from_bytes(*name, *value).ok());
+        let head = Response::new(
+            StatusCode(code),
+            headers.collect(),
+            io::empty(),
+            Some(text.len()),
+            None,
+        );
+        send(request, head.with_chunked_threshold(usize::MAX), &text)
     }
 
-    fn metrics(&self, request: &Request) -> (u16, &'static str, String) {
+    fn metrics(&self, request: &Request) -> Answer {
         let (form, kind) = match wants_openmetrics(request) {
             true => (Form::OpenMetrics, OPENMETRICS),
             false => (Form::Prometheus, PROMETHEUS),
@@ -155,10 +150,30 @@ impl Site<'_> {
                     say(&line);
                     complaint.clone_from(&line);
                 }
-                (503, PLAIN, format!("{line}\n"))
+                plain(503, &line)
             }
         }
     }
+}
+
+/// A status code, a content type, and the text.
+type Answer = (u16, &'static str, Arc<Text>);
+
+fn plain(code: u16, line: &str) -> Answer {
+    (code, PLAIN, Arc::new(Text::plain(format!("{line}\n"))))
+}
+
+/// Sends a head, and the text if the client wants it. tiny_http would send the text in parts of 8 KiB, with a system call for each.
+fn send(request: Request, head: Response<io::Empty>, text: &Text) -> io::Result<()> {
+    let is_head_only = *request.method() == Method::Head;
+    let version = request.http_version().clone();
+    let mut writer = request.into_writer();
+    // Without the headers of the request, the head promises no chunks.
+    head.raw_print(&mut writer, version, &[], true, None)?;
+    if !is_head_only {
+        text.write_to(&mut writer)?;
+    }
+    writer.flush()
 }
 
 fn wants_openmetrics(request: &Request) -> bool {

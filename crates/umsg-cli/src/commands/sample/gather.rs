@@ -176,7 +176,7 @@ impl<'a> Gatherer<'a> {
             }
         }
         self.posix.end();
-        snapshot.figures = parallel::map(&queues, SHARE, |named| {
+        snapshot.figures = parallel::map(&mut queues, SHARE, |named| {
             Figures::posix(named.label.clone(), &named.queue.glance())
         });
         Ok(())
@@ -210,7 +210,7 @@ impl<'a> Gatherer<'a> {
             }
         }
         self.sysv.end();
-        let all = parallel::map(&queues, SHARE, |named| {
+        let all = parallel::map(&mut queues, SHARE, |named| {
             let seen = named.queue.glance().map_err(|error| of_control(&error))?;
             Ok(Figures::sysv(named.label.clone(), &seen))
         });
@@ -247,7 +247,7 @@ impl<'a> Gatherer<'a> {
         self.rings.end();
         snapshot
             .figures
-            .extend(parallel::map(&rings, SHARE, |named| {
+            .extend(parallel::map(&mut rings, SHARE, |named| {
                 Figures::ring(named.label.clone(), &named.queue.look())
             }));
         Ok(())

@@ -7,10 +7,10 @@ use std::thread;
 const MOST: usize = 4;
 
 /// Returns the results of `work` for all items, in their order. Each thread gets at least `least` items.
-pub fn map<'i, T: Sync, R: Send>(
-    items: &'i [T],
+pub fn map<T: Send, R: Send>(
+    items: &mut [T],
     least: usize,
-    work: impl Fn(&'i T) -> R + Sync,
+    work: impl Fn(&mut T) -> R + Sync,
 ) -> Vec<R> {
     // For few items, the number of processors is not read: the standard library reads several files for it.
     let threads = match items.len() / least.max(1) {
@@ -23,8 +23,8 @@ pub fn map<'i, T: Sync, R: Send>(
     };
     let share = items.len().div_ceil(threads).max(1);
     let work = &work;
-    let some = |items: &'i [T]| items.iter().map(work).collect::<Vec<R>>();
-    let mut shares = items.chunks(share);
+    let some = |items: &mut [T]| items.iter_mut().map(work).collect::<Vec<R>>();
+    let mut shares = items.chunks_mut(share);
     let own = shares.next().unwrap_or_default();
     thread::scope(|scope| {
         let others: Vec<_> = shares
@@ -46,14 +46,15 @@ mod tests {
     #[test]
     fn the_results_are_in_the_order_of_the_items() {
         for count in [0, 1, 2, 7, 8, 9, 1000] {
-            let items: Vec<usize> = (0..count).collect();
             for least in [0, 1, 3, 2000] {
+                let mut items: Vec<usize> = (0..count).collect();
                 let doubled: Vec<usize> = items.iter().map(|item| item * 2).collect();
-                assert_eq!(
-                    map(&items, least, |item| item * 2),
-                    doubled,
-                    "{count} {least}"
-                );
+                let results = map(&mut items, least, |item| {
+                    *item *= 2;
+                    *item
+                });
+                assert_eq!(results, doubled, "{count} {least}");
+                assert_eq!(items, doubled, "{count} {least}");
             }
         }
     }
