@@ -102,6 +102,21 @@ impl Child {
         })
     }
 
+    /// Returns the process id.
+    pub fn id(&self) -> u32 {
+        self.id.cast_unsigned()
+    }
+
+    /// Stops the process until [`resume`](Self::resume). A stopped process stays stopped.
+    pub fn pause(&self) {
+        supervisor::kill(self.id, libc::SIGSTOP);
+    }
+
+    /// Lets a stopped process continue.
+    pub fn resume(&self) {
+        supervisor::kill(self.id, libc::SIGCONT);
+    }
+
     /// Records whether the child has ended. Fails if the child ended without success.
     fn look(&mut self) -> Result<(), Failure> {
         if self.ended {

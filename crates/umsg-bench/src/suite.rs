@@ -133,7 +133,7 @@ impl Suite {
             }
             Suite::Everyday => Some("everyday: stress-ng runs in one round, for one second"),
             Suite::Realtime => Some("realtime: 2 seconds a row and side in place of 10"),
-            Suite::Watch => Some("watch: 3 pairs of short windows in place of 30 of a second"),
+            Suite::Watch => Some("watch: 3 seconds a row in place of 42"),
             Suite::Peers => Some("peers: two kills a round of each in place of 40"),
             _ => None,
         }

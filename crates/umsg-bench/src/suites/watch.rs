@@ -4,10 +4,16 @@
 //! queues ten times a second, on another core. A second row measures the work of the page of details: the priorities of the messages at each refresh,
 //! and diagnoses, which copy the queue. In a third row, the command runs on the core of the queue's process, so that it also takes the core's time.
 //!
-//! Each window with an observer is paired with one without, in turn first and last. The mean time of a window counts, because a median over chunks
-//! would hide the moments of the refreshes.
+//! Signals stop and continue the observer: phases with and without it alternate, in the order with, without, without, with, and then the other way
+//! round. So a slow change of the machine's speed cancels out in each group of four phases, and the median of the groups counts. An observer that
+//! was stopped for longer than its interval refreshes as soon as it continues. A phase is a bit shorter than the interval, so it has one refresh.
+//! The command refreshes twenty times a second in its phases, as often as it can, and half of the cost counts: so does half of the noise.
+//!
+//! The measured time is the CPU time of the process that sends and receives: other programs on the machine hardly change it. If the observer runs
+//! on the same core, its own CPU time is part of the cost.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -32,25 +38,24 @@ const SUITE: &str = "watch";
 
 /// The goal, in percent.
 const GOAL: f64 = 1.0;
-/// The time between two refreshes.
-const EVERY: Duration = Duration::from_millis(100);
+/// The refreshes in a second whose cost is reported.
+const RATE: f64 = 10.0;
 /// The number of queues beside the heavily used queue.
 const OTHERS: u32 = 99;
 /// The number of messages in the heavily used queue.
 const DEPTH: u32 = 1000;
-/// The number of pairs of windows.
-const PAIRS: u32 = 30;
-const QUICK_PAIRS: u32 = 3;
-/// The length of a window: ten refreshes.
-const WINDOW: Duration = Duration::from_secs(1);
-const QUICK_WINDOW: Duration = Duration::from_millis(300);
+/// The time of a row.
+const ROW: Duration = Duration::from_secs(42);
+const QUICK_ROW: Duration = Duration::from_secs(3);
+/// The time before each phase that is not measured: the caches recover from the signal.
+const PAUSE: Duration = Duration::from_millis(1);
 /// The number of operations between two readings of the clock.
 const BLOWS: u32 = 64;
 /// As in `umsg top`: the maximum number of messages whose priorities are counted, and the inverse of the share of the time that diagnoses take.
 const MOST: usize = 10_000;
 const SHARE: u32 = 20;
 
-/// The process that observes the queue during a window.
+/// The process that observes the queue.
 enum Observer<'a> {
     /// `umsg top`, on the processor of this number.
     Command(&'a Path, usize),
@@ -71,8 +76,9 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, Failure> {
     let name = hammered.name.as_str();
     let command = command();
     let observed = |title: &str, observer: &Observer<'_>, has_goal: bool| {
-        let shares = windows(plan, &hammered.queue, title, observer)?;
-        Ok::<Row, Failure>(row(title, shares, has_goal))
+        let is_beside = observer.cpu() != first;
+        let cost = measure(plan, &hammered.queue, title, (observer, is_beside))?;
+        Ok::<Row, Failure>(row(title, cost, has_goal))
     };
     let details = Observer::Details(name, second);
     let mut rows = vec![observed(
@@ -128,69 +134,141 @@ fn command() -> Result<PathBuf, Failure> {
     found.ok_or_else(|| Failure::new("the command umsg is not built (cargo build -p umsg-cli)"))
 }
 
-/// Returns the additional time of a send and a receive with an observer, in percent, for each pair of windows.
-fn windows(
+/// The cost of an observer.
+struct Cost {
+    /// The additional time of a send and a receive at [`RATE`], in percent, for each group of phases.
+    shares: Vec<f64>,
+    /// The refreshes in a second of the phases with the observer.
+    rate: f64,
+}
+
+/// Measures the cost of an observer. An observer that is not `is_beside`, on another core, also costs its own CPU time.
+fn measure(
     plan: &Plan,
     queue: &UmsgQueue,
     title: &str,
-    observer: &Observer<'_>,
-) -> Result<Vec<f64>, Failure> {
-    let (pairs, window) = match plan.quick {
-        true => (QUICK_PAIRS, QUICK_WINDOW),
-        false => (plan.rounds.max(PAIRS), WINDOW),
-    };
-    let alone = || hammer(queue, window);
-    let watched = || {
-        let _observer = observer.start(&plan.scratch.path().join("refreshes"))?;
-        hammer(queue, window)
-    };
-    let mut shares = Vec::new();
-    for pair in 0..pairs {
-        plan.progress_of(title, pair, pairs);
-        let (with, without) = if pair.is_multiple_of(2) {
-            let with = watched()?;
-            (with, alone()?)
-        } else {
-            let without = alone()?;
-            (watched()?, without)
+    (observer, is_beside): (&Observer<'_>, bool),
+) -> Result<Cost, Failure> {
+    let row = if plan.quick { QUICK_ROW } else { ROW };
+    // The observer refreshes once, and its next refresh would be due after the end.
+    let phase = observer.every() * 19 / 20;
+    let groups = row.div_duration_f64(4 * (phase + PAUSE)).ceil() as u32;
+    let output = plan.scratch.path().join("refreshes");
+    let observer = observer.start(&output)?;
+    observer.pause();
+    let before = refreshes(&output)?;
+    let (mut shares, mut time) = (Vec::new(), 0);
+    for group in 0..groups {
+        plan.progress_of(title, group, groups);
+        let is_first = group.is_multiple_of(2);
+        let (mut with, mut without) = (Phases::default(), Phases::default());
+        for is_watched in [is_first, !is_first, !is_first, is_first] {
+            // Both kinds of phases begin after a signal, and after some work that is not measured.
+            if !is_watched {
+                observer.pause();
+            }
+            Phases::default().add(queue, PAUSE)?;
+            if is_watched {
+                let begin = clock::cpu_of(observer.id());
+                observer.resume();
+                with.add(queue, phase)?;
+                observer.pause();
+                with.observer += clock::cpu_of(observer.id()) - begin;
+            } else {
+                without.add(queue, phase)?;
+            }
+        }
+        time += with.time;
+        let own = match is_beside {
+            true => 0.0,
+            false => with.observer as f64 / with.time as f64,
         };
-        shares.push(100.0 * (with - without) / without);
+        let slower = with.each() / without.each() - 1.0;
+        shares.push(100.0 * (slower + own));
     }
-    Ok(shares)
+    let seen = refreshes(&output)? - before;
+    if seen == 0 {
+        return Err(Failure::new(format!("{title}: the observer has ended")));
+    }
+    let rate = seen as f64 / Duration::from_nanos(time).as_secs_f64();
+    shares.iter_mut().for_each(|share| *share *= RATE / rate);
+    Ok(Cost { shares, rate })
 }
 
-/// Returns the mean time of a send and a receive, in nanoseconds.
-fn hammer(queue: &UmsgQueue, window: Duration) -> Result<f64, Failure> {
-    let begin = clock::now();
-    let end = begin + window.as_nanos() as u64;
-    let mut count = 0_u64;
-    loop {
-        pairs::pairs(queue, &mut Constant, BLOWS)?;
-        count += u64::from(BLOWS);
-        let now = clock::now();
-        if now >= end {
-            return Ok((now - begin) as f64 / count as f64);
+/// What was done in phases of one kind. All times are in nanoseconds.
+#[derive(Default)]
+struct Phases {
+    /// The time that passed.
+    time: u64,
+    /// The CPU time of the process that sends and receives.
+    cpu: u64,
+    /// The CPU time of the observer.
+    observer: u64,
+    /// The number of sends and receives.
+    count: u64,
+}
+
+impl Phases {
+    /// Sends and receives for a time.
+    fn add(&mut self, queue: &UmsgQueue, length: Duration) -> Result<(), Failure> {
+        let (begin, cpu) = (clock::now(), clock::thread_cpu());
+        let end = begin + length.as_nanos() as u64;
+        loop {
+            pairs::pairs(queue, &mut Constant, BLOWS)?;
+            self.count += u64::from(BLOWS);
+            let now = clock::now();
+            if now >= end {
+                self.time += now - begin;
+                self.cpu += clock::thread_cpu() - cpu;
+                return Ok(());
+            }
         }
     }
+
+    /// Returns the CPU time of a send and a receive.
+    fn each(&self) -> f64 {
+        self.cpu as f64 / self.count as f64
+    }
+}
+
+/// Returns the number of refreshes of an observer, which writes a line for each.
+fn refreshes(output: &Path) -> Result<usize, Failure> {
+    let lines = std::fs::read(output)?;
+    Ok(lines.iter().filter(|byte| **byte == b'\n').count())
 }
 
 impl Observer<'_> {
+    /// The time between two refreshes. Diagnoses, which are a part of the details, have their own interval, so that all of their cost counts.
+    fn every(&self) -> Duration {
+        Duration::from_millis(match self {
+            Observer::Command(..) => 50,
+            Observer::Details(..) => 100,
+        })
+    }
+
+    fn cpu(&self) -> usize {
+        match *self {
+            Observer::Command(_, cpu) | Observer::Details(_, cpu) => cpu,
+        }
+    }
+
     /// Starts the observer, and returns after its first refresh. The observer ends when the returned value is dropped.
     fn start(&self, output: &Path) -> Result<Child, Failure> {
         let _ = std::fs::remove_file(output);
+        let every = self.every();
         let child = match *self {
             Observer::Command(program, cpu) => {
                 let program = program.to_owned();
                 let output = output.to_owned();
                 Child::start(&[cpu], move || {
                     let mut command = Command::new(program);
-                    let every = format!("{}ms", EVERY.as_millis());
+                    let every = format!("{}ms", every.as_millis());
                     command.args(["top", "--json", "--every", &every]);
                     command.stdin(Stdio::null()).stdout(File::create(output)?);
                     Err(Failure::from(command.exec()))
                 })
             }
-            Observer::Details(name, cpu) => Child::start(&[cpu], || details(name, output)),
+            Observer::Details(name, cpu) => Child::start(&[cpu], || details(name, every, output)),
         }?;
         let begin = Instant::now();
         while std::fs::metadata(output).map_or(0, |found| found.len()) == 0 {
@@ -204,12 +282,13 @@ impl Observer<'_> {
 }
 
 /// Does the work of the page of details until the process is killed.
-fn details(name: &str, output: &Path) -> Result<(), Failure> {
+fn details(name: &str, every: Duration, output: &Path) -> Result<(), Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::new(format!("{name}: {error}"));
     let namespace = Namespace::resolve().map_err(|error| failed(&error))?;
     let mut options = OpenOptions::new();
     let options = options.read(true).counted(false).namespace(&namespace);
     let queue: Queue = options.open(name).map_err(|error| failed(&error))?;
+    let mut output = File::create(output)?;
     let mut due = Instant::now();
     let mut seen: Option<Diagnosis> = None;
     loop {
@@ -223,17 +302,20 @@ fn details(name: &str, output: &Path) -> Result<(), Failure> {
         }
         let blocked = seen.as_ref().map_or(0, |seen| seen.blocked.len());
         let line = format!("{} {} {blocked}\n", ranks.len(), glance.sent);
-        std::fs::write(output, line)?;
-        thread::sleep(EVERY);
+        output.write_all(line.as_bytes())?;
+        thread::sleep(every);
     }
 }
 
-fn row(title: &str, shares: Vec<f64>, has_goal: bool) -> Row {
+fn row(title: &str, Cost { shares, rate }: Cost, has_goal: bool) -> Row {
     let interval = Interval::of(shares);
     let median = Samples(vec![interval.median]);
     let none = Samples(Vec::new());
     let row = Row::compare(SUITE, title, "%", Better::Less, &median, &none);
-    let row = row.note(format!("{title}: {}", interval.describe()));
+    let row = row.note(format!(
+        "{title}: {}, measured at {rate:.0} refreshes a second",
+        interval.describe()
+    ));
     match has_goal {
         true => row.goal(format!("<= {GOAL} %"), Verdict::of(interval.within(GOAL))),
         false => row,
