@@ -13,7 +13,7 @@ use crate::workspace::Workspace;
 
 /// Files and folders whose functions have the form of C's calls, which one example of the module shows, or are public only for other crates of the
 /// workspace.
-const INTERNAL: [&str; 7] = [
+const INTERNAL: [&str; 8] = [
     "kernel_files",
     "posix/known_file.rs",
     "posix/sigevent.rs",
@@ -21,6 +21,7 @@ const INTERNAL: [&str; 7] = [
     "sysv/raw.rs",
     "sysv/raw/control.rs",
     "sysv/raw/kept.rs",
+    "sysv/raw/table.rs",
 ];
 
 /// Lists the functions without an example; there should be none.

@@ -188,6 +188,13 @@ impl Resolver {
 
     /// Returns the IPC namespace to which a link of /proc leads. None: the IPC namespace of the base.
     ///
+    /// ```no_run
+    /// let (_, value) = umsg::ipc::variable().unwrap();
+    /// let resolver = umsg::ipc::Resolver::new(umsg::Namespace::resolve()?, &value).unwrap();
+    /// assert_eq!(resolver.identify("/proc/self/ns/ipc")?, None);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The link can't be followed.
     pub fn identify(&self, link: &str) -> Result<Option<Identity>, NamespaceError> {
@@ -203,6 +210,16 @@ impl Resolver {
     }
 
     /// Returns the namespace of the IPC namespace to which a link of /proc leads. `of` is the result of [`identify`](Self::identify).
+    ///
+    /// ```no_run
+    /// let (_, value) = umsg::ipc::variable().unwrap();
+    /// let resolver = umsg::ipc::Resolver::new(umsg::Namespace::resolve()?, &value).unwrap();
+    /// let link = "/proc/4711/ns/ipc";
+    /// if let Some(other) = resolver.identify(link)? {
+    ///     println!("{}", resolver.follow(link, other)?.namespace().path().display());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The errors of [`Namespace::at`].
@@ -225,6 +242,15 @@ impl Resolver {
 
     /// Removes the directories of IPC namespaces that have ended, apart from the calling process and its descriptors. Returns whether any other is
     /// left.
+    ///
+    /// ```no_run
+    /// let (_, value) = umsg::ipc::variable().unwrap();
+    /// let resolver = umsg::ipc::Resolver::new(umsg::Namespace::resolve()?, &value).unwrap();
+    /// if resolver.sweep() {
+    ///     println!("some IPC namespaces are in use");
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn sweep(&self) -> bool {
         let base = self.base.path();
         remove_dead(base, Some(std::process::id()));
@@ -242,6 +268,16 @@ pub struct Followed {
 
 impl Followed {
     /// The namespace, whose directory is inside that of the base.
+    ///
+    /// ```no_run
+    /// let (_, value) = umsg::ipc::variable().unwrap();
+    /// let resolver = umsg::ipc::Resolver::new(umsg::Namespace::resolve()?, &value).unwrap();
+    /// let link = "/proc/4711/ns/ipc";
+    /// if let Some(other) = resolver.identify(link)? {
+    ///     println!("{}", resolver.follow(link, other)?.namespace().path().display());
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
