@@ -2697,7 +2697,8 @@ struct umsg_ring_options {
  * - ENOSPC: the namespace has as many bytes as its limits allow, or its file system is full.
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
- * If the process dies During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the:
+ * If the process dies:
+ * During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the
  * owner is dead. A send gets it within ten milliseconds, and a sender that waits for room within a tenth of a second. The name stays until another
  * ring takes it, or umsg_ring_unlink(3) removes it.
  *

@@ -225,7 +225,8 @@ impl Memory {
 
     /// Returns the item at `index` of a region that begins at `offset` and has `count` items, `stride` bytes apart.
     ///
-    /// # Safety The region lies inside the mapping. `offset` and `stride` are multiples of `T`'s alignment, and `stride` is at least the size of `T`.
+    /// # Safety
+    /// The region lies inside the mapping. `offset` and `stride` are multiples of `T`'s alignment, and `stride` is at least the size of `T`.
     /// Every bit pattern is a valid `T`, because `T` consists of atomics.
     #[inline(always)]
     pub(crate) unsafe fn item<T>(
