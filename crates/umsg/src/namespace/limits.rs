@@ -1,21 +1,16 @@
 //! The limits of a namespace, which its owner sets without any privilege.
 
 use std::ops::RangeInclusive;
-use std::os::fd::OwnedFd;
-use std::path::Path;
 use std::sync::Mutex;
-use std::time::Duration;
-
-use rustix::fs::{self, FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
 
 use super::Namespace;
 use super::changes::{self, Watch};
 use super::directory::Directory;
 use super::error::NamespaceError;
+use super::file_error::FileError;
 use super::home::Home;
 use super::record::{self, Record};
-use super::{caller, trust};
+use super::{Locked, PATIENCE, caller, trust};
 
 /// The largest possible capacity of a queue, in messages.
 const MOST_MESSAGES: u32 = 1_048_576;
@@ -230,11 +225,18 @@ impl Namespace {
     /// ```
     ///
     /// # Errors
-    /// `InvalidLimit` (`EINVAL`); `NotPermitted` (`EPERM`) unless the caller is the directory's owner or root.
+    /// `InvalidLimit` (`EINVAL`); `NotPermitted` (`EPERM`) unless the caller is the directory's owner or root; `Busy` if a stopped process holds the
+    /// owner's lock.
     ///
     /// # If the process dies
     /// The old or the new limits hold.
     pub fn set_limits(&self, limits: &Limits) -> Result<(), NamespaceError> {
+        let _locked = self.lock_limits()?;
+        self.write_limits(limits)
+    }
+
+    /// Sets all limits. The caller holds the lock of the namespace's owner.
+    pub(super) fn write_limits(&self, limits: &Limits) -> Result<(), NamespaceError> {
         limits.validate()?;
         let mut directory = self.directory()?;
         if !directory.may_be_mended_by(caller()) {
@@ -271,7 +273,7 @@ impl Namespace {
     /// The errors of [`limits`](Self::limits) and [`set_limits`](Self::set_limits).
     ///
     /// # Blocking
-    /// Waits for another change, but at most a second, because any user who may read the directory can take its lock.
+    /// Waits for other processes of the owner and of root that change limits or names of System V queues, which takes some microseconds.
     ///
     /// # If the process dies
     /// The old or the new limits hold.
@@ -279,12 +281,28 @@ impl Namespace {
         &self,
         change: impl FnOnce(&mut Limits),
     ) -> Result<Limits, NamespaceError> {
-        // Without the lock, for example if no descriptor is free, the change is made all the same.
-        let _locked = ChangeLock::take(self.path());
+        let _locked = self.lock_limits()?;
         let mut limits = self.limits()?;
         change(&mut limits);
-        self.set_limits(&limits)?;
+        self.write_limits(&limits)?;
         Ok(limits)
+    }
+
+    /// Takes the lock of the namespace's owner. None if the caller may not set the limits, if root finds that the owner has no lock yet, or if no
+    /// descriptor is free: the change then succeeds or fails without the lock.
+    fn lock_limits(&self) -> Result<Option<Locked>, NamespaceError> {
+        if !self.may_set_limits() {
+            return Ok(None);
+        }
+        let owner = self.directory()?.owner();
+        let locked = self
+            .msg_files()
+            .and_then(|files| files.lock_of(owner, PATIENCE));
+        match locked {
+            Ok(locked) => Ok(Some(locked)),
+            Err(FileError::Namespace(busy @ NamespaceError::Busy { .. })) => Err(busy),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Returns whether the caller may set the limits: the directory's owner and root may.
@@ -305,33 +323,6 @@ impl Namespace {
         let directory = Directory::open(self.path())?;
         trust::check(&directory, self.owner())?;
         Ok(directory)
-    }
-}
-
-/// The lock of changes of the record: flock(2) of the namespace's directory.
-struct ChangeLock(OwnedFd);
-
-impl ChangeLock {
-    fn take(path: &Path) -> Option<ChangeLock> {
-        const ATTEMPTS: u32 = 1000;
-        const NAP: Duration = Duration::from_millis(1);
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let directory = fs::open(path, flags, Mode::empty()).ok()?;
-        for _ in 0..ATTEMPTS {
-            match fs::flock(&directory, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Some(ChangeLock(directory)),
-                Err(Errno::WOULDBLOCK | Errno::INTR) => std::thread::sleep(NAP),
-                Err(_) => return None,
-            }
-        }
-        None
-    }
-}
-
-impl Drop for ChangeLock {
-    /// Unlocks explicitly: a child that another thread has forked meanwhile has the descriptor, too.
-    fn drop(&mut self) {
-        let _ = fs::flock(&self.0, FlockOperation::Unlock);
     }
 }
 
@@ -530,17 +521,6 @@ mod tests {
             after.msgmnb - before.msgmnb,
         );
         assert_eq!(added, (CHANGES, CHANGES));
-    }
-
-    #[test]
-    fn a_change_does_not_wait_for_ever_for_a_user_that_keeps_the_lock() {
-        let dir = TestDir::new();
-        let namespace = dir.namespace();
-        let _kept = ChangeLock::take(namespace.path()).unwrap();
-        let begin = std::time::Instant::now();
-        let new = namespace.update_limits(|limits| limits.max_queues = 7);
-        assert_eq!(new.unwrap().max_queues, 7);
-        assert!(begin.elapsed() >= Duration::from_secs(1));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use super::own_directory::create_readable;
 use crate::namespace::directory::Directory;
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
-use crate::namespace::{Namespace, record};
+use crate::namespace::{Namespace, caller, record};
 
 const NAME: &str = "taken";
 const SIZE: usize = 24;
@@ -55,8 +55,15 @@ impl Namespace {
         };
         if self.may_set_limits() {
             // The limits are written to a new record, for which another user's note is not valid.
+            // A change by the owner needs the lock that the caller holds. Only root can be another user here.
             let mut id = None;
-            self.update_limits(|limits| id = limits.next_id.take())?;
+            if caller() == self.directory()?.owner() {
+                let mut limits = self.limits()?;
+                id = limits.next_id.take();
+                self.write_limits(&limits)?;
+            } else {
+                self.update_limits(|limits| id = limits.next_id.take())?;
+            }
             return Ok(id);
         }
         let id = self.limits()?.next_id;
