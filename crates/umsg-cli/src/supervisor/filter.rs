@@ -210,9 +210,12 @@ impl Numbers {
 
 /// Returns whether a call may move its thread to another IPC namespace.
 pub fn may_move(call: &Call) -> bool {
-    match call.number {
-        libc::SYS_unshare => call.arguments[0] & libc::CLONE_NEWIPC as u64 != 0,
-        number => number == libc::SYS_setns,
+    let has_ipc = |kinds: u64| kinds & libc::CLONE_NEWIPC as u64 != 0;
+    match (call.number, call.arguments) {
+        (libc::SYS_unshare, [kinds, ..]) => has_ipc(kinds),
+        // 0 stands for the kind of the descriptor's namespace.
+        (libc::SYS_setns, [_, kinds, ..]) => kinds == 0 || has_ipc(kinds),
+        _ => false,
     }
 }
 

@@ -18,11 +18,10 @@ use umsg::{Namespace, NamespaceError};
 use super::paths::Directory;
 use super::watch::TICK;
 
-/// A search of /proc for the processes of an IPC namespace takes at most this part of the time: the time of the search, times this number, passes
-/// before the next one.
+/// The pause between two searches of /proc for the processes of IPC namespaces, as a multiple of the time that the last search took.
 const PAUSES: u32 = 20;
 
-/// The longest time between two searches.
+/// The longest pause between two searches.
 const MOST: Duration = Duration::from_secs(10);
 
 /// How long the supervisor waits, at its end, for the ends of processes.
@@ -142,8 +141,10 @@ impl Namespaces {
         let begin = Instant::now();
         // The caller ends the process: another thread's search is over then, and none begins.
         let _next = lock(&self.next_search);
+        let mut pause = TICK;
         while self.search() && self.has_moved.load(Ordering::Relaxed) && begin.elapsed() < LAST {
-            std::thread::sleep(TICK);
+            std::thread::sleep(pause);
+            pause *= 2;
         }
     }
 

@@ -168,12 +168,21 @@ impl Server {
         if numbers.second.is_some() {
             return self.rename(call, path, [target.as_ref(), other.as_ref()]);
         }
-        match target {
-            Some(target) => {
+        match (target, numbers.kind) {
+            (None, _) => Ok(Outcome::Pass),
+            (Some(target), Kind::Open) => {
                 let queues = self.queues_of(call, path)?;
-                self.answer_path(call, &queues, &numbers, target.borrow())
+                self.open_target(call, &queues, &numbers, target.borrow())
             }
-            None => Ok(Outcome::Pass),
+            (Some(target), _) => match target.borrow() {
+                Target::Place(place) => {
+                    let status = self.status_like_own(call)?;
+                    let queues = self.queues_of(call, path)?;
+                    self.answer_path(call, &queues, &numbers, place, status)
+                }
+                // The kernel has these files, too.
+                _ => Ok(Outcome::Pass),
+            },
         }
     }
 
@@ -230,26 +239,28 @@ impl Server {
         }
     }
 
-    fn answer_path(
+    fn open_target(
         &self,
         call: &Call,
         queues: &Arc<Queues>,
         numbers: &Numbers,
         target: Target<'_>,
     ) -> Result<Outcome, i32> {
+        match flags_and_mode(call, numbers)? {
+            Some((flags, mode)) => self.open_path(call, queues, target, flags, mode),
+            None => Ok(Outcome::Pass),
+        }
+    }
+
+    fn answer_path(
+        &self,
+        call: &Call,
+        queues: &Arc<Queues>,
+        numbers: &Numbers,
+        place: Place<'_>,
+        status: Status,
+    ) -> Result<Outcome, i32> {
         let [first, second, third] = numbers.rest;
-        let place = match (numbers.kind, target) {
-            (Kind::Open, _) => {
-                let Some((flags, mode)) = flags_and_mode(call, numbers)? else {
-                    return Ok(Outcome::Pass);
-                };
-                return self.open_path(call, queues, target, flags, mode);
-            }
-            (_, Target::Place(place)) => place,
-            // The kernel has these files, too.
-            _ => return Ok(Outcome::Pass),
-        };
-        let status = self.status_like_own(call)?;
         let namespace = queues.namespace();
         match numbers.kind {
             Kind::Open => {}

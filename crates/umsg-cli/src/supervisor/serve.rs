@@ -157,7 +157,7 @@ impl Server {
     fn handle(&self, call: &Call) {
         self.settle_limits();
         if filter::changes_identity(call.number) {
-            self.threads.forget_status();
+            self.threads.forget();
             if filter::may_move(call) {
                 self.namespaces.note_move();
             }
@@ -179,7 +179,7 @@ impl Server {
             libc::SYS_mq_timedsend => self.mq_timedsend(call),
             libc::SYS_mq_timedreceive => self.mq_timedreceive(call),
             libc::SYS_mq_notify => self.mq_notify(call),
-            libc::SYS_mq_getsetattr if call.arguments[3] == PROBE => self.introduce(call),
+            libc::SYS_mq_getsetattr if call.arguments[3] == PROBE => Ok(self.introduce(call)),
             libc::SYS_mq_getsetattr => self.mq_getsetattr(call),
             libc::SYS_msgget => self.msgget(call),
             libc::SYS_msgsnd => self.msgsnd(call),
@@ -194,10 +194,12 @@ impl Server {
     }
 
     /// Answers another `umsg run`, by 1 if the supervisor gives the caller the namespace for which that command asks.
-    fn introduce(&self, call: &Call) -> Result<Outcome, i32> {
+    fn introduce(&self, call: &Call) -> Outcome {
         let [.., device, inode] = call.arguments;
-        let is_same = (device, inode) == self.queues(call)?.identity;
-        Ok(Outcome::Value(if is_same { 1 } else { 2 }))
+        // Without queues, the command must not start a second supervisor either.
+        let queues = self.queues(call);
+        let is_same = queues.is_ok_and(|queues| (device, inode) == queues.identity);
+        Outcome::Value(if is_same { 1 } else { 2 })
     }
 
     /// Returns the queues of the caller's IPC namespace.

@@ -30,7 +30,7 @@ impl Threads {
         kept.or_else(|| self.present_status(thread))
     }
 
-    /// Returns what is known about a thread, without a look at the thread.
+    /// Returns what is noted about a living thread.
     pub fn known(&self, thread: pid_t) -> (Option<Status>, Option<Arc<Queues>>) {
         let all = self.all();
         let known = all.get(&thread).filter(|known| memory::lives(&known.life));
@@ -70,7 +70,7 @@ impl Threads {
 
     /// A call may change the user or the IPC namespace of some thread. A new program has the number of its process's first thread, not that of the
     /// thread that has started it.
-    pub fn forget_status(&self) {
+    pub fn forget(&self) {
         for known in self.all().values_mut() {
             (known.status, known.queues) = (None, None);
         }

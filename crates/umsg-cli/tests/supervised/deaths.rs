@@ -17,7 +17,7 @@ fn supervisor(site: &Site) -> Option<i32> {
         let name = std::fs::read_to_string(process.join("comm")).unwrap_or_default();
         let variables = std::fs::read(process.join("environ")).unwrap_or_default();
         let mut variables = variables.split(|&byte| byte == 0);
-        name == "umsg-supervisor\n" && variables.any(|variable| variable == environment.as_bytes())
+        name == "umsg:supervisor\n" && variables.any(|variable| variable == environment.as_bytes())
     };
     let mut processes = std::fs::read_dir("/proc").unwrap().flatten();
     let found = processes.find(|process| is_it(&process.path()))?;

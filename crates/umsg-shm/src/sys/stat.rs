@@ -34,7 +34,7 @@ impl Stat {
     }
 
     /// Returns the real user of a process. None if /proc does not show it.
-    pub(crate) fn real_user(pid: u32) -> Option<u32> {
+    pub fn real_user(pid: u32) -> Option<u32> {
         let mut text = [0_u8; 1024];
         let text = contents(format_args!("/proc/{pid}/status\0"), &mut text)?;
         let line = text

@@ -21,9 +21,9 @@
 //! | the last process in the IPC namespace ends, and no mount and no descriptor leads to the namespace | the process removes the directory |
 //! | the last process is killed, or has used no queue there | the directory stays until a process makes another one beside it, or until a sweep (`umsg gc`) |
 //!
-//! A process looks in /proc for other processes of the IPC namespace; supervisors do not count. It does not remove a directory that was made in a PID namespace whose
-//! processes it can't see. Only the directories of root are used by processes of several users; root removes such a directory if /proc hides no
-//! process from it.
+//! A process looks in /proc for other processes of the IPC namespace; supervisors do not count. It does not remove a directory that was made in a PID
+//! namespace whose processes it can't see. Only the directories of root are used by processes of several users; root removes such a directory if
+//! /proc hides no process from it. Another user removes a directory if /proc hides no process of this user.
 //!
 //! The number of an inode may be used again. If a process has made an IPC namespace and is alone in it, the namespace is new. The process then
 //! removes the directory that an earlier namespace with this number has left.
@@ -40,6 +40,7 @@ use rustix::io::Errno;
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::ipc_namespace::{self, IpcNamespace, OWN};
 use umsg_shm::sys::random::random;
+use umsg_shm::sys::stat::Stat;
 
 use super::directory::Directory;
 use super::error::NamespaceError;
@@ -52,8 +53,8 @@ const SHARE: &str = "share";
 const PREFIX: &str = "ipc-";
 /// The most names for the directory of a user.
 const NAMES: usize = 100;
-/// The name of the process of a supervisor, which acts for the programs of `umsg run`.
-pub const SUPERVISOR: &CStr = c"umsg-supervisor";
+/// The name of the process of a supervisor, which acts for the programs of `umsg run`. No usual file name of a program begins so.
+pub const SUPERVISOR: &CStr = c"umsg:supervisor";
 
 /// The beginning of the name of a directory that is being removed.
 const GOING: &str = ".ipc-";
@@ -442,15 +443,11 @@ fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
     ];
     // Another user may have taken all of these, and some of the following.
     names.extend((2..=NAMES).map(|number| format!("{usual}-{user}-{number}")));
-    let is_trusted = |path: &PathBuf| {
-        let found = files::symlink_metadata(path);
-        found.is_ok_and(|it| it.is_dir() && [0, user].contains(&it.uid()))
-    };
     for _ in 0..2 {
         let paths: Vec<_> = names.iter().map(|name| base.join(name)).collect();
         // All names are tried, even if no directory has the first one: the user that has taken the first name may have given it up, and other
         // processes use a later name.
-        if let Some(found) = paths.iter().find(|path| is_trusted(path)) {
+        if let Some(found) = paths.iter().find(|path| is_own(path)) {
             return Ok(found.clone());
         }
         remove_dead(base, None);
@@ -462,7 +459,7 @@ fn directory(base: &Path, of: IpcNamespace) -> Result<PathBuf, NamespaceError> {
             match make(base, path) {
                 Ok(()) => return Ok(path.clone()),
                 // A process of the same user has made it meanwhile.
-                Err(_) if is_trusted(path) => return Ok(path.clone()),
+                Err(_) if is_own(path) => return Ok(path.clone()),
                 Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
                     let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
@@ -528,14 +525,20 @@ impl Namespace {
 
 /// Removes the directories that [`dead`] names. Returns their number.
 fn remove_dead(base: &Path, but: Option<u32>) -> usize {
-    let dead = dead(base, but);
-    remove_all(base, |name| dead.iter().any(|one| one == name))
+    let mut names = dead(base, but);
+    if !names.is_empty() {
+        // A thread may have moved, during the search, from an IPC namespace that the search had still before it to one behind it.
+        let again = dead(base, but);
+        names.retain(|name| again.contains(name));
+    }
+    remove_all(base, |name| names.iter().any(|one| one == name))
 }
 
 /// Returns the names of the directories that the caller may remove: those of IPC namespaces that have ended, or whose only process is `but`.
 fn dead(base: &Path, but: Option<u32>) -> Vec<std::ffi::OsString> {
     let mut names = entries(base);
-    names.retain(|name| is_one(name));
+    // Another user may fill a directory of such a name without end.
+    names.retain(|name| is_one(name) && is_own(&base.join(name)));
     if names.is_empty() {
         return names;
     }
@@ -562,6 +565,11 @@ fn is_going(name: &OsStr) -> bool {
 /// Returns whether a directory of this name is one of an IPC namespace, or the remains of one.
 fn is_one(name: &OsStr) -> bool {
     is_going(name) || Named::by(name).is_some()
+}
+
+/// Returns whether a directory belongs to the caller or to root.
+fn is_own(path: &Path) -> bool {
+    files::symlink_metadata(path).is_ok_and(|it| it.is_dir() && [0, caller()].contains(&it.uid()))
 }
 
 /// Returns whether only the caller and root can use the directory.
@@ -593,7 +601,8 @@ fn remove_all(base: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> usize {
 /// The IPC namespaces of other processes.
 struct Others {
     found: Vec<IpcNamespace>,
-    /// False if the caller can't see the namespace of some process.
+    /// False if the caller can't see the namespace of some process that may use the directory: of any process if the caller is root, and otherwise
+    /// of one of the caller's own, for example a process that is not dumpable.
     are_all_seen: bool,
     /// True if the identity of a process's namespace could not be read, for example because the caller had no descriptor left.
     has_failed: bool,
@@ -621,7 +630,7 @@ impl Others {
                 let tasks = format!("/proc/{process}/task");
                 for task in others.numbers(&tasks) {
                     let link = format!("{tasks}/{task}/ns/ipc");
-                    if others.add(&link, || !is_supervisor(*process)) && is_enough(&others.found) {
+                    if others.add(Some(*process), &link) && is_enough(&others.found) {
                         return others;
                     }
                 }
@@ -637,7 +646,7 @@ impl Others {
             let Some((inode, path)) = mounted(line) else {
                 continue;
             };
-            others.add(&path, || true);
+            others.add(None, &path);
             // The path may lead elsewhere: the caller has another root, or another mount covers this one.
             others.has_failed |= !others.found.iter().any(|found| found.inode == inode);
             if others.found.len() > known && is_enough(&others.found) {
@@ -650,8 +659,7 @@ impl Others {
                 let link = format!("{all}/{number}");
                 let is_ipc = files::read_link(&link)
                     .is_ok_and(|to| to.as_os_str().as_encoded_bytes().starts_with(b"ipc:["));
-                let counts = || !is_supervisor(process);
-                if is_ipc && others.add(&link, counts) && is_enough(&others.found) {
+                if is_ipc && others.add(Some(process), &link) && is_enough(&others.found) {
                     return others;
                 }
             }
@@ -682,17 +690,19 @@ impl Others {
         numbers
     }
 
-    /// Adds the namespace to which a link leads, if `counts` returns true. Returns whether the namespace was not known before.
-    fn add(&mut self, link: &str, counts: impl FnOnce() -> bool) -> bool {
+    /// Adds the namespace to which a link leads, unless the link is a supervisor's. Returns whether the namespace was not known before.
+    fn add(&mut self, process: Option<u32>, link: &str) -> bool {
         let inode = match ipc_namespace::inode(link) {
             Ok(inode) => inode,
             Err(error) => {
-                self.are_all_seen &= ![Errno::ACCESS, Errno::PERM].contains(&error);
+                let is_hidden = [Errno::ACCESS, Errno::PERM].contains(&error);
+                self.are_all_seen &= !is_hidden || !process.is_none_or(may_use);
                 self.has_failed |= [Errno::NOMEM, Errno::MFILE, Errno::NFILE].contains(&error);
                 return false;
             }
         };
-        if self.found.iter().any(|known| known.inode == inode) || !counts() {
+        if self.found.iter().any(|known| known.inode == inode) || process.is_some_and(is_supervisor)
+        {
             return false;
         }
         match ipc_namespace::of(link) {
@@ -708,15 +718,20 @@ impl Others {
         }
     }
 
-    /// Returns whether no hidden process can use a directory that the caller may remove. An ordinary user's directory is used only by processes of
-    /// that user, which the user sees.
+    /// Returns whether no hidden process can use a directory that the caller may remove.
     fn suffice(&self, base: &Path) -> bool {
-        !self.has_failed && (self.are_all_seen || caller() != 0 || is_closed(base))
+        !self.has_failed && (self.are_all_seen || caller() == 0 && is_closed(base))
     }
 
     fn have(&self, namespace: IpcNamespace) -> bool {
         self.found.contains(&namespace)
     }
+}
+
+/// Returns whether a process that /proc hides may use a directory that the caller may remove. An ordinary user's directory is used only by processes of
+/// that user, and those of root by all.
+fn may_use(process: u32) -> bool {
+    caller() == 0 || Stat::real_user(process).is_none_or(|user| user == caller())
 }
 
 /// Returns whether a process is a supervisor, which stays in the IPC namespace in which it was started and uses queues for its programs only. A program
