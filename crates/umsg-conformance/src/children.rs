@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::backend::Basics;
 use crate::errno::Errno;
@@ -158,27 +158,28 @@ pub fn wait_until(condition: impl Fn() -> bool) {
 }
 
 thread_local! {
-    /// The threads and children for which this thread has waited until they were asleep.
+    /// The threads and processes for which this thread has waited until they were asleep.
     static BLOCKED: RefCell<BTreeSet<Pid>> = RefCell::default();
 }
 
 /// Waits until a thread sleeps in the call under test and stays asleep.
 ///
-/// A thread also sleeps while it waits for a lock, and a waiter that takes the lock now and then may lose the processor meanwhile. So all blocked
-/// children have to sleep, or the thread has to sleep for much longer.
+/// A thread also sleeps while it waits for a lock, and a waiter that takes the lock now and then may lose the processor meanwhile. So all waiters
+/// have to sleep, or the thread has to sleep for much longer.
 ///
 /// # Panics
 /// If the thread finishes its work instead.
 pub fn wait_until_asleep(id: Pid, is_done: impl Fn() -> bool) {
-    /// The number of looks if all blocked children sleep, and otherwise.
+    /// The number of looks if all waiters sleep, and otherwise.
     const LOOKS: (u32, u32) = (3, 60);
     let (mut quiet, mut seen) = (0, 0);
     wait_until(|| is_done() || sys::is_asleep(id));
+    let begin = Instant::now();
     BLOCKED.with_borrow_mut(|blocked| {
-        let children = sys::children();
-        blocked.retain(|known| children.contains(known));
+        blocked.retain(|&known| !sys::is_gone(known));
         while quiet < LOOKS.0 && seen < LOOKS.1 {
             assert!(!is_done(), "it is done and should have blocked");
+            assert!(begin.elapsed() < PATIENCE, "it does not stay asleep");
             seen = if sys::is_asleep(id) { seen + 1 } else { 0 };
             let is_quiet = seen > 0
                 && blocked

@@ -13,8 +13,8 @@ pub use descriptor::{
 };
 pub use memory::{shared_words, unmap_words, words_of};
 pub use process::{
-    End, Forked, Pause, Pid, children, die_with_parent, fork, is_asleep, is_gone, kill, lead_group,
-    leave, pid, start_thread, state, tid, wait, wait_until_gone,
+    End, Forked, Pause, Pid, die_with_parent, fork, is_asleep, is_gone, kill, lead_group, leave,
+    pid, start_thread, state, tid, wait, wait_until_gone,
 };
 pub use signal::{Sigaction, handle_signal, set_disposition};
 pub use surroundings::{

@@ -136,12 +136,6 @@ pub fn is_asleep(id: Pid) -> bool {
     state(id) == Some(b'S')
 }
 
-/// Returns the children of the calling thread that have not been reaped; none if the kernel keeps no list of them.
-pub fn children() -> Vec<Pid> {
-    let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    text.split_ascii_whitespace().flat_map(str::parse).collect()
-}
-
 /// Returns whether a process has ended, reaped or not.
 pub fn is_gone(pid: Pid) -> bool {
     match state(pid) {
