@@ -103,18 +103,16 @@ impl Site<'_> {
 
     fn answer(&self, request: Request) -> io::Result<()> {
         let path = request.url().split('?').next().unwrap_or_default();
-        let is_read = matches!(request.method(), Method::Get | Method::Head);
+        if !matches!(request.method(), Method::Get | Method::Head) {
+            // This answers before it reads the rest of a body, which may never come.
+            return request.respond(refusal());
+        }
         let (code, kind, text) = match path {
-            _ if !is_read => plain(405, "Use GET."),
             PATH => self.metrics(&request),
             "/" => plain(200, &format!("The metrics of umsg are at {PATH}.")),
             _ => plain(404, &format!("The metrics are at {PATH}.")),
         };
-        let headers = [("Content-Type", kind), ("Allow", "GET, HEAD")];
-        let headers = headers
-            .iter()
-            .filter(|(name, _)| *name != "Allow" || code == 405)
-            .filter_map(|(name, value)| Header::from_bytes(*name, *value).ok());
+        let headers = Header::from_bytes("Content-Type", kind).into_iter();
         let head = Response::new(
             StatusCode(code),
             headers.collect(),
@@ -154,6 +152,16 @@ impl Site<'_> {
             }
         }
     }
+}
+
+/// Returns the answer to a request that is no GET or HEAD.
+fn refusal() -> Response<io::Cursor<Vec<u8>>> {
+    let refusal = Response::from_string("Use GET.\n").with_status_code(405);
+    let headers = [("Content-Type", PLAIN), ("Allow", "GET, HEAD")];
+    headers
+        .iter()
+        .filter_map(|(name, value)| Header::from_bytes(*name, *value).ok())
+        .fold(refusal, Response::with_header)
 }
 
 /// A status code, a content type, and the text.
