@@ -181,7 +181,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
 /*
  * Removes a queue's name.
  *
- * The name is free at once. The queue exists until the last process closes it. Only the queue's owner and root may remove the name.
+ * The name is free at once. The queue exists until no process has it open. Only the queue's owner and root may remove the name.
  *
  * Return value:
  * On success, 0. On error, -1 with errno set to indicate the error.
@@ -3722,10 +3722,10 @@ typedef void (*umsg_log)(int level, const char *text, void *argument);
 int umsg_set_log(umsg_log log, void *argument);
 
 /*
- * Mutes the calling thread, or ends that, for the function of umsg_set_log(3).
+ * Mutes or unmutes the calling thread for the function of umsg_set_log(3).
  *
- * The calls of a muted thread make no events, and do not call the function for the events of other threads: those are told at the end of a later
- * call of a thread that is not muted. Mute a thread that writes the events to a log and uses queues for that. Otherwise each event could cause
+ * The calls of a muted thread make no events, and do not call the function for the events of other threads: a later call of a thread that
+ * is not muted reports those. Mute a thread that writes the events to a log and uses queues for that. Otherwise each event could cause
  * the next one. If muted is not 0, the thread is muted from now on; if it is 0, the thread is no longer muted.
  *
  * At the start, no thread is muted. A child that a muted thread forks begins in a muted thread. Other processes still report the events that

@@ -121,7 +121,8 @@ struct Call<'a> {
 impl Call<'_> {
     /// Checks the arguments. The order of errors is that of a single message: time-out, handle, then the messages.
     ///
-    /// # Safety `abs_timeout` is NULL or readable; `messages` has `n` members, each with `len` bytes at `data`. The members and the bytes stay
+    /// # Safety
+    /// `abs_timeout` is NULL or readable; `messages` has `n` members, each with `len` bytes at `data`. The members and the bytes stay
     /// readable and unchanged as long as the result is used. Otherwise, the pointers are addresses that a pointer check refuses.
     unsafe fn new(
         mqdes: umsg_mqd_t,

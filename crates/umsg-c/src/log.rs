@@ -53,10 +53,10 @@ pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c
     0
 }
 
-/// Mutes the calling thread, or ends that, for the function of umsg_set_log(3).
+/// Mutes or unmutes the calling thread for the function of umsg_set_log(3).
 ///
-/// The calls of a muted thread make no events, and do not call the function for the events of other threads: those are told at the end of a later
-/// call of a thread that is not muted. Mute a thread that writes the events to a log and uses queues for that. Otherwise each event could cause
+/// The calls of a muted thread make no events, and do not call the function for the events of other threads: a later call of a thread that
+/// is not muted reports those. Mute a thread that writes the events to a log and uses queues for that. Otherwise each event could cause
 /// the next one. If `muted` is not 0, the thread is muted from now on; if it is 0, the thread is no longer muted.
 ///
 /// At the start, no thread is muted. A child that a muted thread forks begins in a muted thread. Other processes still report the events that

@@ -51,7 +51,8 @@ const DATA: &str = "the data of a message";
 pub(crate) struct Messages<'a, M>(&'a [M]);
 
 impl<M: Message> Messages<'_, M> {
-    /// # Safety `messages` has `n` members, each with `len` bytes at `data`. The members and the bytes stay readable and unchanged as long as the
+    /// # Safety
+    /// `messages` has `n` members, each with `len` bytes at `data`. The members and the bytes stay readable and unchanged as long as the
     /// result is used. Otherwise, the pointers are addresses that a pointer check refuses.
     pub(crate) unsafe fn new(messages: *const M, n: size_t) -> Result<Self, Failure> {
         if n == 0 {
@@ -108,7 +109,8 @@ pub(crate) struct Places<'a, M> {
 }
 
 impl<M: Message> Places<'_, M> {
-    /// # Safety `messages` has `n` readable and writable members, each with `size` writable bytes at `data`. No other code uses them as long as the
+    /// # Safety
+    /// `messages` has `n` readable and writable members, each with `size` writable bytes at `data`. No other code uses them as long as the
     /// result is used. Otherwise, the pointers are addresses that a pointer check refuses.
     pub(crate) unsafe fn new(messages: *mut M, n: size_t, longest: usize) -> Result<Self, Failure> {
         let mut places = Places {

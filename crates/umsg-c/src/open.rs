@@ -124,7 +124,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 
 /// Removes a queue's name.
 ///
-/// The name is free at once. The queue exists until the last process closes it. Only the queue's owner and root may remove the name.
+/// The name is free at once. The queue exists until no process has it open. Only the queue's owner and root may remove the name.
 ///
 /// # Return value
 /// On success, 0. On error, -1 with errno set to indicate the error.

@@ -168,7 +168,7 @@ pub fn stop_listening() {
     report::set_receiver(without_listener());
 }
 
-/// Mutes the calling thread, or ends that. The calls of a muted thread make no events, and do not call the [`Listener`] for events of other threads.
+/// Mutes or unmutes the calling thread. The calls of a muted thread make no events, and do not call the [`Listener`] for events of other threads.
 /// Mute a thread that writes events to a log and uses queues for that. Otherwise each event could cause the next one.
 ///
 /// At the start, no thread is muted. A child that a muted thread forks begins in a muted thread. In C: umsg_mute_thread_log(3).

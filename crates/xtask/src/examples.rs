@@ -155,4 +155,28 @@ mod tests {
         assert_eq!(functions.count, 2);
         assert_eq!(functions.without_example, ["lacking"]);
     }
+
+    #[test]
+    fn each_heading_has_a_line_of_its_own() {
+        const HEADINGS: [&str; 6] = [
+            "Safety",
+            "Errors",
+            "Panics",
+            "Blocking",
+            "Return value",
+            "If the process dies",
+        ];
+        let workspace = Workspace::find().unwrap();
+        for file in files(&workspace.root.join("crates")).unwrap() {
+            let text = fs::read_to_string(&file).unwrap();
+            for line in text.lines() {
+                let comment = line.trim_start().trim_start_matches('/');
+                let heading = comment.trim_start_matches('!').strip_prefix(" # ");
+                let rest = heading
+                    .and_then(|it| HEADINGS.iter().find_map(|heading| it.strip_prefix(heading)));
+                let is_alone = rest.is_none_or(|rest| !rest.starts_with(' '));
+                assert!(is_alone, "{}: {line}", file.display());
+            }
+        }
+    }
 }

@@ -47,7 +47,7 @@ const DEPTH: u32 = 1000;
 /// The time of a row.
 const ROW: Duration = Duration::from_secs(42);
 const QUICK_ROW: Duration = Duration::from_secs(3);
-/// The time before each phase that is not measured: the caches recover from the signal.
+/// The time before each phase that is not measured: the caches recover from the last phase.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The number of operations between two readings of the clock.
 const BLOWS: u32 = 64;
@@ -163,7 +163,8 @@ fn measure(
         let is_first = group.is_multiple_of(2);
         let (mut with, mut without) = (Phases::default(), Phases::default());
         for is_watched in [is_first, !is_first, !is_first, is_first] {
-            // Both kinds of phases begin after a signal, and after some work that is not measured.
+            // Both kinds of phases begin after a signal. In a watched phase, the observer begins to work with the signal, so the phase is measured
+            // from there.
             if !is_watched {
                 observer.pause();
             }

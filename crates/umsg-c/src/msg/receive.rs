@@ -136,7 +136,8 @@ struct Call {
 }
 
 impl Call {
-    /// # Safety `message` is an address that a pointer check refuses, or has a writable long and writable bytes behind it: `len` bytes, or the length
+    /// # Safety
+    /// `message` is an address that a pointer check refuses, or has a writable long and writable bytes behind it: `len` bytes, or the length
     /// of the longest possible message if that is shorter.
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<ssize_t, Failure> {

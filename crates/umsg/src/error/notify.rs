@@ -35,7 +35,7 @@ pub enum NotifyError {
     },
     /// ENOMEM: more than a thousand living processes have not run since this queue notified them.
     #[error(
-        "the queue can't take another registration: 1,032 notified processes have not run since, and are probably stopped. Continue or end them."
+        "the queue can't take another registration: 1,032 processes have not run since their notification, and are probably stopped. Continue or end them."
     )]
     TooManyUntold,
     /// EAGAIN: a process was stopped inside an operation on the queue.

@@ -14,7 +14,7 @@ use umsg_shm::posix_engine::segment;
 
 /// Removes a queue's name from the namespace that [`Namespace::resolve`] gives.
 ///
-/// The name is free at once. The queue exists until the last process closes it.
+/// The name is free at once. The queue exists until no process has it open.
 ///
 /// ```no_run
 /// umsg::posix::unlink("/orders")?;
