@@ -13,6 +13,8 @@ pub enum By {
     Test(&'static str, &'static str),
     /// A test of the engines, of this name.
     Unit(&'static str),
+    /// A test of the engines under the model checker, of this name.
+    Model(&'static str),
 }
 
 impl fmt::Display for By {
@@ -21,6 +23,7 @@ impl fmt::Display for By {
             By::Soak(face) => write!(to, "soak, {}", face.module()),
             By::Test(program, test) => write!(to, "{program}::{test}"),
             By::Unit(test) => write!(to, "{test}"),
+            By::Model(test) => write!(to, "model, {test}"),
         }
     }
 }

@@ -10,6 +10,7 @@
 mod beside;
 mod delivery;
 mod list;
+mod modelled;
 mod straight;
 
 use std::collections::BTreeSet;
@@ -85,6 +86,7 @@ fn all() -> impl Iterator<Item = &'static Defect> {
         delivery::DEFECTS,
         beside::DEFECTS,
         straight::DEFECTS,
+        modelled::DEFECTS,
     ];
     lists.into_iter().flatten()
 }
@@ -155,6 +157,16 @@ impl Nursery {
         tests
     }
 
+    /// Returns the tests of the engines under the model checker. Its build has other flags, so it has a target folder of its own.
+    fn models(&self) -> Command {
+        let options = ["test", "--quiet", "-p", "umsg-shm", "--profile"];
+        let mut models = self.copy.cargo(&options);
+        models.args(["fast-tests", "--lib"]);
+        models.env("RUSTFLAGS", "--cfg loom");
+        models.env("CARGO_TARGET_DIR", self.copy.target.join("loom"));
+        models
+    }
+
     /// Plants a defect, and runs the soak or test that has to notice it.
     fn plant(&self, defect: &Defect, minutes: f64) -> Result<Option<Noticed>> {
         let path = self.file(defect);
@@ -193,6 +205,7 @@ impl Nursery {
                 command.arg("--lib");
                 (command, test)
             }
+            By::Model(test) => (self.models(), test),
         };
         command.args(["--", "--nocapture", test]);
         command
@@ -305,7 +318,7 @@ mod tests {
         for defect in all() {
             let (test, files) = match defect.by {
                 By::Soak(_) => continue,
-                By::Unit(test) => (test, sources(&crates.join("umsg-shm/src"))),
+                By::Unit(test) | By::Model(test) => (test, sources(&crates.join("umsg-shm/src"))),
                 // The test's own file, or a file in a folder of its name.
                 By::Test(program, test) => {
                     let folder = crates.join("umsg/tests").join(program);
