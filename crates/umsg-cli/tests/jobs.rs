@@ -2,7 +2,6 @@
 
 mod support;
 
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::thread;
@@ -10,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use support::{Outcome, Site, end, start};
+use umsg_testkit::signals::heeding_interrupts;
 
 /// A queue with these messages, and a directory for the traces of commands.
 struct Shop(Site);
@@ -60,15 +60,7 @@ impl Shop {
 
     fn start(&self, options: &[&str], script: &str) -> Child {
         let mut command = self.command(options, script, &[]);
-        let default = || {
-            // SAFETY: signal(2) is safe between fork and exec.
-            unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
-            Ok(())
-        };
-        // The background jobs of a shell ignore SIGINT, these tests among them.
-        // SAFETY: the function makes one system call.
-        unsafe { command.pre_exec(default) };
-        start(&mut command)
+        start(heeding_interrupts(&mut command))
     }
 
     fn figure(&self, field: &str) -> u64 {

@@ -14,6 +14,7 @@ use support::compiler::Workshop;
 use support::patients::Killed;
 use support::{Outcome, Site, finish, start};
 use umsg_testkit::artefacts::drop_in;
+use umsg_testkit::signals::heeding_interrupts;
 
 /// Longer than any test takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,9 +80,8 @@ impl Stage {
 
     fn attach(&self, options: &[&str], process: &Killed) -> Attached {
         let pid = process.0.id().to_string();
-        let mut process = Killed(start(
-            &mut self.command(&[&["trace", "--pid", &pid], options].concat()),
-        ));
+        let mut command = self.command(&[&["trace", "--pid", &pid], options].concat());
+        let mut process = Killed(start(heeding_interrupts(&mut command)));
         let errors = BufReader::new(process.0.stderr.take().unwrap());
         let (sender, lines) = mpsc::channel();
         // Reads all, so that the command never waits for the test. Ends with the command.

@@ -1,5 +1,7 @@
 //! Signals that a thread waits for, instead of handling them.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::ptr;
 use std::time::Duration;
 
@@ -13,6 +15,17 @@ pub fn block(signal: i32) -> libc::sigset_t {
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, ptr::null_mut());
         set
     }
+}
+
+/// Lets a program heed SIGINT. The background jobs of a shell ignore it, tests that run in one among them, and pass that on.
+pub fn heeding_interrupts(program: &mut Command) -> &mut Command {
+    let default = || {
+        // SAFETY: signal(2) is safe between fork and exec.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
+        Ok(())
+    };
+    // SAFETY: the function makes one system call.
+    unsafe { program.pre_exec(default) }
 }
 
 /// Waits for a signal of the set, at most for this time. Returns whether a signal came.
