@@ -196,7 +196,7 @@ fn measure(
     Ok(Cost { shares, rate })
 }
 
-/// What was done in phases of one kind. All times are in nanoseconds.
+/// The work in phases of one kind. All times are in nanoseconds.
 #[derive(Default)]
 struct Phases {
     /// The time that passed.

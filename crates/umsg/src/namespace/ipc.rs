@@ -28,8 +28,7 @@
 //! The number of an inode may be used again. If a process has made an IPC namespace and is alone in it, the namespace is new. The process then
 //! removes the directory that an earlier namespace with this number has left.
 
-use std::collections::BTreeSet;
-use std::ffi::{CStr, OsStr};
+use std::ffi::OsStr;
 use std::fs::{self as files, DirBuilder};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -40,11 +39,15 @@ use rustix::io::Errno;
 use umsg_shm::crash::crash_point;
 use umsg_shm::sys::ipc_namespace::{self, IpcNamespace, OWN};
 use umsg_shm::sys::random::random;
-use umsg_shm::sys::stat::Stat;
 
 use super::directory::Directory;
 use super::error::NamespaceError;
 use super::{Namespace, caller, home, record, resolve};
+use processes::Others;
+
+mod processes;
+
+pub use processes::SUPERVISOR;
 
 /// The variable with the IPC namespace of `$UMSG_DIR`.
 pub(super) const VARIABLE: &str = "UMSG_IPC_NAMESPACE";
@@ -53,9 +56,6 @@ const SHARE: &str = "share";
 const PREFIX: &str = "ipc-";
 /// The most names for the directory of a user.
 const NAMES: usize = 100;
-/// The name of the process of a supervisor, which acts for the programs of `umsg run`. No usual file name of a program begins so.
-pub const SUPERVISOR: &CStr = c"umsg:supervisor";
-
 /// The beginning of the name of a directory that is being removed.
 const GOING: &str = ".ipc-";
 
@@ -572,11 +572,6 @@ fn is_own(path: &Path) -> bool {
     files::symlink_metadata(path).is_ok_and(|it| it.is_dir() && [0, caller()].contains(&it.uid()))
 }
 
-/// Returns whether only the caller and root can use the directory.
-fn is_closed(base: &Path) -> bool {
-    files::metadata(base).is_ok_and(|base| base.mode() & 0o077 == 0 && base.uid() == caller())
-}
-
 /// Removes directories with all their files. Each directory first gets another name, so that no process finds a half-removed one.
 fn remove_all(base: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> usize {
     let mut removed = 0;
@@ -598,169 +593,11 @@ fn remove_all(base: &Path, is_wanted: impl Fn(&OsStr) -> bool) -> usize {
     removed
 }
 
-/// The IPC namespaces of other processes.
-struct Others {
-    found: Vec<IpcNamespace>,
-    /// False if the caller can't see the namespace of some process that may use the directory: of any process if the caller is root, and otherwise
-    /// of one of the caller's own, for example a process that is not dumpable.
-    are_all_seen: bool,
-    /// True if the identity of a process's namespace could not be read, for example because the caller had no descriptor left.
-    has_failed: bool,
-}
-
-impl Others {
-    /// Reads the IPC namespaces of all processes except `but`, until `is_enough` returns true for the namespaces found so far.
-    fn look(but: Option<u32>, is_enough: impl Fn(&[IpcNamespace]) -> bool) -> Others {
-        /// The maximum number of listings of /proc. On a machine where processes start all the time, each listing has a new process.
-        const ROUNDS: usize = 4;
-        let mut others = Others {
-            found: Vec::new(),
-            are_all_seen: true,
-            has_failed: false,
-        };
-        let mut processes = BTreeSet::<u32>::new();
-        for _ in 0..ROUNDS {
-            // A process may fork and end before its namespace is read here: the next listing has its child.
-            let mut new = others.numbers("/proc");
-            new.retain(|process| Some(*process) != but && !processes.contains(process));
-            if new.is_empty() {
-                break;
-            }
-            for process in &new {
-                let tasks = format!("/proc/{process}/task");
-                for task in others.numbers(&tasks) {
-                    let link = format!("{tasks}/{task}/ns/ipc");
-                    if others.add(Some(*process), &link) && is_enough(&others.found) {
-                        return others;
-                    }
-                }
-            }
-            processes.extend(new);
-        }
-        // A namespace can live without a process, because of a mount or a descriptor.
-        let mounts = files::read("/proc/self/mountinfo");
-        others.has_failed |= mounts.is_err();
-        let mounts = String::from_utf8_lossy(&mounts.unwrap_or_default()).into_owned();
-        for line in mounts.lines().filter(|line| line.contains(" ipc:[")) {
-            let known = others.found.len();
-            let Some((inode, path)) = mounted(line) else {
-                continue;
-            };
-            others.add(None, &path);
-            // The path may lead elsewhere: the caller has another root, or another mount covers this one.
-            others.has_failed |= !others.found.iter().any(|found| found.inode == inode);
-            if others.found.len() > known && is_enough(&others.found) {
-                return others;
-            }
-        }
-        for process in processes {
-            let all = format!("/proc/{process}/fd");
-            for number in others.numbers(&all) {
-                let link = format!("{all}/{number}");
-                let is_ipc = files::read_link(&link)
-                    .is_ok_and(|to| to.as_os_str().as_encoded_bytes().starts_with(b"ipc:["));
-                if is_ipc && others.add(Some(process), &link) && is_enough(&others.found) {
-                    return others;
-                }
-            }
-        }
-        others
-    }
-
-    /// Returns the names in a directory of /proc that are numbers. A list that ends early counts as a failure: a process that it lacks may use any
-    /// directory. A process that has ended, or is another user's, has no list.
-    fn numbers(&mut self, directory: &str) -> Vec<u32> {
-        let mut numbers = Vec::new();
-        let mut read = || {
-            for entry in files::read_dir(directory)? {
-                numbers.extend(
-                    entry?
-                        .file_name()
-                        .to_str()
-                        .and_then(|name| name.parse::<u32>().ok()),
-                );
-            }
-            Ok(())
-        };
-        let usual = [Errno::NOENT, Errno::SRCH, Errno::ACCESS, Errno::PERM];
-        self.has_failed |= read().is_err_and(|error: std::io::Error| {
-            directory == "/proc"
-                || !Errno::from_io_error(&error).is_some_and(|it| usual.contains(&it))
-        });
-        numbers
-    }
-
-    /// Adds the namespace to which a link leads, unless the link is a supervisor's. Returns whether the namespace was not known before.
-    fn add(&mut self, process: Option<u32>, link: &str) -> bool {
-        let inode = match ipc_namespace::inode(link) {
-            Ok(inode) => inode,
-            Err(error) => {
-                let is_hidden = [Errno::ACCESS, Errno::PERM].contains(&error);
-                self.are_all_seen &= !is_hidden || !process.is_none_or(may_use);
-                self.has_failed |= [Errno::NOMEM, Errno::MFILE, Errno::NFILE].contains(&error);
-                return false;
-            }
-        };
-        if self.found.iter().any(|known| known.inode == inode) || process.is_some_and(is_supervisor)
-        {
-            return false;
-        }
-        match ipc_namespace::of(link) {
-            Ok(found) => {
-                self.found.push(found);
-                true
-            }
-            Err(error) => {
-                // With these two errors, the process has ended since the listing.
-                self.has_failed |= ![Errno::NOENT, Errno::SRCH].contains(&error);
-                false
-            }
-        }
-    }
-
-    /// Returns whether no hidden process can use a directory that the caller may remove.
-    fn suffice(&self, base: &Path) -> bool {
-        !self.has_failed && (self.are_all_seen || caller() == 0 && is_closed(base))
-    }
-
-    fn have(&self, namespace: IpcNamespace) -> bool {
-        self.found.contains(&namespace)
-    }
-}
-
-/// Returns whether a process that /proc hides may use a directory that the caller may remove. An ordinary user's directory is used only by processes of
-/// that user, and those of root by all.
-fn may_use(process: u32) -> bool {
-    caller() == 0 || Stat::real_user(process).is_none_or(|user| user == caller())
-}
-
-/// Returns whether a process is a supervisor, which stays in the IPC namespace in which it was started and uses queues for its programs only. A program
-/// that takes this name can have its own directory removed, and no directory of a process with another name.
-fn is_supervisor(process: u32) -> bool {
-    files::read(format!("/proc/{process}/comm"))
-        .is_ok_and(|name| name.trim_ascii_end() == SUPERVISOR.to_bytes())
-}
-
-/// Returns the inode of the namespace in a line of mountinfo, and the path of the mount. Source: proc_pid_mountinfo(5).
-fn mounted(line: &str) -> Option<(u64, String)> {
-    let mut fields = line.split(' ').skip(3);
-    let root = fields.next()?.strip_prefix("ipc:[")?.strip_suffix(']')?;
-    let mut path = fields.next()?.to_owned();
-    for (code, byte) in [
-        ("\\040", " "),
-        ("\\011", "\t"),
-        ("\\012", "\n"),
-        ("\\134", "\\"),
-    ] {
-        path = path.replace(code, byte);
-    }
-    Some((root.parse().ok()?, path))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
+    use std::collections::BTreeSet;
 
     #[test]
     fn the_directory_of_an_ended_namespace_is_removed_and_that_of_a_living_one_stays() {
@@ -825,31 +662,6 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_processes_that_fails_removes_nothing() {
-        let dir = TestDir::new();
-        let base = dir.namespace();
-        let mut others = Others {
-            found: vec![],
-            are_all_seen: true,
-            has_failed: false,
-        };
-        assert_eq!(others.numbers("/proc/4294967295/task"), vec![]);
-        assert!(others.suffice(base.path()), "an ended process");
-        assert!(others.numbers("/proc").contains(&std::process::id()));
-        assert!(others.suffice(base.path()));
-        assert_eq!(others.numbers("/proc/version"), vec![]);
-        assert!(!others.suffice(base.path()), "no list");
-    }
-
-    #[test]
-    fn a_mount_of_a_namespace_has_its_inode_and_path() {
-        let line = "521 26 0:4 ipc:[4026532177] /run/a\\040name/ipc rw shared:9 - nsfs nsfs rw";
-        let expected = Some((4_026_532_177, "/run/a name/ipc".to_owned()));
-        assert_eq!(mounted(line), expected);
-        assert_eq!(mounted("521 26 0:4 /x ipc:[1] rw - tmpfs none rw"), None);
-    }
-
-    #[test]
     fn names_that_another_user_has_taken_are_passed_over() {
         let dir = TestDir::new();
         let base = dir.namespace();
@@ -871,13 +683,5 @@ mod tests {
         assert_eq!(directory(base.path(), living).unwrap(), own);
         files::remove_file(base.path().join(&usual)).unwrap();
         assert_eq!(directory(base.path(), living).unwrap(), own, "in use");
-    }
-
-    #[test]
-    fn a_namespace_that_a_descriptor_keeps_lives() {
-        let kept = files::File::open(OWN).unwrap();
-        let others = Others::look(None, |_| false);
-        assert!(others.have(ipc_namespace::of(OWN).unwrap()));
-        drop(kept);
     }
 }
