@@ -6,6 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 use support::{Namespace, compile, finish, succeed};
+use umsg_testkit::ipc_directories;
 
 cases_on_both! { "ipc_namespaces":
     a_new_namespace_has_queues_of_its_own,
@@ -26,15 +27,6 @@ fn command(namespace: &Namespace, case: &str) -> Command {
     command
 }
 
-/// Returns the names of the directories of IPC namespaces.
-fn names(namespace: &Namespace) -> Vec<String> {
-    let entries = std::fs::read_dir(namespace.path()).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.contains("ipc-"))
-        .collect()
-}
-
 #[test]
 fn the_last_process_removes_the_directories() {
     for case in [
@@ -47,7 +39,7 @@ fn the_last_process_removes_the_directories() {
     ] {
         let namespace = Namespace::new();
         succeed(&mut command(&namespace, case));
-        assert_eq!(names(&namespace), [""; 0], "{case}");
+        assert_eq!(ipc_directories(namespace.path()), [""; 0], "{case}");
     }
 }
 
@@ -62,14 +54,14 @@ fn the_directory_of_a_killed_process_is_removed_by_the_next_and_by_a_sweep() {
             "a_process_is_killed_in_its_namespace",
         ));
         assert_eq!(killed.status.signal(), Some(libc::SIGKILL));
-        let after = names(&namespace);
+        let after = ipc_directories(namespace.path());
         assert!(after.len() == 1 && after != before, "{before:?}, {after:?}");
         before = after;
     }
     let at = umsg::Namespace::at(namespace.path()).unwrap();
     assert_eq!(at.stale_files().unwrap().incomplete, 1);
     at.sweep().unwrap();
-    assert_eq!(names(&namespace), [""; 0]);
+    assert_eq!(ipc_directories(namespace.path()), [""; 0]);
 }
 
 #[test]
@@ -87,5 +79,5 @@ fn all_namespaces_share_the_queues_if_the_environment_says_so() {
     let namespace = Namespace::new();
     let (name, value) = umsg::ipc::shared();
     succeed(command(&namespace, "queues_are_shared").env(name, value));
-    assert_eq!(names(&namespace), [""; 0]);
+    assert_eq!(ipc_directories(namespace.path()), [""; 0]);
 }

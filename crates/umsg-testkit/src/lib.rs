@@ -11,4 +11,4 @@ pub mod run;
 pub mod signals;
 pub mod users;
 
-pub use namespace::TestNamespace;
+pub use namespace::{TestNamespace, ipc_directories};

@@ -7,6 +7,15 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
+/// Returns the names of the directories of IPC namespaces in the directory of a namespace.
+pub fn ipc_directories(namespace: &Path) -> Vec<String> {
+    let entries = namespace.read_dir().unwrap();
+    entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.contains("ipc-"))
+        .collect()
+}
+
 /// A directory in /dev/shm for the queues of one test. It is removed when the value is dropped.
 #[derive(Debug)]
 pub struct TestNamespace(TempDir);

@@ -6,6 +6,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use umsg_testkit::artefacts::drop_in;
+use umsg_testkit::ipc_directories;
 
 use super::{GAPS, Site, cases, finish, holds, run};
 use crate::support::compiler::Workshop;
@@ -27,22 +28,17 @@ fn set_mode(site: &Site, mode: u32) {
     std::fs::set_permissions(site.path(), PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// Returns the names of the directories of IPC namespaces.
-fn names(site: &Site) -> Vec<String> {
-    let entries = std::fs::read_dir(site.path()).unwrap();
-    entries
-        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name.contains("ipc-"))
-        .collect()
-}
-
 /// The supervisor removes the last directories after the end of the last program.
 #[track_caller]
 fn all_are_removed(site: &Site) {
     let start = Instant::now();
-    while !names(site).is_empty() {
+    while !ipc_directories(site.path()).is_empty() {
         let patience = Duration::from_secs(60);
-        assert!(start.elapsed() < patience, "{:?} is left", names(site));
+        assert!(
+            start.elapsed() < patience,
+            "{:?} is left",
+            ipc_directories(site.path())
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -99,7 +95,11 @@ fn an_open_directory_stays_while_proc_hides_a_process() {
     // The supervisor waits at most 2 seconds for the ends of processes.
     std::thread::sleep(Duration::from_secs(3));
     assert_eq!(site.umsg(&SWEEP).code, Some(0));
-    assert_eq!(names(&site).len(), 1, "another user may use the directory");
+    assert_eq!(
+        ipc_directories(site.path()).len(),
+        1,
+        "another user may use the directory"
+    );
     set_mode(&site, 0o700);
     assert_eq!(site.umsg(&SWEEP).code, Some(0));
     all_are_removed(&site);
@@ -125,7 +125,7 @@ fn all_namespaces_share_the_queues_if_the_options_say_so() {
     let options = ["--ipc-namespaces=share"];
     let outcome = run(&site, &options, &program(), &["queues_are_shared"]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    assert!(names(&site).is_empty());
+    assert!(ipc_directories(site.path()).is_empty());
 }
 
 fn shell(site: &Site, options: &[&str], line: &str) -> crate::support::Outcome {
