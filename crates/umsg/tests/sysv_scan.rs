@@ -5,12 +5,12 @@ mod support;
 use std::fs::{self, File};
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::Duration;
-use support::child::{Child, Exit};
+use support::child::{self, Child, Exit};
 use support::place::Place;
 use support::users::{Everybodys, as_user};
 use support::{Random, wait_until};
 use umsg::Limits;
-use umsg::sysv::{self, Change, Totals, Want, raw};
+use umsg::sysv::{self, Change, Totals, Until, Want, raw};
 use umsg_shm::crash;
 
 /// The time between two changes after which a directory's times differ: several ticks of the kernel.
@@ -185,6 +185,62 @@ fn changes_of_another_process_are_known_at_once() {
         });
         limiter.expect(Exit::Code(0), "a process that sets limits");
         assert_eq!(kept(), None);
+    });
+}
+
+/// A process on the drop-in keeps the segment of a removed queue for its next queue.
+#[test]
+fn sums_beside_a_kept_segment_are_known_with_and_without_its_queue() {
+    informed(|place, kept| {
+        let mut keeper = Child::run(|| {
+            let create = || {
+                let flags = libc::IPC_CREAT | 0o600;
+                raw::revived(sysv::PRIVATE, flags)
+                    .unwrap_or_else(|| raw::get(sysv::PRIVATE, flags).unwrap())
+            };
+            std::thread::sleep(SETTLED);
+            // Nothing is kept at first.
+            raw::msgctl_remove_own(create()).unwrap();
+            let mut id = create();
+            for _ in 0..3 {
+                assert!(raw::remove_and_keep(id));
+                child::stop();
+                let index = id % 32_768;
+                id = create();
+                assert_eq!(id % 32_768, index, "the segment has the next queue");
+                raw::msgsnd(id, 1, b"four", libc::IPC_NOWAIT, Until::Now).unwrap();
+                child::stop();
+            }
+            raw::msgctl_remove_own(id).unwrap();
+            0
+        });
+        keeper.expect_to_stop("the process that keeps a segment");
+        std::thread::sleep(SETTLED);
+        for _ in 0..2 {
+            raw::msgctl_info(libc::MSG_INFO).unwrap();
+        }
+        assert_eq!((mapped(place), kept()), (2, Some(1)));
+        for turn in 0..3 {
+            let sums = raw::kept_msgctl_info(libc::MSG_INFO).unwrap();
+            assert_eq!((sums.msgmap, sums.msgtql), (0, 0));
+            let without = sums.highest_index;
+            keeper.signal(libc::SIGCONT);
+            keeper.expect_to_stop("the process with a queue");
+            assert_eq!(kept(), Some(2), "known without a look at files");
+            let sums = raw::kept_msgctl_info(libc::MSG_INFO).unwrap();
+            assert_eq!((sums.msgpool, sums.msgmap, sums.msgtql), (2, 1, 4));
+            assert!(sums.highest_index >= without);
+            let constants = raw::kept_msgctl_info(libc::IPC_INFO).unwrap();
+            assert_eq!(constants.highest_index, sums.highest_index);
+            assert_eq!(sysv::list(&place.namespace).unwrap().len(), 2);
+            keeper.signal(libc::SIGCONT);
+            if turn < 2 {
+                keeper.expect_to_stop("the process without a queue");
+                assert_eq!(kept(), Some(1));
+                assert_eq!(sysv::list(&place.namespace).unwrap().len(), 1);
+            }
+        }
+        keeper.expect(Exit::Code(0), "the process that keeps a segment");
     });
 }
 

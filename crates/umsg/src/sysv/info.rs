@@ -51,7 +51,7 @@ pub fn ipc_info(namespace: &Namespace) -> Result<MsgInfo, OpenError> {
         return Ok(info);
     }
     let mut files = namespace.msg_files()?;
-    let scan = Scan::of(&mut files)?;
+    let mut scan = Scan::of(&mut files)?;
     let highest_index = scan.find_highest_index(&mut files)?;
     scan.keep();
     Ok(constants(&namespace.limits()?, highest_index))

@@ -6,7 +6,10 @@
 //! | kept | used again | because |
 //! |---|---|---|
 //! | which queues there are | as long as the directory has the same times of change | each creation or removal of a name changes these times |
-//! | a mapping of a queue's header, in a process that requests sums twice within a second and handles SIGBUS | as long as the queue exists | counts change without a change of a name, so they are read each time |
+//! | a mapping of a queue's header, in a process that requests sums twice within a second and handles SIGBUS | as long as the queue or its segment exists | counts change without a change of a name, so they are read each time |
+//!
+//! A process may keep the segment of a removed queue for its next queue (`recycle.rs`). Its header is mapped, too, and shows whether there is a
+//! queue.
 //!
 //! The namespace counts changes of names and of limits. So if a process repeats its request within 10 ms, it compares only the count and its own
 //! identity. Its only system call is geteuid(2): see `namespace/changes.rs`.
@@ -30,7 +33,7 @@ use std::sync::Mutex;
 use umsg_shm::announcements::Announcements;
 use umsg_shm::sys::thread::{self, Thread};
 use umsg_shm::sys::{clock, cut};
-use umsg_shm::sysv_engine::segment::HeaderView;
+use umsg_shm::sysv_engine::segment::{HeaderView, QueueCounts};
 
 /// The number of headers that a process maps.
 const MOST_VIEWS: usize = 4096;
@@ -84,7 +87,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Reads all queues. None if a header is not mapped, or a queue is removed.
+    /// Reads all queues. None if a header is not mapped, or its file was truncated.
     fn read(queues: &mut [Known], at: u32) -> Option<Sums> {
         let mut sums = Sums {
             totals: Totals::default(),
@@ -98,8 +101,10 @@ impl Sums {
             if last.replace(known.link.id) == Some(known.link.id) {
                 return None;
             }
-            sums.read_marked(place, known, me)?;
-            sums.totals = add(sums.totals, &known.kept_counts());
+            known.last = sums.read_marked(place, known, me)?;
+            if let Some(counts) = known.last {
+                sums.totals = add(sums.totals, &known.counted(counts));
+            }
         }
         Some(sums)
     }
@@ -130,24 +135,31 @@ impl Sums {
 
     fn replace(&mut self, place: usize, queues: &mut [Known], me: &Thread) -> Option<()> {
         let known = queues.get_mut(place)?;
-        let (messages, bytes) = known.last;
-        self.read_marked(place, known, me)?;
+        let now = self.read_marked(place, known, me)?;
+        let last = std::mem::replace(&mut known.last, now);
+        // The number of queues changes if one of the two is None.
+        let (last, now) = (last?, now?);
         let replaced = |sum: u64, last: u64, now: u64| sum.wrapping_sub(last).wrapping_add(now);
-        self.totals.messages = replaced(self.totals.messages, messages, known.last.0);
-        self.totals.bytes = replaced(self.totals.bytes, bytes, known.last.1);
+        self.totals.messages = replaced(self.totals.messages, last.messages, now.messages);
+        self.totals.bytes = replaced(self.totals.bytes, last.bytes, now.bytes);
         Some(())
     }
 
-    fn read_marked(&mut self, place: usize, known: &mut Known, me: &Thread) -> Option<()> {
+    /// Returns the counts of a queue, as [`HeaderView::marked_counts`] does.
+    fn read_marked(
+        &mut self,
+        place: usize,
+        known: &Known,
+        me: &Thread,
+    ) -> Option<Option<QueueCounts>> {
         let (counts, is_marked) = known.view.as_ref()?.marked_counts(me)?;
-        known.last = counts;
         if !is_marked {
             if let Some(unmarked) = self.unmarked.get_mut(self.unmarked_len) {
                 *unmarked = place;
             }
             self.unmarked_len += 1;
         }
-        Some(())
+        Some(counts)
     }
 
     fn are_kept(&self) -> bool {
@@ -155,13 +167,13 @@ impl Sums {
     }
 }
 
-/// A queue that a scan found.
+/// A queue that a scan found, or a segment that may hold one.
 #[derive(Debug)]
 struct Known {
     link: namespace::Entry,
     view: Option<HeaderView>,
-    /// The number of messages and of their bytes in the sums that are kept.
-    last: (u64, u64),
+    /// The counts in the sums that are kept; None if the segment held no queue.
+    last: Option<QueueCounts>,
 }
 
 /// The counts of a queue.
@@ -290,18 +302,24 @@ impl Scan {
         }
     }
 
-    /// Returns the highest index of a queue; 0 without a queue. None if the names do not show it: a segment that may be used again may hold no queue
-    /// now.
+    /// Returns the highest index of a queue; 0 without a queue. None if neither the names nor mapped headers show it: a segment that may be used
+    /// again may hold no queue now.
     pub(super) fn highest_index(&self) -> Option<u32> {
-        match self.queues.last() {
-            None => Some(0),
-            Some(last) => (!last.link.varies).then_some(last.link.index),
+        for known in self.queues.iter().rev() {
+            if !known.link.varies || known.mapped_counts()?.is_some() {
+                return Some(known.link.index);
+            }
         }
+        Some(0)
     }
 
-    /// Returns the highest index. Inspects the files if the names do not suffice.
-    pub(super) fn find_highest_index(&self, files: &mut Files) -> Result<u32, OpenError> {
-        for known in self.queues.iter().rev() {
+    /// Returns the highest index. Inspects the files if names and mapped headers do not suffice.
+    pub(super) fn find_highest_index(&mut self, files: &mut Files) -> Result<u32, OpenError> {
+        let mut room = self.room_for_views();
+        for known in self.queues.iter_mut().rev() {
+            if known.link.varies {
+                known.map_header(files, &mut room)?;
+            }
             if !known.link.varies || known.entry(files)?.is_some() {
                 return Ok(known.link.index);
             }
@@ -309,34 +327,27 @@ impl Scan {
         Ok(0)
     }
 
-    /// Adds up the counts of the queues from mapped headers alone. None if a queue has no mapped header, was removed since, or has two key
+    /// Adds up the counts of the queues from mapped headers alone. None if a header is not mapped, its file was truncated, or a queue has two key
     /// symlinks.
     pub(super) fn sum_mapped<T>(&self, nothing: T, add: impl Fn(T, &Counts) -> T) -> Option<T> {
         let mut last = None;
         self.queues.iter().try_fold(nothing, |sum, known| {
             let is_new = last.replace(known.link.id) != Some(known.link.id);
             let counts = known.mapped_counts().filter(|_| is_new)?;
-            Some(add(sum, &counts))
+            Some(match counts {
+                Some(counts) => add(sum, &counts),
+                None => sum,
+            })
         })
     }
 
-    fn map_headers(&mut self, files: &mut Files) -> Result<(), OpenError> {
+    /// Returns the number of headers that this process may map in addition.
+    fn room_for_views(&self) -> usize {
         if !self.is_again || !cut::is_handled() {
-            return Ok(());
+            return 0;
         }
-        let mapped = |queues: &[Known]| queues.iter().filter(|known| known.view.is_some()).count();
-        let mut room = MOST_VIEWS.saturating_sub(mapped(&self.queues));
-        for known in self.queues.iter_mut().filter(|known| known.view.is_none()) {
-            if room == 0 {
-                break;
-            }
-            if let Behind::Queue(file, _) = behind(files, &known.link)? {
-                // Without a mapping, the header is read from the file each time.
-                known.view = HeaderView::map(rustix::fd::AsFd::as_fd(&file)).ok();
-                room -= 1;
-            }
-        }
-        Ok(())
+        let mapped = self.queues.iter().filter(|known| known.view.is_some());
+        MOST_VIEWS.saturating_sub(mapped.count())
     }
 
     /// Returns the queues, by index. The list includes queues whose files can't be opened or used.
@@ -355,9 +366,10 @@ impl Scan {
         read: fn(&Known, &mut Files) -> Result<Option<T>, OpenError>,
         id: fn(&T) -> i32,
     ) -> Result<Vec<T>, OpenError> {
-        self.map_headers(files)?;
+        let mut room = self.room_for_views();
         let mut all: Vec<T> = Vec::with_capacity(self.queues.len());
-        for known in &self.queues {
+        for known in &mut self.queues {
+            known.map_header(files, &mut room)?;
             if let Some(queue) = read(known, files)? {
                 // Two key symlinks of one identifier are neighbours: the last one counts.
                 all.pop_if(|previous| id(previous) == id(&queue));
@@ -369,39 +381,46 @@ impl Scan {
 }
 
 impl Known {
+    /// Maps the header, if it is not mapped and `room` is not zero.
+    fn map_header(&mut self, files: &mut Files, room: &mut usize) -> Result<(), OpenError> {
+        if *room == 0 || self.view.is_some() {
+            return Ok(());
+        }
+        if let Behind::Queue(file, _) | Behind::Removed(file) = behind(files, &self.link)? {
+            // Without a mapping, the header is read from the file each time.
+            self.view = HeaderView::map(rustix::fd::AsFd::as_fd(&file)).ok();
+            *room -= 1;
+        }
+        Ok(())
+    }
+
     fn entry(&self, files: &mut Files) -> Result<Option<Entry>, OpenError> {
         if let Some(view) = &self.view
             && let Ok(said) = view.summary()
             && self.link.is_of(said.id, said.key)
-            && !said.is_removed
         {
-            return Ok(Some(Entry::of_summary(&said)));
+            return Ok((!said.is_removed).then(|| Entry::of_summary(&said)));
         }
         entry_behind(files, &self.link)
     }
 
-    fn mapped_counts(&self) -> Option<Counts> {
-        let (messages, bytes) = self.view.as_ref().and_then(HeaderView::counts)?;
-        Some(Counts {
-            id: self.link.id,
-            messages,
-            bytes,
-        })
+    /// Returns the counts from the mapped header. The inner value is None if the segment holds no queue.
+    fn mapped_counts(&self) -> Option<Option<Counts>> {
+        let counts = self.view.as_ref()?.counts()?;
+        Some(counts.map(|counts| self.counted(counts)))
     }
 
-    /// Returns the counts in the sums that are kept.
-    fn kept_counts(&self) -> Counts {
-        let (messages, bytes) = self.last;
+    fn counted(&self, counts: QueueCounts) -> Counts {
         Counts {
             id: self.link.id,
-            messages,
-            bytes,
+            messages: counts.messages,
+            bytes: counts.bytes,
         }
     }
 
     fn counts(&self, files: &mut Files) -> Result<Option<Counts>, OpenError> {
         if let Some(counts) = self.mapped_counts() {
-            return Ok(Some(counts));
+            return Ok(counts);
         }
         let entry = entry_behind(files, &self.link)?;
         Ok(entry.map(|entry| Counts {
@@ -418,7 +437,7 @@ pub(super) fn entry_behind(
     link: &namespace::Entry,
 ) -> Result<Option<Entry>, OpenError> {
     match behind(files, link)? {
-        Behind::Nothing => Ok(None),
+        Behind::Nothing | Behind::Removed(_) => Ok(None),
         Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
         // A corrupted queue exists, too.
         Behind::Closed | Behind::Unusable(..) => Ok(files
@@ -440,7 +459,7 @@ fn merged(links: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
         Known {
             link,
             view,
-            last: (0, 0),
+            last: None,
         }
     };
     links.into_iter().map(known).collect()

@@ -6,7 +6,7 @@
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;
 use super::registry::{
-    Behind, PRIVATE, behind, has_key_symlink, index_of, key_symlink_of, key_symlink_with, said,
+    PRIVATE, behind, has_key_symlink, index_of, key_symlink_of, key_symlink_with, said,
 };
 use crate::namespace::{Entry, FileError, Files, Locked, Namespace, PATIENCE, caller};
 use std::os::fd::{AsFd, OwnedFd};
@@ -137,8 +137,8 @@ fn is_stale(files: &mut Files, name: &str, key: i32, index: u32) -> Result<bool,
     match Entry::of(files.key_symlink(name)?, key) {
         // The key symlink of a queue without a key belongs to its own index only.
         Some(link) if key != PRIVATE || link.index == index => {
-            let is_nothing = matches!(behind(files, &link)?, Behind::Nothing);
-            Ok(is_nothing && (!link.varies || has_no_next(files, &link)))
+            let is_queue = behind(files, &link)?.is_queue();
+            Ok(!is_queue && (!link.varies || has_no_next(files, &link)))
         }
         _ => Ok(true),
     }
@@ -224,7 +224,7 @@ fn is_anybodys(files: &mut Files, index: u32) -> bool {
     };
     links.retain(|link| link.index == index);
     let mut links = links.iter();
-    links.any(|link| !matches!(behind(files, link), Ok(Behind::Nothing)))
+    links.any(|link| behind(files, link).map_or(true, |found| found.is_queue()))
 }
 
 /// Removes the key symlink of a queue.

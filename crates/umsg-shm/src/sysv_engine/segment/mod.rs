@@ -50,7 +50,7 @@ pub use layout::{LONGEST, MOST_BYTES};
 pub use mapped::{Segment, Tenure};
 pub use rights::{CLOSED, Generation, LIVE, Permissions, REMOVED, Rights, State};
 #[cfg(not(loom))]
-pub use summary::{HeaderView, Summary, summary};
+pub use summary::{HeaderView, QueueCounts, Summary, summary};
 pub use waiter::WaiterRecord;
 pub(crate) use waiter::{Choice, Reply};
 pub use words::{CellWords, Words};

@@ -100,6 +100,13 @@ pub struct HeaderView {
     is_home: bool,
 }
 
+/// The numbers of messages and of their bytes in a queue, as [`HeaderView`] reads them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueCounts {
+    pub messages: u64,
+    pub bytes: u64,
+}
+
 /// The answers about processes, for a queue whose creator had the namespaces of this process. A thread uses this value only for locks in plain form,
 /// which need no other knowledge of processes.
 struct Home;
@@ -144,22 +151,29 @@ impl HeaderView {
         Ok(HeaderView { view, is_home })
     }
 
-    /// Returns the numbers of queued messages and of their bytes. None if the queue was removed or its file truncated.
-    pub fn counts(&self) -> Option<(u64, u64)> {
+    /// Returns the counts of the queue. The inner value is None if the segment holds no queue now: its queue was removed, and the next one may
+    /// follow. The result is None if the file was truncated.
+    pub fn counts(&self) -> Option<Option<QueueCounts>> {
         let messages = self
             .view
             .u32_at(CONTROL + offset_of!(ControlBlock, messages));
         let at = CONTROL + offset_of!(ControlBlock, bytes);
         let bytes = wide(self.view.u32_at(at), self.view.u32_at(at + 4));
         let state = State::of_word(self.view.u32_at(RIGHTS + offset_of!(Rights, state)));
-        (!state.is_removed() && !self.view.is_cut()).then_some((messages.into(), bytes))
+        let counts = QueueCounts {
+            messages: messages.into(),
+            bytes,
+        };
+        let counts = (!state.is_removed()).then_some(counts);
+        (!self.view.is_cut()).then_some(counts)
     }
 
     /// Returns the counts as [`counts`](Self::counts) does, and marks the queue's lock as counted. The second value is false if the lock can't be
-    /// marked: see [`read_counts`].
-    pub fn marked_counts(&self, me: &Thread) -> Option<((u64, u64), bool)> {
-        if !self.is_home {
-            return self.counts().map(|counts| (counts, false));
+    /// marked: see [`read_counts`]. A segment without a queue needs no mark: the namespace counts its next queue as a change of names.
+    pub fn marked_counts(&self, me: &Thread) -> Option<(Option<QueueCounts>, bool)> {
+        let counts = self.counts()?;
+        if counts.is_none() || !self.is_home {
+            return Some((counts, counts.is_none()));
         }
         let state = || State::of_word(self.view.u32_at(RIGHTS + offset_of!(Rights, state)));
         let is_live = || state().live().is_some() && !self.view.is_cut();
