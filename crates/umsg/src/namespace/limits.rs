@@ -281,7 +281,20 @@ impl Namespace {
         &self,
         change: impl FnOnce(&mut Limits),
     ) -> Result<Limits, NamespaceError> {
-        let _locked = self.lock_limits()?;
+        self.update_limits_under(None, change)
+    }
+
+    /// Does the same for a caller that may hold a lock, as `held`.
+    pub(super) fn update_limits_under(
+        &self,
+        held: Option<&Locked>,
+        change: impl FnOnce(&mut Limits),
+    ) -> Result<Limits, NamespaceError> {
+        let owner = self.directory()?.owner();
+        let _locked = match held.filter(|held| held.is_of(owner)) {
+            Some(_) => None,
+            None => self.lock_limits()?,
+        };
         let mut limits = self.limits()?;
         change(&mut limits);
         self.write_limits(&limits)?;

@@ -86,7 +86,9 @@ fn attempt(
     }
     let in_use = room(new.files(), limits, &lock)?;
     let number = match limits.next_id {
-        Some(_) => namespace.take_next_id(new.files())?.map(Number::Wanted),
+        Some(_) => namespace
+            .take_next_id(new.files(), &lock)?
+            .map(Number::Wanted),
         None => None,
     };
     crash_point!(MSGGET_ID_TAKEN);

@@ -33,6 +33,8 @@ const NAPS: [Duration; 2] = [Duration::from_micros(20), Duration::from_millis(2)
 /// The lock, held until it is dropped. While it is held, signal handlers that call [`crate::signals::defer`] are deferred, because a handler that
 /// creates a queue would wait for its own thread.
 pub(crate) struct Locked {
+    /// The user whose lock it is.
+    user: u32,
     directory: OwnedFd,
     me: &'static Thread,
 }
@@ -43,7 +45,7 @@ impl Files {
     /// # Errors
     /// `Namespace(Busy)`; `TooManyFiles`; `Namespace(NotWritable)`; `Namespace(NoQueuesDirectory)`.
     pub(crate) fn lock(&self, patience: Duration) -> Result<Locked, FileError> {
-        self.lock_in(&self.own()?, patience)
+        self.lock_in(&self.own()?, caller(), patience)
     }
 
     /// Waits for the lock of a user. Processes that may remove that user's files call this.
@@ -55,10 +57,10 @@ impl Files {
             return self.lock(patience);
         }
         let own = self.own_of(user)?.ok_or(FileError::NotFound)?;
-        self.lock_in(&own, patience)
+        self.lock_in(&own, user, patience)
     }
 
-    fn lock_in(&self, own: &Path, patience: Duration) -> Result<Locked, FileError> {
+    fn lock_in(&self, own: &Path, user: u32, patience: Duration) -> Result<Locked, FileError> {
         let directory = open(&own.join(LOCK)).map_err(|e| FileError::of("open", e))?;
         let mut wait = None;
         let mut goes_on = || {
@@ -67,7 +69,13 @@ impl Files {
         };
         loop {
             match attempt(&directory) {
-                Ok(me) => return Ok(Locked { directory, me }),
+                Ok(me) => {
+                    return Ok(Locked {
+                        user,
+                        directory,
+                        me,
+                    });
+                }
                 Err(Errno::WOULDBLOCK | Errno::INTR) if goes_on() => {}
                 Err(Errno::WOULDBLOCK | Errno::INTR) => return Err(self.busy(&directory)),
                 Err(e) => return Err(FileError::of("flock", e)),
@@ -148,6 +156,13 @@ fn attempt(directory: &OwnedFd) -> Result<&'static Thread, Errno> {
     fs::flock(directory, FlockOperation::NonBlockingLockExclusive)
         .inspect_err(|_| me.critical.leave())?;
     Ok(me)
+}
+
+impl Locked {
+    /// Returns whether this is the lock of a user.
+    pub(in crate::namespace) fn is_of(&self, user: u32) -> bool {
+        self.user == user
+    }
 }
 
 impl Drop for Locked {

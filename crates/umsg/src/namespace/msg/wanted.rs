@@ -18,12 +18,13 @@ use rustix::fs::OFlags;
 use rustix::io;
 
 use super::files::Files;
+use super::lock::Locked;
 use super::names::INDICES;
 use super::own_directory::create_readable;
 use crate::namespace::directory::Directory;
 use crate::namespace::file_error::FileError;
 use crate::namespace::identified::open_regular;
-use crate::namespace::{Namespace, caller, record};
+use crate::namespace::{Namespace, record};
 
 const NAME: &str = "taken";
 const SIZE: usize = 24;
@@ -41,29 +42,26 @@ impl Namespace {
             .any(|own| read(own).is_some_and(|noted| noted == encode(record)))
     }
 
-    /// Takes the identifier that is to be given to the next queue. Returns None if the namespace's owner wants no particular one. The caller holds
-    /// its user's lock.
+    /// Takes the identifier that is to be given to the next queue. Returns None if the namespace's owner wants no particular one. `lock` is the lock
+    /// of the caller's user.
     ///
     /// # Errors
     /// The errors of a read and a write of the limits, and of the caller's note.
     ///
     /// # If the process dies
     /// The identifier is either taken or not.
-    pub(crate) fn take_next_id(&self, files: &Files) -> Result<Option<u32>, FileError> {
+    pub(crate) fn take_next_id(
+        &self,
+        files: &Files,
+        lock: &Locked,
+    ) -> Result<Option<u32>, FileError> {
         let Some(record) = record::identity(self.path(), self.owner()) else {
             return Ok(None);
         };
         if self.may_set_limits() {
             // The limits are written to a new record, for which another user's note is not valid.
-            // A change by the owner needs the lock that the caller holds. Only root can be another user here.
             let mut id = None;
-            if caller() == self.directory()?.owner() {
-                let mut limits = self.limits()?;
-                id = limits.next_id.take();
-                self.write_limits(&limits)?;
-            } else {
-                self.update_limits(|limits| id = limits.next_id.take())?;
-            }
+            self.update_limits_under(Some(lock), |limits| id = limits.next_id.take())?;
             return Ok(id);
         }
         let id = self.limits()?.next_id;
@@ -110,8 +108,8 @@ fn note(own: &Path, record: [u64; 3]) -> Result<(), FileError> {
 
 #[cfg(test)]
 mod tests {
-    use crate::namespace::Limits;
     use crate::namespace::testing::{STRANGER, TestDir, as_user};
+    use crate::namespace::{Limits, PATIENCE};
 
     #[test]
     fn an_identifier_is_taken_once_by_its_owner_or_by_a_stranger() {
@@ -127,7 +125,8 @@ mod tests {
         };
         let take = || {
             let files = namespace.msg_files().unwrap();
-            namespace.take_next_id(&files).unwrap()
+            let lock = files.lock(PATIENCE).unwrap();
+            namespace.take_next_id(&files, &lock).unwrap()
         };
         want(98_309);
         assert_eq!([take(), take()], [Some(98_309), None]);
