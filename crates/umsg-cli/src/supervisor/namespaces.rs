@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use umsg::ipc::{Followed, Identity, Resolver};
+use umsg::ipc::{Identity, Pin, Resolver};
 use umsg::sysv::raw::Table;
 use umsg::{Namespace, NamespaceError};
 
@@ -33,18 +33,18 @@ pub struct Queues {
     /// The device and the inode of the namespace's directory.
     pub identity: (u64, u64),
     pub directory: Directory,
-    _followed: Option<Followed>,
+    _pin: Option<Pin>,
 }
 
 impl Queues {
-    fn new(namespace: Namespace, followed: Option<Followed>) -> Queues {
+    fn new(namespace: Namespace, pin: Option<Pin>) -> Queues {
         // Without a directory, calls fail, and no other command asks for it.
         let found = std::fs::metadata(namespace.path());
         Queues {
             identity: found.map_or((0, 0), |found| (found.dev(), found.ino())),
             sysv: Table::new(namespace),
             directory: Directory::default(),
-            _followed: followed,
+            _pin: pin,
         }
     }
 
@@ -96,8 +96,8 @@ impl Namespaces {
             return Ok(Arc::clone(known));
         }
         self.note_move();
-        let followed = resolver.follow(link, of)?;
-        let new = Arc::new(Queues::new(followed.namespace().clone(), Some(followed)));
+        let (namespace, pin) = resolver.follow(link, of)?;
+        let new = Arc::new(Queues::new(namespace, Some(pin)));
         // Another thread may have found it meanwhile.
         Ok(Arc::clone(lock(&self.others).entry(of).or_insert(new)))
     }

@@ -45,7 +45,7 @@ const PLACES: &[(&str, &[Face])] = &[
     ("namespace/transient/", &[Posix]),
     ("namespace/vacated.rs", &[Posix]),
     // `ipc_namespaces_crash` kills there, with queues of no face.
-    ("namespace/ipc.rs", &[]),
+    ("namespace/ipc/directories.rs", &[]),
 ];
 
 /// Crash points that a face never reaches though it uses the file, with the reason.
