@@ -258,6 +258,7 @@ impl Run {
                     Some(wish) => wish == Switch::On,
                     None => std::env::var_os(DEV_MQUEUE).is_none_or(|value| value != "off"),
                 },
+                ipc_namespaces: !shares,
             };
             supervisor::begin(namespace.path(), &home, settings)
                 .map_err(|fault| Failure::new(Code::NotPrepared, fault))?;

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
+use super::Settings;
 use super::listener::Call;
 
 /// The calls on queues, which the supervisor answers.
@@ -35,7 +36,7 @@ const POLLS: &[libc::c_long] = &[
     libc::SYS_epoll_ctl,
 ];
 
-/// The calls that may change a thread's user, or its IPC namespace. The kernel performs them; afterwards the supervisor reads both again.
+/// The calls that may change a thread's user. The kernel performs them; afterwards the supervisor reads the user again.
 const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setuid,
     libc::SYS_setgid,
@@ -48,9 +49,10 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_setfsgid,
     libc::SYS_execve,
     libc::SYS_execveat,
-    libc::SYS_unshare,
-    libc::SYS_setns,
 ];
+
+/// The calls that may change a thread's IPC namespace, likewise.
+const MOVES: &[libc::c_long] = &[libc::SYS_unshare, libc::SYS_setns];
 
 /// Returns whether a call waits for descriptors.
 pub fn waits_for_descriptors(number: libc::c_long) -> bool {
@@ -221,7 +223,12 @@ pub fn may_move(call: &Call) -> bool {
 
 /// Returns whether a call only changes the user of its thread, or its namespaces.
 pub fn changes_identity(number: libc::c_long) -> bool {
-    IDENTITY.contains(&number)
+    IDENTITY.contains(&number) || MOVES.contains(&number)
+}
+
+/// Returns whether a call replaces the program of its thread's process.
+pub fn replaces_program(number: libc::c_long) -> bool {
+    [libc::SYS_execve, libc::SYS_execveat].contains(&number)
 }
 
 /// The architecture of this build: AUDIT_ARCH_X86_64 or AUDIT_ARCH_AARCH64 of linux/audit.h.
@@ -258,16 +265,18 @@ fn jump(code: u32, k: u32, jt: usize, jf: usize) -> sock_filter {
     }
 }
 
-fn program(paths: bool) -> Vec<sock_filter> {
-    let (paths, flagged) = if paths {
+fn program(settings: Settings) -> Vec<sock_filter> {
+    let (paths, flagged) = if settings.files {
         (PATHS, FLAGGED)
     } else {
         (&[][..], &[][..])
     };
+    let moves = if settings.ipc_namespaces { MOVES } else { &[] };
     let numbers: Vec<_> = QUEUES
         .iter()
         .chain(POLLS)
         .chain(IDENTITY)
+        .chain(moves)
         .chain(paths)
         .collect();
     let equal = BPF_JMP | BPF_JEQ | BPF_K;
@@ -301,21 +310,19 @@ fn program(paths: bool) -> Vec<sock_filter> {
 ///
 /// From the moment at which the supervisor takes a call, only a deadly signal ends it (Linux 5.19): the answer reaches the program.
 ///
-/// `paths` says whether the supervisor gets calls with paths, too.
-///
 /// Without CAP_SYS_ADMIN the process gives up privileges that its programs would gain (PR_SET_NO_NEW_PRIVS).
-pub fn install(paths: bool) -> io::Result<OwnedFd> {
-    match apply(paths) {
+pub fn install(settings: Settings) -> io::Result<OwnedFd> {
+    match apply(settings) {
         Err(error) if error.raw_os_error() == Some(libc::EACCES) => {
             rustix::thread::set_no_new_privs(true)?;
-            apply(paths)
+            apply(settings)
         }
         other => other,
     }
 }
 
-fn apply(paths: bool) -> io::Result<OwnedFd> {
-    let mut instructions = program(paths);
+fn apply(settings: Settings) -> io::Result<OwnedFd> {
+    let mut instructions = program(settings);
     let program = libc::sock_fprog {
         len: instructions.len() as u16,
         filter: instructions.as_mut_ptr(),
@@ -353,9 +360,17 @@ const WAKE_NEARBY: libc::c_ulong = 1;
 mod tests {
     use super::*;
 
+    fn settings(files: bool, ipc_namespaces: bool) -> Settings {
+        Settings {
+            files,
+            dev_mqueue: files,
+            ipc_namespaces,
+        }
+    }
+
     /// Interprets the few instructions that the filter has. All arguments have the value `argument`.
-    fn action(paths: bool, machine: u32, number: u32, argument: u32) -> u32 {
-        let program = program(paths);
+    fn action(settings: Settings, machine: u32, number: u32, argument: u32) -> u32 {
+        let program = program(settings);
         let (mut at, mut accumulator) = (0, 0);
         loop {
             let instruction = program[at];
@@ -384,8 +399,8 @@ mod tests {
     #[test]
     fn calls_on_queues_reach_the_supervisor_and_others_pass() {
         let calls = QUEUES.iter().chain(POLLS).chain(IDENTITY);
-        for paths in [false, true] {
-            let action = |machine, number| action(paths, machine, number, 0);
+        for files in [false, true] {
+            let action = |machine, number| action(settings(files, false), machine, number, 0);
             for number in calls.clone() {
                 let number = *number as u32;
                 assert_eq!(action(MACHINE, number), libc::SECCOMP_RET_USER_NOTIF);
@@ -401,10 +416,22 @@ mod tests {
     }
 
     #[test]
+    fn calls_that_move_to_another_namespace_pass_if_all_have_the_same_queues() {
+        for number in MOVES {
+            let action = |ipc_namespaces| {
+                let settings = settings(true, ipc_namespaces);
+                action(settings, MACHINE, *number as u32, 0)
+            };
+            assert_eq!(action(true), libc::SECCOMP_RET_USER_NOTIF);
+            assert_eq!(action(false), libc::SECCOMP_RET_ALLOW);
+        }
+    }
+
+    #[test]
     fn calls_with_paths_reach_the_supervisor_if_it_is_to_answer_them() {
         let flagged = FLAGGED.iter().map(|(number, _)| number);
         for number in PATHS.iter().chain(flagged.clone()) {
-            let action = |paths| action(paths, MACHINE, *number as u32, 0);
+            let action = |files| action(settings(files, true), MACHINE, *number as u32, 0);
             assert_eq!(action(true), libc::SECCOMP_RET_USER_NOTIF, "{number}");
             assert_eq!(action(false), libc::SECCOMP_RET_ALLOW, "{number}");
             let arguments = [0; 6];
@@ -413,7 +440,7 @@ mod tests {
         }
         for number in flagged {
             let empty = libc::AT_EMPTY_PATH as u32;
-            let action = action(true, MACHINE, *number as u32, empty);
+            let action = action(settings(true, true), MACHINE, *number as u32, empty);
             assert_eq!(action, libc::SECCOMP_RET_ALLOW, "{number}");
         }
     }

@@ -353,6 +353,11 @@ pub fn lives(thread: &OwnedFd) -> bool {
     poll(&mut polled, Some(&Timespec::default())) == Ok(0)
 }
 
+/// Returns whether a process has a thread with this number.
+pub fn has_thread(process: pid_t, thread: pid_t) -> bool {
+    fs::exists(format!("/proc/{process}/task/{thread}")).unwrap_or(true)
+}
+
 /// The state of a thread's process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {

@@ -48,13 +48,15 @@ mod workers;
 
 pub use start::{Home, begin};
 
-/// The files that the supervisor shows to its programs in place of the kernel's.
+/// What the supervisor does for its programs, apart from calls on queues.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Calls with paths reach the supervisor.
     pub files: bool,
     /// /dev/mqueue is among the files.
     pub dev_mqueue: bool,
+    /// A thread that moves to another IPC namespace gets other queues.
+    pub ipc_namespaces: bool,
 }
 
 /// A value for an argument that mq_getsetattr(2) does not have. A call with this value asks whether a supervisor answers.

@@ -157,7 +157,10 @@ impl Server {
     fn handle(&self, call: &Call) {
         self.settle_limits();
         if filter::changes_identity(call.number) {
-            self.threads.forget();
+            match filter::replaces_program(call.number) {
+                true => self.threads.note_execution(call.thread),
+                false => self.threads.forget(),
+            }
             if filter::may_move(call) {
                 self.namespaces.note_move();
             }

@@ -83,7 +83,7 @@ pub fn begin(namespace: &Path, home: &Home, settings: Settings) -> Result<(), Fa
     // Children do not inherit the permission.
     // SAFETY: the call takes numbers. A kernel without Yama refuses the call, and has no such limit.
     unsafe { libc::prctl(libc::PR_SET_PTRACER, supervisor, 0, 0, 0) };
-    let listener = filter::install(settings.files).map_err(|error| match error.raw_os_error() {
+    let listener = filter::install(settings).map_err(|error| match error.raw_os_error() {
         Some(libc::EBUSY) => Fault::OtherSupervisor,
         _ => Fault::Step("seccomp", error),
     })?;

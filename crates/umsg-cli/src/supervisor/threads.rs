@@ -2,6 +2,9 @@
 //!
 //! The number of a thread may name another thread as soon as the thread has died. So each entry has a descriptor of the thread, which tells whether
 //! the thread still lives.
+//!
+//! A thread that executes a new program takes over the number of its process's first thread, together with its descriptor. The first thread may make
+//! further calls until then. So while another thread executes a program, nothing is kept of the first thread's state.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -21,7 +24,38 @@ struct Known {
 }
 
 #[derive(Default)]
-pub struct Threads(Mutex<HashMap<pid_t, Known>>);
+struct All {
+    known: HashMap<pid_t, Known>,
+    executions: Vec<Execution>,
+    /// The number of calls so far that may have changed a status.
+    changes: u64,
+}
+
+/// The execution of a program by another thread than the first one of its process.
+struct Execution {
+    process: pid_t,
+    thread: pid_t,
+}
+
+impl Execution {
+    /// Returns whether the thread still has its own number: the execution has not ended, or has failed.
+    fn is_pending(&self) -> bool {
+        memory::has_thread(self.process, self.thread)
+    }
+}
+
+impl All {
+    /// Returns whether a thread is the first one of a process in which another thread executes a program.
+    fn is_about_to_end(&mut self, thread: pid_t) -> bool {
+        self.executions.retain(Execution::is_pending);
+        self.executions
+            .iter()
+            .any(|execution| execution.process == thread)
+    }
+}
+
+#[derive(Default)]
+pub struct Threads(Mutex<All>);
 
 impl Threads {
     /// Returns the state of a thread's process, which may be as old as the last call that changed it.
@@ -30,17 +64,22 @@ impl Threads {
         kept.or_else(|| self.present_status(thread))
     }
 
-    /// Returns what is noted about a living thread.
+    /// Returns what is noted about a living thread, which waits for the answer to a call.
     pub fn known(&self, thread: pid_t) -> (Option<Status>, Option<Arc<Queues>>) {
-        let all = self.all();
-        let known = all.get(&thread).filter(|known| memory::lives(&known.life));
+        let mut all = self.all();
+        // If the thread was about to execute a program, it has failed.
+        all.executions.retain(|other| other.thread != thread);
+        let known = all
+            .known
+            .get(&thread)
+            .filter(|known| memory::lives(&known.life));
         known.map_or((None, None), |known| (known.status, known.queues.clone()))
     }
 
     /// Notes the queues of a thread that waits for the answer to a call.
     pub fn note_queues(&self, thread: pid_t, queues: &Arc<Queues>) {
         let mut all = self.all();
-        let known = all.get_mut(&thread);
+        let known = all.known.get_mut(&thread);
         if let Some(known) = known.filter(|known| memory::lives(&known.life)) {
             known.queues = Some(Arc::clone(queues));
         }
@@ -48,14 +87,19 @@ impl Threads {
 
     /// Reads the state of a thread's process.
     pub fn present_status(&self, thread: pid_t) -> Option<Status> {
+        let (may_change, changes) = {
+            let mut all = self.all();
+            (all.is_about_to_end(thread), all.changes)
+        };
         // Before the status is read: if another thread has the number then, this descriptor says that its thread is dead.
         let life = memory::open_thread(thread);
         let status = memory::status(thread)?;
         // Linux before 6.9 opens the first thread of a process only. A status is kept only with a descriptor that verifies it.
         if let Ok(life) = life {
-            let status = Some(status);
             let mut all = self.all();
-            let earlier = all.remove(&thread);
+            let is_present = !may_change && all.changes == changes;
+            let status = is_present.then_some(status);
+            let earlier = all.known.remove(&thread);
             let earlier = earlier.filter(|known| memory::lives(&known.life));
             let queues = earlier.and_then(|known| known.queues);
             let known = Known {
@@ -63,25 +107,43 @@ impl Threads {
                 status,
                 queues,
             };
-            all.insert(thread, known);
+            all.known.insert(thread, known);
         }
         Some(status)
     }
 
-    /// A call may change the user or the IPC namespace of some thread. A new program has the number of its process's first thread, not that of the
-    /// thread that has started it.
+    /// A call may change the user or the IPC namespace of some thread.
     pub fn forget(&self) {
-        for known in self.all().values_mut() {
+        let mut all = self.all();
+        all.changes += 1;
+        for known in all.known.values_mut() {
             (known.status, known.queues) = (None, None);
         }
     }
 
-    /// Gives up what belongs to dead threads.
-    pub fn sweep(&self) {
-        self.all().retain(|_, known| memory::lives(&known.life));
+    /// A thread is about to execute a program.
+    pub fn note_execution(&self, thread: pid_t) {
+        // Without PIDFD_THREAD, the kernel opens first threads only.
+        let process = match memory::open_process(thread) {
+            Ok(_) => None,
+            Err(_) => memory::status(thread).map(|status| status.process),
+        };
+        if let Some(process) = process {
+            let mut all = self.all();
+            all.executions.retain(|other| other.thread != thread);
+            all.executions.push(Execution { process, thread });
+        }
+        self.forget();
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<pid_t, Known>> {
+    /// Gives up what belongs to dead threads.
+    pub fn sweep(&self) {
+        let mut all = self.all();
+        all.known.retain(|_, known| memory::lives(&known.life));
+        all.executions.retain(Execution::is_pending);
+    }
+
+    fn all(&self) -> MutexGuard<'_, All> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -96,7 +158,7 @@ mod tests {
         let me = rustix::thread::gettid().as_raw_nonzero().get();
         let own = threads.status(me).unwrap();
         let kept = |user| {
-            threads.all().get_mut(&me).unwrap().status = Some(Status { user, ..own });
+            threads.all().known.get_mut(&me).unwrap().status = Some(Status { user, ..own });
             threads.status(me).unwrap().user
         };
         assert_eq!(
@@ -107,9 +169,46 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let dead = memory::open_thread(child.id().cast_signed()).unwrap();
         child.wait().unwrap();
-        threads.all().get_mut(&me).unwrap().life = dead;
+        threads.all().known.get_mut(&me).unwrap().life = dead;
         assert_eq!(kept(own.user + 2), own.user);
         threads.sweep();
-        assert!(threads.all().contains_key(&me));
+        assert!(threads.all().known.contains_key(&me));
+    }
+
+    #[test]
+    fn no_status_of_a_first_thread_is_kept_while_another_thread_executes_a_program() {
+        let threads = Threads::default();
+        let process = std::process::id().cast_signed();
+        let is_kept = || {
+            assert!(threads.status(process).is_some());
+            threads.known(process).0.is_some()
+        };
+        assert!(is_kept());
+        let (end, ended) = std::sync::mpsc::channel::<()>();
+        let (tell, told) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get())
+                .unwrap();
+            ended.recv()
+        });
+        let other_thread = told.recv().unwrap();
+        threads.note_execution(other_thread);
+        assert!(!is_kept(), "the execution has not ended");
+        threads.known(other_thread);
+        assert!(is_kept(), "the execution has failed");
+        threads.note_execution(other_thread);
+        threads.note_execution(process);
+        assert!(
+            !is_kept(),
+            "the execution of the other thread has not ended"
+        );
+        drop(end);
+        let _ = other.join();
+        while memory::has_thread(process, other_thread) {
+            std::thread::yield_now();
+        }
+        assert!(is_kept());
+        threads.sweep();
+        assert!(threads.all().executions.is_empty());
     }
 }
