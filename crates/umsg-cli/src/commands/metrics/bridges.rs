@@ -12,7 +12,8 @@ use prometheus_client::registry::Unit;
 use rustix::fs::{Mode, OFlags};
 use serde::Deserialize;
 
-use super::families::{Value, encode};
+use super::families::Value;
+use super::text::encode;
 
 /// The state of a bridge, as far as metrics show it.
 #[derive(Debug, Default, Deserialize)]

@@ -3,12 +3,14 @@
 //! | what | where |
 //! |---|---|
 //! | the queues and rings, and their figures | [`sample`](super::sample) |
-//! | the names of the metrics, and their texts | [`families`] |
+//! | the names, the help and the figures of the metrics | [`families`] |
+//! | their text | [`text`] |
 //! | HTTP | [`serve`] |
 
 mod bridges;
 mod families;
 mod serve;
+mod text;
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -24,8 +26,8 @@ use crate::cli::Cli;
 use crate::failure::{Code, Failure, Result, say};
 use crate::output::new_file::{Bounded, NewFile};
 use crate::{output, values};
-use families::{Form, Text, Texts};
 use serve::Loopback;
+use text::{Form, Text, Texts};
 
 /// The time after which a queue that could not be opened is tried again.
 const RETRY: Duration = Duration::from_secs(60);

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use tiny_http::{Header, Method, Request, Response, Server, StatusCode};
 
-use super::families::{Form, Text, Texts};
+use super::text::{Form, Text, Texts};
 use crate::failure::{Code, Failure, Result, say};
 use crate::output;
 
