@@ -329,12 +329,7 @@ impl Work<'_> {
             }
             Some(Err(error)) => {
                 let error = format!("`dead_letter`: {error}");
-                log::event(
-                    Level::Error,
-                    &self.bridge.name,
-                    "the message waits",
-                    &[("error", &error)],
-                );
+                log::failure(&self.bridge.name, "the message waits", &error);
                 taken.return_after(REFUSED);
             }
             None => taken.return_after(REFUSED),

@@ -69,6 +69,11 @@ pub fn event(level: Level, bridge: &str, event: &str, fields: &[(&str, &dyn std:
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }
 
+/// Writes that something failed, and why.
+pub fn failure(bridge: &str, what: &str, why: &dyn std::fmt::Display) {
+    event(Level::Error, bridge, what, &[("error", why)]);
+}
+
 fn plain(
     level: Level,
     bridge: &str,

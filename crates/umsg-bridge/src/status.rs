@@ -157,7 +157,7 @@ impl Board {
         }
         if !inner.is_blocked {
             let why = inner.why_blocked();
-            log::event(Level::Error, &inner.state.name, BLOCKED, &[("error", &why)]);
+            log::failure(&inner.state.name, BLOCKED, &why);
         }
         inner.is_blocked = true;
         inner.write();

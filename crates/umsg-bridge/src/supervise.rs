@@ -135,7 +135,7 @@ async fn serve(
                 service::tell_reloading();
                 match reload(&mut process, namespace, &config, read).await {
                     Ok(new) => config = new,
-                    Err(error) => log::event(Level::Error, "-", "the old configuration stays", &[("error", &error)]),
+                    Err(error) => log::failure("-", "the old configuration stays", &error),
                 }
                 service::tell(&format!("READY=1\nSTATUS={} bridges", process.running.len()));
             }
@@ -245,7 +245,7 @@ impl Process {
             // Dropped at the end of the thread, however it ends.
             let _end = end;
             if let Err(why) = live(start, before) {
-                log::event(Level::Error, "-", "a bridge can't run", &[("error", &why)]);
+                log::failure("-", "a bridge can't run", &why);
             }
         };
         let spawned = thread.spawn(work);
@@ -326,12 +326,7 @@ async fn own_name(start: &Start) -> Option<Vec<std::fs::File>> {
                 return Some(names);
             }
             Err(why) if why != last => {
-                log::event(
-                    Level::Error,
-                    &start.bridge.name,
-                    "waiting for its name",
-                    &[("error", &why)],
-                );
+                log::failure(&start.bridge.name, "waiting for its name", &why);
                 last = why;
             }
             Err(_) => {}

@@ -7,7 +7,7 @@ use crate::envelope;
 use crate::export::REFUSED;
 use crate::headers;
 use crate::local::{Placing, Refusal};
-use crate::log::{self, Level};
+use crate::log;
 use crate::window::{Entry, NoteError};
 use async_nats::jetstream::{AckKind, Message};
 use std::rc::Rc;
@@ -219,24 +219,14 @@ impl Work<'_> {
     /// Lets a message wait in the stream, because the dead-letter queue does not take it now.
     async fn wait_for_dead_letter(&self, message: &Message, error: &posix::SendError) {
         let error = format!("`dead_letter`: {error}");
-        log::event(
-            Level::Error,
-            &self.bridge.name,
-            "the message waits",
-            &[("error", &error)],
-        );
+        log::failure(&self.bridge.name, "the message waits", &error);
         let _ = message.ack_with(AckKind::Nak(Some(REFUSED))).await;
     }
 
     /// Moves a message that the queue will never take to the dead-letter queue, or lets it wait in the stream.
     async fn reject(&self, message: &Message, placing: &Placing, why: &str) -> Placed {
         self.board.count(|state| state.rejected += 1);
-        log::event(
-            Level::Error,
-            &self.bridge.name,
-            "message rejected",
-            &[("error", &why)],
-        );
+        log::failure(&self.bridge.name, "message rejected", &why);
         let dead = self
             .dead
             .as_ref()

@@ -4,6 +4,18 @@ use crate::receive;
 use crate::support::*;
 use std::time::Duration;
 
+/// Waits until the server has delivered this number of messages again.
+fn wait_for_redelivery(machine: &Machine, messages: u64) {
+    let have_come = || {
+        let states = machine.states();
+        states
+            .iter()
+            .any(|state| state.name == "d.out" && state.duplicates >= messages)
+    };
+    let progress = || format!("{:?}\n{}", machine.states(), machine.logged());
+    wait_for("redelivery", have_come, progress);
+}
+
 #[test]
 fn a_durable_queue_is_refilled_after_the_loss_of_the_machine() {
     let Some(program) = nats_server() else { return };
@@ -112,16 +124,7 @@ fn a_durable_queue_repeats_no_message_that_others_have_passed_for_long() {
     machine.kill();
     machine.start();
     // Longer than `ack_wait`: the server delivers both messages again.
-    wait_for(
-        "redelivery",
-        || {
-            let states = machine.states();
-            states
-                .iter()
-                .any(|state| state.name == "d.out" && state.duplicates >= 2)
-        },
-        || format!("{:?}\n{}", machine.states(), machine.logged()),
-    );
+    wait_for_redelivery(&machine, 2);
     assert_eq!([receive(&queue).data, receive(&queue).data], [[100], [101]]);
     assert_eq!(queue.attributes().messages, 0);
 }
@@ -150,16 +153,7 @@ fn another_dedupe_repeats_no_message_of_a_durable_queue() {
     machine.declare(&server.url(), &durable.replace("= 100", "= 1000"));
     machine.start();
     // The server delivers all of them again after `ack_wait`.
-    wait_for(
-        "redelivery",
-        || {
-            let states = machine.states();
-            states
-                .iter()
-                .any(|state| state.name == "d.out" && state.duplicates >= 50)
-        },
-        || format!("{:?}\n{}", machine.states(), machine.logged()),
-    );
+    wait_for_redelivery(&machine, 50);
     for n in 0..50 {
         assert_eq!(receive(&queue).data, [n]);
     }
