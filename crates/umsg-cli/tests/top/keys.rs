@@ -1,12 +1,9 @@
 //! Keys and the mouse: the list, the details, and changes of queues.
 
-use umsg::Namespace;
-use umsg::posix::OpenOptions;
-
 use crate::support::patients::Killed;
 use crate::support::{Site, start};
 use crate::terminal::Terminal;
-use crate::{LARGE, SMALL, with_all_kinds};
+use crate::{LARGE, SMALL, open_orders, with_all_kinds};
 
 /// Returns the place of a text on the screen, as column and row.
 #[track_caller]
@@ -90,13 +87,7 @@ fn keys_and_mouse_sort_filter_and_fold() {
 fn details_show_waits_holds_and_priorities_and_messages_can_be_searched() {
     needs_a_terminal!();
     let (site, _ring) = with_all_kinds();
-    let namespace = Namespace::existing(site.path()).unwrap();
-    let mut options = OpenOptions::new();
-    let queue = options
-        .read(true)
-        .namespace(&namespace)
-        .open("/orders")
-        .unwrap();
+    let queue = open_orders(&site);
     let lease = queue.receive_lease().unwrap();
     let terminal = Terminal::start(&site, LARGE, &["--every", "100ms"]);
     terminal.shows(&["/orders"]);

@@ -6,6 +6,7 @@ mod terminal;
 
 use support::Site;
 use umsg::Namespace;
+use umsg::posix;
 use umsg::ring::{self, Post};
 
 const SMALL: (u16, u16) = (80, 24);
@@ -44,6 +45,14 @@ fn with_all_kinds() -> (Site, ring::Ring) {
     ring.sender().send(&Post::new(1)).unwrap();
     ring.sender().send(&Post::new(2)).unwrap();
     (site, ring)
+}
+
+/// Opens the POSIX queue of [`with_all_kinds`] for receiving.
+fn open_orders(site: &Site) -> posix::Queue {
+    let namespace = Namespace::existing(site.path()).unwrap();
+    let mut options = posix::OpenOptions::new();
+    let options = options.read(true).namespace(&namespace);
+    options.open("/orders").unwrap()
 }
 
 /// Returns the cells of the line of a queue, without its name and without pictures.

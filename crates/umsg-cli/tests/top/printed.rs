@@ -4,11 +4,9 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader};
 
 use serde_json::Value;
-use umsg::Namespace;
-use umsg::posix::OpenOptions;
 
 use crate::support::{NOBODY, Site, end, give_to, set_mode, start};
-use crate::{cells_of, with_all_kinds};
+use crate::{cells_of, open_orders, with_all_kinds};
 
 #[test]
 fn without_a_terminal_the_error_names_the_other_ways() {
@@ -36,13 +34,7 @@ fn the_printed_figures_are_those_of_the_library() {
         .iter()
         .map(|queue| (queue["queue"].as_str().unwrap(), queue))
         .collect();
-    let namespace = Namespace::existing(site.path()).unwrap();
-    let mut options = OpenOptions::new();
-    let queue = options
-        .read(true)
-        .namespace(&namespace)
-        .open("/orders")
-        .unwrap();
+    let queue = open_orders(&site);
     let (seen, shown) = (queue.glance(), by_name["/orders"]);
     for (field, number) in [
         ("messages", seen.attributes.messages as u64),
