@@ -1201,9 +1201,9 @@ int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *hist
  * - EMSGSIZE: the message is longer than the other queue's message size.
  * - ENOENT: the other queue does not exist, or the history names no queue.
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
- * - EPERM: the source belongs to another user than the dead-letter queue.
+ * - EPERM: the queue from which the message came belongs to another user than the dead-letter queue.
  * - EPIPE: the other queue is closed for sending.
- * - ESTALE: the source does not have this queue as its dead-letter queue.
+ * - ESTALE: the queue from which the message came does not have this queue as its dead-letter queue.
  *
  * If the process dies:
  * No message is lost, and none is in two queues. The message that was being sent stays in the dead-letter queue, where receivers don't see it. The
@@ -2769,7 +2769,7 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
  * - EBADMSG: the ring's file is corrupted.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash, or the file of this name is not a ring, or belongs to another version of umsg.
- * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
+ * - EMFILE, ENFILE: the process or the system has no free descriptor. The call needs one while it opens the ring.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: no ring has this name; or UMSG_DIR names a directory that does not exist.
  * - ENOMEM: there is no memory, or no address space to map the ring.
@@ -3654,11 +3654,11 @@ int umsg_defer_signal(int signal, const void *info, void *context);
 /*
  * Makes calls fail with an error if another process has truncated a queue's file.
  *
- * If a mapped page of a queue has no memory, the kernel raises SIGBUS in the call on the queue, and the signal ends the process. This function
- * installs a handler of SIGBUS for the process. The handler maps pages of zeroes in place of the missing pages; the call on the queue then
- * fails with EBADMSG, and so does every later call in this process. Other causes of SIGBUS go to the handler that was installed before.
- * A handler that is installed later replaces this one. A second call does nothing. Programs under umsg run need not call the function;
- * other programs call it before they open the first queue.
+ * If a mapped page of a queue has no memory, the kernel raises SIGBUS in the call on the queue, and the signal ends the process. This
+ * function installs a handler of SIGBUS for the process. The handler maps pages of zeroes in place of the missing pages; the call on the
+ * queue then fails with EBADMSG, and so does every later call of this process on that queue. Other causes of SIGBUS go to the handler that
+ * was installed before. A handler that is installed later replaces this one. A second call does nothing. Programs under umsg run need not
+ * call the function; other programs call it before they open the first queue.
  *
  * A page has no memory if a process has truncated the file, or if the file system, or swap, can't read or write the page. A page that was never
  * used, or that was punched out of the file, has no memory if the file system or its quota is full.

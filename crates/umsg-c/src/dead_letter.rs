@@ -180,9 +180,9 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 /// - `EMSGSIZE`: the message is longer than the other queue's message size.
 /// - `ENOENT`: the other queue does not exist, or the history names no queue.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
-/// - `EPERM`: the source belongs to another user than the dead-letter queue.
+/// - `EPERM`: the queue from which the message came belongs to another user than the dead-letter queue.
 /// - `EPIPE`: the other queue is closed for sending.
-/// - `ESTALE`: the source does not have this queue as its dead-letter queue.
+/// - `ESTALE`: the queue from which the message came does not have this queue as its dead-letter queue.
 ///
 /// # If the process dies
 /// No message is lost, and none is in two queues. The message that was being sent stays in the dead-letter queue, where receivers don't see it. The

@@ -38,11 +38,11 @@ pub unsafe extern "C" fn umsg_defer_signal(
 
 /// Makes calls fail with an error if another process has truncated a queue's file.
 ///
-/// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, and the signal ends the process. This function
-/// installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing pages; the call on the queue then
-/// fails with `EBADMSG`, and so does every later call in this process. Other causes of `SIGBUS` go to the handler that was installed before.
-/// A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not call the function;
-/// other programs call it before they open the first queue.
+/// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, and the signal ends the process. This
+/// function installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing pages; the call on the
+/// queue then fails with `EBADMSG`, and so does every later call of this process on that queue. Other causes of `SIGBUS` go to the handler that
+/// was installed before. A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not
+/// call the function; other programs call it before they open the first queue.
 ///
 /// A page has no memory if a process has truncated the file, or if the file system, or swap, can't read or write the page. A page that was never
 /// used, or that was punched out of the file, has no memory if the file system or its quota is full.

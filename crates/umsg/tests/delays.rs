@@ -486,7 +486,7 @@ fn a_poller_is_told_of_due_messages_after_a_repair_of_the_queue() {
     let descriptor = queue.pollable().unwrap();
     queue.send_after(b"early", 0, 3 * DELAY).unwrap();
     queue.send_after(b"late", 0, 20 * DELAY).unwrap();
-    // The mark of corruption: docs/format.md. The helper that keeps the time finds it when the first message is due.
+    // The mark of corruption: docs/format.md. The helper for deadlines finds it when the first message is due.
     let path = place.path().join("mq/q");
     let file = std::fs::File::options().write(true).open(path).unwrap();
     std::os::unix::fs::FileExt::write_all_at(&file, &[1], 48).unwrap();

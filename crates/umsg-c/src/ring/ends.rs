@@ -78,7 +78,7 @@ pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_
 /// - `EBADMSG`: the ring's file is corrupted.
 /// - `EFAULT`: `name` is at an address that can't be read.
 /// - `EINVAL`: `name` does not begin with a slash, or the file of this name is not a ring, or belongs to another version of umsg.
-/// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening.
+/// - `EMFILE`, `ENFILE`: the process or the system has no free descriptor. The call needs one while it opens the ring.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: no ring has this name; or `UMSG_DIR` names a directory that does not exist.
 /// - `ENOMEM`: there is no memory, or no address space to map the ring.

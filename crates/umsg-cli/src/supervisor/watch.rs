@@ -109,7 +109,7 @@ impl Server {
             self.waits.look(&self.listener);
             if last_sweep.elapsed() >= SWEEP {
                 last_sweep = begin;
-                // Before Linux 6.11, the leader's wait for a call does not end with the last program.
+                // Before Linux 6.11, the leader's wait for a call does not return when the last program ends.
                 self.end_after_the_last();
                 self.sweep();
             }

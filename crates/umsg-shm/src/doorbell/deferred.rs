@@ -15,7 +15,7 @@
 //! sees a message of which pollers have not been told. A receive that leaves the queue empty need not ring.
 //!
 //! A sender whose ring is late takes the lock again and counts the packets. Until then the other processes count the packets at each change, and no
-//! other ring is deferred. If the sender is dead, the next [`REFUSALS`] sends end the state.
+//! other ring is deferred. If the sender is dead, [`LATE`] ends after [`REFUSALS`] further sends.
 
 use super::PollFifo;
 use crate::lock::tokens::ReceiverHeld;

@@ -50,7 +50,7 @@ pub(crate) struct Doorbell {
     time_ticket: AtomicU64,
     /// The signals that every thread masked which has requested a descriptor.
     masked: AtomicU64,
-    /// The reading of the monotonic clock at which a helper that keeps the time next checks whether processes poll without a helper, and the pause
+    /// The reading of the monotonic clock at which a helper for deadlines next checks whether processes poll without a helper, and the pause
     /// after that check. The time is 0 before the first check.
     lack_asked_at: AtomicU64,
     lack_pause: AtomicU64,

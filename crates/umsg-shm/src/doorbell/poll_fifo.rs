@@ -135,7 +135,7 @@ impl PollFifo<'_> {
         (has(PollFlags::IN), has(PollFlags::OUT)) == (packets != 0, packets < FULL)
     }
 
-    /// Returns whether other processes poll the FIFO without a helper that keeps the time. Such processes hold a lock on the FIFO.
+    /// Returns whether other processes poll the FIFO without a helper for deadlines. Such processes hold a lock on the FIFO.
     pub(crate) fn lacks_helpers(&self) -> bool {
         file_lock::is_forbidden(self.file(), Lock::Exclusive).unwrap_or(false)
     }

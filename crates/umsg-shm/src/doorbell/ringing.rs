@@ -347,7 +347,7 @@ impl<'a> Ringer<'a> {
         }
     }
 
-    /// Returns whether processes poll the shared FIFO without a helper that keeps the time. Returns true if this process can't find out.
+    /// Returns whether processes poll the shared FIFO without a helper for deadlines. Returns true if this process can't find out.
     pub(crate) fn seems_to_lack_helpers(&self) -> bool {
         self.watched.get() & LEVELS != 0
             && match self.doorbell.fifo(self.words.name.get()) {
@@ -491,7 +491,7 @@ impl<'a> Ringer<'a> {
 #[cfg(not(loom))]
 impl Ringer<'_> {
     /// Begins the watch of this process with these flags, and opens or creates the FIFO. `mode` is the mode of the queue. The mode of its mapped file
-    /// may differ, because the creator maps the file before it sets the mode. With `needs_time`, the caller then starts a helper that keeps the time.
+    /// may differ, because the creator maps the file before it sets the mode. With `needs_time`, the caller then starts a helper for deadlines.
     pub(crate) fn begin_here(
         &self,
         receiving: ReceiverHeld<'_>,

@@ -72,7 +72,7 @@ pub(crate) trait Watched {
         }
     }
 
-    /// Returns whether the queue's policy makes each process that polls have a helper that keeps the time.
+    /// Returns whether the queue's policy makes each process that polls have a helper for deadlines.
     fn keeps_time(&self) -> bool;
 
     /// Returns the kinds of changes that time or a death alone may bring, as far as the queue has noted them: [`MESSAGES_LATER`],
@@ -214,14 +214,14 @@ mod polled {
             Ok(())
         }
 
-        /// Starts the helper that keeps the time for this process, unless there is one. The caller does not hold the queue's lock.
+        /// Starts the helper for deadlines for this process, unless there is one. The caller does not hold the queue's lock.
         #[cold]
         fn keep_time(&self) {
             self.doorbell()
                 .keep_time(|| Arc::new(self.for_timekeeper()));
         }
 
-        /// Starts the helper that keeps the time, as [`keep_time`](Self::keep_time) does, after a call that did not request a descriptor. In a signal
+        /// Starts the helper for deadlines, as [`keep_time`](Self::keep_time) does, after a call that did not request a descriptor. In a signal
         /// handler, it has no effect: the next call outside of a handler starts the helper.
         #[cold]
         fn keep_time_after_call(&self) {
@@ -230,7 +230,7 @@ mod polled {
             }
         }
 
-        /// Returns the time of the next check by a helper that keeps the time, on the monotonic clock in nanoseconds; [`u64::MAX`] for never.
+        /// Returns the time of the next check by a helper for deadlines, on the monotonic clock in nanoseconds; [`u64::MAX`] for never.
         /// `is_left` says whether the death of a producer may end the stream.
         fn next_look(&self, receiving: ReceiverHeld<'_>, is_left: bool) -> u64 {
             let now = clock::monotonic();

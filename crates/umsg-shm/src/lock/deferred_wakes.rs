@@ -7,7 +7,7 @@ use std::ops::Range;
 /// The number of wake-ups that are collected one by one. If there are more, the unlock wakes the threads of all nodes up to the last collected one.
 const WAKES: usize = 16;
 
-/// A flag in [`DeferredWakes::among`]: this process needs a helper that keeps the time.
+/// A flag in [`DeferredWakes::among`]: this process needs a helper for deadlines.
 const KEEP_TIME: u32 = 1 << 31;
 
 /// A flag in [`DeferredWakes::among`]: reports are to be told, see [`crate::report`].
@@ -54,7 +54,7 @@ impl DeferredWakes {
         self.among = self.among & !NUMBER | among.max(usable.min(NUMBER));
     }
 
-    /// Adds the start of a helper that keeps the time for this process, which polls.
+    /// Adds the start of a helper for deadlines for this process, which polls.
     pub(crate) fn add_timekeeper(&mut self) {
         self.among |= KEEP_TIME;
     }

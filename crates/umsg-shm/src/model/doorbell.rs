@@ -22,7 +22,7 @@ pub struct Doorbell {
     is_gone: AtomicBool,
     /// A bit for each thread that belongs to another user, and so can't ring the doorbell.
     strangers: Plain,
-    /// True if a process polls without a helper that keeps the time.
+    /// True if a process polls without a helper for deadlines.
     lacks_helpers: AtomicBool,
 }
 
@@ -113,7 +113,7 @@ impl Doorbell {
         self.nudges() + self.emptied.load(Relaxed)
     }
 
-    /// Sets whether a process polls without a helper that keeps the time.
+    /// Sets whether a process polls without a helper for deadlines.
     pub fn set_lack_of_helpers(&self, lacks: bool) {
         self.lacks_helpers.store(lacks, Relaxed);
     }

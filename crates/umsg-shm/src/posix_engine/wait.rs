@@ -514,7 +514,7 @@ mod tests {
     use crate::sys::thread;
     use std::time::Duration;
 
-    /// In this test, the receiver waits for less time than one slice for each node.
+    /// The receiver's deadline is shorter than one slice for each node: all nodes together may delay it by one slice only.
     #[test]
     fn nodes_that_a_thread_has_jumped_away_from_hold_up_a_message_together_as_long_as_one() {
         let engine = Engine::new(testing::segment(4, 8));

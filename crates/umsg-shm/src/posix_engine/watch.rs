@@ -289,7 +289,7 @@ impl Engine {
         })
     }
 
-    /// Begins to poll in a model, as [`pollable`](Self::pollable) does. Returns whether the process needs a helper that keeps the time.
+    /// Begins to poll in a model, as [`pollable`](Self::pollable) does. Returns whether the process needs a helper for deadlines.
     #[cfg(loom)]
     pub(crate) fn watch(&self, me: &Thread, wanted: u32) -> Result<bool, Refused> {
         self.with_both_locks(me, Deadline::Never, |both| {
@@ -300,7 +300,7 @@ impl Engine {
         })
     }
 
-    /// In a model: checks the queue as a helper that keeps the time does. Returns whether the helper has to check it once a slice.
+    /// In a model: checks the queue as a helper for deadlines does. Returns whether the helper has to check it once a slice.
     #[cfg(loom)]
     pub(crate) fn look_for_holders(&self, me: &Thread) -> Result<bool, Refused> {
         self.with_receiver_lock(me, Deadline::Never, |receiving, _| {

@@ -90,7 +90,7 @@ impl Engine {
         self.ringer().show_unlocked(Level::new(1, 1));
     }
 
-    /// Begins to poll in a model, as [`pollable`](Self::pollable) does. Returns whether the process needs a helper that keeps the time.
+    /// Begins to poll in a model, as [`pollable`](Self::pollable) does. Returns whether the process needs a helper for deadlines.
     #[cfg(loom)]
     pub(crate) fn watch(
         &self,

@@ -122,7 +122,7 @@ impl Unpublished {
         reopen(self.file(), flags).map_err(reopen_error)
     }
 
-    /// Gives the file its mode, which the umask does not change, and its name, and returns it. The name is the commit.
+    /// Sets the mode of the file, whatever the umask is, links the file under its name, and returns it. The link is the commit.
     ///
     /// # Errors
     /// `AlreadyExists`: another queue has the name, and this queue was never created. `Denied`, `NoSpace`, `NoMemory`, `System`.

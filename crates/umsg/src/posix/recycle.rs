@@ -9,7 +9,7 @@
 //! | condition | reason |
 //! |---|---|
 //! | only the caller can use the namespace's directory, and the file's mode is 0600 | no other user has the file open, or is hindered by it |
-//! | no other process has opened the queue | that process would use the next queue |
+//! | no other process has opened the queue | it would use the next queue, too |
 //! | lstat(2) shows the same state of the file as at its creation | another process may have changed its mode or its names |
 //! | the caller has the same user and group as at the creation | the next queue would have the wrong owner |
 //! | the file has no more memory than a new queue | all of the memory is cleared |

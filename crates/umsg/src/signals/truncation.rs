@@ -40,7 +40,7 @@ pub fn guard_mappings(guard: fn()) {
 }
 
 /// Handles a SIGBUS that a truncated queue's file has raised. Returns whether the handler has to return at once: the thread accessed a page that
-/// the file no longer has. The call on the queue and every later call in this process then fail with
+/// the file no longer has. The call on the queue, and every later call of this process on that queue, then fails with
 /// `Damaged` (EBADMSG).
 ///
 /// Call this function first in a handler of SIGBUS.

@@ -1,7 +1,7 @@
 //! Removal of stale names: the names of removed queues, and of queues whose creation or removal was interrupted by a death.
 //!
-//! In a sticky directory, only a file's owner and root may remove its names, and they do so under the owner's lock. Other users skip the index. But
-//! if the stale name is a key symlink, they can't create a queue of its key.
+//! In a sticky directory, only a file's owner and root may remove its names, and they do so under the owner's lock. Other users give their queue
+//! another index. But if the stale name is a key symlink, they can't create a queue of its key.
 
 use super::error::{ControlError, OpenError};
 use super::permission::Rights;

@@ -71,12 +71,23 @@ fn build_peers(steps: &mut Steps, workspace: &Workspace) -> Result<()> {
     steps.try_run("build of iceoryx2", &mut build, otherwise)
 }
 
-/// Returns the commit that was built, with a mark if files differ from it.
+/// Returns the commit that was built, with a mark if files that are built differ from it.
 fn commit(workspace: &Workspace) -> Option<String> {
-    let arguments = ["describe", "--always", "--dirty=, changed", "--exclude=*"];
-    let output = workspace.command("git").args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    (output.status.success()).then(|| text.trim().to_owned())
+    let output = workspace
+        .command("git")
+        .args(["rev-parse", "--short=8", "HEAD"])
+        .output()
+        .ok()?;
+    let commit = String::from_utf8(output.stdout).ok()?;
+    let built = ["--", ":/", ":(exclude,top)docs", ":(exclude,top)*.md"];
+    let mut compare = workspace.command("git");
+    compare.args(["diff", "--quiet", "HEAD"]).args(built);
+    let is_built = compare.status().ok()?.success();
+    let mark = if is_built { "" } else { " with changes" };
+    output
+        .status
+        .success()
+        .then(|| format!("{}{mark}", commit.trim()))
 }
 
 /// Compares ratios with the accepted ones, in up to three runs. A drop counts if each run shows it.

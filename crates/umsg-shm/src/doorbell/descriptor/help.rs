@@ -82,13 +82,13 @@ impl Doorbell {
         }
     }
 
-    /// Returns whether the polled FIFO needs a helper. A process whose FIFO needs a helper also gets a helper that keeps the time.
+    /// Returns whether the polled FIFO needs a helper. A process whose FIFO needs a helper also gets a helper for deadlines.
     pub(crate) fn needs_help(&self) -> bool {
         // Relaxed: the word is set under the queue's lock before the FIFO is polled, and never cleared.
         self.needs_help.load(Ordering::Relaxed)
     }
 
-    /// Returns whether this process polls and has no helper that keeps the time.
+    /// Returns whether this process polls and has no helper for deadlines.
     pub(crate) fn polls_without_time(&self) -> bool {
         // Relaxed: a thread that has just begun to poll starts the helper itself.
         self.polled.load(Ordering::Relaxed) != NONE && self.lacks_time()
@@ -101,7 +101,7 @@ impl Doorbell {
         mask::current() & !self.masked.load(Ordering::Relaxed) == 0
     }
 
-    /// Locks the polled FIFO if this process has no helper that keeps the time. The lock shows this to other processes. If the FIFO can't be locked,
+    /// Locks the polled FIFO if this process has no helper for deadlines. The lock shows this to other processes. If the FIFO can't be locked,
     /// this process learns of changes by time only when another process next uses the queue. The caller holds the queue's lock, under which other
     /// processes check the lock of the FIFO.
     pub(crate) fn note_lack_of_helper(&self) {
@@ -119,7 +119,7 @@ impl Doorbell {
         }
     }
 
-    /// Runs `lack` from time to time, for a helper that keeps the time, and returns the time of the next run. `lack` returns whether processes poll
+    /// Runs `lack` from time to time, for a helper for deadlines, and returns the time of the next run. `lack` returns whether processes poll
     /// without a helper, and shows such processes events after which they check the queue. The pauses between runs double. Once `lack` returns false,
     /// the runs end, because later pollers have a helper from the start.
     pub(crate) fn look_for_lack(&self, now: u64, lack: impl FnOnce() -> bool) -> u64 {
@@ -145,7 +145,7 @@ impl Doorbell {
         self.timed_in.load(Ordering::Relaxed) != process::epoch()
     }
 
-    /// Starts a helper that keeps the time, unless this process has one. If no thread can be started, a poller learns of delayed messages from the
+    /// Starts a helper for deadlines, unless this process has one. If no thread can be started, a poller learns of delayed messages from the
     /// next call of any process. The caller does not hold the queue's lock.
     pub(crate) fn keep_time(&self, queue: impl FnOnce() -> Arc<dyn Hears>) {
         if !self.lacks_time() {

@@ -180,7 +180,7 @@ fn a_dead_helper_costs_its_callers_one_call() {
     }
 }
 
-/// Checks for holders until there is one, as a helper that keeps the time does. Between two calls, it sleeps without a time limit.
+/// Checks for holders until there is one, as a helper for deadlines does. Between two calls, it sleeps without a time limit.
 fn watch_for_holders(queue: &Queue, me: &Thread, slices: Slices) {
     let calls = queue.engine().helpers_word();
     loop {
@@ -198,7 +198,7 @@ fn watch_for_holders(queue: &Queue, me: &Thread, slices: Slices) {
     }
 }
 
-/// Returns a polled queue with one message, and a helper that keeps the time.
+/// Returns a polled queue with one message, and a helper for deadlines.
 fn timed(slices: Slices) -> (Queue, JoinHandle<Option<()>>) {
     let queue = Queue::new(1, 1).filled(&[(0, 0)]);
     queue.direct(|queue, me| queue.engine().watch(me, LEVELS).unwrap());

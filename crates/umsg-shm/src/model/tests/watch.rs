@@ -33,7 +33,7 @@ trait Polled: Subject {
     /// Returns a message that carries this number.
     fn message(number: u64) -> Self::Message;
 
-    /// Begins to poll the queue. Returns whether the process needs a helper that keeps the time.
+    /// Begins to poll the queue. Returns whether the process needs a helper for deadlines.
     fn begin_to_poll(&self, me: &Thread) -> bool;
 
     /// Leases a message, and does not end the lease.

@@ -20,7 +20,7 @@ pub struct Claim {
     pub what: What,
     pub signal: u32,
     pub ticket: u64,
-    /// The place of the process's consent to the signal of the registration.
+    /// Where the process's page of consents has its consent to the signal.
     pub shown: Shown,
 }
 

@@ -99,7 +99,7 @@ impl Notice {
         self.place.store(shown.place, Ordering::Relaxed);
     }
 
-    /// Registers the process with which a free record was filled. Returns the new word.
+    /// Arms a free record, which the caller has filled with the data of a process: the process is registered. Returns the new word.
     pub(crate) fn arm(&self, _: ReceiverHeld<'_>) -> u32 {
         // Relaxed: under the receiver lock no other process changes a free record.
         let free = self.word.load(Ordering::Relaxed) & !(STATE | WAITED);

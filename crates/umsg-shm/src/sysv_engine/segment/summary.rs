@@ -107,8 +107,8 @@ pub struct QueueCounts {
     pub bytes: u64,
 }
 
-/// The answers about processes, for a queue whose creator had the namespaces of this process. A thread uses this value only for locks in plain form,
-/// which need no other knowledge of processes.
+/// The [`Liveness`] for a queue whose creator had the namespaces of this process. It is used only for locks in plain form, which need no other
+/// knowledge of processes.
 struct Home;
 
 impl Liveness for Home {

@@ -34,7 +34,7 @@
 //! | two makers of one key | symlink(2): one gets EEXIST, removes its file and looks for the queue again |
 //! | two processes of one user remove stale files | the user's lock, see `lock.rs`; root takes the lock of the files' owner |
 //! | a creator, and a process of the same user that sweeps files without a key symlink | the user's lock: while the sweeping process holds it, no creator of that user is at work |
-//! | two creators assign identifiers | only one creator has an index, and its identifier is larger than all identifiers that were noted: see `next.rs` |
+//! | two creators assign identifiers | each index has one creator at a time, whose identifier is larger than all that were noted: see `next.rs` |
 //! | two creators at the limit of queues | nothing: if several users create queues at the same moment, each may exceed the limit by one queue |
 //! | two processes change a queue's rights | the queue's own lock; each process gives the file the rights in the header, and repeats this until file and header agree |
 
