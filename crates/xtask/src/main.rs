@@ -73,6 +73,9 @@ enum Task {
         /// Let processes fork, run other programs, pass descriptors on and end, instead of only making calls
         #[arg(long)]
         lives: bool,
+        /// Repeat the histories of this seed, which each run prints
+        #[arg(long)]
+        seed: Option<u64>,
     },
     /// Disturb senders and receivers at random (kill, stop, fork, exec, flood with signals), and account for every message
     Soak {
@@ -232,7 +235,7 @@ fn run(task: &Task) -> Result<()> {
         Task::Demo { quick, .. } => demo::run(&workspace, *quick),
         Task::Test { full: false } => test::run(&workspace, test::Extent::Default),
         Task::Test { full: true } => test::run(&workspace, test::Extent::Full),
-        Task::Compare { ops, lives } => test::compare(&workspace, *ops, *lives),
+        Task::Compare { ops, seed, lives } => test::compare(&workspace, *ops, *seed, *lives),
         Task::Defects { words, minutes } => defects::run(&workspace, words, *minutes),
         Task::Hostile { seconds, asan } => hostile::run(&workspace, *seconds, *asan),
         Task::Fuzz { targets, seconds } => fuzz::run(&workspace, targets, *seconds),

@@ -191,28 +191,41 @@ fn note_missing_browser(steps: &mut Steps) {
     }
 }
 
-/// Does the work of `cargo xtask compare`: only the comparison, of calls or of the lives of processes.
-pub fn compare(workspace: &Workspace, operations: u64, is_of_lives: bool) -> Result<()> {
+/// Does the work of `cargo xtask compare`: only the comparison, of calls or of the lives of processes. Without a seed, each run tries new histories.
+pub fn compare(
+    workspace: &Workspace,
+    operations: u64,
+    seed: Option<u64>,
+    is_of_lives: bool,
+) -> Result<()> {
     let mut steps = Steps::new(workspace.root.clone());
     steps.need("release build", &mut workspace.build_release())?;
-    let profile = Profile::Release;
-    if is_of_lives {
-        let mut lives = lives(workspace, profile, operations);
-        steps.run(COMPARISON_LIVES, &mut lives)?;
-    } else {
-        compare_both(workspace, profile, operations, &mut steps)?;
+    let kinds: &[_] = match is_of_lives {
+        true => &[(COMPARISON_LIVES, "--lives")],
+        false => &[(COMPARISON, ""), (COMPARISON_SYSV, "--sysv")],
+    };
+    for (name, kind) in kinds {
+        let mut compare = comparison(workspace, Profile::Release, operations);
+        compare.args(Some(kind).filter(|kind| !kind.is_empty()));
+        if let Some(seed) = seed {
+            compare.args(["--seed", &seed.to_string()]);
+        }
+        steps.run(name, &mut compare)?;
     }
     steps.finish()
 }
 
 /// Runs the comparisons of calls and of the lives of processes.
 fn comparisons(workspace: &Workspace, profile: Profile, operations: u64) -> Vec<Job> {
-    let posix = comparison(workspace, profile, operations);
+    let mut posix = comparison(workspace, profile, operations);
     let mut sysv = comparison(workspace, profile, operations);
     sysv.arg("--sysv");
-    let mut lives = lives(workspace, profile, operations);
-    // The histories are the same each time; `cargo xtask compare --lives` tries new ones.
-    lives.args(["--seed", "101"]);
+    let mut lives = comparison(workspace, profile, operations);
+    lives.arg("--lives");
+    // The histories are the same each time, so that a failure is due to the change that is tested. `cargo xtask compare` tries new ones.
+    for (compare, seed) in [(&mut posix, "1"), (&mut sysv, "1"), (&mut lives, "101")] {
+        compare.args(["--seed", seed]);
+    }
     let job = |name: &str, group, command| Job {
         name: name.to_owned(),
         command,
@@ -226,26 +239,6 @@ fn comparisons(workspace: &Workspace, profile: Profile, operations: u64) -> Vec<
     ]
 }
 
-/// Runs the comparison of processes that fork, run other programs and end.
-fn lives(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
-    let mut lives = comparison(workspace, profile, operations);
-    lives.arg("--lives");
-    lives
-}
-
-/// Compares POSIX and System V queues with the kernel's.
-fn compare_both(
-    workspace: &Workspace,
-    profile: Profile,
-    operations: u64,
-    steps: &mut Steps,
-) -> Result<()> {
-    let mut posix = comparison(workspace, profile, operations);
-    steps.run(COMPARISON, &mut posix)?;
-    let mut sysv = comparison(workspace, profile, operations);
-    steps.run(COMPARISON_SYSV, sysv.arg("--sysv"))
-}
-
 /// Returns the command that installs the C library below a prefix in the target directory.
 fn c_library(workspace: &Workspace, profile: Profile) -> Command {
     let mut install = workspace.cargo(&["run", "--quiet", "-p", "xtask", "--", "c-install"]);
@@ -256,14 +249,10 @@ fn c_library(workspace: &Workspace, profile: Profile) -> Command {
     install
 }
 
-/// The comparisons always run these histories, so that a failure is due to the change that is tested. `cargo xtask compare` without
-/// `--seed` tries others.
-const SEED: &str = "1";
-
-/// Returns the program that compares.
+/// Returns the program that compares. Without a seed, it takes one from the clock, and prints it.
 fn comparison(workspace: &Workspace, profile: Profile, operations: u64) -> Command {
     let mut compare = workspace.command(profile.file(workspace, "compare"));
-    compare.args(["--ops", &operations.to_string(), "--seed", SEED]);
+    compare.args(["--ops", &operations.to_string()]);
     compare.env("UMSG_PRELOAD_LIBRARY", profile.file(workspace, DROP_IN));
     compare
 }
