@@ -5,7 +5,8 @@
 //!   |                        |     |                                             |
 //!   +-- for each message ----+     +-- for all messages that came together ------+
 //!                |
-//!                full: nothing is acknowledged, and nothing is pulled; after half of `ack_wait` the messages in hand go back to the stream
+//!                full: nothing is acknowledged, and nothing is pulled; after half of `ack_wait` the messages that are not placed go back
+//!                      to the stream
 //! ```
 //!
 //! An orderly end makes no new pull. It places the messages that the last pulls bring, and gives those without room back to the stream.

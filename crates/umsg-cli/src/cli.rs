@@ -169,9 +169,9 @@ Numbers:
 Where the queues are:
   umsg uses the first of these directories that applies: --dir; $UMSG_DIR;
   /dev/shm/umsg, if root owns it. `umsg setup` creates that directory.
-  Otherwise, each user has a private directory: /dev/shm/umsg-UID, or umsg-UID-
-  and 16 random digits if another user has taken that name. `umsg ls` prints
-  the directory.
+  Otherwise, each user has a private directory: /dev/shm/umsg-UID. If another
+  user has taken that name, it is umsg-UID-DIGITS, with 16 random digits.
+  `umsg ls` prints the directory.
 
   Root may name the directory of another user with --dir. `umsg ls`, `stat`,
   `who`, `peek` and `doctor` then act as that user; all other commands need
@@ -196,7 +196,7 @@ Exit codes:
        holds no message; with --follow or --all, the exit code is 0 instead
   `umsg run` exits as the program does, or with
   120  the program can't be intercepted: set-user-ID, another architecture ...
-  125  the start of the program could not be prepared
+  125  umsg run failed before it could start the program
   126  the program was found but can't be executed
   127  the program was not found
 
@@ -214,6 +214,6 @@ Environment:
   UMSG_DEV_MQUEUE
                 off: programs under `umsg run` see the kernel's /dev/mqueue
   UMSG_IPC_NAMESPACE
-                the IPC namespace to which UMSG_DIR belongs, or share; umsg run
-                sets it"
+                the IPC namespace to which UMSG_DIR belongs, or the word share;
+                umsg run sets it"
 );

@@ -26,7 +26,7 @@ pub fn check(config: &Config) -> Result<(), String> {
     check_ends(config)
 }
 
-/// Checks that no message can go round in a circle. Two exports of one queue are permitted, and share its messages. Two imports into one queue are
+/// Checks that no message can circulate. Two exports of one queue are permitted, and share its messages. Two imports into one queue are
 /// permitted, too.
 fn check_ends(config: &Config) -> Result<(), String> {
     let parts = config.one_way();

@@ -25,7 +25,7 @@ fn a_full_queue_stops_the_pull_and_loses_nothing() {
         || into.attributes().messages == 3,
         || there.logged(),
     );
-    // Longer than half of `ack_wait`: the messages in hand go back to the stream.
+    // Longer than half of `ack_wait`: the messages that are not placed go back to the stream.
     there.await_log("the local queue is full");
     let mut seen = Vec::new();
     while seen.len() < 200 {

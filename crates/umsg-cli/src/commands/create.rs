@@ -37,7 +37,7 @@ use crate::{place, streams, values};
 ///
 /// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process closes the queue. If that
 /// process was killed, the next `umsg ls`, `umsg gc` or opening of the queue removes the queue. A new queue that no process has opened yet is not
-/// removed. `umsg send` and `umsg recv` open the queue. Commands that only inspect the queue do not.
+/// removed. `umsg send` and `umsg recv` count as users: the queue may be removed when they end. Commands that only inspect the queue do not count.
 ///
 /// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. Only the library enforces a
 /// mode with send-only or receive-only access. Such a mode does not stop a program that writes to the queue's file directly. If
@@ -77,8 +77,7 @@ pub struct Create {
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true,
           conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "priorities", "remove_on_last_close", "trace_messages"])]
     qbytes: Option<u32>,
-    /// Permission bits: r permits receiving, w permits sending. The umask does not apply to a given mode [default: 0600; for
-    /// POSIX queues, the umask applies to the default]
+    /// Permission bits: r permits receiving, w permits sending. The umask applies only to the default of POSIX queues [default: 0600]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
     mode: Option<u32>,
     /// Fail if the queue exists

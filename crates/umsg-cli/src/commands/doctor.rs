@@ -28,8 +28,9 @@ use crate::{place, progress, rights, streams};
 /// value of each such byte.
 ///
 /// A corrupted lock may name a process that never used the queue. A process uses the queue if it has the queue's file mapped. Only root can see the
-/// mappings of other users' processes. If the command cannot see the mappings of a process, --repair takes no lock from that process. Before you end
-/// the named process, run the command as root: root can see whether the process uses the queue.
+/// mappings of other users' processes. If the command cannot see the mappings of a process, --repair takes no lock from that process. If the
+/// report says that a lock may name the wrong process, run the command as root before you end that process: root can see whether the process uses
+/// the queue.
 ///
 /// Without --repair, the command takes no lock, waits for no process and changes nothing. The exit code is 0 if nothing is wrong, and 5 if there is a
 /// problem. If the command can't inspect a queue, such as a queue of another user, it names the queue on standard error, and continues with the rest.

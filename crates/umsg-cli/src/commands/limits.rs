@@ -59,8 +59,8 @@ pub struct Limits {
     /// System V: largest msg_qbytes (bytes of all messages in a queue) that a queue's owner can set [default: 1G]
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true)]
     max_qbytes: Option<u32>,
-    /// Refuse modes such as 0622 and 0644, which give send-only or receive-only access, for both kinds of queues: the library
-    /// enforces them, the kernel can't. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]
+    /// Refuse modes that only the library can enforce: those with send-only or receive-only access, such as 0622 and 0644. This applies to POSIX
+    /// and System V queues. The modes 0600, 0660 and 0666 stay allowed, and existing queues keep their mode [default: false]
     #[arg(long, value_name = "true|false")]
     enforced_modes: Option<bool>,
     /// Limit each user's POSIX queues by the creator's RLIMIT_MSGQUEUE (`ulimit -q`), and count their bytes as the kernel does [default: false]

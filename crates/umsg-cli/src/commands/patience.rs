@@ -51,7 +51,8 @@ pub struct Patience {
     /// ever]
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true)]
     pub timeout: Option<Duration>,
-    /// Do not wait: exit with code 3 if the queue is full (send) or has no matching message (recv)
+    /// Do not wait
+    // The commands replace this text by one that names the condition.
     #[arg(long, conflicts_with = "timeout")]
     pub nonblocking: bool,
 }

@@ -56,6 +56,7 @@ use crate::values::{self, RetryDelay};
 ///
 /// If the queue is removed while the command waits, the command ends with exit code 4 within two seconds.
 #[derive(Args, Debug)]
+#[command(mut_arg("nonblocking", |arg| arg.help("Do not wait: exit with code 3 if the queue has no matching message")))]
 #[command(after_help = "\
 Examples:
   umsg recv /orders                one message; waits for it
@@ -70,8 +71,9 @@ Examples:
 
 Exit codes:
   0    received all requested messages; with --exec also after SIGINT or
-       SIGTERM, if no message returned
-  1    failed, or messages returned; standard error says why and what to do
+       SIGTERM, if no message went back to the queue
+  1    failed, or messages went back to the queue; standard error says why
+       and what to do
   2    the command line is wrong
   3    no message within the time allowed, or a stopped process holds the
        queue's lock; standard error gives the reason
@@ -138,7 +140,7 @@ pub struct Recv {
     #[arg(long, short, value_name = "N", default_value_t = 1, value_parser = values::jobs, allow_hyphen_values = true,
           requires = "exec")]
     jobs: usize,
-    /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message returns
+    /// With --exec: send SIGTERM to a command after this time, and SIGKILL 5 s later; its message goes back to the queue
     #[arg(long, value_name = "TIME", value_parser = values::duration, allow_hyphen_values = true, requires = "exec")]
     timeout_per_job: Option<Duration>,
     /// With --exec or --ack: wait this long before a returned message is delivered again. Either a time, such as 5s, or the first

@@ -66,13 +66,13 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// No library can be loaded into a statically linked program. The command starts a supervisor for such a program: a process
 /// that gets each system call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves
 /// all programs that the program starts, and ends after the last of them. The drop-in starts a supervisor for a static program that a dynamic
-/// program executes; with --raw-syscalls=off, such a program ends with exit code 120. With --raw-syscalls=on, the supervisor also serves
-/// a dynamic program, and answers system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program
+/// program executes. With --raw-syscalls=off, the static program ends with exit code 120 instead. With --raw-syscalls=on, the supervisor also
+/// serves a dynamic program, and answers system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program
 /// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
 /// select, epoll_ctl, execve, unshare, setns, and calls with paths such as open.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
-/// other queues, in a directory inside the namespace's directory. The last process of that IPC namespace, or the supervisor, removes this directory.
+/// other queues, in a subdirectory of UMSG_DIR. The last process in the IPC namespace, or the supervisor, removes the subdirectory.
 ///
 /// If the program registers for a notification by signal (mq_notify), the drop-in starts one more thread in the program. This thread raises the
 /// signal, unless the sender can raise it itself. The thread sleeps and masks all signals. The thread has two effects. The program no longer ends
@@ -90,7 +90,7 @@ Examples:
 Exit codes:
   that of the program, or
   120  the program can't be intercepted
-  125  the start of the program could not be prepared
+  125  umsg run failed before it could start the program
   126  the program can't be executed
   127  the program was not found
 
@@ -104,14 +104,14 @@ Environment:
   UMSG_RAW_SYSCALLS
                 which programs are supervised, unless --raw-syscalls is given
   UMSG_SUPERVISED_FILES
-                the files of supervised programs, unless --supervised-files is
+                on or off, as for --supervised-files, unless that option is
                 given
   UMSG_DEBUG    1: the drop-in prints on standard error why calls failed
   UMSG_DEV_MQUEUE
                 off: /dev/mqueue is the kernel's, unless --dev-mqueue is given
   UMSG_IPC_NAMESPACE
-                the IPC namespace to which UMSG_DIR belongs, or share; umsg run
-                sets it
+                the IPC namespace to which UMSG_DIR belongs, or the word share;
+                umsg run sets it
   UMSG_RUN      the command by which the drop-in starts static programs; umsg
                 run sets it
   LD_PRELOAD    other libraries, which are loaded before the drop-in"
@@ -130,7 +130,7 @@ pub struct Run {
     /// The programs that a supervisor serves [default: $UMSG_RAW_SYSCALLS, else auto]
     #[arg(long, value_enum, value_name = "WHEN")]
     raw_syscalls: Option<Raw>,
-    /// Whether a supervised program gets umsg's /dev/mqueue, limits in /proc/sys and /proc/sysvipc/msg (on), or the kernel's (off). With on,
+    /// Whether a supervised program sees umsg's /dev/mqueue, /proc/sysvipc/msg, and limits in /proc/sys (on), or the kernel's (off). With on,
     /// each open, stat, access, unlink and rename of the program takes about 10 microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     supervised_files: Option<Switch>,

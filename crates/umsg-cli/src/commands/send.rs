@@ -30,6 +30,7 @@ use crate::{place, streams, values};
 /// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. With --null
 /// and --from-json, too, each message is sent as soon as it is read, and an error gives its number. Empty messages are sent, too.
 #[derive(Args, Debug)]
+#[command(mut_arg("nonblocking", |arg| arg.help("Do not wait: exit with code 3 if the queue is full")))]
 #[command(after_help = "\
 Examples:
   umsg send /orders 'first order'

@@ -46,18 +46,22 @@ use worker::{Scene, Worker};
 /// to the kernel's. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries
 /// messages of type 1 in, and messages of all other types out. The options may be repeated: one relay serves any number of pairs.
 ///
-/// The relay runs until SIGTERM or SIGINT. If one of these signals ends the relay, and umsg's queue has been removed or corrupted, the relay
-/// returns the message in hand to the kernel's queue. If the kernel's queue has no room for the message, the relay prints that the message is
-/// lost. No other message is lost. If the relay is killed (SIGKILL), the result depends on the pair. From umsg to the kernel, and for System V queues
-/// in both directions, one message of each pair may come twice. No message is lost, with two exceptions: a System V message without bytes, and, on a
-/// kernel without MSG_COPY, any System V message. From a POSIX queue of the kernel, one message of each pair may be lost: the message that has left
-/// the kernel's queue, and that umsg's queue does not have yet. The relay should be the only receiver of the queues
-/// from which it carries: a System V message that another receiver takes at the same moment comes twice.
+/// The relay runs until SIGTERM or SIGINT. If umsg's queue is removed or corrupted at that time, a pair may hold one message that it has received
+/// from the kernel's queue and can't send. The relay returns this message to the kernel's queue. If the kernel's queue has no room for the message,
+/// the relay prints that the message is lost. No other message is lost.
+///
+/// If the relay is killed (SIGKILL), at most one message of each pair is affected. A pair from umsg to the kernel, or from a System V queue of the
+/// kernel, may deliver this message twice. A pair from a POSIX queue of the kernel may lose the message: it has left the kernel's queue, and umsg's
+/// queue does not have it yet. A pair from a System V queue of the kernel may lose the message only if the relay can't copy it first: a message
+/// without bytes, a message longer than msgmax, and any message on a kernel without MSG_COPY.
+///
+/// The relay should be the only receiver of the queues from which it carries: a System V message that another receiver takes at the same moment is
+/// delivered twice.
 ///
 /// A message that is too long for the other queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay prints
 /// an error with its length. If the kernel's POSIX queue may hold messages that are too long, the relay requires --dead-letter. After an error, a
-/// pair tries again every second, and the other pairs continue. If a queue is removed, the relay opens or, with --create, makes the next queue of
-/// this name.
+/// pair tries again every second, and the other pairs continue. If a queue is removed, the relay opens the next queue
+/// of this name. With --create, the relay creates that queue if it is missing.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg relay [OPTIONS] [--in QUEUE]... [--out QUEUE]... [--both QUEUE,type=N]...",

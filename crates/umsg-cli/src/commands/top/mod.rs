@@ -62,7 +62,7 @@ const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 ///
 /// SND and RCV count the threads that wait to send and to receive. LEASED counts messages that were received and may come back. B IN/s and B OUT/s
 /// are bytes a second, which System V queues and rings do not count. The left and right arrow keys show the columns that the screen has no room for.
-/// For a group in the tree, FILL is the FILL of its fullest queue.
+/// In the tree view, a group shows the FILL of its fullest queue.
 ///
 /// --json prints the same figures as one object per refresh, and --batch prints a table per refresh; both go on until a signal ends them, or for -n
 /// refreshes. Without these options, standard input and output must be a terminal. Rates are missing in the first refresh.
@@ -89,13 +89,13 @@ pub struct Top {
     /// Show only queues and rings whose names match a pattern with * and ?; may be given several times
     #[arg(long = "match", value_name = "PATTERN", value_parser = values::pattern)]
     patterns: Vec<Pattern>,
-    /// Sort by this column; numbers descend
+    /// Sort by this column, numbers in descending order
     #[arg(long, value_enum, value_name = "COLUMN", default_value = "name", hide_possible_values = true, long_help = sorts())]
     sort: Column,
     /// Sort in the opposite order
     #[arg(long)]
     reverse: bool,
-    /// Begin with the tree of names: names that begin the same way form a group
+    /// Start in the tree view, which groups names by their prefixes
     #[arg(long, conflicts_with_all = ["batch", "json"])]
     tree: bool,
     /// Do not change any queue
@@ -110,7 +110,10 @@ fn sorts() -> String {
     use clap::ValueEnum;
     let names = Column::ALL.iter().filter_map(Column::to_possible_value);
     let names: Vec<String> = names.map(|name| name.get_name().to_owned()).collect();
-    format!("Sort by this column; numbers descend: {}", names.join(", "))
+    format!(
+        "Sort by this column, numbers in descending order. Columns: {}",
+        names.join(", ")
+    )
 }
 
 impl Top {

@@ -59,10 +59,10 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// traces one process and the children that this process forks, not programs that they execute; it ends with the process or by Ctrl-C. It does not
 /// show calls that began before the attach.
 ///
-/// A call by its number, with the function syscall(2), is shown under the name of libc's function. The command does not show calls without libc
-/// (statically linked programs make such calls), calls by number on the kernel's own queues, and calls of other functions, such as poll. If a signal
-/// interrupts a call and the call restarts (SA_RESTART), the duration counts from the restart. Do not trace a program that sends from a signal
-/// handler: the first record allocates memory, which may deadlock.
+/// A call through syscall(2) appears under the name of libc's function. The command does not show: system calls that are made without libc, as in
+/// static programs; calls through syscall(2) on the kernel's own queues; and calls of other functions, such as poll. If a signal interrupts a call
+/// and the call restarts (SA_RESTART), the duration counts from the restart. Do not trace a program that sends from a signal handler: the first
+/// record allocates memory, which may deadlock.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg trace [OPTIONS] [--] PROGRAM [ARGS]...\n       umsg trace [OPTIONS] --pid PID",
@@ -90,7 +90,7 @@ pub struct Trace {
     pid: Option<u32>,
     #[command(flatten)]
     filter: Filter,
-    /// Print no lines but a table of the calls at the end
+    /// Print only a table of the calls, at the end
     #[arg(long, short = 'c')]
     summary: bool,
     /// Write to this file instead of standard error
