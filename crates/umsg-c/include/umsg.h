@@ -1966,7 +1966,7 @@ int umsg_msg_end_producing(int msqid);
 /*
  * Receives a message from a System V queue.
  *
- * Removes the first matching message from the queue, and writes its type, a long, to msgp and its bytes behind the type; msgsz is the
+ * Removes the first matching message from the queue, and writes its type, a long, to msgp and its bytes after the type; msgsz is the
  * room for the bytes. msgtyp selects the message:
  *
  * - 0: the oldest message
@@ -1984,7 +1984,7 @@ int umsg_msg_end_producing(int msqid);
  * If msgp can't be written, the message is lost. The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
- * On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
+ * On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * - E2BIG: the message is longer than msgsz, and msgflg lacks MSG_NOERROR. It is still in the queue, or the next
@@ -2018,7 +2018,7 @@ ssize_t umsg_msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg
  * is a message, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
- * On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
+ * On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msgrcv(3), and these:
@@ -3691,10 +3691,10 @@ typedef void (*umsg_log)(int level, const char *text, void *argument);
 /*
  * Sets a function that gets rare events of the process's queues, for the log of the program.
  *
- * The events are: a process died inside a queue, and the library repaired the queue; a process died with a lease or a reservation; a thread died
- * while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are LOG_WARNING, but LOG_INFO for
- * expired messages and waits for room, and LOG_DEBUG for waits for a message. One of the process's own calls finds an event. text names the
- * queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
+ * The events are: a process died during a call on a queue, and the library repaired the queue; a process died with a lease or a reservation; a
+ * thread died while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are LOG_WARNING, but
+ * LOG_INFO for expired messages and waits for room, and LOG_DEBUG for waits for a message. One of the process's own calls finds an event.
+ * text names the queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
  *
  * A call of the library calls log with argument, in its own thread. This happens at the end of the call that finds the event, or of a later
  * call. The thread then holds no lock of a queue. If a signal handler of the program calls the library, log may run in the handler. A log of

@@ -14,10 +14,10 @@ type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
 
 /// Sets a function that gets rare events of the process's queues, for the log of the program.
 ///
-/// The events are: a process died inside a queue, and the library repaired the queue; a process died with a lease or a reservation; a thread died
-/// while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are `LOG_WARNING`, but `LOG_INFO` for
-/// expired messages and waits for room, and `LOG_DEBUG` for waits for a message. One of the process's own calls finds an event. `text` names the
-/// queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
+/// The events are: a process died during a call on a queue, and the library repaired the queue; a process died with a lease or a reservation; a
+/// thread died while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are `LOG_WARNING`, but
+/// `LOG_INFO` for expired messages and waits for room, and `LOG_DEBUG` for waits for a message. One of the process's own calls finds an event.
+/// `text` names the queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
 ///
 /// A call of the library calls `log` with `argument`, in its own thread. This happens at the end of the call that finds the event, or of a later
 /// call. The thread then holds no lock of a queue. If a signal handler of the program calls the library, `log` may run in the handler. A `log` of

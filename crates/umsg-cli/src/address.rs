@@ -64,7 +64,7 @@ pub fn name() -> impl TypedValueParser<Value = Name> {
     address().try_map(|address| match address {
         Address::Posix(name) => Ok(name),
         Address::SystemV(label) => Err(format!(
-            "{label} is a System V queue, and this must be a POSIX queue; write the slash to name a POSIX queue, as in /orders"
+            "{label} names a System V queue, and a POSIX queue is required here; write the slash to name a POSIX queue, as in /orders"
         )),
     })
 }

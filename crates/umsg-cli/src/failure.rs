@@ -291,7 +291,7 @@ impl Explain for UnlinkError {
                 if *errno != Errno::ROFS.raw_os_error() =>
             {
                 format!(
-                    "{}: this user can't remove files there; run the command as root, or as the directory's owner once `chmod u+w` permits it",
+                    "{}: this user can't remove files in the directory; run the command as root, or as the directory's owner after `chmod u+w`",
                     path.display()
                 )
             }

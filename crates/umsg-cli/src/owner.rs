@@ -72,7 +72,7 @@ fn not_taken(owner: u32, why: impl Display) -> Failure {
     Failure::new(
         Code::Failed,
         format_args!(
-            "the identity of user {owner}, the owner of the directory, can't be taken: {why}; run the command as that user"
+            "can't switch to user {owner}, the directory's owner: {why}; run the command as that user"
         ),
     )
 }

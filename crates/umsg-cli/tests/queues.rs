@@ -104,9 +104,11 @@ fn attributes_beyond_the_limits_are_refused_with_the_limit() {
     let refused = |option, value, parts: &[&str]| {
         site.umsg(&["create", "/q", option, value]).fails(1, parts);
     };
-    let line = "/q: --max-messages must be from 1 to 1048576, not 2097152; that is the limit of all queues\n";
+    let line =
+        "/q: --max-messages must be from 1 to 1048576, not 2097152; no queue can have more\n";
     refused("--max-messages", "2M", &[line]);
-    let line = "/q: --message-size must be from 1 to 16777216, not 17825792; that is the limit of all queues\n";
+    let line =
+        "/q: --message-size must be from 1 to 16777216, not 17825792; no queue can have more\n";
     refused("--message-size", "17M", &[line]);
     let line = "/q: --message-size must be from 1 to 16777216, not 0\n";
     refused("--message-size", "0", &[line]);
@@ -294,19 +296,19 @@ fn a_file_that_is_no_queue_is_listed_with_the_reason() {
         .lines()
         .find(|line| line.starts_with("/bad"))
         .unwrap();
-    assert!(line.contains("not a umsg queue"), "{line}");
+    assert!(line.contains("not a queue of the expected kind"), "{line}");
     let list = site.umsg(&["ls", "--json"]).json();
     assert_eq!(list["queues"][0]["name"], "/bad");
     assert!(list["queues"][0]["error"].is_string());
     site.umsg(&["stat", "/bad"])
-        .fails(1, &["umsg: /bad: ", "not a umsg queue"]);
+        .fails(1, &["umsg: /bad: ", "not a queue of the expected kind"]);
     site.umsg(&["rm", "/bad"]).text();
     std::fs::create_dir(site.path().join("mq/directory")).unwrap();
     for goes in [&[][..], &["--remove-on-last-close"]] {
         site.umsg(&[&["create", "/directory"], goes].concat())
             .fails(
                 1,
-                &["/directory: not a umsg queue of this kind (a directory); remove it"],
+                &["/directory: the file is not a queue of the expected kind (a directory); remove it"],
             );
     }
     site.umsg(&["ls"]).text();

@@ -243,7 +243,7 @@ fn what_would_go_wrong_is_refused_before_the_first_message() {
     let kernel = KernelQueue::new(1, 8);
     site.umsg(&["relay"]).fails(2, &["--in", "--out"]);
     let both = ["relay", "--in", &kernel.name, "--out", &kernel.name];
-    site.umsg(&both).fails(2, &["go round"]);
+    site.umsg(&both).fails(2, &["circulate"]);
     queue(&site, "/there", 1, 8);
     let missing = ["relay", "--in", &kernel.name];
     site.umsg(&missing)

@@ -372,7 +372,7 @@ fn a_dynamic_child_of_a_supervised_program_uses_the_library() {
         fixed.display()
     );
     run(&site, &[], &busybox, &["sh", "-c", &script])
-        .fails(125, &["supervised for another namespace"]);
+        .fails(125, &["another `umsg run` supervises this process"]);
 }
 
 #[test]

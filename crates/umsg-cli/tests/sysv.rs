@@ -110,7 +110,7 @@ fn what_belongs_to_the_other_kind_of_queue_is_refused() {
     );
     let outcome = site.umsg(&["create", "/d", "--dead-letter", "0x1"]);
     assert!(
-        outcome.code == Some(2) && outcome.errors.contains("must be a POSIX queue"),
+        outcome.code == Some(2) && outcome.errors.contains("a POSIX queue is required here"),
         "{outcome:?}"
     );
     assert_eq!(

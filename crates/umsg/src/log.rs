@@ -69,7 +69,7 @@ pub enum Level {
     Debug,
     /// A message expired, or a sender waited for a long time.
     Info,
-    /// A process died inside a queue, or a queue is corrupted.
+    /// A process that used a queue died, a queue is corrupted, or events were lost.
     Warning,
 }
 
@@ -112,7 +112,7 @@ impl Display for Event<'_> {
         match self.what {
             What::Repaired => {
                 process(f)?;
-                f.write_str(" died inside the queue, which is repaired")
+                f.write_str(" died during a call on the queue, and the queue was repaired")
             }
             What::HolderDied => {
                 process(f)?;

@@ -119,8 +119,7 @@ fn a_number_that_no_queue_can_have_is_refused() {
     let place = Place::new();
     let mut options = place.options(2, 8);
     let error = options.fair_priorities(65_536).open("/q").unwrap_err();
-    let text =
-        "fair_priorities must be from 1 to 65535, not 65536; that is the limit of all queues";
+    let text = "fair_priorities must be from 1 to 65535, not 65536; no queue can have more";
     assert!(error.to_string().contains(text), "{error}");
     drop(options.fair_priorities(65_535).open("/q").unwrap());
 }

@@ -59,7 +59,7 @@ fn deaths_expired_messages_and_long_waits_are_told_when_the_queue_is_free_again(
     let for_listener = place.open("/log");
     let _ = QUEUE.set(for_listener);
 
-    // A sender dies inside the queue.
+    // A sender dies during a send.
     let mut victim = Child::run(|| {
         crash::arm("SEND_PUBLISHED", 1);
         let _ = queue.send(b"job", 0);
@@ -73,7 +73,7 @@ fn deaths_expired_messages_and_long_waits_are_told_when_the_queue_is_free_again(
     });
     assert_eq!(pid, Some(victim.pid().cast_unsigned()));
     let wanted = format!(
-        "/log: process {} died inside the queue, which is repaired",
+        "/log: process {} died during a call on the queue, and the queue was repaired",
         victim.pid()
     );
     assert_eq!(text, wanted);

@@ -17,8 +17,8 @@ def set_log(
 ) -> None:
     """Passes rare events of this process's queues to a logger of the module logging. With None, it ends that.
 
-    The events and their levels: a process died inside a queue, which was repaired, or with a lease, or while it waited, or a queue is corrupted
-    (WARNING); a message expired (INFO); a call waited for room (INFO) or for a message (DEBUG) for `slow_wait` seconds or longer. A record's
+    The events and their levels: a process died during a call on a queue, with a lease, or while it waited, or a queue is corrupted (WARNING);
+    a message expired (INFO); a call waited for room (INFO) or for a message (DEBUG) for `slow_wait` seconds or longer. A record's
     attribute `umsg` is a `LogEvent`.
 
     >>> import logging

@@ -17,7 +17,7 @@ use crate::time;
 
 /// Receives a message from a System V queue.
 ///
-/// Removes the first matching message from the queue, and writes its type, a `long`, to `msgp` and its bytes behind the type; `msgsz` is the
+/// Removes the first matching message from the queue, and writes its type, a `long`, to `msgp` and its bytes after the type; `msgsz` is the
 /// room for the bytes. `msgtyp` selects the message:
 ///
 /// - 0: the oldest message
@@ -35,7 +35,7 @@ use crate::time;
 /// If `msgp` can't be written, the message is lost. The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
+/// On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// - `E2BIG`: the message is longer than `msgsz`, and `msgflg` lacks `MSG_NOERROR`. It is still in the queue, or the next
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn umsg_msgrcv(
 /// is a message, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
-/// On success, the number of bytes that were written behind the type. On error, -1 with errno set to indicate the error.
+/// On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msgrcv(3), and these:

@@ -288,7 +288,7 @@ fn out_of_range(what: &str, value: u64, max: u64) -> String {
         (_, true) => {
             &format!("; {max} is the namespace's limit, and `umsg limits --{limit}` raises it")
         }
-        (_, false) => "; that is the limit of all queues",
+        (_, false) => "; no queue can have more",
     };
     format!("--{option} must be from 1 to {max}, not {value}{hint}")
 }

@@ -24,7 +24,7 @@ impl Wanted {
     pub fn create(&self, namespace: &Namespace, label: Label) -> Result<(Attached, bool)> {
         let Label::Key(key, _) = label else {
             let line = format!(
-                "{label}: umsg assigns the identifiers; create the queue with a key, such as key:0x1234, or without a key by key:0"
+                "{label}: umsg assigns the identifiers; create the queue with a key, such as key:0x1234, or with key:0 for a queue without a key"
             );
             return Err(Failure::new(Code::Usage, line));
         };

@@ -188,7 +188,7 @@ impl Recv {
 
     fn print(&self, cli: &Cli) -> Result {
         if self.retry_delay.is_some() && !self.ack {
-            let line = "--retry-delay needs --exec or --ack: it delays messages that these return";
+            let line = "--retry-delay needs --exec or --ack, the options that return messages to the queue";
             return Err(Failure::new(Code::Usage, line));
         }
         let out = Direct::open()?;

@@ -35,7 +35,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Fault::OtherNamespace => f.write_str(
-                "this process is supervised for another namespace; use the same directory, or start the program outside of the other umsg run",
+                "another `umsg run` supervises this process, with another directory; give the same --dir, or start the program outside that `umsg run`",
             ),
             Fault::OtherSupervisor => f.write_str(
                 "this process is supervised by another program (seccomp); start umsg run outside of it",

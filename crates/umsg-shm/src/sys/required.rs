@@ -15,7 +15,7 @@ pub struct Refused {
     pub errno: Errno,
 }
 
-/// The text in place of a call's name, if the kernel's pages of memory are longer than 4 KiB.
+/// The text in place of a call's name, if the kernel uses memory pages larger than 4 KiB.
 pub const PAGES: &str = "mmap with pages of 4 KiB";
 
 /// Checks that the calling thread can use queues.

@@ -29,7 +29,7 @@ impl Beginning {
         let read = rustix::io::pread(file, &mut bytes, 0);
         if read.map_err(|e| OpenError::from_errno("pread", e))? < bytes.len() {
             return Err(OpenError::Segment(SegmentError::NotAQueue(
-                "its file is shorter than a header",
+                "the file is shorter than a header",
             )));
         }
         Ok(Beginning {

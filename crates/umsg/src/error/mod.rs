@@ -17,7 +17,7 @@ pub(crate) use umsg_shm::fault::Fault;
 /// Describes a system call that the kernel or a sandbox refuses.
 pub(crate) fn call_refused(call: &str, error: &std::io::Error) -> String {
     if call == umsg_shm::sys::required::PAGES {
-        return "the kernel's pages of memory are longer than 4 KiB, and umsg needs pages of 4 KiB. Run a kernel that is built for them.".into();
+        return "the kernel uses memory pages larger than 4 KiB, and umsg needs pages of 4 KiB. Run a kernel that is built with pages of 4 KiB.".into();
     }
     format!(
         "the kernel or a sandbox refuses {call}(2), which umsg needs: {error}. Allow the call in the sandbox, for example in its seccomp filter."

@@ -131,7 +131,7 @@ fn raise(what: &str, value: u64, max: u64) -> &'static str {
     match (value, max < most.into()) {
         (0, _) => "",
         (_, true) => "; that is the namespace's limit, and the namespace's owner can raise it",
-        (_, false) => "; that is the limit of all queues",
+        (_, false) => "; no queue can have more",
     }
 }
 
@@ -344,12 +344,8 @@ mod tests {
         let text = |what, value, max| OpenError::InvalidAttributes { what, value, max }.to_string();
         assert!(text("max_messages", 21, 20).ends_with("owner can raise it"));
         assert!(text("message_size", 2 << 20, 1 << 20).ends_with("owner can raise it"));
-        assert!(
-            text("max_messages", 1 << 21, 1 << 20).ends_with("that is the limit of all queues")
-        );
-        assert!(
-            text("message_size", 17 << 20, 16 << 20).ends_with("that is the limit of all queues")
-        );
+        assert!(text("max_messages", 1 << 21, 1 << 20).ends_with("; no queue can have more"));
+        assert!(text("message_size", 17 << 20, 16 << 20).ends_with("; no queue can have more"));
         assert!(text("message_size", 0, 16 << 20).ends_with("not 0"));
     }
 }

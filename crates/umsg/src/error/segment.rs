@@ -9,7 +9,7 @@ use umsg_shm::sys::required::Refused;
 #[non_exhaustive]
 pub enum SegmentError {
     /// EINVAL: the file is not a segment of this kind of queue.
-    #[error("not a umsg queue of this kind ({0})")]
+    #[error("the file is not a queue of the expected kind ({0})")]
     NotAQueue(&'static str),
     /// EINVAL: the file is a segment of another version or layout.
     #[error("{}", other_version(*.found, *.expected))]
@@ -53,7 +53,7 @@ pub enum SegmentError {
     /// The errno of the cause: this process can't create its life file. Processes of several PID or time namespaces use the queue, and each of them
     /// keeps such a file locked in the namespace's directory. Without that file, the other processes would not learn of this process's death.
     #[error(
-        "{call} failed on the file by which other processes see that this process lives: {error}. Give the process write access to the namespace's directory, or run it in the PID and time namespaces of the queue's creator."
+        "{call} failed on this process's life file (.life-* in the namespace's directory): {error}. Give the process write access to that directory, or run it in the PID and time namespaces of the queue's creator."
     )]
     Unregistered {
         /// The system call that failed.

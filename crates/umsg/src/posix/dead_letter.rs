@@ -97,10 +97,10 @@ fn name(namespace: &Namespace, label: DeadLetterLabel, owner: u32) -> Option<OsS
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Undelivered {
-    /// The queue's owner has named no dead-letter queue, though the queue's memory names one. A process has overwritten the memory, or the
+    /// The queue's header names a dead-letter queue that the queue's owner did not set. A process has overwritten the header, or the
     /// owner of the file or of its label has changed since.
     #[error(
-        "the queue's memory names a dead-letter queue, but the queue's owner has named none: repair the queue, or create it again"
+        "the queue's header names a dead-letter queue that the queue's owner did not set: repair the queue, or create it again"
     )]
     Unnamed,
     /// There is no dead-letter queue.

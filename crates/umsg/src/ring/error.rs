@@ -195,7 +195,7 @@ fn of_a_ring(error: &OpenError) -> String {
         }
         OpenError::PermissionDenied => "permission denied by the ring's mode or by its directory",
         OpenError::Segment(SegmentError::NotAQueue(what)) => {
-            return format!("not a umsg ring ({what})");
+            return format!("the file is not a ring ({what})");
         }
         OpenError::Segment(SegmentError::OtherVersion { found, expected }) => {
             return match found == expected {

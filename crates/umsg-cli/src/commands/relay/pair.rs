@@ -84,7 +84,7 @@ fn selection(argument: &[u8]) -> Result<(&[u8], Want), String> {
     let want = match text.split_once('=') {
         Some(("type", mtype)) => Want::Type(number(mtype)?),
         Some(("except", mtype)) => Want::Except(number(mtype)?),
-        _ => return Err("behind the comma, write type=N or except=N".to_owned()),
+        _ => return Err("after the comma, write type=N or except=N".to_owned()),
     };
     Ok((&argument[..comma], want))
 }
@@ -112,7 +112,7 @@ impl Declared {
     }
 }
 
-/// Returns the pairs of the options --in, --out and --both. Fails if there is none, if one is named twice, or if messages would go in a circle.
+/// Returns the pairs of the options --in, --out and --both. Fails if there is none, if one is named twice, or if messages would circulate.
 pub fn pairs(into: &[Declared], out: &[Declared], both: &[Declared]) -> Result<Vec<Pair>> {
     let wrong = |declared: &Declared, why: &str| {
         Failure::new(Code::Usage, format_args!("{}: {why}", declared.kernel))
@@ -125,13 +125,13 @@ pub fn pairs(into: &[Declared], out: &[Declared], both: &[Declared]) -> Result<V
             (Address::Posix(_), _) => {
                 return Err(wrong(
                     one,
-                    "a POSIX queue has no types, so messages would go round; use a queue for each direction, with --in and --out",
+                    "a POSIX queue has no types, so messages would circulate; use one queue per direction, with --in and --out",
                 ));
             }
             (_, Want::Any) => {
                 return Err(wrong(
                     one,
-                    "with --both, messages would go round; write the types for umsg behind the queue, as in key:0x1234,type=1",
+                    "with --both, messages would circulate; write the types for umsg after the queue's name, as in key:0x1234,type=1",
                 ));
             }
             (_, Want::Type(mtype)) => Want::Except(mtype),
@@ -163,10 +163,10 @@ fn check(pairs: &[Pair]) -> Result {
             let why = match one.way == other.way {
                 true if is_same => "this pair is named twice",
                 true => {
-                    "another pair takes these messages from the kernel's queue, too, so they would come twice; give the pairs different types"
+                    "another pair takes these messages from the kernel's queue, too, so they would be delivered twice; give the pairs different types"
                 }
                 false => {
-                    "messages would go round between these queues; use a queue for each direction, or for System V queues different types"
+                    "messages would circulate between these queues; use one queue per direction, or, for System V queues, give the pairs different types"
                 }
             };
             return Err(Failure::new(Code::Usage, format_args!("{one}: {why}")));
@@ -176,7 +176,7 @@ fn check(pairs: &[Pair]) -> Result {
         None => Ok(()),
         Some(places) => {
             let line = format!(
-                "{}: messages would go round between these queues; leave one of the pairs out, or for System V queues give them different types",
+                "{}: messages would circulate between these queues; leave one of the pairs out, or, for System V queues, give the pairs different types",
                 places.join(" -> ")
             );
             Err(Failure::new(Code::Usage, line))
@@ -184,7 +184,7 @@ fn check(pairs: &[Pair]) -> Result {
     }
 }
 
-/// Returns the queues through which some message would go round, the first one also at the end. A queue that is named once by its key and once by its
+/// Returns the queues through which some message would circulate, the first one also at the end. A queue that is named once by its key and once by its
 /// identifier counts as two.
 fn circle(pairs: &[Pair]) -> Option<Vec<String>> {
     let mut types: Vec<i64> = pairs

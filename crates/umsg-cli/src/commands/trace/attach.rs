@@ -72,7 +72,7 @@ impl Attached {
         let errno = self.word(Request::REFUSED)?;
         let reason = io::Error::from_raw_os_error(errno.cast_signed());
         let line = format_args!(
-            "process {} can't send records: {reason}; choose a directory that it can use with --dir",
+            "process {} can't send records: {reason}; with --dir, choose a directory that the process can use",
             self.pid
         );
         Err(Failure::new(Code::Failed, line))
@@ -212,7 +212,7 @@ fn address_in<'a>(file: impl ReadRef<'a>) -> Option<u64> {
 fn unreachable_memory(pid: Pid, error: &io::Error) -> Failure {
     let advice = match error.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => {
-            "only root, or with kernel.yama.ptrace_scope 0 also its user, may trace it: see ptrace(2)"
+            "the kernel does not permit this user to trace it: set kernel.yama.ptrace_scope to 0 (see ptrace(2)), or start the program with `umsg trace`"
         }
         Some(libc::ESRCH | libc::ENOENT) => "the process has ended",
         Some(libc::EFAULT) => "the process has executed another program",

@@ -60,7 +60,7 @@ fn read_layout(file: BorrowedFd<'_>) -> Result<Layout, AttachError> {
     let len =
         rustix::io::pread(file, &mut bytes, 0).map_err(|e| AttachError::from_errno("pread", e))?;
     if len < HEADER_BYTES {
-        return Err(AttachError::NotAQueue("its file is shorter than a header"));
+        return Err(AttachError::NotAQueue("the file is shorter than a header"));
     }
     let u32_at =
         |at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);

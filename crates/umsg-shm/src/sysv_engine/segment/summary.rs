@@ -232,7 +232,7 @@ impl Bytes {
         let len = rustix::io::pread(file, &mut bytes, 0)
             .map_err(|e| AttachError::from_errno("pread", e))?;
         if len < BEGINNING {
-            return Err(AttachError::NotAQueue("its file is shorter than a header"));
+            return Err(AttachError::NotAQueue("the file is shorter than a header"));
         }
         Ok(Bytes(bytes))
     }

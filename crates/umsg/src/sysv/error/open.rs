@@ -39,7 +39,7 @@ pub enum OpenError {
     /// EACCES: the caller can't create a queue of the key. The key symlink leads to no queue and belongs to another user, or
     /// another file has its name.
     #[error(
-        "the key can't be used: `msg/{link}` in the namespace stands in its place and leads to no queue. Ask the file's owner, or root, to remove it."
+        "the key can't be used: the file `msg/{link}` of the namespace has the key's name and leads to no queue. Ask the file's owner, or root, to remove it."
     )]
     KeyTaken {
         /// The name of the key symlink.
