@@ -221,15 +221,16 @@ fn sums_beside_a_kept_segment_are_known_with_and_without_its_queue() {
         }
         assert_eq!((mapped(place), kept()), (2, Some(1)));
         for turn in 0..3 {
-            let sums = raw::kept_msgctl_info(libc::MSG_INFO).unwrap();
-            assert_eq!((sums.msgmap, sums.msgtql), (0, 0));
-            let without = sums.highest_index;
+            let [sums, constants] = [libc::MSG_INFO, libc::IPC_INFO]
+                .map(|command| raw::kept_msgctl_info(command).unwrap());
+            assert_eq!((sums.msgpool, sums.msgmap, sums.msgtql), (1, 0, 0));
+            assert_eq!((sums.highest_index, constants.highest_index), (0, 0));
             keeper.signal(libc::SIGCONT);
             keeper.expect_to_stop("the process with a queue");
             assert_eq!(kept(), Some(2), "known without a look at files");
             let sums = raw::kept_msgctl_info(libc::MSG_INFO).unwrap();
             assert_eq!((sums.msgpool, sums.msgmap, sums.msgtql), (2, 1, 4));
-            assert!(sums.highest_index >= without);
+            assert_eq!(sums.highest_index, 2, "index 1 was that of the first queue");
             let constants = raw::kept_msgctl_info(libc::IPC_INFO).unwrap();
             assert_eq!(constants.highest_index, sums.highest_index);
             assert_eq!(sysv::list(&place.namespace).unwrap().len(), 2);
@@ -241,6 +242,64 @@ fn sums_beside_a_kept_segment_are_known_with_and_without_its_queue() {
             }
         }
         keeper.expect(Exit::Code(0), "the process that keeps a segment");
+    });
+}
+
+/// The owner of a namespace chooses the identifier of the next queue.
+#[test]
+fn a_queue_with_the_identifier_and_key_of_a_removed_one_is_another_queue() {
+    alone(|place| {
+        let create = || {
+            let next_id = Some(100);
+            let limits = Limits {
+                next_id,
+                ..Limits::default()
+            };
+            place.namespace.set_limits(&limits).unwrap();
+            place.create_sysv(77)
+        };
+        let first = create();
+        settle(place, 1);
+        let id = first.id();
+        first.remove().unwrap();
+        let second = create();
+        assert_eq!(second.id(), id);
+        second.try_send(1, b"four").unwrap();
+        for _ in 0..4 {
+            assert_eq!(sums(place), (1, 1, 4));
+            std::thread::sleep(SETTLED);
+        }
+        assert_eq!(sysv::list(&place.namespace).unwrap()[0].messages, 1);
+    });
+}
+
+/// The length of a file marks a queue as removed, for processes that may not open the file.
+#[test]
+fn a_queue_that_is_marked_as_removed_is_not_counted() {
+    alone(|place| {
+        let queue = place.create_sysv(1);
+        queue.try_send(1, b"four").unwrap();
+        let file = place.namespace.path().join("msg/0");
+        let file = File::options().write(true).open(file).unwrap();
+        file.set_len(file.metadata().unwrap().len() + 1).unwrap();
+        for _ in 0..4 {
+            std::thread::sleep(SETTLED);
+            assert_eq!(sums(place), (0, 0, 0));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_takes_the_place_of_another_is_read_anew() {
+    alone(|place| {
+        let queue = place.create_sysv(1);
+        settle(place, 1);
+        let msg = place.namespace.path().join("msg");
+        fs::copy(msg.join("0"), msg.join("copy")).unwrap();
+        queue.try_send(1, b"four").unwrap();
+        assert_eq!(sums(place), (1, 1, 4));
+        fs::rename(msg.join("copy"), msg.join("0")).unwrap();
+        assert_eq!(sums(place), (1, 0, 0), "the copy is empty");
     });
 }
 

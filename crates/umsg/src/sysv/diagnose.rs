@@ -115,7 +115,7 @@ fn of_key_symlink<T>(
     treat: Treat<T>,
 ) -> Result<T, OpenError> {
     let (file, id) = match behind(files, link)? {
-        Behind::Nothing | Behind::Removed(_) => return Err(OpenError::NoSuchId),
+        Behind::Nothing | Behind::Vacant(_) => return Err(OpenError::NoSuchId),
         Behind::Closed => return Err(OpenError::PermissionDenied),
         Behind::Queue(file, said) => (file, said.id),
         Behind::Unusable(file, _) => (file, link.id),

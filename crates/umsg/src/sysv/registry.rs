@@ -150,7 +150,7 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>,
         return Ok(None);
     };
     let (id, file) = match behind(files, &link)? {
-        Behind::Nothing | Behind::Removed(_) => return Ok(None),
+        Behind::Nothing | Behind::Vacant(_) => return Ok(None),
         Behind::Closed => (link.id, None),
         Behind::Queue(file, said) => (said.id, Some((file, said))),
         Behind::Unusable(_, error) => return Err(error),
@@ -162,8 +162,8 @@ pub(super) fn find(files: &mut Files, key: i32) -> Result<Option<ExistingQueue>,
 pub(super) enum Behind {
     /// No queue, another queue, or an unfinished queue.
     Nothing,
-    /// The segment of a removed queue. It may hold the next queue at any time.
-    Removed(OwnedFd),
+    /// A segment that a process keeps for its next queue. It may hold this queue at any time.
+    Vacant(OwnedFd),
     /// A queue whose file the caller may not open.
     Closed,
     /// A queue, and its summary.
@@ -175,7 +175,7 @@ pub(super) enum Behind {
 impl Behind {
     /// Returns whether the key symlink led to a queue, corrupted or not.
     pub(super) fn is_queue(&self) -> bool {
-        !matches!(self, Behind::Nothing | Behind::Removed(_))
+        !matches!(self, Behind::Nothing | Behind::Vacant(_))
     }
 }
 
@@ -192,8 +192,8 @@ pub(super) fn behind(files: &mut Files, link: &Entry) -> Result<Behind, OpenErro
         Err(error) => return Err(error.into()),
     };
     let error = match summary(file.as_fd()).map_err(OpenError::from) {
-        Ok(said) if said.is_removed && link.is_of(said.id, said.key) => {
-            return Ok(Behind::Removed(file));
+        Ok(said) if said.is_vacant && link.is_of(said.id, said.key) => {
+            return Ok(Behind::Vacant(file));
         }
         Ok(said) if said.is_removed || is_anothers(files, &file, &said, link)? => {
             return Ok(Behind::Nothing);
@@ -286,7 +286,7 @@ pub(super) fn open_id(files: &mut Files, id: i32) -> Result<(OwnedFd, Summary), 
     // The header may be forged: the key symlinks show the queue of the file.
     let link = key_symlink_with(files, id)?.ok_or(OpenError::NoSuchId)?;
     match behind(files, &link)? {
-        Behind::Nothing | Behind::Removed(_) => Err(OpenError::NoSuchId),
+        Behind::Nothing | Behind::Vacant(_) => Err(OpenError::NoSuchId),
         Behind::Closed => Err(OpenError::PermissionDenied),
         Behind::Queue(file, said) => Ok((file, said)),
         Behind::Unusable(_, error) => Err(error),

@@ -87,7 +87,7 @@ struct Sums {
 }
 
 impl Sums {
-    /// Reads all queues. None if a header is not mapped, or its file was truncated.
+    /// Reads all queues. None if a header is not mapped, its file was truncated, its queue was removed for good, or a queue has two key symlinks.
     fn read(queues: &mut [Known], at: u32) -> Option<Sums> {
         let mut sums = Sums {
             totals: Totals::default(),
@@ -327,8 +327,8 @@ impl Scan {
         Ok(0)
     }
 
-    /// Adds up the counts of the queues from mapped headers alone. None if a header is not mapped, its file was truncated, or a queue has two key
-    /// symlinks.
+    /// Adds up the counts of the queues from mapped headers alone. None if a header is not mapped, its file was truncated, its queue was removed for
+    /// good, or a queue has two key symlinks.
     pub(super) fn sum_mapped<T>(&self, nothing: T, add: impl Fn(T, &Counts) -> T) -> Option<T> {
         let mut last = None;
         self.queues.iter().try_fold(nothing, |sum, known| {
@@ -381,12 +381,12 @@ impl Scan {
 }
 
 impl Known {
-    /// Maps the header, if it is not mapped and `room` is not zero.
+    /// Maps the header of a queue or of a vacant segment, if it is not mapped and `room` is not zero.
     fn map_header(&mut self, files: &mut Files, room: &mut usize) -> Result<(), OpenError> {
         if *room == 0 || self.view.is_some() {
             return Ok(());
         }
-        if let Behind::Queue(file, _) | Behind::Removed(file) = behind(files, &self.link)? {
+        if let Behind::Queue(file, _) | Behind::Vacant(file) = behind(files, &self.link)? {
             // Without a mapping, the header is read from the file each time.
             self.view = HeaderView::map(rustix::fd::AsFd::as_fd(&file)).ok();
             *room -= 1;
@@ -398,6 +398,7 @@ impl Known {
         if let Some(view) = &self.view
             && let Ok(said) = view.summary()
             && self.link.is_of(said.id, said.key)
+            && (!said.is_removed || said.is_vacant)
         {
             return Ok((!said.is_removed).then(|| Entry::of_summary(&said)));
         }
@@ -437,7 +438,7 @@ pub(super) fn entry_behind(
     link: &namespace::Entry,
 ) -> Result<Option<Entry>, OpenError> {
     match behind(files, link)? {
-        Behind::Nothing | Behind::Removed(_) => Ok(None),
+        Behind::Nothing | Behind::Vacant(_) => Ok(None),
         Behind::Queue(_, said) => Ok(Some(Entry::of_summary(&said))),
         // A corrupted queue exists, too.
         Behind::Closed | Behind::Unusable(..) => Ok(files
@@ -455,6 +456,7 @@ fn merged(links: Vec<namespace::Entry>, older: Option<Scan>) -> Vec<Known> {
     let known = |link: namespace::Entry| {
         while older.next_if(|known| known.link < link).is_some() {}
         let same = older.next_if(|known| known.link == link);
+        // The next queue with the identifier and the key of a removed one has another file.
         let view = same.and_then(|known| known.view);
         Known {
             link,

@@ -88,6 +88,7 @@ pub fn summary(file: BorrowedFd<'_>) -> Result<Summary, AttachError> {
         ));
     }
     summary.is_removed |= is_marked;
+    summary.is_vacant &= !is_marked;
     Ok(summary)
 }
 
@@ -151,8 +152,8 @@ impl HeaderView {
         Ok(HeaderView { view, is_home })
     }
 
-    /// Returns the counts of the queue. The inner value is None if the segment holds no queue now: its queue was removed, and the next one may
-    /// follow. The result is None if the file was truncated.
+    /// Returns the counts of the queue. The inner value is None if the segment is vacant: its queue was removed, and the next one may follow. The
+    /// result is None if the queue was removed for good, or the file was truncated.
     pub fn counts(&self) -> Option<Option<QueueCounts>> {
         let messages = self
             .view
@@ -164,7 +165,11 @@ impl HeaderView {
             messages: messages.into(),
             bytes,
         };
-        let counts = (!state.is_removed()).then_some(counts);
+        let counts = match state.vacant() {
+            Some(_) => None,
+            None if state.is_removed() => return None,
+            None => Some(counts),
+        };
         (!self.view.is_cut()).then_some(counts)
     }
 

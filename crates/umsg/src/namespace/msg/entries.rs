@@ -1,6 +1,6 @@
 //! The entries of the directory: the queues, judged by names alone.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::Path;
 
 use super::files::Files;
@@ -24,6 +24,8 @@ pub(crate) struct Entry {
     pub(crate) key: i32,
     /// True if the file's header has the identifier, and `id` is that of the segment's first queue.
     pub(crate) varies: bool,
+    /// The inode number of the file, from a list of the directory; 0 if unknown.
+    pub(crate) inode: u64,
 }
 
 impl Entry {
@@ -40,6 +42,7 @@ impl Entry {
             id,
             key,
             varies,
+            inode: 0,
         })
     }
 
@@ -56,11 +59,11 @@ impl Files {
     /// # Errors
     /// `Namespace(NotAccessible)` if the caller may not list the directory; `TooManyFiles`, `System`.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>, FileError> {
-        let (mut indices, mut links) = (HashSet::new(), Vec::new());
+        let (mut inodes, mut links) = (HashMap::new(), Vec::new());
         for_each_entry(self.directory(), |entry, is_file| {
             let name = entry.file_name();
             match (index_of(name).filter(|_| is_file), key_of(name)) {
-                (Some(index), _) => drop(indices.insert(index)),
+                (Some(index), _) => drop(inodes.insert(index, entry.ino())),
                 (None, Some(key)) => links.push((name.to_owned(), key)),
                 _ => {}
             }
@@ -71,7 +74,13 @@ impl Files {
             let link = self.key_symlink(name.to_str().unwrap_or_default())?;
             entries.extend(Entry::of(link, key));
         }
-        entries.retain(|entry| indices.contains(&entry.index));
+        entries.retain_mut(|entry: &mut Entry| match inodes.get(&entry.index) {
+            Some(inode) => {
+                entry.inode = *inode;
+                true
+            }
+            None => false,
+        });
         entries.sort_unstable();
         Ok(entries)
     }
@@ -127,7 +136,7 @@ pub(super) fn for_each_index(
 mod tests {
     use super::*;
     use crate::namespace::testing::TestDir;
-    use std::os::unix::fs::symlink;
+    use std::os::unix::fs::{MetadataExt, symlink};
 
     /// Makes files of these indices, and key symlinks of these texts.
     fn filled(dir: &TestDir, indices: &[u32], links: &[(&str, &str)]) -> Files {
@@ -158,14 +167,20 @@ mod tests {
         ];
         let files = filled(&dir, &[3, 4, 5, 9], &links);
         std::fs::write(dir.path().join("msg/letter-2"), b"").unwrap();
-        let entry = |id, key| Entry::of(KeySymlink::Of(id), key).unwrap();
+        let found = |link, key| {
+            let entry = Entry::of(link, key).unwrap();
+            let file = dir.path().join(format!("msg/{}", entry.index));
+            let inode = std::fs::metadata(file).unwrap().ino();
+            Entry { inode, ..entry }
+        };
+        let entry = |id, key| found(KeySymlink::Of(id), key);
         assert_eq!(
             files.entries().unwrap(),
             [
                 entry(3, -1),
                 entry(32_771, 0x1234),
                 entry(65_540, -2),
-                Entry::of(KeySymlink::OfSegment(32_773), 0).unwrap(),
+                found(KeySymlink::OfSegment(32_773), 0),
                 entry(9, 0)
             ]
         );
