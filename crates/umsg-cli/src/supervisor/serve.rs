@@ -156,6 +156,7 @@ impl Server {
 
     fn handle(&self, call: &Call) {
         self.settle_limits();
+        self.threads.note_call(call.thread);
         if filter::changes_identity(call.number) {
             match filter::replaces_program(call.number) {
                 true => self.threads.note_execution(call.thread),
@@ -215,6 +216,7 @@ impl Server {
 
     #[cold]
     fn present_queues(&self, call: &Call) -> Result<Arc<Queues>, i32> {
+        let before = self.threads.before(call.thread);
         let queues = self
             .namespaces
             .at(&format!("/proc/{}/ns/ipc", call.thread))
@@ -222,14 +224,15 @@ impl Server {
                 self.explain("a call on queues", &error);
                 error.errno()
             })?;
-        self.threads.note_queues(call.thread, &queues);
+        self.threads
+            .note_queues(before, &queues, || self.listener.waits(call));
         Ok(queues)
     }
 
     /// Returns the process of the caller, as [`status_like_own`](Self::status_like_own) does, and the queues of its IPC namespace.
     pub fn caller(&self, call: &Call) -> Result<(u32, Arc<Queues>), i32> {
         let (status, queues) = self.threads.known(call.thread);
-        let status = status.or_else(|| self.threads.present_status(call.thread));
+        let status = status.or_else(|| self.present_status(call));
         let process = self.check_user(status)?.process.cast_unsigned();
         let queues = match queues {
             Some(queues) => queues,
@@ -241,14 +244,19 @@ impl Server {
     /// Returns the state of the caller's process, as [`status_like_own`](Self::status_like_own), with its present umask.
     pub fn status_of_opener(&self, call: &Call) -> Result<Status, i32> {
         // The umask changes without notice, and counts for openings alone.
-        let status = self.threads.present_status(call.thread);
-        self.check_user(status)
+        self.check_user(self.present_status(call))
     }
 
     /// Returns the state of the caller's process. Fails with EACCES if its user is not the supervisor's: the supervisor can't check permissions
     /// for it.
     pub fn status_like_own(&self, call: &Call) -> Result<Status, i32> {
-        self.check_user(self.threads.status(call.thread))
+        let (kept, _) = self.threads.known(call.thread);
+        self.check_user(kept.or_else(|| self.present_status(call)))
+    }
+
+    fn present_status(&self, call: &Call) -> Option<Status> {
+        let waits = || self.listener.waits(call);
+        self.threads.present_status(call.thread, waits)
     }
 
     fn check_user(&self, status: Option<Status>) -> Result<Status, i32> {

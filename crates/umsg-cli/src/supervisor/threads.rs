@@ -3,11 +3,15 @@
 //! The number of a thread may name another thread as soon as the thread has died. So each entry has a descriptor of the thread, which tells whether
 //! the thread still lives.
 //!
-//! A thread that executes a new program takes over the number of its process's first thread, together with its descriptor. The first thread may make
-//! further calls until then. So while another thread executes a program, nothing is kept of the first thread's state.
+//! A thread that executes a program takes over the number of its process's first thread, together with its descriptor. The first thread may make
+//! further calls until then. Its user and its queues may differ from those of the new program. So nothing is kept of a first thread
+//!
+//! - while another thread executes a program and still has its own number, and
+//! - if its call does not wait for the answer any more after the reading: the execution has ended the first thread.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use libc::pid_t;
@@ -31,6 +35,15 @@ struct All {
     changes: u64,
 }
 
+/// The notes before something is read of a thread that waits for the answer to a call.
+#[derive(Clone, Copy)]
+pub struct Before {
+    thread: pid_t,
+    /// True if the thread is about to be replaced by a new program.
+    may_end: bool,
+    changes: u64,
+}
+
 /// The execution of a program by another thread than the first one of its process.
 struct Execution {
     process: pid_t,
@@ -41,6 +54,13 @@ impl Execution {
     /// Returns whether the thread still has its own number: the execution has not ended, or has failed.
     fn is_pending(&self) -> bool {
         memory::has_thread(self.process, self.thread)
+    }
+}
+
+impl Before {
+    /// Returns whether the result of a reading may be kept.
+    fn holds(self, all: &All) -> bool {
+        !self.may_end && self.changes == all.changes
     }
 }
 
@@ -55,20 +75,16 @@ impl All {
 }
 
 #[derive(Default)]
-pub struct Threads(Mutex<All>);
+pub struct Threads {
+    all: Mutex<All>,
+    /// True if there may be executions. Relaxed: each of them is noted before the kernel performs it.
+    has_executions: AtomicBool,
+}
 
 impl Threads {
-    /// Returns the state of a thread's process, which may be as old as the last call that changed it.
-    pub fn status(&self, thread: pid_t) -> Option<Status> {
-        let (kept, _) = self.known(thread);
-        kept.or_else(|| self.present_status(thread))
-    }
-
-    /// Returns what is noted about a living thread, which waits for the answer to a call.
+    /// Returns what is noted about a living thread.
     pub fn known(&self, thread: pid_t) -> (Option<Status>, Option<Arc<Queues>>) {
-        let mut all = self.all();
-        // If the thread was about to execute a program, it has failed.
-        all.executions.retain(|other| other.thread != thread);
+        let all = self.all();
         let known = all
             .known
             .get(&thread)
@@ -76,40 +92,63 @@ impl Threads {
         known.map_or((None, None), |known| (known.status, known.queues.clone()))
     }
 
-    /// Notes the queues of a thread that waits for the answer to a call.
-    pub fn note_queues(&self, thread: pid_t, queues: &Arc<Queues>) {
+    /// Begins to read something of a thread that waits for the answer to a call.
+    pub fn before(&self, thread: pid_t) -> Before {
         let mut all = self.all();
-        let known = all.known.get_mut(&thread);
+        Before {
+            thread,
+            may_end: all.is_about_to_end(thread),
+            changes: all.changes,
+        }
+    }
+
+    /// Notes the queues of a thread, which were read after `before`. `waits` returns whether the thread still waits for the answer.
+    pub fn note_queues(&self, before: Before, queues: &Arc<Queues>, waits: impl Fn() -> bool) {
+        let mut all = self.all();
+        if !before.holds(&all) || !waits() {
+            return;
+        }
+        let known = all.known.get_mut(&before.thread);
         if let Some(known) = known.filter(|known| memory::lives(&known.life)) {
             known.queues = Some(Arc::clone(queues));
         }
     }
 
-    /// Reads the state of a thread's process.
-    pub fn present_status(&self, thread: pid_t) -> Option<Status> {
-        let (may_change, changes) = {
-            let mut all = self.all();
-            (all.is_about_to_end(thread), all.changes)
-        };
+    /// Reads the state of a thread's process. `waits` returns whether the thread still waits for the answer to its call.
+    pub fn present_status(&self, thread: pid_t, waits: impl Fn() -> bool) -> Option<Status> {
+        let before = self.before(thread);
         // Before the status is read: if another thread has the number then, this descriptor says that its thread is dead.
         let life = memory::open_thread(thread);
         let status = memory::status(thread)?;
         // Linux before 6.9 opens the first thread of a process only. A status is kept only with a descriptor that verifies it.
         if let Ok(life) = life {
             let mut all = self.all();
-            let is_present = !may_change && all.changes == changes;
-            let status = is_present.then_some(status);
+            let is_present = before.holds(&all) && waits();
             let earlier = all.known.remove(&thread);
             let earlier = earlier.filter(|known| memory::lives(&known.life));
             let queues = earlier.and_then(|known| known.queues);
             let known = Known {
                 life,
-                status,
+                status: is_present.then_some(status),
                 queues,
             };
             all.known.insert(thread, known);
         }
         Some(status)
+    }
+
+    /// A thread makes a call. If the thread was about to execute a program, it has failed.
+    pub fn note_call(&self, thread: pid_t) {
+        if self.has_executions.load(Ordering::Relaxed) {
+            let mut all = self.all();
+            all.executions.retain(|other| other.thread != thread);
+            self.note_executions(&all);
+        }
+    }
+
+    fn note_executions(&self, all: &All) {
+        let has_any = !all.executions.is_empty();
+        self.has_executions.store(has_any, Ordering::Relaxed);
     }
 
     /// A call may change the user or the IPC namespace of some thread.
@@ -132,6 +171,7 @@ impl Threads {
             let mut all = self.all();
             all.executions.retain(|other| other.thread != thread);
             all.executions.push(Execution { process, thread });
+            self.note_executions(&all);
         }
         self.forget();
     }
@@ -141,25 +181,32 @@ impl Threads {
         let mut all = self.all();
         all.known.retain(|_, known| memory::lives(&known.life));
         all.executions.retain(Execution::is_pending);
+        self.note_executions(&all);
     }
 
     fn all(&self) -> MutexGuard<'_, All> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn a_status_is_not_that_of_an_earlier_thread_with_the_number() {
         let threads = Threads::default();
         let me = rustix::thread::gettid().as_raw_nonzero().get();
-        let own = threads.status(me).unwrap();
+        let status = || {
+            let (kept, _) = threads.known(me);
+            kept.or_else(|| threads.present_status(me, || true))
+                .unwrap()
+        };
+        let own = status();
         let kept = |user| {
             threads.all().known.get_mut(&me).unwrap().status = Some(Status { user, ..own });
-            threads.status(me).unwrap().user
+            status().user
         };
         assert_eq!(
             kept(own.user + 1),
@@ -180,7 +227,7 @@ mod tests {
         let threads = Threads::default();
         let process = std::process::id().cast_signed();
         let is_kept = || {
-            assert!(threads.status(process).is_some());
+            threads.present_status(process, || true).unwrap();
             threads.known(process).0.is_some()
         };
         assert!(is_kept());
@@ -194,7 +241,7 @@ mod tests {
         let other_thread = told.recv().unwrap();
         threads.note_execution(other_thread);
         assert!(!is_kept(), "the execution has not ended");
-        threads.known(other_thread);
+        threads.note_call(other_thread);
         assert!(is_kept(), "the execution has failed");
         threads.note_execution(other_thread);
         threads.note_execution(process);
@@ -204,10 +251,17 @@ mod tests {
         );
         drop(end);
         let _ = other.join();
+        let begin = Instant::now();
         while memory::has_thread(process, other_thread) {
+            assert!(begin.elapsed() < Duration::from_secs(60));
             std::thread::yield_now();
         }
         assert!(is_kept());
+        threads.present_status(process, || false).unwrap();
+        assert!(
+            threads.known(process).0.is_none(),
+            "the execution has ended the first thread"
+        );
         threads.sweep();
         assert!(threads.all().executions.is_empty());
     }

@@ -64,6 +64,7 @@ namespace_cases! {
     programs_of_a_namespace_share_its_queues,
     a_namespace_outlives_the_process_that_has_made_queues_in_it,
     a_new_namespace_has_the_default_limits,
+    a_thread_executes_a_program_in_a_namespace_of_its_own,
 }
 
 #[test]

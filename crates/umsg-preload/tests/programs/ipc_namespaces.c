@@ -1,5 +1,6 @@
 /* IPC namespaces of the kernel: each has its own queues, also under the drop-in. */
 #include "check.h"
+#include <pthread.h>
 #include <sched.h>
 #include <sys/msg.h>
 #include <sys/syscall.h>
@@ -148,6 +149,40 @@ static int program(const char *which) {
     int status;
     EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status));
     return WEXITSTATUS(status);
+}
+
+#define OLD (KEY + 1)
+
+CASE(finds_only_the_key_of_its_namespace) {
+    EXPECT(id_of(0) >= 0);
+    EXPECT_ERRNO(msgget(OLD, 0), ENOENT);
+    exit(0);
+}
+
+static void *moves_and_executes(void *nothing) {
+    enter();
+    EXPECT(id_of(IPC_CREAT) >= 0);
+    /* The kernel copies long arguments for a while. */
+    static char text[100 << 10], *arguments[16] = {"program", "finds_only_the_key_of_its_namespace"};
+    memset(text, 'x', sizeof text - 1);
+    for (int i = 2; i < 15; i++) arguments[i] = text;
+    execv("/proc/self/exe", arguments);
+    _exit(127);
+    return nothing;
+}
+
+/* The first thread makes calls until the program of the other thread takes its place. */
+CASE(a_thread_executes_a_program_in_a_namespace_of_its_own) {
+    enter();
+    EXPECT(msgget(OLD, IPC_CREAT | 0600) >= 0);
+    pid_t child = fork();
+    if (child == 0) {
+        pthread_t other;
+        EXPECT(pthread_create(&other, NULL, moves_and_executes, NULL) == 0);
+        for (;;) EXPECT(msgget(OLD, 0) >= 0);
+    }
+    int status;
+    EXPECT(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 static mqd_t there(int flags) { return mq_open("/there", O_RDWR | flags, 0600, NULL); }
