@@ -69,7 +69,7 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// program executes. With --raw-syscalls=off, the static program ends with exit code 120 instead. With --raw-syscalls=on, the supervisor also
 /// serves a dynamic program, and answers system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program
 /// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
-/// select, epoll_ctl, execve, unshare, setns, and calls with paths such as open.
+/// select, epoll_ctl, execve, calls with paths such as open, and, without --ipc-namespaces=share, unshare and setns.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
 /// other queues, in a subdirectory of UMSG_DIR. The last process in the IPC namespace, or the supervisor, removes the subdirectory.

@@ -51,7 +51,7 @@ const IDENTITY: &[libc::c_long] = &[
     libc::SYS_execveat,
 ];
 
-/// The calls that may change a thread's IPC namespace, likewise.
+/// The calls that may change a thread's IPC namespace. The kernel performs them, too.
 const MOVES: &[libc::c_long] = &[libc::SYS_unshare, libc::SYS_setns];
 
 /// Returns whether a call waits for descriptors.

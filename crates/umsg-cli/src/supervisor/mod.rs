@@ -48,7 +48,7 @@ mod workers;
 
 pub use start::{Home, begin};
 
-/// What the supervisor does for its programs, apart from calls on queues.
+/// The parts of the supervisor's work that a user can switch off.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// Calls with paths reach the supervisor.

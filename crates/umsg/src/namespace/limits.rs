@@ -284,7 +284,7 @@ impl Namespace {
         self.update_limits_under(None, change)
     }
 
-    /// Does the same for a caller that may hold a lock, as `held`.
+    /// Does the same as [`update_limits`](Self::update_limits). If `held` is the owner's lock, the change is made under it.
     pub(super) fn update_limits_under(
         &self,
         held: Option<&Locked>,

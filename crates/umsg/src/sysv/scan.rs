@@ -6,7 +6,7 @@
 //! | kept | used again | because |
 //! |---|---|---|
 //! | which queues there are | as long as the directory has the same times of change | each creation or removal of a name changes these times |
-//! | a mapping of a queue's header, in a process that requests sums twice within a second and handles SIGBUS | as long as the queue or its segment exists | counts change without a change of a name, so they are read each time |
+//! | a mapping of a queue's header, in a process that requests sums or the highest index twice within a second and handles SIGBUS | as long as the queue or its segment exists | counts change without a change of a name, so they are read each time |
 //!
 //! A process may keep the segment of a removed queue for its next queue (`recycle.rs`). Its header is mapped, too, and shows whether there is a
 //! queue.

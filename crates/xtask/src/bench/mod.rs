@@ -82,8 +82,9 @@ fn commit(workspace: &Workspace) -> Option<String> {
     let built = ["--", ":/", ":(exclude,top)docs", ":(exclude,top)*.md"];
     let mut compare = workspace.command("git");
     compare.args(["diff", "--quiet", "HEAD"]).args(built);
-    let is_built = compare.status().ok()?.success();
-    let mark = if is_built { "" } else { " with changes" };
+    // Source: git-diff(1), --quiet.
+    let has_changed = compare.status().ok()?.code() == Some(1);
+    let mark = if has_changed { " with changes" } else { "" };
     output
         .status
         .success()
