@@ -34,6 +34,7 @@
 //! | the directory of the queues, and its limits | [`Namespace`], [`Limits`] |
 //! | signal handlers that use queues, and truncated files | [`signals`] |
 //! | inspection and repair of a queue | [`diagnosis`] |
+//! | for programs that answer other programs' calls on queues | [`ipc`], [`kernel_files`] |
 //!
 //! docs/concepts.md explains how umsg works, and ARCHITECTURE.md says where the code is. docs/format.md draws every byte of a
 //! segment. docs/protocols.md lists every state, barrier and crash point. docs/guarantees.md names each promise and the test
@@ -47,7 +48,6 @@ pub mod aio;
 pub mod diagnosis;
 mod error;
 mod io_error;
-#[doc(hidden)]
 pub mod kernel_files;
 mod last_close;
 mod lease;
@@ -69,11 +69,9 @@ mod until;
 
 pub use error::{QueueError, SegmentError};
 pub use lease::Lease;
-#[doc(hidden)]
-pub use namespace::ipc;
 pub use namespace::{
     Intruder, Limits, Namespace, NamespaceError, NamespaceKind, OutOfSight, PassedOver,
-    SetupReport, TMPFILES,
+    SetupReport, TMPFILES, ipc,
 };
 pub use stale_files::StaleFiles;
 pub use umsg_shm::doorbell::{Edges, Readiness};

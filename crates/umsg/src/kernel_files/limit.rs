@@ -13,10 +13,15 @@ use crate::{Limits, Namespace, NamespaceError};
 /// A limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
+    /// The depth of a POSIX queue that is created without attributes.
     MsgDefault,
+    /// The maximum depth of a POSIX queue.
     MsgMost,
+    /// The message size of a POSIX queue that is created without attributes.
     MsgsizeDefault,
+    /// The maximum message size of a POSIX queue.
     MsgsizeMost,
+    /// The maximum number of POSIX queues in the namespace.
     QueuesMost,
     /// The maximum number of bytes in a System V message.
     Msgmax,
@@ -59,6 +64,16 @@ pub enum SetError {
 
 impl SetError {
     /// Returns the errno of the write.
+    ///
+    /// ```
+    /// use umsg::kernel_files::limit::{Limit, SetError};
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let error = Limit::Msgmni.set(&namespace, b"many").unwrap_err();
+    /// assert!(matches!(error, SetError::Invalid));
+    /// assert_eq!(error.errno(), libc::EINVAL);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
@@ -75,12 +90,28 @@ impl From<NamespaceError> for SetError {
 }
 
 /// Returns whether a file may be one that is open for writing to a limit: it has the mark, and belongs to root or to `user`.
+///
+/// ```
+/// use umsg::kernel_files::limit::{Limit, is_marked};
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// let file = Limit::Msgmni.open(&namespace, libc::O_WRONLY, 0).unwrap();
+/// let user = rustix::process::geteuid().as_raw();
+/// assert!(is_marked(&rustix::fs::fstat(&file)?, user));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub fn is_marked(status: &Stat, user: u32) -> bool {
     has_mark(status) && [0, user].contains(&status.st_uid)
 }
 
 /// Returns whether a file has the mode of the files that are open for writing to a limit.
+///
+/// ```
+/// use umsg::kernel_files::limit::has_mark;
+/// assert!(!has_mark(&rustix::fs::stat("/proc/self/status")?));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub fn has_mark(status: &Stat) -> bool {
     let mode = status.st_mode;
@@ -93,6 +124,12 @@ fn path_of(descriptor: BorrowedFd<'_>) -> String {
 
 impl Limit {
     /// Returns the limit that a path in /proc/sys names.
+    ///
+    /// ```
+    /// use umsg::kernel_files::limit::Limit;
+    /// assert_eq!(Limit::named(b"/proc/sys/kernel/msgmni"), Some(Limit::Msgmni));
+    /// assert_eq!(Limit::named(b"/proc/sys/kernel/osrelease"), None);
+    /// ```
     #[must_use]
     pub fn named(path: &[u8]) -> Option<Limit> {
         ALL.into_iter()
@@ -100,6 +137,16 @@ impl Limit {
     }
 
     /// Returns the limit that a file in memory stands for. The caller has checked [`is_marked`].
+    ///
+    /// ```
+    /// use std::os::fd::AsFd;
+    /// use umsg::kernel_files::limit::Limit;
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let file = Limit::Msgmni.open(&namespace, libc::O_WRONLY, 0).unwrap();
+    /// assert_eq!(Limit::of_file(file.as_fd()), Some(Limit::Msgmni));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn of_file(descriptor: BorrowedFd<'_>) -> Option<Limit> {
         let target = rustix::fs::readlink(path_of(descriptor), Vec::new()).ok()?;
@@ -109,6 +156,11 @@ impl Limit {
     }
 
     /// Returns the path of the kernel's file.
+    ///
+    /// ```
+    /// use umsg::kernel_files::limit::Limit;
+    /// assert_eq!(Limit::MsgMost.path(), "/proc/sys/fs/mqueue/msg_max");
+    /// ```
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -164,6 +216,15 @@ impl Limit {
 
     /// Opens a file in memory that stands for the limit, with an access mode of open(2) and further flags.
     ///
+    /// ```
+    /// use umsg::kernel_files::limit::Limit;
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let file = Limit::Msgmni.open(&namespace, libc::O_RDONLY, 0).unwrap();
+    /// assert_eq!(std::io::read_to_string(std::fs::File::from(file))?, "32000\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The errno of the opening.
     pub fn open(self, namespace: &Namespace, access: i32, others: i32) -> Result<OwnedFd, i32> {
@@ -185,6 +246,14 @@ impl Limit {
 
     /// Returns the present value, as the kernel's file shows it.
     ///
+    /// ```
+    /// use umsg::kernel_files::limit::Limit;
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert_eq!(Limit::Msgmni.text(&namespace)?, "32000\n");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// The limits can't be read.
     pub fn text(self, namespace: &Namespace) -> Result<String, NamespaceError> {
@@ -192,6 +261,15 @@ impl Limit {
     }
 
     /// Sets the limit to the number that a text begins with. Returns the number of bytes that were used.
+    ///
+    /// ```
+    /// use umsg::kernel_files::limit::Limit;
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert_eq!(Limit::Msgmni.set(&namespace, b"50\n").unwrap(), 3);
+    /// assert_eq!(namespace.limits()?.msgmni, 50);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The text is no number, or the namespace refuses the value.
@@ -230,6 +308,17 @@ fn parse(text: &[u8]) -> Option<(u32, usize)> {
 }
 
 /// Sets the time of the file's last change to 0: a write by a stream sets it again.
+///
+/// ```
+/// use std::os::fd::AsFd;
+/// use umsg::kernel_files::limit::{Limit, is_written, mark_unwritten};
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// let file = Limit::Msgmni.open(&namespace, libc::O_RDWR, 0).unwrap();
+/// mark_unwritten(file.as_fd());
+/// assert!(!is_written(file.as_fd()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn mark_unwritten(descriptor: BorrowedFd<'_>) {
     let zero = rustix::fs::Timespec::default();
     let times = rustix::fs::Timestamps {
@@ -241,6 +330,19 @@ pub fn mark_unwritten(descriptor: BorrowedFd<'_>) {
 }
 
 /// Returns whether a stream has written to the file.
+///
+/// ```
+/// use std::io::Write;
+/// use std::os::fd::AsFd;
+/// use umsg::kernel_files::limit::{Limit, is_written, mark_unwritten};
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// let mut file = std::fs::File::from(Limit::Msgmni.open(&namespace, libc::O_RDWR, 0).unwrap());
+/// mark_unwritten(file.as_fd());
+/// file.write_all(b"50")?;
+/// assert!(is_written(file.as_fd()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[must_use]
 pub fn is_written(descriptor: BorrowedFd<'_>) -> bool {
     rustix::fs::fstat(descriptor).is_ok_and(|stat| (stat.st_mtime, stat.st_mtime_nsec) != (0, 0))

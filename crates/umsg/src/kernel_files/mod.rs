@@ -18,6 +18,12 @@ use rustix::fs::{MemfdFlags, Mode, OFlags};
 
 /// Creates a file in memory with a text, and opens it for reading, with further flags of open(2).
 ///
+/// ```
+/// let file = umsg::kernel_files::snapshot("msg", b"a table", 0)?;
+/// assert_eq!(std::io::read_to_string(std::fs::File::from(file))?, "a table");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The errno of the opening.
 pub fn snapshot(name: &str, text: &[u8], flags: i32) -> Result<OwnedFd, rustix::io::Errno> {

@@ -49,6 +49,12 @@ pub enum Found {
 
 impl<'a> Place<'a> {
     /// Returns the place of an absolute path.
+    ///
+    /// ```
+    /// use umsg::kernel_files::place::Place;
+    /// assert!(matches!(Place::absolute(b"/dev/mqueue/jobs"), Some(Place::Name(b"jobs"))));
+    /// assert!(Place::absolute(b"/dev/null").is_none());
+    /// ```
     #[must_use]
     pub fn absolute(path: &'a [u8]) -> Option<Place<'a>> {
         let rest = path.strip_prefix(PATH)?;
@@ -60,6 +66,11 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the place of a path from the directory. A path that leads into a queue or out of the directory is the kernel's.
+    ///
+    /// ```
+    /// use umsg::kernel_files::place::Place;
+    /// assert!(matches!(Place::relative(b"jobs"), Some(Place::Name(b"jobs"))));
+    /// ```
     #[must_use]
     pub fn relative(path: &'a [u8]) -> Option<Place<'a>> {
         let begin = path.iter().position(|&byte| byte != b'/');
@@ -72,6 +83,15 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the path of the place in a namespace. The queue need not exist.
+    ///
+    /// ```
+    /// use umsg::kernel_files::place::Place;
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// let file = Place::Name(b"jobs").file(&namespace).unwrap();
+    /// assert_eq!(file, dir.path().join("mq/jobs"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// No queue can have the name.
@@ -89,6 +109,17 @@ impl<'a> Place<'a> {
     }
 
     /// Returns the path of the place, which has to exist, and for a queue its mode.
+    ///
+    /// ```
+    /// use umsg::kernel_files::place::Place;
+    /// # let dir = tempfile::tempdir_in("/dev/shm")?;
+    /// # let namespace = umsg::Namespace::at(dir.path())?;
+    /// assert_eq!(Place::Name(b"jobs").existing(&namespace).unwrap_err(), libc::ENOENT);
+    /// let _queue = umsg::posix::OpenOptions::new().create(true).write(true).namespace(&namespace).open("/jobs")?;
+    /// let (file, mode) = Place::Name(b"jobs").existing(&namespace).unwrap();
+    /// assert_eq!((file, mode), (dir.path().join("mq/jobs"), Some(0o600)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// The errno of stat(2).
@@ -112,6 +143,12 @@ impl<'a> Place<'a> {
 
 /// Returns the kernel's answer to the name of a queue, which has no slash.
 ///
+/// ```
+/// use umsg::kernel_files::place::check;
+/// assert_eq!(check(b"jobs"), Ok(()));
+/// assert_eq!(check(&[b'x'; 256]), Err(libc::ENAMETOOLONG));
+/// ```
+///
 /// # Errors
 /// ENOENT, EACCES, ENAMETOOLONG.
 pub fn check(name: &[u8]) -> Result<(), i32> {
@@ -126,6 +163,16 @@ pub fn check(name: &[u8]) -> Result<(), i32> {
 
 /// Looks for a queue.
 ///
+/// ```
+/// use umsg::kernel_files::place::{Found, find};
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// assert_eq!(find(&namespace, b"jobs").err(), Some(libc::ENOENT));
+/// let _queue = umsg::posix::OpenOptions::new().create(true).write(true).namespace(&namespace).open("/jobs")?;
+/// assert!(find(&namespace, b"jobs").is_ok());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The errno of an opening.
 pub fn find(namespace: &Namespace, name: &[u8]) -> Result<Found, i32> {
@@ -137,6 +184,16 @@ pub fn find(namespace: &Namespace, name: &[u8]) -> Result<Found, i32> {
 }
 
 /// Sets the mode of a queue.
+///
+/// ```
+/// use umsg::kernel_files::place::{Place, set_mode};
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// let _queue = umsg::posix::OpenOptions::new().create(true).write(true).namespace(&namespace).open("/jobs")?;
+/// set_mode(&namespace, b"jobs", 0o640).unwrap();
+/// assert_eq!(Place::Name(b"jobs").existing(&namespace).unwrap().1, Some(0o640));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// # Errors
 /// The errno of chmod(2).
@@ -167,13 +224,26 @@ fn open_somehow(namespace: &Namespace, name: &[u8]) -> Result<(Queue, OwnedFd), 
 /// A user that asks for a permission.
 #[derive(Clone, Copy, Debug)]
 pub struct Asker {
+    /// The user id.
     pub user: u32,
+    /// The group id.
     pub group: u32,
     /// The user is a member of the file's group by a supplementary group.
     pub is_member: bool,
 }
 
 /// Returns whether a user has the permissions `wanted` of access(2). `mode` and `owner` are those of the file.
+///
+/// ```
+/// use umsg::kernel_files::place::{Asker, permits};
+/// let asker = Asker {
+///     user: 1000,
+///     group: 1000,
+///     is_member: false,
+/// };
+/// assert!(permits(0o640, (1000, 0), false, asker, 4));
+/// assert!(!permits(0o640, (0, 0), false, asker, 4));
+/// ```
 #[must_use]
 pub fn permits(
     mode: u32,

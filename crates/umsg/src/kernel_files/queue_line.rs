@@ -8,6 +8,17 @@ use crate::posix::{NotifyKind, Queue, Registered};
 pub type Room = [u8; 96];
 
 /// Returns the line about a queue.
+///
+/// ```
+/// use umsg::kernel_files::queue_line;
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// let queue = umsg::posix::OpenOptions::new().create(true).read(true).write(true).namespace(&namespace).open("/jobs")?;
+/// queue.send(b"four", 0)?;
+/// let mut room = [0; 96];
+/// assert!(queue_line::of(&queue, &mut room).starts_with(b"QSIZE:4 "));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn of<'a>(queue: &Queue, room: &'a mut Room) -> &'a [u8] {
     describe(queue.attributes().bytes, queue.registered(), room)
 }

@@ -13,6 +13,15 @@ const INDICES: i32 = 32_768;
 
 /// Returns the table of all System V queues of a namespace.
 ///
+/// ```
+/// use umsg::kernel_files::sysv_table;
+/// # let dir = tempfile::tempdir_in("/dev/shm")?;
+/// # let namespace = umsg::Namespace::at(dir.path())?;
+/// let _queue = umsg::sysv::OpenOptions::new().create(true).namespace(&namespace).open(7)?;
+/// assert_eq!(sysv_table::text(&namespace)?.lines().count(), 2, "the heading, and a queue");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// The queues can't be listed.
 pub fn text(namespace: &Namespace) -> Result<String, OpenError> {

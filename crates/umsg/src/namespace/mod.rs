@@ -64,7 +64,6 @@ mod home;
 mod host;
 mod identified;
 mod intruders;
-#[doc(hidden)]
 pub mod ipc;
 pub(crate) mod life;
 mod limits;
