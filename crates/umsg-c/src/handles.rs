@@ -94,7 +94,7 @@ impl<T: Send + Sync> Handles<T> {
         }
     }
 
-    /// Uses a thing for the time of a call. The thing exists until the result is dropped, even if another thread ends its number meanwhile.
+    /// Keeps the object of a handle for the time of a call. The object lives until the result is dropped, even if another thread closes the handle.
     #[inline(always)]
     pub(crate) fn get(&'static self, number: Number) -> Option<Kept<T>> {
         self.checked(number, self.link(number)?.hold()?)

@@ -169,13 +169,14 @@ Numbers:
 Where the queues are:
   umsg uses the first of these directories that applies: --dir; $UMSG_DIR;
   /dev/shm/umsg, if root owns it. `umsg setup` creates that directory.
-  Otherwise, each user has a private directory: /dev/shm/umsg-UID. If another
-  user has taken that name, it is umsg-UID-DIGITS, with 16 random digits.
+  Otherwise, each user has a private directory: /dev/shm/umsg-UID, or
+  /dev/shm/umsg-UID-DIGITS (16 random digits) if another user has taken
+  that name.
   `umsg ls` prints the directory.
 
   Root may name the directory of another user with --dir. `umsg ls`, `stat`,
-  `who`, `peek` and `doctor` then act as that user; all other commands need
-  --as-owner for that.
+  `who`, `peek` and `doctor` then act as that user. All other commands refuse
+  such a directory without --as-owner.
 
 JSON:
   Commands that print data have --json. --json prints one object, or one object
@@ -214,6 +215,6 @@ Environment:
   UMSG_DEV_MQUEUE
                 off: programs under `umsg run` see the kernel's /dev/mqueue
   UMSG_IPC_NAMESPACE
-                the IPC namespace to which UMSG_DIR belongs, or the word share;
-                umsg run sets it"
+                the IPC namespace to which UMSG_DIR belongs; share: all of them
+                use the queues in UMSG_DIR. umsg run sets it"
 );

@@ -73,7 +73,7 @@ fn a_limit_out_of_range_is_refused_by_the_name_of_its_option() {
     let site = Site::new();
     site.umsg(&["limits", "--max-messages", "5"]).fails(
         1,
-        &["umsg: --default-messages is 10, more than --max-messages allows (5): set both"],
+        &["umsg: --default-messages is 10, more than --max-messages allows (5): lower the first, or raise the second"],
     );
     site.umsg(&["limits", "--max-message-size", "17M"]).fails(
         2,

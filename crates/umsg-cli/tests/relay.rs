@@ -164,7 +164,11 @@ fn a_message_that_is_too_long_is_named_or_becomes_a_dead_letter() {
     let refused = site.umsg(&["relay", "--in", &into.name]);
     refused.fails(
         1,
-        &["takes messages of 16 bytes", "may have 64", "--dead-letter"],
+        &[
+            "takes messages of at most 16 bytes",
+            "may have 64",
+            "--dead-letter",
+        ],
     );
     // Without a dead-letter queue, the message waits.
     let mut relay = Relay::start(&site, 1, &["--out", &out.name, "--json"], None);

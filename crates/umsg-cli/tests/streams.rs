@@ -243,7 +243,7 @@ fn a_queue_that_could_not_be_shown_is_taken_back_if_it_is_new() {
     let site = site_with(&["kept"]);
     for queue in ["/new", "key:5", "key:0"] {
         let outcome = site.umsg_into_full_disk(&["create", queue, "--json"]);
-        outcome.fails(1, &["standard output: No space left", "was removed again"]);
+        outcome.fails(1, &["standard output: No space left", "was removed"]);
         assert_eq!(site.umsg(&["ls", "-q"]).text(), "/q\n");
     }
     let outcome = site.umsg_into_full_disk(&["create", "/q", "--json"]);

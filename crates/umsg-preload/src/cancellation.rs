@@ -75,7 +75,7 @@ pub(crate) const DEFERRED: c_int = 0;
 pub(crate) static SET_TYPE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no frame
-/// of Rust below this function. After the first thread that may be ended at any instruction, all calls check their thread's type.
+/// of Rust below this function. Once a thread has chosen this, all calls check the cancellation type of their thread.
 #[cfg(target_arch = "x86_64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]
@@ -112,7 +112,7 @@ pub unsafe extern "C" fn pthread_setcanceltype(wanted: c_int, before: *mut c_int
 }
 
 /// Chooses whether the thread may be ended at any instruction. If the thread is already cancelled, this setting ends it at once. So there is no frame
-/// of Rust below this function. After the first thread that may be ended at any instruction, all calls check their thread's type.
+/// of Rust below this function. Once a thread has chosen this, all calls check the cancellation type of their thread.
 #[cfg(target_arch = "aarch64")]
 #[cfg_attr(not(test), unsafe(no_mangle))]
 #[unsafe(naked)]

@@ -63,7 +63,7 @@ fn identify(number: c_int) -> Option<Limit> {
 pub(crate) fn open(limit: Limit, flags: c_int, may_write: bool) -> Result<OwnedFd, c_int> {
     let namespace = namespace(limit)?;
     if may_write && !namespace.may_set_limits() {
-        let error = "only the namespace's owner and root set its limits";
+        let error = "only the namespace's owner and root can set its limits";
         debug::explain("open", limit.path().as_bytes(), &error);
         return Err(libc::EACCES);
     }

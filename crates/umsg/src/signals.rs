@@ -112,8 +112,8 @@ mod real {
     /// SIGILL, SIGTRAP, SIGSYS, SIGABRT) are never deferred. The drop-in defers signals for every handler.
     ///
     /// `defer` asks the kernel for the handler's flags (one system call). If the handler was installed without SA_RESTART, a blocking call that it
-    /// interrupted ends with `Interrupted` (EINTR), whether the call slept or was about to sleep. A call on a System V queue ends whatever the
-    /// flags are. Without `defer`, or without futex_waitv(2), a handler that runs just before the call falls asleep does not end the call.
+    /// interrupted ends with `Interrupted` (EINTR), whether the call slept or was about to sleep. A call on a System V queue ends with any
+    /// flags. Without `defer`, or without futex_waitv(2), a handler that runs just before the call falls asleep does not end the call.
     ///
     /// # Safety
     /// `info` and `context` are the arguments that the kernel gave to the running handler.

@@ -28,16 +28,17 @@ use crate::{place, streams, values};
 /// fails if the queue exists.
 ///
 /// --on-full sets the queue's overflow policy. --ttl, --max-deliveries and --dead-letter set how long the queue keeps messages,
-/// and where undelivered messages go. `umsg stat` counts expired and undelivered messages. The count "set aside" is the number of messages that
-/// wait for room in the dead-letter queue.
+/// and where the queue moves messages that are too old or were delivered too often. `umsg stat` counts both. The count "set aside" is the number of
+/// messages that wait for room in the dead-letter queue.
 ///
 /// Receivers get the highest priority first. While messages of a high priority keep arriving, messages of lower priorities
 /// wait. With --priorities fair:N, the lower priorities together get one of every N + 1 deliveries.
 /// Programs under `umsg run` may use such a queue, too.
 ///
 /// A queue stays until a process removes it. With --remove-on-last-close, the queue is removed when the last process closes the queue. If that
-/// process was killed, the next `umsg ls`, `umsg gc` or opening of the queue removes the queue. A new queue that no process has opened yet is not
-/// removed. `umsg send` and `umsg recv` count as users: the queue may be removed when they end. Commands that only inspect the queue do not count.
+/// process was killed, the next `umsg ls`, `umsg gc` or attempt to open the queue removes the queue. A new queue that no process has opened yet is
+/// not removed. `umsg send` and `umsg recv` count as users: the queue may be removed when they end. Commands that only inspect the queue do not
+/// count.
 ///
 /// --mode sets which users may receive (r) and send (w). The kernel enforces 0600, 0660 and 0666. Only the library enforces a
 /// mode with send-only or receive-only access. Such a mode does not stop a program that writes to the queue's file directly. If
@@ -77,7 +78,8 @@ pub struct Create {
     #[arg(long, value_name = "BYTES", value_parser = values::small_size, allow_hyphen_values = true,
           conflicts_with_all = ["max_messages", "message_size", "on_full", "ttl", "max_deliveries", "dead_letter", "priorities", "remove_on_last_close", "trace_messages"])]
     qbytes: Option<u32>,
-    /// Permission bits: r permits receiving, w permits sending. The umask applies only to the default of POSIX queues [default: 0600]
+    /// Permission bits: r permits receiving, w permits sending. The umask does not change this mode; it changes only the default mode of POSIX queues
+    /// [default: 0600]
     #[arg(long, value_name = "OCTAL", value_parser = values::mode)]
     mode: Option<u32>,
     /// Fail if the queue exists
@@ -245,10 +247,10 @@ fn taken_back(failure: Failure, subject: impl Display, remove: impl FnOnce() -> 
     match failure {
         Failure::Because { code, line } => {
             let fate = match remove() {
-                true => "was removed again",
-                false => "was created, and could not be removed again",
+                true => "was removed",
+                false => "could not be removed",
             };
-            Failure::new(code, format_args!("{line}; {subject} {fate}"))
+            Failure::new(code, format_args!("{line}; the new queue {subject} {fate}"))
         }
         other => other,
     }

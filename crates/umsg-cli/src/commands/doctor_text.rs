@@ -257,7 +257,7 @@ fn repair(repairs: &Repairs) -> String {
             .map_or_else(|| "a process".to_owned(), |pid| format!("process {pid}"));
         let ago = time::ago(Some(latest.at));
         shown.push_str(&format!(
-            ", last {ago}: {died} had died, process {} repaired",
+            ", last {ago}: {died} had died, process {} repaired the queue",
             latest.by
         ));
     }

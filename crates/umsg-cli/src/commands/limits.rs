@@ -188,7 +188,7 @@ impl Limits {
             let is_given = given.is_some() || also_given.is_some();
             if is_given && default > most && most > 0 {
                 let line = format!(
-                    "--default-{what} is {default}, more than --max-{what} allows ({most}): set both"
+                    "--default-{what} is {default}, more than --max-{what} allows ({most}): lower the first, or raise the second"
                 );
                 return refuse(Code::Failed, line);
             }

@@ -63,13 +63,13 @@ const SUPERVISED_FILES: &str = "UMSG_SUPERVISED_FILES";
 /// programs: set-user-ID programs, programs with file capabilities, and programs for another architecture or C library. For a
 /// script, the command checks the interpreter.
 ///
-/// No library can be loaded into a statically linked program. The command starts a supervisor for such a program: a process
-/// that gets each system call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves
-/// all programs that the program starts, and ends after the last of them. The drop-in starts a supervisor for a static program that a dynamic
-/// program executes. With --raw-syscalls=off, the static program ends with exit code 120 instead. With --raw-syscalls=on, the supervisor also
-/// serves a dynamic program, and answers system calls that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program
-/// can't gain privileges by set-user-ID programs. If the supervisor is killed, calls on queues fail with ENOSYS, and so do poll,
-/// select, epoll_ctl, execve, calls with paths such as open, and, without --ipc-namespaces=share, unshare and setns.
+/// No library can be loaded into a statically linked program. The command starts a supervisor for such a program: a process that gets each system
+/// call on queues from the kernel (seccomp_unotify(2)) and answers it from umsg. The supervisor also serves all programs that the program starts, and
+/// ends after the last of them. The drop-in starts a supervisor for a static program that a dynamic program executes. With --raw-syscalls=off, the
+/// static program ends with exit code 120 instead. With --raw-syscalls=on, the supervisor also serves a dynamic program, and answers system calls
+/// that the program makes without libc. Without CAP_SYS_ADMIN, a supervised program can't gain privileges by set-user-ID programs. If the supervisor
+/// is killed, calls on queues fail with ENOSYS, and so do poll, select, epoll_ctl, execve, and calls that take a path, such as open. Without
+/// --ipc-namespaces=share, unshare and setns fail, too.
 ///
 /// /dev/mqueue shows umsg's queues to the program, also on a machine without that directory. A process that moves to another IPC namespace gets
 /// other queues, in a subdirectory of UMSG_DIR. The last process in the IPC namespace, or the supervisor, removes the subdirectory.
@@ -110,8 +110,8 @@ Environment:
   UMSG_DEV_MQUEUE
                 off: /dev/mqueue is the kernel's, unless --dev-mqueue is given
   UMSG_IPC_NAMESPACE
-                the IPC namespace to which UMSG_DIR belongs, or the word share;
-                umsg run sets it
+                the IPC namespace to which UMSG_DIR belongs; share: all of them
+                use the queues in UMSG_DIR. umsg run sets it
   UMSG_RUN      the command by which the drop-in starts static programs; umsg
                 run sets it
   LD_PRELOAD    other libraries, which are loaded before the drop-in"
@@ -134,7 +134,7 @@ pub struct Run {
     /// each open, stat, access, unlink and rename of the program takes about 10 microseconds more [default: $UMSG_SUPERVISED_FILES, else on]
     #[arg(long, value_enum, value_name = "on|off")]
     supervised_files: Option<Switch>,
-    /// Run the program even if it can't be intercepted; its child programs may be intercepted
+    /// Run the program even if it can't be intercepted. Its child programs are intercepted where that is possible
     #[arg(long)]
     force: bool,
     /// The program's argument 0, by which the program sees its own name

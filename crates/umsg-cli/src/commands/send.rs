@@ -28,7 +28,7 @@ use crate::{place, streams, values};
 /// While the queue is full, the command waits. --timeout and --nonblocking limit the wait. If the queue was created with
 /// --on-full fail or drop-oldest, the command does not wait. With --lines, the command sends each line as soon as it has read
 /// the line. If a line can't be sent, the error names that line. The preceding lines are already sent. With --null
-/// and --from-json, too, each message is sent as soon as it is read, and an error gives its number. Empty messages are sent, too.
+/// and --from-json, too, each message is sent as soon as it is read, and an error gives the number of the message. Empty messages are sent, too.
 #[derive(Args, Debug)]
 #[command(mut_arg("nonblocking", |arg| arg.help("Do not wait: exit with code 3 if the queue is full")))]
 #[command(after_help = "\

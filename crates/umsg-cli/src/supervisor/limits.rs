@@ -216,7 +216,7 @@ impl Open {
         if written.len() < text.len() && !has_end {
             refused(
                 self.limit,
-                &"the limit keeps its value: write at most 10 characters to a descriptor for reading and writing",
+                &"the limit keeps its value, because the text is too long: open the file for writing only, or write at most 10 characters",
             );
             return;
         }

@@ -464,7 +464,7 @@ impl Server {
             if !namespace.may_set_limits() {
                 self.explain(
                     "open",
-                    &"only the namespace's owner and root set its limits",
+                    &"only the namespace's owner and root can set its limits",
                 );
                 return Err(libc::EACCES);
             }

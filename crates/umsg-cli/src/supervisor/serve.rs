@@ -54,8 +54,8 @@ pub struct Server {
 /// A limit that a program has open when it is started: the limit, the file that stands for it, and whether the program can read the file.
 pub type Inherited = (Limit, OwnedFd, bool);
 
-/// Answers calls until the last program has ended. `inherited` are the limits that the program has open for writing already. Returns only if the
-/// start fails.
+/// Answers calls until the last program has ended. `inherited` are the files of limits that the program has already open for writing. Returns only if
+/// the start fails.
 pub fn serve(
     listener: OwnedFd,
     namespaces: Namespaces,

@@ -37,10 +37,10 @@ use act::Step;
 use generate::Generator;
 use lockstep::{End, Played};
 
-/// The time to wait for an answer while a history is cut down.
+/// The time to wait for an answer while a history is shortened.
 const AGAIN: Duration = Duration::from_secs(2);
 
-/// The number of repetitions of a difference before it is cut down.
+/// The number of attempts to see a difference again before the history is shortened.
 const ATTEMPTS: u32 = 3;
 
 /// The subject of a comparison.

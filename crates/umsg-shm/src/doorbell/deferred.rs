@@ -136,7 +136,7 @@ impl DeferredRing {
 
     /// Ends the ring of the calling thread, which has rung. Returns false if the ring was late: then the packets have to be counted.
     pub(crate) fn end(&self, ticket: Ticket) -> bool {
-        // Release: pairs with the acquire in `pending` and `replace`: the packet is in the FIFO.
+        // Release: a process that sees the end also sees the packet in the FIFO; pairs with the Acquire in `pending` and `replace`.
         let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
         let end = |word| self.0.compare_exchange(word, 0, success, failure);
         match end(ticket.0) {

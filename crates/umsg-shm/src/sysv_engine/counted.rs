@@ -66,6 +66,6 @@ pub(crate) fn read_counts<T>(
                 return None;
             }
         };
-    // This thread no longer holds the lock. If the counts change meanwhile, the number of the namespace grows first.
+    // This thread no longer holds the lock. A process that changes the counts of a marked queue meanwhile raises the namespace's number first.
     Some((read(), is_marked))
 }

@@ -33,7 +33,7 @@ pub enum OpenError {
     /// EINVAL: the queue exists, and differs from the options, see
     /// [`OpenOptions::existing`](crate::posix::OpenOptions::existing).
     #[error(
-        "the queue exists, and its {what} is {found}, not {wanted}: leave the option out, remove the queue first, or accept any existing queue"
+        "the queue exists, and its {what} is {found}, not {wanted}: leave the option out, remove the queue first, or set `existing(Existing::Any)`"
     )]
     Differs {
         /// The option of [`OpenOptions`](crate::posix::OpenOptions).
@@ -50,7 +50,7 @@ pub enum OpenError {
     PermissionDenied,
     /// EACCES: the queue's file has a second name, in this directory or in another one.
     #[error(
-        "the queue's file has a second hard link, so other users can use the queue. Remove the link that the owner did not create (`find -samefile` shows both)."
+        "the queue's file has a second hard link, so programs that use the other name would share the queue. Remove the link that the owner did not create (`find -samefile` shows both)."
     )]
     SecondName,
     /// EACCES: the mode grants some users only sending or only receiving, and the namespace refuses such modes, see

@@ -269,7 +269,7 @@ fn open_directory(path: impl Arg) -> io::Result<OwnedFd> {
     fs::open(path, flags, Mode::empty())
 }
 
-/// Creates a file without a name. An error means that this file system has no such files, or that the file could not get a name in this sandbox.
+/// Creates a file without a name. An error means that this file system has no such files, or that the sandbox refuses to link such a file later.
 fn unnamed(directory: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     if is_link_refused() {
         return Err(Errno::OPNOTSUPP);

@@ -191,7 +191,7 @@ fn of_a_ring(error: &OpenError) -> String {
         OpenError::NotFound => return RingError::NotFound.to_string(),
         OpenError::AlreadyExists => "a ring of this name exists already",
         OpenError::SecondName => {
-            "the ring's file has a second hard link, so other users can use the ring. Remove the link that the owner did not create."
+            "the ring's file has a second hard link, so programs that use the other name would share the ring. Remove the link that the owner did not create."
         }
         OpenError::PermissionDenied => "permission denied by the ring's mode or by its directory",
         OpenError::Segment(SegmentError::NotAQueue(what)) => {

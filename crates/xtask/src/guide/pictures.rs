@@ -15,7 +15,7 @@ use crate::failure::{Context as _, Failure, Result};
 use crate::workspace::Workspace;
 use crate::{interrupt, programs};
 
-/// The queues, and the processes that use them. They end with their input, or are killed.
+/// Creates the queues and their messages.
 const QUEUES: &str = r#"set -e
 umsg create /orders.new --max-messages 1000
 umsg create /orders.paid --max-messages 100
@@ -33,6 +33,7 @@ seq -f 'to bob%.0f@example.com' 17 | umsg send /mail.out --lines
 seq 5 | umsg send key:0x2a --lines --type 3
 seq 2 | umsg send key:0x2a --lines --type 8
 "#;
+/// The processes that use the queues. They end with their input, or are killed.
 const USERS: &str = r#"
 umsg send /orders.paid 'one bill more' &
 umsg recv /mail.in &

@@ -132,7 +132,7 @@ const FAMILIES: &[(&str, Option<&str>, MetricType, &str, Of)] = &[
         "umsg_bridge_repeated_messages",
         None,
         MetricType::Counter,
-        "Repeated messages that were recognised",
+        "Repeated messages that were recognised and not delivered again",
         |of| of.duplicates,
     ),
     (
@@ -146,7 +146,7 @@ const FAMILIES: &[(&str, Option<&str>, MetricType, &str, Of)] = &[
         "umsg_bridge_rejections",
         None,
         MetricType::Counter,
-        "Attempts to place a message that can't be placed",
+        "Times that the destination refused a message for good",
         |of| of.rejected,
     ),
     (

@@ -38,8 +38,9 @@ const RETRY: Duration = Duration::from_secs(60);
 /// the textfile collector of node_exporter; the file is replaced when the new one is complete. With --listen, the command serves the metrics over
 /// HTTP at /metrics until a signal ends the command.
 ///
-/// The command takes no lock of a queue, changes no queue and receives no message: so it delays no other process. The queues themselves hold the
-/// counters, so these continue if this command is started again. The command opens each queue once and keeps it mapped as long as the queue exists.
+/// The command takes no lock of a queue, changes no queue and receives no message, so it delays no other process. The counters are in the queues, so
+/// they do not begin at 0 again when this command is started again. The command opens each queue once and keeps it mapped as long as the queue
+/// exists.
 ///
 /// Each queue has the labels "kind" (posix, sysv or ring) and "queue", its name as in `umsg ls`: /orders, key:0x00001234, id:32769 for a System V
 /// queue without a key, ring:/jobs. --match and --max-queues limit the number of queues. "umsg_queues_left_out" counts the queues without metrics,

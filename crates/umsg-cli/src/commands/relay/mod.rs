@@ -37,10 +37,10 @@ use worker::{Scene, Worker};
 
 /// Carry messages between the kernel's queues and umsg's queues
 ///
-/// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that are started elsewhere. Such programs use a
-/// queue of the kernel, and programs under `umsg run` use a queue of umsg. The relay carries messages from one queue to the other. Each message keeps
-/// its priority or type. While the destination queue is full, the messages wait in the source queue. When the source queue is full, too, its senders
-/// wait or fail.
+/// The relay serves programs that `umsg run` can't intercept: set-user-ID programs, and programs that another service starts, such as cron. Such
+/// programs use a queue of the kernel, and programs under `umsg run` use a queue of umsg. The relay carries messages from one queue to the other.
+/// Each message keeps its priority or type. While the destination queue is full, the messages wait in the source queue. When the source queue is
+/// full, too, its senders wait or fail.
 ///
 /// A pair is a queue of the kernel and a queue of umsg, with one direction. --in carries from the kernel's queue to umsg's, --out from umsg's queue
 /// to the kernel's. Give one name for both queues, or write KERNEL=UMSG. A System V queue can serve both directions: --both key:0x1234,type=1 carries
@@ -52,16 +52,16 @@ use worker::{Scene, Worker};
 ///
 /// If the relay is killed (SIGKILL), at most one message of each pair is affected. A pair from umsg to the kernel, or from a System V queue of the
 /// kernel, may deliver this message twice. A pair from a POSIX queue of the kernel may lose the message: it has left the kernel's queue, and umsg's
-/// queue does not have it yet. A pair from a System V queue of the kernel may lose the message only if the relay can't copy it first: a message
-/// without bytes, a message longer than msgmax, and any message on a kernel without MSG_COPY.
+/// queue does not have it yet. A pair from a System V queue of the kernel may lose the message only if the relay can't copy it before it receives it.
+/// That is so for a message without bytes, for a message longer than msgmax, and on a kernel without MSG_COPY.
 ///
 /// The relay should be the only receiver of the queues from which it carries: a System V message that another receiver takes at the same moment is
 /// delivered twice.
 ///
 /// A message that is too long for the other queue goes to the queue of --dead-letter. Without --dead-letter, the message waits, and the relay prints
 /// an error with its length. If the kernel's POSIX queue may hold messages that are too long, the relay requires --dead-letter. After an error, a
-/// pair tries again every second, and the other pairs continue. If a queue is removed, the relay opens the next queue
-/// of this name. With --create, the relay creates that queue if it is missing.
+/// pair tries again every second, and the other pairs continue. If a queue is removed and created again, the relay opens the new queue. With
+/// --create, the relay creates a missing queue itself.
 #[derive(Args, Debug)]
 #[command(
     override_usage = "umsg relay [OPTIONS] [--in QUEUE]... [--out QUEUE]... [--both QUEUE,type=N]...",

@@ -196,10 +196,10 @@ impl Ends {
         }
         match &self.dead_letter {
             None => Err(format!(
-                "{name}: takes messages of {taken} bytes, and those of kernel:{kernel} may have {given}; make {name} with --message-size {given}, or give --dead-letter"
+                "{name}: takes messages of at most {taken} bytes, and a message of kernel:{kernel} may have {given}; create {name} with --message-size {given}, or give --dead-letter"
             )),
             Some((dead, queue)) if queue.attributes().message_size < given => Err(format!(
-                "{dead}: takes messages of {} bytes, and those of kernel:{kernel} may have {given}; make the dead-letter queue with --message-size {given}",
+                "{dead}: takes messages of at most {} bytes, and a message of kernel:{kernel} may have {given}; create the dead-letter queue with --message-size {given}",
                 queue.attributes().message_size
             )),
             Some(_) => Ok(()),
@@ -336,7 +336,7 @@ impl Ends {
         if message.len() > room.len() {
             *hand = Some((i64::from(priority), message.to_vec()));
             return Err(Halt::Trouble(format!(
-                "a message of {} bytes that was received from an earlier queue is too long: the queue takes {}",
+                "a message of {} bytes, received before the kernel's queue was created again, is too long: the queue takes {}",
                 message.len(),
                 room.len()
             )));

@@ -182,7 +182,7 @@ impl Worker {
         };
         if let Err(error) = returned {
             eprintln!(
-                "umsg: {}: a message of {} bytes is lost: it could neither be placed nor returned: {error}",
+                "umsg: {}: a message of {} bytes is lost: the queue did not take it, and it could not be returned: {error}",
                 self.pair,
                 message.len()
             );

@@ -99,12 +99,12 @@ impl Ownership {
         self.descriptors.load(Ordering::Relaxed)
     }
 
-    /// Counts a message that a sender dropped by its own choice.
+    /// Counts a message that its sender dropped because the ring was full.
     pub fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Returns the number of messages that senders dropped by their own choice, because there was no room.
+    /// Returns the number of messages that senders dropped because the ring was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

@@ -140,7 +140,7 @@ pub(in crate::namespace) fn make_way(
             Way::Refused(call, error) => Err(FileError::of(call, error)),
             Way::Taken => Err(FileError::AlreadyExists),
         },
-        // The entry is a file of another user, or a directory that its owner is about to remove.
+        // The entry is a file of another user, or a directory that its owner has removed since.
         Err(Errno::ACCESS | Errno::PERM) if !is_directory(queues, name) => {
             Err(FileError::AlreadyExists)
         }
