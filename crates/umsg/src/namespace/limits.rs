@@ -290,10 +290,13 @@ impl Namespace {
         held: Option<&Locked>,
         change: impl FnOnce(&mut Limits),
     ) -> Result<Limits, NamespaceError> {
-        let owner = self.directory()?.owner();
-        let _locked = match held.filter(|held| held.is_of(owner)) {
-            Some(_) => None,
-            None => self.lock_limits()?,
+        let is_locked = match held {
+            Some(held) => held.is_of(self.directory()?.owner()),
+            None => false,
+        };
+        let _locked = match is_locked {
+            true => None,
+            false => self.lock_limits()?,
         };
         let mut limits = self.limits()?;
         change(&mut limits);

@@ -160,7 +160,7 @@ impl HeaderView {
             .u32_at(CONTROL + offset_of!(ControlBlock, messages));
         let at = CONTROL + offset_of!(ControlBlock, bytes);
         let bytes = wide(self.view.u32_at(at), self.view.u32_at(at + 4));
-        let state = State::of_word(self.view.u32_at(RIGHTS + offset_of!(Rights, state)));
+        let state = self.state();
         let counts = QueueCounts {
             messages: messages.into(),
             bytes,
@@ -176,14 +176,19 @@ impl HeaderView {
     /// Returns the counts as [`counts`](Self::counts) does, and marks the queue's lock as counted. The second value is false if the lock can't be
     /// marked: see [`read_counts`]. A segment without a queue needs no mark: the namespace counts its next queue as a change of names.
     pub fn marked_counts(&self, me: &Thread) -> Option<(Option<QueueCounts>, bool)> {
-        let counts = self.counts()?;
-        if counts.is_none() || !self.is_home {
-            return Some((counts, counts.is_none()));
+        if self.state().vacant().is_some() {
+            return (!self.view.is_cut()).then_some((None, true));
         }
-        let state = || State::of_word(self.view.u32_at(RIGHTS + offset_of!(Rights, state)));
-        let is_live = || state().live().is_some() && !self.view.is_cut();
+        if !self.is_home {
+            return self.counts().map(|counts| (counts, false));
+        }
+        let is_live = || self.state().live().is_some() && !self.view.is_cut();
         let (counts, is_marked) = read_counts(self.lock(), me, &Home, is_live, || self.counts())?;
         Some((counts?, is_marked))
+    }
+
+    fn state(&self) -> State {
+        State::of_word(self.view.u32_at(RIGHTS + offset_of!(Rights, state)))
     }
 
     #[allow(unsafe_code, reason = "a reference into the mapping")]
