@@ -82,7 +82,7 @@ pub fn table(document: &Document) -> Table {
         origin: "Nothing was published for these. Latency: from send to receive, of half of the messages, at that rate. What stands right of it is from \
                  suite peers, which has all of them, umsg and the kernel too, in the same rounds.",
         goal: "15 million messages a second at the best setting; a round trip within 600 ns while both spin, at most 1.05 times the \
-               kernel's while both sleep; a send and a receive in one thread at most 45 ns; nobody stuck.",
+               kernel's while both sleep; a send and a receive in one thread at most 45 ns; no process stuck.",
         more: [
             "umsg CPU ns",
             "kernel CPU ns",

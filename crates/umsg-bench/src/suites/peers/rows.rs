@@ -85,7 +85,7 @@ pub fn kill_row(
     let mut row = row(&name, "stuck", Better::Less, entrants, stuck)?;
     row.ratio = None;
     row.unit = format!("of {kills}");
-    Ok(row.goal_umsg("nobody stuck", 0.0).note(format!(
+    Ok(row.goal_umsg("no process stuck", 0.0).note(format!(
         "{kills} times one of two busy processes is killed with SIGKILL at a random moment of 10 ms, and another takes its place, with \
          queues of 10, 128 and 1,024 messages in turn (the kernel's: as it allows); stuck: for a second no message comes through. Servers are not killed, only their clients"
     )))
