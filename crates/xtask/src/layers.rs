@@ -1,4 +1,5 @@
-//! `cargo xtask layers`: checks that no module of a crate imports a module of a higher floor.
+//! `cargo xtask layers`: checks that no module of a crate imports a module of a higher floor, and that ARCHITECTURE.md names each file
+//! ([`index`]).
 //!
 //! ARCHITECTURE.md declares the floors of a crate ([`floors`]), and the sources are parsed for the imports ([`imports`]). A module is a
 //! top-level module of the crate, with all below it. The crate root is above all floors and is not checked.
@@ -8,6 +9,7 @@
 
 mod floors;
 mod imports;
+mod index;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -33,7 +35,7 @@ pub struct Options {
     json: bool,
 }
 
-/// Checks every crate that ARCHITECTURE.md declares floors for.
+/// Checks the files that ARCHITECTURE.md names, and every crate for which it declares floors.
 pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
     let page = workspace.root.join("ARCHITECTURE.md");
     let page = fs::read_to_string(&page).context(page.display())?;
@@ -48,12 +50,23 @@ pub fn run(workspace: &Workspace, options: Options) -> Result<()> {
             checked.print(options.arrows);
         }
     }
+    let mut files = workspace.files("*.rs")?;
+    files.extend(workspace.files("*.py")?);
+    let unnamed = index::problems(&page, &files);
     if options.json {
+        values.push(json!({ "files": unnamed }));
         println!("{:#}", Value::from(values));
+    } else {
+        for problem in &unnamed {
+            println!("{problem}");
+        }
     }
-    match count {
-        0 => Ok(()),
-        count => Err(Failure::new(format!(
+    match (count, unnamed.len()) {
+        (0, 0) => Ok(()),
+        (0, unnamed) => Err(Failure::new(format!(
+            "{unnamed} problems with the files that ARCHITECTURE.md names. Add a row beside those of the same subject, or mend the row."
+        ))),
+        (count, _) => Err(Failure::new(format!(
             "{count} problems with the floors that ARCHITECTURE.md declares. Move the code down, or pass the value in."
         ))),
     }

@@ -46,6 +46,22 @@ impl Workspace {
         command
     }
 
+    /// Returns the files of the checkout whose paths end like this, such as "*.md": committed ones, and those that will be when they are
+    /// committed.
+    pub fn files(&self, pattern: &str) -> Result<Vec<String>> {
+        let mut git = self.command("git");
+        git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+        let listed = crate::interrupt::output(git.arg(pattern))?;
+        if !listed.status.success() {
+            return Err(Failure::new(format!(
+                "git can't list the files {pattern} of the checkout"
+            )));
+        }
+        let names = String::from_utf8_lossy(&listed.stdout).into_owned();
+        let exists = |name: &&str| self.root.join(name).is_file();
+        Ok(names.lines().filter(exists).map(str::to_owned).collect())
+    }
+
     /// Returns a cargo command, with the cargo that runs this program.
     pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command(cargo());

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
-use crate::failure::{Context as _, Failure, Result};
+use crate::failure::{Context as _, Result};
 use crate::workspace::Workspace;
 
 /// A document in Markdown.
@@ -43,17 +43,9 @@ pub enum Kind {
 
 /// Reads all documents that are part of the checkout, or will be when they are committed.
 pub fn all(workspace: &Workspace) -> Result<Vec<Page>> {
-    let mut git = workspace.command("git");
-    git.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
-    let listed = crate::interrupt::output(git.arg("*.md"))?;
-    if !listed.status.success() {
-        return Err(Failure::new("git can't list the documents"));
-    }
-    let names = String::from_utf8_lossy(&listed.stdout).into_owned();
-    let exist = |name: &&str| workspace.root.join(name).is_file();
+    let names = workspace.files("*.md")?;
     names
-        .lines()
-        .filter(exist)
+        .iter()
         .map(|name| read(&workspace.root, name))
         .collect()
 }

@@ -173,3 +173,25 @@ fn a_page_that_declares_a_module_twice_or_nothing_is_refused() {
     assert!(Floors::all_of("```floors x\na\n").is_err());
     assert!(Floors::all_of("nothing").is_err());
 }
+
+#[test]
+fn a_file_that_no_table_names_and_a_name_without_a_file_are_problems() {
+    let files = [
+        "crates/it/src/lib.rs",
+        "crates/it/src/room/named.rs",
+        "crates/it/src/room/forgotten.rs",
+        "crates/it/src/room/tests.rs",
+        "crates/it/tests/whole.rs",
+    ]
+    .map(str::to_owned);
+    let page = "| a subject | `room/named.rs` |\n| another | in `room/`: `gone.rs` |\n";
+    assert_eq!(
+        index::problems(page, &files),
+        [
+            "crates/it/src/room/forgotten.rs: no table of ARCHITECTURE.md names this file",
+            "gone.rs: ARCHITECTURE.md names this file, but there is no such file"
+        ]
+    );
+    let page = "| a subject | in `room/`: `named.rs`; `forgotten.rs` |\n";
+    assert!(index::problems(page, &files).is_empty());
+}
