@@ -58,7 +58,7 @@ struct umsg_mq_attr {
  * O_NONBLOCK.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue.
@@ -78,11 +78,11 @@ int umsg_mq_getattr(umsg_mqd_t mqdes, struct umsg_mq_attr *attr);
  * mq_flags of newattr is 0 or O_NONBLOCK; its other members are ignored. If oldattr is not NULL, the call writes the attributes before the
  * change to it, like umsg_mq_getattr(3). If newattr is NULL, the call changes nothing.
  *
- * The flag belongs to the handle. It applies to all threads that use the handle, and to processes that inherited the handle over fork(2),
- * but not to other handles of the same queue.
+ * The flag applies to all threads that use the handle, and to processes that inherited the handle over fork(2), but not to other handles of the same
+ * queue.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue.
@@ -122,15 +122,15 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * that writes to the file directly can bypass it. If senders must not read or change each other's messages, give each sender its own queue
  * with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
  *
- * The handle is not a descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
+ * The handle is not a descriptor, and does not count for the process's limit of descriptors. A child made by fork(2) may continue to use it;
+ * execve(2) ends it.
  *
  * Return value:
- * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
+ * On success, the call returns a handle. On error, (umsg_mqd_t)-1 is returned, and errno is set to indicate the error.
  *
  * Errors:
- * - EACCES: the queue's mode or its directory denies the access; the mode of a new queue lets some users only send or only receive, in a
- *   namespace that refuses such modes (umsg-limits(1)); the name has a second slash; or the namespace is not trusted. umsg_last_error(3) says
- *   which.
+ * - EACCES: the queue's mode or its directory denies the access; the mode of a new queue lets some users only send or only receive, in a namespace
+ *   that refuses such modes (umsg-limits(1)); the name has a second slash; or the namespace is not trusted. umsg_last_error(3) tells the reason.
  * - EAGAIN: the queue was created with UMSG_REMOVE_ON_LAST_CLOSE, and a process has been removing it for a second: it was stopped, or
  *   got no processor.
  * - EBADMSG: the queue's file is corrupted.
@@ -139,8 +139,8 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * - EFBIG: the queue's file would be longer than the process's limit for files (RLIMIT_FSIZE), although most of the file takes no memory.
  * - EINVAL: name does not begin with a slash; oflag has no access mode; the attributes are not from 1 to the namespace's limits; or the file
  *   of this name is not a queue, or belongs to another version of umsg.
- * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening, or the process has
- *   65,536 queues open.
+ * - EMFILE, ENFILE: the process or the system has no free descriptor, which the call needs while it opens the queue, or the process has 65,536
+ *   queues open.
  * - ENAMETOOLONG: name has more than 255 bytes after its slash.
  * - ENOENT: no queue has this name, and oflag lacks O_CREAT; or UMSG_DIR names a directory that does
  *   not exist.
@@ -149,8 +149,7 @@ int umsg_mq_setattr(umsg_mqd_t mqdes,
  * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until
- * umsg_mq_unlink(3).
+ * If the process dies while it creates a queue, there is either no queue or a complete queue. A queue and its messages stay until umsg_mq_unlink(3).
  *
  * See also:
  * umsg_mq_close(3), umsg_mq_open_with(3), umsg_mq_unlink(3), umsg(1), mq_open(3), mq_overview(7)
@@ -165,13 +164,13 @@ umsg_mqd_t umsg_mq_open(const char *name, int oflag, ...);
  * fork(2) does not end the registration of the parent.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue; for example, it is already closed.
  *
  * If the process dies:
- * The system closes all of its handles.
+ * The system closes all handles of the process.
  *
  * See also:
  * umsg_mq_notify(3), umsg_mq_open(3), umsg_mq_unlink(3), mq_close(3)
@@ -184,11 +183,11 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  * The name is free at once. The queue exists until no process has it open. Only the queue's owner and root may remove the name.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
- * - EACCES: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be
- *   used; umsg_last_error(3) says which.
+ * - EACCES: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be used; umsg_last_error(3)
+ *   tells the reason.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash.
  * - EMFILE, ENFILE: the queue was created with UMSG_REMOVE_ON_LAST_CLOSE, and the process or the system has no descriptor left.
@@ -197,7 +196,7 @@ int umsg_mq_close(umsg_mqd_t mqdes);
  * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name was removed, or not.
+ * If the process dies before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
@@ -210,7 +209,7 @@ int umsg_mq_unlink(const char *name);
  * Does the same as umsg_mq_unlink(3) in the namespace directory, instead of the namespace that the environment selects.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_unlink(3), and these errors of the directory:
@@ -220,7 +219,7 @@ int umsg_mq_unlink(const char *name);
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name was removed, or not.
+ * If the process dies before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_mq_open_with(3), umsg_mq_unlink(3)
@@ -231,7 +230,7 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 
 /*
  * An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
- * retry_delay_max) equals the given policy. Its max_messages and message_size may differ.
+ * retry_delay_max) equals the given policy. The queue's max_messages and message_size may differ.
  */
 #define UMSG_EXISTING_MATCH_POLICY 0
 
@@ -243,9 +242,10 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 
 /*
  * The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle removes the queue.
- * If the last process was killed, or ended without closing its handle, a later call removes the queue. That call opens or creates a queue of the
- * same name, or creates a queue with this flag. umsg(1) removes the queue, too, when it lists the namespace. A child made by fork(2) has the queue
- * open like its parent, until the child closes its handle, ends or executes a program. Without this flag the queue stays until umsg_mq_unlink(3).
+ * If the last process was killed, or ended without closing its handle, a later call removes the queue: a call that opens or creates a queue of the
+ * same name, or a call that creates a queue with this flag. umsg(1) also removes the queue when it lists the namespace. A child made by fork(2) has
+ * the queue open like its parent, until the child closes its handle, ends or executes a program. Without this flag the queue stays until
+ * umsg_mq_unlink(3).
  */
 #define UMSG_REMOVE_ON_LAST_CLOSE 1
 
@@ -276,11 +276,11 @@ int umsg_mq_unlink_in(const char *directory, const char *name);
 /*
  * The options of umsg_mq_open_with. A member of 0 or NULL means the default.
  *
- * Initialise it by struct umsg_mq_options options = {.size = sizeof options}; and set further members by name, because a later version of the
- * library may have more members.
+ * Initialise the structure by struct umsg_mq_options options = {.size = sizeof options}; and set further members by name, because a later version
+ * of the library may have more members.
  */
 struct umsg_mq_options {
-    /* sizeof(struct umsg_mq_options): which members the program knows. */
+    /* sizeof(struct umsg_mq_options). The library learns from this size which members the program knows. */
     size_t size;
     /* The directory that is the namespace; NULL for the namespace that umsg_mq_open uses. */
     const char *directory;
@@ -304,17 +304,17 @@ struct umsg_mq_options {
      */
     uint64_t time_to_live;
     /*
-     * The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
-     * with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it
-     * is created together with the queue, with the same attributes and mode. The process that finds such a message moves it, and needs
-     * permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but does not count towards the capacity
-     * of its queue. At most 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves a message
-     * completes the move, so that the message is in exactly one queue.
+     * The name of the dead-letter queue of a created queue; NULL for none. The dead-letter queue gets the messages that the queue could not keep or
+     * deliver, with the same priority and with their history (umsg_mq_dead_letter(3)). Both queues belong to the same namespace. A missing
+     * dead-letter queue is created together with the queue, with the same attributes and mode. The process that finds an undeliverable message moves
+     * the message, and needs permission to send to the dead-letter queue. If the move fails, the message stays set aside: it takes memory, but does
+     * not count towards the capacity of its queue. At most 1,024 messages are set aside. If a process dies while it moves a message, the next
+     * process that moves a message completes the move, so that the message is in exactly one queue.
      */
     const char *dead_letter;
     /*
-     * The number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
-     * queue, which must be named, too.
+     * The maximum number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
+     * queue, so dead_letter must be set, too.
      */
     uint32_t max_deliveries;
     /* Flags of a created queue: 0, or any of UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER and UMSG_TRACE_MESSAGES. */
@@ -325,8 +325,9 @@ struct umsg_mq_options {
      */
     uint32_t existing;
     /*
-     * Fair priorities in a created queue, at most 65,535; 0 for strict order. After this number of deliveries during which messages of
-     * lower priorities waited, one of those is delivered. The lower priorities take turns, and get one of fair_priorities + 1 deliveries.
+     * Fair priorities in a created queue, at most 65,535; 0 for strict order. After this number of deliveries during which messages of lower
+     * priorities waited, one message of a lower priority is delivered. The lower priorities take turns, and get one of fair_priorities + 1
+     * deliveries.
      */
     uint32_t fair_priorities;
     /*
@@ -348,7 +349,7 @@ struct umsg_mq_options {
  * compiled with a newer umsg.h and uses a member that this version of the library does not know, the call fails.
  *
  * Return value:
- * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error.
+ * On success, the call returns a handle. On error, (umsg_mqd_t)-1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_open(3), and these:
@@ -380,14 +381,14 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
 /*
  * Sends a message.
  *
- * Puts the msg_len bytes at msg_ptr into the queue, behind all messages of the same priority or a higher one.
- * msg_prio is from 0 to 32,767; the highest priority is 32,767. If the queue is full, the call waits until there is room; if the handle has
- * O_NONBLOCK, it fails. umsg_mq_open_with(3) can create queues with another rule for a full queue.
+ * Puts the msg_len bytes at msg_ptr into the queue, after all messages of the same priority or a higher one. msg_prio is from 0 to 32,767; the
+ * highest priority is 32,767. If the queue is full, the call waits until there is room; if the handle has O_NONBLOCK, it fails.
+ * umsg_mq_open_with(3) can create queues with another rule for a full queue.
  *
  * A message may be empty. The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is full and the handle has O_NONBLOCK, or the queue was created with UMSG_ON_FULL_FAIL; or a stopped process
@@ -404,7 +405,7 @@ umsg_mqd_t umsg_mq_open_with(const char *name,
  * - EPIPE: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -418,7 +419,7 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
  * is room, the call ignores the time; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_send(3), and these:
@@ -428,7 +429,7 @@ int umsg_mq_send(umsg_mqd_t mqdes, const char *msg_ptr, size_t msg_len, unsigned
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
@@ -442,22 +443,23 @@ int umsg_mq_timedsend(umsg_mqd_t mqdes,
 /*
  * Sends a message for a later delivery.
  *
- * Does the same as umsg_mq_send(3), but receivers get the message after delay nanoseconds at the earliest. Until then the message counts for the
- * queue's capacity, and delayed of umsg_mq_status(3) counts it. When the message is due, it takes its place behind the messages of its priority
- * that are in the queue, and ahead of the messages that are sent later. Its time to live begins when it is due, but sent of umsg_mq_peek(3) is the
- * time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A blocked receiver wakes up when the message is due.
- * umsg_mq_pollfd(3) describes what a poller learns.
+ * Does the same as umsg_mq_send(3), but receivers get the message after delay nanoseconds at the earliest. Until this delivery time, the message
+ * counts for the queue's capacity, and is counted in delayed of umsg_mq_status(3). At its delivery time, the message enters the queue after the
+ * messages of its priority that are in the queue, and ahead of the messages that are sent later. A blocked receiver then wakes up. The message's
+ * time to live begins at its delivery time, but sent of umsg_mq_peek(3) is the time of this call. umsg_mq_peek_delayed(3) shows the messages that
+ * still wait for their delivery time. umsg_mq_pollfd(3) describes what a poller learns.
  *
  * If the queue is full, the call waits until there is room; if the handle has O_NONBLOCK, it fails. The delay begins when there is room.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_send(3).
  *
  * If the process dies:
- * Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
+ * If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+ * delivered in any case.
  *
  * See also:
  * umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_send_at(3), umsg_mq_timedsend_after(3)
@@ -475,7 +477,7 @@ int umsg_mq_send_after(umsg_mqd_t mqdes,
  * there is room, the call ignores the time; if the handle has O_NONBLOCK, the call does not wait at all.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_timedsend(3).
@@ -500,7 +502,7 @@ int umsg_mq_timedsend_after(umsg_mqd_t mqdes,
  * computes the delay, so setting the clock later has no effect. A time in the past means no delay.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_send(3), and these:
@@ -525,15 +527,15 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
 /*
  * Receives a message.
  *
- * Takes the oldest message of the highest priority out of the queue, and copies its bytes to msg_ptr. If msg_prio is not NULL, writes the
- * priority there. msg_len is the room at msg_ptr in bytes. It must be at least the queue's message size, even
- * for short messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
- * queue is empty, the call waits until a message comes; if the handle has O_NONBLOCK, it fails.
+ * Takes the oldest message of the highest priority out of the queue, and copies its bytes to msg_ptr. If msg_prio is not NULL, the call writes
+ * the priority to msg_prio. msg_len is the room at msg_ptr in bytes. msg_len must be at least the queue's message size, even for short
+ * messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the queue is empty, the call waits until a
+ * message comes; if the handle has O_NONBLOCK, it fails.
  *
  * The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
- * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the length of the message in bytes. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is empty and the handle has O_NONBLOCK; or a stopped process has held a lock of this queue for more than a
@@ -549,7 +551,7 @@ int umsg_mq_send_at(umsg_mqd_t mqdes,
  * - EPIPE: the end of the stream: the queue was closed by umsg_mq_close_send(3), and all its messages are received.
  *
  * If the process dies:
- * Before the call returns: the message is still in the queue, or lost if it was already copied out.
+ * If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_timedreceive(3), mq_receive(3)
@@ -563,7 +565,7 @@ ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigne
  * there is a message, the call ignores the time. If the handle has O_NONBLOCK, the call does not wait.
  *
  * Return value:
- * On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the length of the message in bytes. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_receive(3), and these:
@@ -573,7 +575,7 @@ ssize_t umsg_mq_receive(umsg_mqd_t mqdes, char *msg_ptr, size_t msg_len, unsigne
  * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
- * Before the call returns: the message is still in the queue, or lost if it was already copied out.
+ * If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_timedsend(3), clock_gettime(2), mq_timedreceive(3)
@@ -602,18 +604,17 @@ struct umsg_mq_message {
  * Sends several messages as one: all of them or none.
  *
  * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are delivered by
- * priority; messages of one priority are delivered in the given order. If the queue has no room for all of them, the call waits. A waiting
- * batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
+ * priority; messages of one priority are delivered in the given order. If the queue has no room for all messages, the call waits. A waiting batch
+ * queues among the blocked senders. While the batch is the first of them, the free room is kept for the batch.
  *
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call does
  * not wait, and ignores the time. The messages must not change during the call.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
  *
  * Errors:
- * - EAGAIN: there is no room for all of them, and the handle has O_NONBLOCK, or the queue was created with
- *   UMSG_ON_FULL_FAIL.
+ * - EAGAIN: there is no room for all messages, and the handle has O_NONBLOCK, or the queue was created with UMSG_ON_FULL_FAIL.
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
@@ -624,10 +625,10 @@ struct umsg_mq_message {
  * - EMSGSIZE: a message is longer than the queue's message size, or there are more messages than the queue can hold.
  * - ENOMEM, ENOSPC: the system has no memory for the messages, or the namespace's file system is full or its limit of
  *   bytes is reached.
- * - ETIMEDOUT: the deadline passed before there was room for all of them.
+ * - ETIMEDOUT: the deadline passed before there was room for all messages.
  *
  * If the process dies:
- * Before the call returns: all of them were sent, or none.
+ * If the process dies before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_mq_receive_batch(3), umsg_mq_send(3), umsg_mq_send_some(3)
@@ -638,7 +639,7 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
                        const struct timespec *abs_timeout);
 
 /*
- * Sends as many of several messages as there is room for.
+ * Sends as many of several messages as the queue has room for.
  *
  * Sends the first of the n messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
  * first message; further messages that fit then follow as a second batch.
@@ -647,15 +648,15 @@ int umsg_mq_send_batch(umsg_mqd_t mqdes,
  * not wait, and ignores the time. The messages must not change during the call.
  *
  * Return value:
- * On success, the number of messages sent, which is 0 only if n is 0. On error, -1
- * with errno set to indicate the error; no message was sent.
+ * On success, the call returns the number of messages sent, which is 0 only if n is 0. On error, -1 is returned, and errno is set to indicate the
+ * error; no message was sent.
  *
  * Errors:
  * The errors of umsg_mq_send_batch(3), with two differences. EAGAIN and ETIMEDOUT mean that there is no room for the first message. EMSGSIZE
  * means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
  *
  * If the process dies:
- * Before the call returns: some of the first messages were sent, each of them complete.
+ * If the process dies before the call returns, some of the first messages were sent, each of them complete.
  *
  * See also:
  * umsg_mq_send(3), umsg_mq_send_batch(3)
@@ -671,16 +672,16 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * Receives several messages.
  *
  * Receives up to n of the messages in the queue, in order of delivery and under one lock. Each message is copied to the data of one of
- * messages, in order, and len and priority are set. A message that is longer than the size of its place stays in the queue and ends the
- * call. The size of the first place must be at least the queue's message size, so that the call receives at least one message.
+ * messages, in order, and len and priority are set. A message that is longer than the size of its element stays in the queue and ends the
+ * call. The size of the first element must be at least the queue's message size, so that the call receives at least one message.
  *
- * While the queue is empty, the call waits for one message, not for more. The wait ends at abs_timeout, a time of the clock
- * CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call does not wait, and ignores the time. The places must not
- * overlap. Other receivers wait while the call copies messages.
+ * While the queue is empty, the call waits for one message, not for more. The wait ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL
+ * means no limit. If the handle has O_NONBLOCK, the call does not wait, and ignores the time. The buffers at data must not overlap. Other
+ * receivers wait while the call copies messages.
  *
  * Return value:
- * On success, the number of messages received, which is 0 only if n is 0. On error, -1
- * with errno set to indicate the error; no message was received.
+ * On success, the call returns the number of messages received, which is 0 only if n is 0. On error, -1 is returned, and errno is set to indicate
+ * the error; no message was received.
  *
  * Errors:
  * - EAGAIN: the queue is empty and the handle has O_NONBLOCK; or a stopped process has held a lock of this
@@ -696,7 +697,7 @@ ssize_t umsg_mq_send_some(umsg_mqd_t mqdes,
  * - ETIMEDOUT: the deadline passed before a message came.
  *
  * If the process dies:
- * Before the call returns: the messages that were already copied are lost, and the others are in the queue.
+ * If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
  *
  * See also:
  * umsg_mq_lease(3), umsg_mq_receive(3), umsg_mq_send_batch(3)
@@ -719,7 +720,8 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
  * The queue stays closed until umsg_mq_reopen_send(3) opens it. send_closed of umsg_mq_status(3) tells whether it is closed.
  *
  * Return value:
- * On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
+ * error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for sending.
@@ -727,7 +729,8 @@ ssize_t umsg_mq_receive_batch(umsg_mqd_t mqdes,
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  *
  * If the process dies:
- * Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+ * If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+ * end within a tenth of a second.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_reopen_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -740,13 +743,13 @@ int umsg_mq_close_send(umsg_mqd_t mqdes);
  * Undoes umsg_mq_close_send(3). A receiver that got EPIPE is not notified; its next call waits for messages.
  *
  * Return value:
- * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_close_send(3).
  *
  * If the process dies:
- * Before the call returns: the queue is closed or open.
+ * If the process dies before the call returns, the queue is either closed or open.
  *
  * See also:
  * umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -756,23 +759,23 @@ int umsg_mq_reopen_send(umsg_mqd_t mqdes);
 /*
  * Counts the calling process as a producer of a queue.
  *
- * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_mq_open_with(3)). While a living process counts as a
- * producer, the queue stays open for sending. After the last umsg_mq_end_producing(3), or the death of the last producer, the queue is closed as
- * by umsg_mq_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
- * through the call of its parent.
+ * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_mq_open_with(3)). While the queue has a living producer, the
+ * queue stays open for sending. After the last umsg_mq_end_producing(3), or the death of the last producer, the queue is closed as by
+ * umsg_mq_close_send(3). A process that makes the call several times is counted several times. For other queues, the call has no effect. A call of
+ * the parent does not make a child of fork(2) a producer.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_close_send(3), and these:
  *
  * - EPIPE: the queue is closed for sending.
- * - EUSERS: 32 living processes already count as producers.
+ * - EUSERS: the queue already has 32 living producers.
  *
  * If the process dies:
- * The process no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
- * within a tenth of a second.
+ * The process is no longer counted as a producer. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked
+ * receiver or a poller within a tenth of a second.
  *
  * See also:
  * umsg_mq_close_send(3), umsg_mq_end_producing(3), umsg_mq_open_with(3)
@@ -785,13 +788,14 @@ int umsg_mq_begin_to_produce(umsg_mqd_t mqdes);
  * Undoes one call of umsg_mq_begin_to_produce(3). The queue is closed for sending when the last producer ends.
  *
  * Return value:
- * On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to
+ * indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_close_send(3).
  *
  * If the process dies:
- * The process no longer counts.
+ * The process is no longer counted as a producer.
  *
  * See also:
  * umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)
@@ -806,7 +810,7 @@ struct umsg_mq_reservation {
     void *data;
     /* The length of the reserved room, in bytes. */
     size_t len;
-    /* The number by which the library knows the reservation; 0 once it has ended. */
+    /* The identifier of the reservation; 0 after the reservation has ended. */
     uint64_t id;
 };
 
@@ -824,7 +828,7 @@ struct umsg_mq_reservation {
  * by fork(2) does not own its parent's reservations.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is full, and the handle has O_NONBLOCK.
@@ -854,11 +858,11 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
 /*
  * Sends a message that was written in place.
  *
- * The message is the first len bytes of the reserved room, and msg_prio its priority. The reservation ends, even if the call fails.
- * The exceptions are EFAULT, EINVAL and EMSGSIZE. If the message was not sent, its room is free again.
+ * The message is the first len bytes of the reserved room, and msg_prio its priority. The reservation ends, even if the call fails. The
+ * exceptions are EFAULT, EINVAL and EMSGSIZE: then the reservation continues. If the message was not sent, its room is free again.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: this is a forked child of the process that made the reservation.
@@ -871,7 +875,7 @@ int umsg_mq_reserve(umsg_mqd_t mqdes,
  * - ENOMEM, ENOSPC: the system has no memory left, or the namespace's file system is full.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_mq_cancel(3), umsg_mq_reserve(3)
@@ -884,7 +888,7 @@ int umsg_mq_commit(struct umsg_mq_reservation *reservation, size_t len, unsigned
  * The call sends nothing, and ends the reservation.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EFAULT: reservation is at an address that can't be read and written.
@@ -910,13 +914,13 @@ struct umsg_mq_lease {
     int64_t sent;
     /* The message's priority. */
     unsigned int priority;
-    /* The number of leases of the message, this one included: 1 for the first lease. */
+    /* The number of leases of the message, this lease included: 1 for the first lease. */
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
     /* The library sets this field to 0. */
     uint32_t reserved;
-    /* The number by which the library knows the lease; 0 once it has ended. */
+    /* The identifier of the lease; 0 after the lease has ended. */
     uint64_t id;
 };
 
@@ -931,11 +935,11 @@ struct umsg_mq_lease {
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. If the handle has O_NONBLOCK, the call does
  * not wait, and ignores the time.
  *
- * Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
- * fork(2) does not own its parent's leases.
+ * Leases may be ended in any order and by any thread of the process, even after the handle was closed. A child made by fork(2) does not own its
+ * parent's leases.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the queue is empty, and the handle has O_NONBLOCK.
@@ -963,11 +967,11 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
 /*
  * Removes a leased message for good.
  *
- * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
- * The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
+ * Call this function after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call
+ * fails. The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
@@ -975,11 +979,11 @@ int umsg_mq_lease(umsg_mqd_t mqdes,
  *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: this process has no such lease.
- * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
- *   Another receiver gets the message, or has already received it.
+ * - ESTALE: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder. Another receiver
+ *   gets the message, or has already received it.
  *
  * If the process dies:
- * Before the call returns: the message is gone, or goes back to its old place.
+ * If the process dies before the call returns, the message is removed or goes back to its old place.
  *
  * See also:
  * umsg_defer_signal(3), umsg_mq_lease(3), umsg_mq_return(3)
@@ -993,7 +997,7 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
  * exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
@@ -1001,7 +1005,7 @@ int umsg_mq_acknowledge(struct umsg_mq_lease *lease);
  *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: this process has no such lease.
- * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+ * - ESTALE: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
  *
  * If the process dies:
  * The message goes back, as if the call had succeeded.
@@ -1019,13 +1023,13 @@ int umsg_mq_return(struct umsg_mq_lease *lease);
  * dead-letter queue at once.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_mq_return(3).
  *
  * If the process dies:
- * The message goes back to the queue, now or after the delay.
+ * The message goes back to the queue, at once or after the delay.
  *
  * See also:
  * umsg_mq_lease(3), umsg_mq_return(3), umsg_mq_send_after(3)
@@ -1040,7 +1044,7 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
  * leases exist, returns the message. A blocked call checks ten times a second. A further call sets another limit.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
@@ -1048,7 +1052,7 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
  * - EFAULT: lease or time is at an address that can't be read.
  * - EINVAL: this process has no such lease; or tv_sec of time is negative, or tv_nsec is not from 0 to
  *   999,999,999.
- * - ESTALE: an earlier limit or another thread has ended the lease, or this is a forked child of its holder.
+ * - ESTALE: an earlier limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
  *
  * If the process dies:
  * The message goes back at once.
@@ -1058,18 +1062,18 @@ int umsg_mq_return_after(struct umsg_mq_lease *lease, uint64_t delay);
  */
 int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec *time);
 
-/* ---- Dead letters: their histories, and the way back to their source ---- */
+/* ---- Dead letters: their histories, and sending them back ---- */
 
-/* The message left its source for an unknown reason: the queue's memory holds a number that no operation writes. */
+/* The message left its source queue for an unknown reason: the queue's memory has a reason code that no operation writes. */
 #define UMSG_DEAD_UNKNOWN 0
 
-/* The message was older than the source's time to live. */
+/* The message was older than the source queue's time to live. */
 #define UMSG_DEAD_EXPIRED 1
 
-/* The message was leased and came back as often as the source allows. */
+/* The message was leased and returned as often as the source queue allows. */
 #define UMSG_DEAD_UNDELIVERED 2
 
-/* The source was full and dropped its oldest message. */
+/* The source queue was full and dropped its oldest message. */
 #define UMSG_DEAD_DROPPED 3
 
 /*
@@ -1079,7 +1083,7 @@ int umsg_mq_lease_limit(const struct umsg_mq_lease *lease, const struct timespec
  * Every process that may use the queue can forge a history.
  */
 struct umsg_mq_history {
-    /* A number that no other message of the queue has. */
+    /* An identifier that no other message of the queue has. */
     uint64_t id;
     /* The time of the first send. */
     int64_t sent;
@@ -1087,13 +1091,13 @@ struct umsg_mq_history {
     int64_t first_delivery;
     /* The time of the last delivery on a lease. */
     int64_t last_delivery;
-    /* The time at which the message left its source last. */
+    /* The time at which the message last left its source queue. */
     int64_t dead;
     /* Real user id of the first sender; -1 if unknown. */
     int64_t uid;
     /* Process id of the first sender. */
     pid_t pid;
-    /* The number of deliveries on a lease, of all stays in a source. */
+    /* The number of deliveries on a lease, in all times that the message was in a source queue. */
     uint32_t deliveries;
     /* The number of times that the message was sent back. */
     uint32_t redrives;
@@ -1106,11 +1110,11 @@ struct umsg_mq_history {
 /*
  * Selects the dead letters that umsg_mq_redrive sends back, and their destination. If a member is 0 or NULL, it does not restrict the selection.
  *
- * Initialise it by struct umsg_mq_redrive which = {.size = sizeof which}; and set further members by name, because a later version of the
- * library may have more members.
+ * Initialise the structure by struct umsg_mq_redrive which = {.size = sizeof which}; and set further members by name, because a later version of
+ * the library may have more members.
  */
 struct umsg_mq_redrive {
-    /* sizeof(struct umsg_mq_redrive): which members the program knows. */
+    /* sizeof(struct umsg_mq_redrive). The library learns from this size which members the program knows. */
     size_t size;
     /* The queue of the same namespace to which the messages are sent; NULL for the queue from which each message comes. */
     const char *to;
@@ -1133,14 +1137,15 @@ struct umsg_mq_redrive {
  * history. size is sizeof(struct umsg_mq_history): a program that was compiled with an older umsg.h gets the members that it knows.
  *
  * Return value:
- * On success, 1 if the message has a history, and 0 if it has none. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the message has a history, and 0 if it has none. On error, -1 is returned, and errno is set to indicate the
+ * error.
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: lease or history is at an address that can't be read or written.
  * - EINVAL: this process has no such lease.
- * - ESTALE: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+ * - ESTALE: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
  *
  * If the process dies:
  * The message goes back to its old place.
@@ -1160,7 +1165,8 @@ int umsg_mq_lease_history(const struct umsg_mq_lease *lease,
  * messages.
  *
  * Return value:
- * On success, 1, and 0 if the queue has at most n such messages. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1, or 0 if the queue has at most n messages with a history. On error, -1 is returned, and errno is set to indicate
+ * the error.
  *
  * Errors:
  * The errors of umsg_mq_peek(3), except ENOMSG.
@@ -1176,18 +1182,18 @@ int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *hist
 /*
  * Sends dead letters back to the queues from which they come.
  *
- * mqdes is the handle of a dead-letter queue, opened for receiving. which selects messages; NULL selects all. A message takes its place behind
- * the other messages of its priority, and its deliveries are counted from 0 again. It keeps its bytes, its priority and its history.
+ * mqdes is the handle of a dead-letter queue, opened for receiving. which selects messages; NULL selects all. A message enters its queue after
+ * the other messages of its priority, and its deliveries are counted from 0 again. The message keeps its bytes, its priority and its history.
  *
  * If to is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
  * must use this dead-letter queue. If to is set, all selected messages go to that queue, without this check.
  *
- * A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3) returns
- * the reason why a message stayed, even if the call sent other messages. The call does not wait for room.
+ * A message stays in the dead-letter queue if the other queue does not take it. The call still sends the remaining messages. umsg_last_error(3)
+ * returns the reason why a message stayed, even if the call sent other messages. The call does not wait for room.
  *
  * Return value:
- * The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to
- * indicate the error.
+ * On success, the call returns the number of messages that were sent back. On error, -1 is returned, and errno is set to indicate the error. If no
+ * message was sent back and a queue refused a message, the call fails with the reason.
  *
  * Errors:
  * - E2BIG: a member that this version of the library does not know is not 0.
@@ -1206,8 +1212,8 @@ int umsg_mq_dead_letter(umsg_mqd_t mqdes, size_t n, struct umsg_mq_history *hist
  * - ESTALE: the queue from which the message came does not have this queue as its dead-letter queue.
  *
  * If the process dies:
- * No message is lost, and none is in two queues. The message that was being sent stays in the dead-letter queue, where receivers don't see it. The
- * next call, or umsg redrive, completes the move or returns the message to this queue.
+ * No message is lost, and none is in two queues. The message that the call was sending stays in the dead-letter queue, where receivers don't see the
+ * message. The next call, or umsg redrive, completes the move or returns the message to this queue.
  *
  * See also:
  * umsg(1), umsg_mq_close_send(3), umsg_mq_dead_letter(3), umsg_mq_open_with(3)
@@ -1227,7 +1233,7 @@ struct umsg_mq_status {
     uint64_t message_size;
     /* The number of queued messages. */
     uint64_t messages;
-    /* The number of bytes in these messages. */
+    /* The number of bytes in the queued messages. */
     uint64_t bytes;
     /* Permission bits. */
     uint32_t mode;
@@ -1267,9 +1273,9 @@ struct umsg_mq_status {
     uint64_t sender_repairs;
     /* Repairs of the receivers' side after a death. */
     uint64_t receiver_repairs;
-    /* Messages that are written in place and not committed. They count for the capacity. */
+    /* Messages that are written in place and not committed; they count for the capacity. */
     uint64_t reserved;
-    /* Messages that were received in place and not acknowledged. They count for the capacity. */
+    /* Messages that were received in place and not acknowledged; they count for the capacity. */
     uint64_t leased;
     /* Leased messages that went back to the queue. */
     uint64_t returned;
@@ -1295,11 +1301,11 @@ struct umsg_mq_status {
     uint64_t remove_on_last_close;
     /* 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer; otherwise 0. */
     uint64_t send_closed;
-    /* The number of messages that were sent or returned for a later delivery, and are not due. They count for the capacity. */
+    /* The number of messages that were sent or returned for a later delivery, and still wait for their delivery time; they count for the capacity. */
     uint64_t delayed;
     /* 1 if the queue is closed for sending when its last producer ends, else 0. */
     uint64_t close_with_last_producer;
-    /* The number of living processes that count as producers; always 0 if the queue is not closed with its last producer. */
+    /* The number of living processes that are counted as producers; always 0 for a queue without UMSG_CLOSE_WITH_LAST_PRODUCER. */
     uint64_t producers;
     /* The delay before a returned message is delivered again, in nanoseconds; 0 for no delay. The delay doubles after each further delivery. */
     uint64_t retry_delay;
@@ -1319,7 +1325,7 @@ struct umsg_mq_status {
  * library does not know are set to 0.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue.
@@ -1354,8 +1360,8 @@ struct umsg_mq_peeked {
     /* The library sets this field to 0. */
     uint32_t unused;
     /*
-     * For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later time,
-     * that time, at which its time to live began. 0 for other messages.
+     * For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later delivery,
+     * the delivery time, at which the message's time to live began. 0 for other messages.
      */
     int64_t due;
     /* The library sets this field to 0. */
@@ -1372,7 +1378,7 @@ struct umsg_mq_peeked {
  * returns.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving.
@@ -1393,16 +1399,16 @@ int umsg_mq_peek(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peeked);
 /*
  * Copies a delayed message without receiving it.
  *
- * Does the same as umsg_mq_peek(3) for the messages that were sent or returned for a later delivery and are not due. n counts in the order in
- * which they become due. due is the earliest time of the message's delivery.
+ * Does the same as umsg_mq_peek(3) for delayed messages: messages that were sent or returned for a later delivery and still wait for their delivery
+ * time. n counts in the order of their delivery times. due is the earliest time of the message's delivery.
  *
  * Other receivers wait during the call, for a time in proportion to all leased and delayed messages.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
- * The errors of umsg_mq_peek(3). ENOMSG: the queue has at most n delayed messages.
+ * The errors of umsg_mq_peek(3), where ENOMSG means that the queue has at most n delayed messages.
  *
  * If the process dies:
  * The call changes nothing.
@@ -1425,7 +1431,8 @@ int umsg_mq_peek_delayed(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peek
  * Other receivers wait while the call copies the messages, but not while it writes them. The process needs memory for all messages.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; an incomplete snapshot is refused when it is
+ * read.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue, or was not opened for receiving; or fd is not a descriptor that is open for writing.
@@ -1437,7 +1444,7 @@ int umsg_mq_peek_delayed(umsg_mqd_t mqdes, size_t n, struct umsg_mq_peeked *peek
  * The errors of write(2) are possible, too.
  *
  * If the process dies:
- * The queue loses nothing.
+ * The queue keeps all its messages.
  *
  * See also:
  * umsg(1), umsg_mq_peek(3), umsg_mq_restore(3), umsg_mq_restore_into(3)
@@ -1447,7 +1454,7 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
 /*
  * Creates a queue from a snapshot that umsg_mq_snapshot(3) wrote.
  *
- * Reads a snapshot from the descriptor fd, from the current offset, and creates the queue name, or, if name is NULL, a queue with the saved
+ * Reads a snapshot from the descriptor fd, from the current offset, and creates the queue name. If name is NULL, the queue gets the saved
  * name. oflag is the access mode of the handle: O_RDONLY, O_WRONLY or O_RDWR, with or without O_NONBLOCK.
  *
  * The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
@@ -1455,7 +1462,7 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
  * of umsg_mq_open_with(3), or NULL; only the members directory and waiting are used.
  *
  * Return value:
- * On success, a handle. On error, (umsg_mqd_t)-1 with errno set to indicate the error; then there is no new queue.
+ * On success, the call returns a handle. On error, (umsg_mqd_t)-1 is returned, and errno is set to indicate the error; then there is no new queue.
  *
  * Errors:
  * The errors of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
@@ -1466,7 +1473,7 @@ int umsg_mq_snapshot(umsg_mqd_t mqdes, int fd);
  * - EINVAL: the input is not a saved queue, or was saved by another version; or name is NULL and no name was saved.
  *
  * If the process dies:
- * There is no queue, or a complete one: the queue gets its name when all messages are in it.
+ * There is either no queue or a complete queue, because the queue gets its name when all messages are in it.
  *
  * See also:
  * umsg(1), umsg_mq_open_with(3), umsg_mq_restore_into(3), umsg_mq_snapshot(3)
@@ -1479,12 +1486,12 @@ umsg_mqd_t umsg_mq_restore(const char *name,
 /*
  * Sends the messages of a snapshot to a queue.
  *
- * Reads a snapshot from the descriptor fd, from the current offset, and sends all its messages to an existing queue as one batch. They follow the
- * queue's messages of the same priority. The queue keeps its attributes; the caller counts as the sender of the messages, and the time of the call
- * as their time. The call does not wait for room.
+ * Reads a snapshot from the descriptor fd, from the current offset, and sends all its messages to an existing queue as one batch. The messages of
+ * the snapshot follow the queue's messages of the same priority. The queue keeps its attributes. The caller becomes the sender of the messages, and
+ * the time of the call becomes their time. The call does not wait for room.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
  *
  * Errors:
  * The errors of umsg_mq_send_batch(3) and read(2), and these:
@@ -1496,7 +1503,7 @@ umsg_mqd_t umsg_mq_restore(const char *name,
  * - EMSGSIZE: a message is longer than the queue's message size.
  *
  * If the process dies:
- * Before the call returns: all messages were sent, or none.
+ * If the process dies before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_mq_restore(3), umsg_mq_snapshot(3)
@@ -1520,8 +1527,7 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  *
  * If notification is NULL, the call ends the process's registration, if there is one.
  *
- * The registration ends when the process closes a handle of the queue, or ends. A child made by fork(2) does not
- * have it.
+ * The registration ends when the process closes a handle of the queue, or ends. A child made by fork(2) is not registered.
  *
  * Notes:
  * The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for
@@ -1535,27 +1541,27 @@ int umsg_mq_restore_into(umsg_mqd_t mqdes, int fd);
  * When a send returns, the signal that it causes has been raised. There is one exception: another process sent the message, and the
  * registered process was stopped or got no processor for a second.
  *
- * A process with access to the queue can forge the notification: too early, and with any si_pid and si_uid. It can also suppress the
- * notification.
+ * A process with access to the queue can forge a notification, with any si_pid and si_uid, before a message has arrived. Such a process can also
+ * suppress the notification.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EAGAIN: a stopped process has held a lock of this queue for more than a second.
  * - EBADF: mqdes is not the handle of an open queue.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
- * - EBUSY: a process is already registered, possibly this one.
+ * - EBUSY: a process is already registered, possibly the calling process.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
  * - EFAULT: notification is at an address that can't be read.
- * - EINVAL: sigev_notify is not one of the three, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
+ * - EINVAL: sigev_notify is not one of the three kinds, sigev_signo is not from 0 to 64, or sigev_notify_function is NULL.
  * - ENOMEM: there is no memory, no thread can be started, or 1,032 stopped processes have not run since this queue notified
  *   them. Notifications that the calling process has not handled yet do not count. If threads for the calling process's functions can't
  *   be started fast enough, the call waits for these threads, for at most a second.
  *
  * If the process dies:
- * Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in
- * its place within a tenth of a second.
+ * The registration of a dead process ends as soon as another process registers. If a sender dies after it has sent its message, another process
+ * notifies in the sender's place within a tenth of a second.
  *
  * See also:
  * umsg_mq_receive(3), umsg_mq_status(3), mq_notify(3), sigevent(3type)
@@ -1585,11 +1591,11 @@ int umsg_mq_notify(umsg_mqd_t mqdes, const struct sigevent *notification);
  * The choice belongs to this handle, and applies from the next call on.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: mqdes is not the handle of an open queue.
- * - EINVAL: waiting is not one of the three.
+ * - EINVAL: waiting is not one of the three values UMSG_WAITING_*.
  *
  * If the process dies:
  * The choice ends with the process.
@@ -1618,9 +1624,9 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  *
  * edges selects the events of a poller with EPOLLET; it does not affect other pollers:
  *
- * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. This is enough for a program that repeats its calls until
- *   one fails with EAGAIN. It costs the least: a send or a receive makes one system call if it makes the queue full or empty, or ends that
- *   state, and otherwise none.
+ * - UMSG_EDGES_CHANGES: when the queue becomes readable, and when it becomes writable. This setting is enough for a program that repeats its calls
+ *   until a call fails with EAGAIN. The setting costs the least: a send or a receive makes one system call if it makes the queue full or empty, or
+ *   ends that state, and otherwise none.
  * - UMSG_EDGES_MESSAGES: also notifies pollers for EPOLLIN after each send and each receive that leaves a message, like the
  *   kernel's queues. Each notification costs a system call.
  * - UMSG_EDGES_ALL: also notifies pollers for EPOLLOUT after each send and each receive that leaves room.
@@ -1628,22 +1634,23 @@ int umsg_mq_set_waiting(umsg_mqd_t mqdes, int waiting);
  * The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
  * handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
  *
- * Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation dies, or
- * the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and retry_delay of umsg_mq_open_with(3). A
- * thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
+ * A message, room or the end of the stream may also come without a call: the delivery time of a delayed message arrives, the holder of a lease or of
+ * a reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and retry_delay of
+ * umsg_mq_open_with(3). A thread of the library checks for these changes, and makes the descriptor ready within a tenth of a second.
  *
- * If a process polls before the queue has its first delayed message, lease or reservation, the process has no such thread yet. That first event
- * makes the descriptor ready once, although a receive then finds no message, or a send no room. That call starts the thread.
+ * If a process polls before the queue has its first delayed message, lease or reservation, the process does not run that thread yet. The first
+ * delayed message, lease or reservation makes the descriptor ready once, although a receive then finds no message, or a send no room. That receive
+ * or send starts the thread.
  *
  * Return value:
- * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the caller may not create files in the namespace's directory.
  * - EAGAIN: a process was stopped inside an operation on the queue.
  * - EBADF: mqdes is not the handle of an open queue.
  * - EBADMSG: the queue is corrupted.
- * - EINVAL: edges is not one of the three.
+ * - EINVAL: edges is not one of the three values UMSG_EDGES_*.
  * - EMFILE, ENFILE: there are too many open files.
  * - ENOSPC, ENOMEM: there is no room for a file.
  * - EOPNOTSUPP: the queue belongs to another user, and the file system has no access control lists.
@@ -1672,16 +1679,17 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  *
  * The queue belongs to the namespace that umsg_mq_open(3) describes, like the POSIX queues. The process's first call determines the namespace for
  * all later calls. The owner of the namespace sets its limits without privilege (umsg limits). msgmax is the longest message, msgmnb the
- * number of bytes that a new queue may hold, and max_qbytes the largest number to which umsg_msgctl(3) may raise it. msgmni is the number of
- * queues. The defaults are the kernel's.
+ * number of bytes that a new queue may hold, and max_qbytes the maximum to which umsg_msgctl(3) may raise a queue's number of bytes. msgmni is
+ * the number of queues. The defaults are the kernel's.
  *
  * Return value:
- * On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 is returned, and errno is set
+ * to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not grant the access that the lowest nine bits request; the mode of a new queue lets some users only send or
- *   only receive, in a namespace that refuses such modes (umsg-limits(1)); or the key symlink, msg/k-XXXXXXXX, belongs to another user and leads
- *   to no queue; or the namespace is not trusted. umsg_last_error(3) says which.
+ *   only receive, in a namespace that refuses such modes (umsg-limits(1)); or the key symlink, msg/k-XXXXXXXX, belongs to another user and its
+ *   queue does not exist; or the namespace is not trusted. umsg_last_error(3) tells the reason.
  * - EBUSY: a process was stopped while it made or removed a queue.
  * - EEXIST: the queue exists, and msgflg has IPC_CREAT and IPC_EXCL.
  * - EFBIG: the queue's file would be longer than the process's limit for files (RLIMIT_FSIZE), although most of the file takes no memory.
@@ -1689,10 +1697,11 @@ int umsg_mq_pollfd(umsg_mqd_t mqdes, int edges);
  *   exist.
  * - ENOMEM: there is no memory, or no address space to map the queue.
  * - ENOSPC: the namespace has as many queues or bytes as its limits allow, or its file system is full.
- * - EMFILE, ENFILE: the process or the system has no descriptor left for the moment of opening.
+ * - EMFILE, ENFILE: the process or the system has no free descriptor, which the call needs while it opens the queue.
  *
  * If the process dies:
- * While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until it is removed.
+ * If the process dies while it creates a queue, there is either no queue or a complete queue. A queue and its messages stay until the queue is
+ * removed.
  *
  * See also:
  * umsg_msgctl(3), umsg_msgrcv(3), umsg_msgsnd(3), umsg(1), msgget(2), sysvipc(7)
@@ -1704,11 +1713,11 @@ int umsg_msgget(int key, int msgflg);
 /*
  * The options of umsg_msgget_with. A member of 0 means the default.
  *
- * Initialise it by struct umsg_msg_options options = {.size = sizeof options}; and set further members by name, because a later version of the
- * library may have more members.
+ * Initialise the structure by struct umsg_msg_options options = {.size = sizeof options}; and set further members by name, because a later version
+ * of the library may have more members.
  */
 struct umsg_msg_options {
-    /* sizeof(struct umsg_msg_options): which members the program knows. */
+    /* sizeof(struct umsg_msg_options). The library learns from this size which members the program knows. */
     size_t size;
     /*
      * The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
@@ -1730,7 +1739,8 @@ struct umsg_msg_options {
  * not 0, the call fails.
  *
  * Return value:
- * On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 is returned, and errno is set
+ * to indicate the error.
  *
  * Errors:
  * The errors of umsg_msgget(3), and these:
@@ -1761,7 +1771,7 @@ int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options
  * A message may be empty. The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
@@ -1779,7 +1789,7 @@ int umsg_msgget_with(int key, int msgflg, const struct umsg_msg_options *options
  * - EPIPE: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -1793,7 +1803,7 @@ int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
  * is room, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msgsnd(3), and these:
@@ -1803,7 +1813,7 @@ int umsg_msgsnd(int msqid, const void *msgp, size_t msgsz, int msgflg);
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
@@ -1819,21 +1829,22 @@ int umsg_msg_timedsend(int msqid,
 /*
  * Sends a message to a System V queue for a later delivery.
  *
- * Does the same as umsg_msgsnd(3), but receivers get the message after delay nanoseconds at the earliest. This applies also to msgrcv(2) of a
- * program under umsg run. Until then, the message takes room in the queue, and delayed of umsg_msg_status(3) counts it. When it is due, it
- * takes its place behind the messages that were sent before, and ahead of the messages that are sent later. A blocked receiver wakes up when the
- * message is due. umsg_msg_pollfd(3) describes what a poller learns.
+ * Does the same as umsg_msgsnd(3), but receivers get the message after delay nanoseconds at the earliest. The delay applies also to msgrcv(2) of a
+ * program under umsg run. Until this delivery time, the message takes room in the queue, and is counted in delayed of umsg_msg_status(3). At its
+ * delivery time, the message enters the queue after the messages that were sent before this time, and ahead of the messages that are sent later. A
+ * blocked receiver then wakes up. umsg_msg_pollfd(3) describes what a poller learns.
  *
  * If the queue has no room, the call waits until there is room; with IPC_NOWAIT in msgflg it fails. The delay begins when there is room.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msgsnd(3).
  *
  * If the process dies:
- * Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
+ * If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+ * delivered in any case.
  *
  * See also:
  * umsg_msg_return_after(3), umsg_msg_timedsend_after(3), umsg_msgget_with(3), umsg_msgsnd(3)
@@ -1847,7 +1858,7 @@ int umsg_msg_send_after(int msqid, const void *msgp, size_t msgsz, int msgflg, u
  * If there is room, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msg_timedsend(3).
@@ -1871,9 +1882,9 @@ int umsg_msg_timedsend_after(int msqid,
  * Closes a System V queue for sending.
  *
  * The queue is closed in all processes. All sends by functions of this library, also blocked ones, fail with EPIPE. Receivers get the remaining
- * messages. A receiver gets EPIPE when no message that it wants is left; blocked receivers are woken. While a message is leased
- * (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
- * closed queue writable, and at the end of the stream also readable.
+ * messages. A receiver gets EPIPE when no matching message is left; blocked receivers are woken. While a message is leased (umsg_msg_lease(3)) or
+ * delayed (umsg_msg_send_after(3)), receivers wait, because the leased or delayed message may match their selection. A poller finds the closed queue
+ * writable, and at the end of the stream also readable.
  *
  * msgsnd(2) and msgrcv(2) of a program under umsg run ignore that a queue is closed, because the kernel's calls have no error for a closed
  * queue: msgsnd sends, and msgrcv waits.
@@ -1881,7 +1892,8 @@ int umsg_msg_timedsend_after(int msqid,
  * The queue stays closed until umsg_msg_reopen_send(3) opens it. send_closed of umsg_msg_status(3) tells whether it is closed.
  *
  * Return value:
- * On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
+ * error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
@@ -1891,7 +1903,8 @@ int umsg_msg_timedsend_after(int msqid,
  * - EINVAL: no queue has the identifier msqid, or that queue was removed.
  *
  * If the process dies:
- * Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+ * If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+ * end within a tenth of a second.
  *
  * See also:
  * umsg_msg_begin_to_produce(3), umsg_msg_reopen_send(3), umsg_msg_status(3), umsg_msgrcv(3), umsg_msgsnd(3)
@@ -1904,13 +1917,13 @@ int umsg_msg_close_send(int msqid);
  * Undoes umsg_msg_close_send(3). A receiver that got EPIPE is not notified; its next call waits for messages.
  *
  * Return value:
- * On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msg_close_send(3).
  *
  * If the process dies:
- * Before the call returns: the queue is closed or open.
+ * If the process dies before the call returns, the queue is either closed or open.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
@@ -1920,22 +1933,22 @@ int umsg_msg_reopen_send(int msqid);
 /*
  * Counts the calling process as a producer of a System V queue.
  *
- * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_msgget_with(3)). While a living process counts as a
- * producer, the queue stays open for sending. After the last umsg_msg_end_producing(3), or the death of the last producer, the queue is closed as
- * by umsg_msg_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
- * through the call of its parent.
+ * The call is for a queue that was created with UMSG_CLOSE_WITH_LAST_PRODUCER (umsg_msgget_with(3)). While the queue has a living producer, the
+ * queue stays open for sending. After the last umsg_msg_end_producing(3), or the death of the last producer, the queue is closed as by
+ * umsg_msg_close_send(3). A process that makes the call several times is counted several times. For other queues, the call has no effect. A call of
+ * the parent does not make a child of fork(2) a producer.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msg_close_send(3), and these:
  *
  * - EPIPE: the queue is closed for sending.
- * - EUSERS: 32 living processes already count as producers.
+ * - EUSERS: the queue already has 32 living producers.
  *
  * If the process dies:
- * The process no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
+ * The process is no longer counted as a producer. A receiver or a poller of this library notices the death within a tenth of a second.
  *
  * See also:
  * umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
@@ -1948,13 +1961,14 @@ int umsg_msg_begin_to_produce(int msqid);
  * Undoes one call of umsg_msg_begin_to_produce(3). The queue is closed for sending when the last producer ends.
  *
  * Return value:
- * On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to
+ * indicate the error.
  *
  * Errors:
  * The errors of umsg_msg_close_send(3).
  *
  * If the process dies:
- * The process no longer counts.
+ * The process is no longer counted as a producer.
  *
  * See also:
  * umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)
@@ -1976,19 +1990,18 @@ int umsg_msg_end_producing(int msqid);
  * If there is no such message, the call waits until one comes; with IPC_NOWAIT in msgflg it fails. If several calls wait for
  * the same message, the call that has waited longest gets it. The number of other messages does not change the cost of receiving by type.
  *
- * A message that is longer than msgsz stays in the queue and the call fails; with MSG_NOERROR the call receives its first msgsz bytes, and
- * the other bytes are lost. With MSG_COPY and IPC_NOWAIT, msgtyp is a number in order of arrival, from 0, and the message is copied and
- * stays;
- * umsg_msg_peek(3) also returns its sender and time.
+ * A message that is longer than msgsz stays in the queue and the call fails; with MSG_NOERROR the call receives its first msgsz bytes, and the
+ * other bytes are lost. With MSG_COPY and IPC_NOWAIT, msgtyp is a position in order of arrival, from 0. The message at this position is copied
+ * and stays in the queue; umsg_msg_peek(3) also returns its sender and time.
  *
  * If msgp can't be written, the message is lost. The function is not a cancellation point of pthread_cancel(3).
  *
  * Return value:
- * On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the number of bytes that were written after the type. On error, -1 is returned, and errno is set to indicate the
+ * error.
  *
  * Errors:
- * - E2BIG: the message is longer than msgsz, and msgflg lacks MSG_NOERROR. It is still in the queue, or the next
- *   receiver got it.
+ * - E2BIG: the message is longer than msgsz, and msgflg lacks MSG_NOERROR. The message is still in the queue, or another receiver got it.
  * - EACCES: the queue's mode does not let the caller receive.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
@@ -2003,8 +2016,8 @@ int umsg_msg_end_producing(int msqid);
  * - EPIPE: the end of the stream: the queue was closed by umsg_msg_close_send(3), and no matching message is left or can come back.
  *
  * If the process dies:
- * Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
- * lose it.
+ * If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out. umsg_msg_lease(3) does not
+ * lose the message.
  *
  * See also:
  * umsg_msg_lease(3), umsg_msg_receive_batch(3), umsg_msg_timedreceive(3), umsg_msgsnd(3), msgrcv(2)
@@ -2018,7 +2031,8 @@ ssize_t umsg_msgrcv(int msqid, void *msgp, size_t msgsz, long msgtyp, int msgflg
  * is a message, the call ignores the time. With IPC_NOWAIT in msgflg, the call does not wait.
  *
  * Return value:
- * On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the number of bytes that were written after the type. On error, -1 is returned, and errno is set to indicate the
+ * error.
  *
  * Errors:
  * The errors of umsg_msgrcv(3), and these:
@@ -2062,8 +2076,8 @@ ssize_t umsg_msg_timedreceive(int msqid,
  * IPC_STAT.
  *
  * Return value:
- * For IPC_INFO and MSG_INFO, the highest index of a queue, or 0 if there is no queue. For MSG_STAT and MSG_STAT_ANY, the queue's
- * identifier. For other commands, 0. On error, -1 with errno set to indicate the error.
+ * For IPC_INFO and MSG_INFO, the call returns the highest index of a queue, or 0 if there is no queue. For MSG_STAT and MSG_STAT_ANY, the
+ * call returns the queue's identifier. For other commands, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the command reads the status of a queue whose mode does not let the caller read.
@@ -2078,7 +2092,7 @@ ssize_t umsg_msg_timedreceive(int msqid,
  *   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
  *
  * If the process dies:
- * The change was made, or was not made. A removed queue is removed for all processes.
+ * The change was either made or not made. A removed queue is removed for all processes.
  *
  * See also:
  * umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
@@ -2102,18 +2116,18 @@ struct umsg_msg_message {
 /*
  * Sends several messages to a System V queue as one: all of them or none.
  *
- * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in
- * the given order. If the queue has no room for all of them, the call waits; with IPC_NOWAIT in msgflg, it fails. There is no other flag. The
+ * A receiver finds all of the n messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in the
+ * given order. If the queue has no room for all messages, the call waits; with IPC_NOWAIT in msgflg, it fails. There is no other flag. The
  * messages must not change during the call.
  *
  * A call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller send.
- * - EAGAIN: there is no room for all of them, and msgflg has IPC_NOWAIT.
+ * - EAGAIN: there is no room for all messages, and msgflg has IPC_NOWAIT.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
  * - EFAULT: messages, the data of one of them, or abs_timeout is at an address that can't be read.
@@ -2125,10 +2139,10 @@ struct umsg_msg_message {
  * - EMSGSIZE: there are more messages, or more bytes, than the queue can hold (msg_qbytes).
  * - ENOMEM: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
  *   reached.
- * - ETIMEDOUT: the deadline passed before there was room for all of them.
+ * - ETIMEDOUT: the deadline passed before there was room for all messages.
  *
  * If the process dies:
- * Before the call returns: all of them were sent, or none.
+ * If the process dies before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_msg_receive_batch(3), umsg_msgsnd(3)
@@ -2144,22 +2158,22 @@ int umsg_msg_send_batch(int msqid,
 /*
  * Receives several messages from a System V queue.
  *
- * Receives up to n matching messages under one lock, in the order in which the same number of calls of umsg_msgrcv(3) would receive them.
- * msgtyp selects them as in umsg_msgrcv(3), with or without MSG_EXCEPT in msgflg. Each message is copied to the data of one of
- * messages, in order, and len and mtype are set. A message that is longer than the size of its place stays in the queue and ends
- * the call.
+ * Receives up to n matching messages under one lock, in the order in which the same number of calls of umsg_msgrcv(3) would receive them. msgtyp
+ * selects them as in umsg_msgrcv(3), with or without MSG_EXCEPT in msgflg. Each message is copied to the data of one of messages, in order,
+ * and len and mtype are set. A message that is longer than the size of its element stays in the queue and ends the call.
  *
- * If no message matches, the call waits for one message, not for more. With IPC_NOWAIT it fails instead. A call that waits needs room for
- * the queue's longest message in the first place: its msgmax, which umsg_msg_status(3) returns. A call that waits ends at abs_timeout,
- * a time of the clock CLOCK_REALTIME; NULL means no limit. The places must not overlap. Other users of the queue wait while the call copies
- * messages.
+ * If no message matches, the call waits for one message, not for more. With IPC_NOWAIT it fails instead. If the call waits, the size of the
+ * first element of messages must be at least the queue's msgmax, which umsg_msg_status(3) returns. A call that waits ends at abs_timeout, a
+ * time of the clock CLOCK_REALTIME; NULL means no limit. The buffers at data must not overlap. Other users of the queue wait while the call
+ * copies messages.
  *
  * Return value:
- * On success, the number of messages received, which is 0 only if n is 0. On error, -1
- * with errno set to indicate the error; no message was received.
+ * On success, the call returns the number of messages received, which is 0 only if n is 0. On error, -1 is returned, and errno is set to indicate
+ * the error; no message was received.
  *
  * Errors:
- * - E2BIG: the first message is longer than the size of the first place; or the call would wait, and the next message could be longer.
+ * - E2BIG: the first message is longer than the size of the first element of messages; or the call would wait, and the next message could be
+ *   longer than this size.
  * - EACCES: the queue's mode does not let the caller receive.
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same queue.
@@ -2173,7 +2187,7 @@ int umsg_msg_send_batch(int msqid,
  * - ETIMEDOUT: the deadline passed before a wanted message came.
  *
  * If the process dies:
- * Before the call returns: the messages that were already copied are lost, and the others are in the queue.
+ * If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
  *
  * See also:
  * umsg_msg_lease(3), umsg_msg_send_batch(3), umsg_msgrcv(3)
@@ -2200,11 +2214,11 @@ struct umsg_msg_lease {
     int64_t sent;
     /* The message's type. */
     long mtype;
-    /* The number of leases of the message, this one included: 1 for the first lease. */
+    /* The number of leases of the message, this lease included: 1 for the first lease. */
     unsigned int deliveries;
     /* Process id of the sender. */
     pid_t pid;
-    /* The number by which the library knows the lease; 0 once it has ended. */
+    /* The identifier of the lease; 0 after the lease has ended. */
     uint64_t id;
 };
 
@@ -2222,7 +2236,7 @@ struct umsg_msg_lease {
  * Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
@@ -2254,11 +2268,11 @@ int umsg_msg_lease(int msqid,
 /*
  * Removes a leased message of a System V queue for good.
  *
- * Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
- * The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
+ * Call this function after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call
+ * fails. The exceptions are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
@@ -2266,10 +2280,11 @@ int umsg_msg_lease(int msqid,
  *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: this process has no such lease.
- * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+ * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or the calling process is a forked child of the lease's
+ *   holder.
  *
  * If the process dies:
- * Before the call returns: the message is gone, or goes back to its place in the queue.
+ * If the process dies before the call returns, the message is removed or goes back to its place in the queue.
  *
  * See also:
  * umsg_defer_signal(3), umsg_msg_lease(3), umsg_msg_return(3)
@@ -2283,7 +2298,7 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
  * are EDEADLK and EFAULT: then the lease continues and can be ended later.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
@@ -2291,7 +2306,8 @@ int umsg_msg_acknowledge(struct umsg_msg_lease *lease);
  *   later. The lease continues.
  * - EFAULT: lease is at an address that can't be read and written.
  * - EINVAL: this process has no such lease.
- * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+ * - ESTALE: a time limit or another thread has ended the lease, the queue was removed, or the calling process is a forked child of the lease's
+ *   holder.
  *
  * If the process dies:
  * The message goes back, as if the call had succeeded.
@@ -2308,13 +2324,13 @@ int umsg_msg_return(struct umsg_msg_lease *lease);
  * retry delay (umsg_msgget_with(3)). Other messages are not delayed.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_msg_return(3).
  *
  * If the process dies:
- * The message goes back to the queue, now or after the delay.
+ * The message goes back to the queue, at once or after the delay.
  *
  * See also:
  * umsg_msg_lease(3), umsg_msg_return(3), umsg_msg_send_after(3)
@@ -2329,7 +2345,7 @@ int umsg_msg_return_after(struct umsg_msg_lease *lease, uint64_t delay);
  * A blocked call checks ten times a second. A further call sets another limit.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADMSG: the queue's memory is corrupted: it holds values that no operation writes.
@@ -2337,7 +2353,7 @@ int umsg_msg_return_after(struct umsg_msg_lease *lease, uint64_t delay);
  * - EFAULT: lease or time is at an address that can't be read.
  * - EINVAL: this process has no such lease; or tv_sec of time is negative, or tv_nsec is not from 0 to
  *   999,999,999.
- * - ESTALE: an earlier limit or another thread has ended the lease, the queue was removed, or this is a forked child of its
+ * - ESTALE: an earlier limit or another thread has ended the lease, the queue was removed, or the calling process is a forked child of the lease's
  *   holder.
  *
  * If the process dies:
@@ -2378,7 +2394,7 @@ struct umsg_msg_peeked {
  * takes constant time. The message may be gone when the call returns.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
@@ -2400,9 +2416,9 @@ int umsg_msg_peek(int msqid, size_t n, struct umsg_msg_peeked *peeked);
 
 /* ---- System V queues: the types of the queued messages ---- */
 
-/* A type that has queued messages. */
+/* A message type, and the number of queued messages of this type. */
 struct umsg_msg_type {
-    /* The type. */
+    /* The message type. */
     long mtype;
     /* The number of queued messages of this type. */
     uint32_t messages;
@@ -2416,7 +2432,7 @@ struct umsg_msg_type {
  * Up to n types are written to types, the lowest first.
  *
  * Return value:
- * On success, the number of types that were written. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the number of types that were written. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
@@ -2444,7 +2460,7 @@ ssize_t umsg_msg_types(int msqid, struct umsg_msg_type *types, size_t n);
 struct umsg_msg_status {
     /* The number of queued messages. */
     uint64_t messages;
-    /* The number of bytes in these messages. */
+    /* The number of bytes in the queued messages. */
     uint64_t bytes;
     /* The maximum number of queued bytes. */
     uint64_t qbytes;
@@ -2482,7 +2498,7 @@ struct umsg_msg_status {
     uint64_t blocked_senders;
     /* Threads that wait for a message. */
     uint64_t blocked_receivers;
-    /* Messages that were received in place and not acknowledged. They count for the capacity. */
+    /* Messages that were received in place and not acknowledged; they count for the capacity. */
     uint64_t leased;
     /* The number of bytes in the leased and the delayed messages. */
     uint64_t leased_bytes;
@@ -2506,11 +2522,11 @@ struct umsg_msg_status {
     uint64_t repairs;
     /* 1 if a call has found the queue's memory corrupted, with values that no operation writes; otherwise 0. */
     uint64_t damaged;
-    /* The number of messages that were sent or returned for a later delivery and are not due. They count for the capacity. */
+    /* The number of messages that were sent or returned for a later delivery and still wait for their delivery time; they count for the capacity. */
     uint64_t delayed;
     /* 1 if the queue is closed for sending, by umsg_msg_close_send(3) or by the end of its last producer; otherwise 0. */
     uint64_t send_closed;
-    /* The number of living processes that count as producers; always 0 if the queue is not closed with its last producer. */
+    /* The number of living processes that are counted as producers; always 0 for a queue without UMSG_CLOSE_WITH_LAST_PRODUCER. */
     uint64_t producers;
     /* The delay, in nanoseconds, before a message is delivered again after its first return; 0 for no delay. */
     uint64_t retry_delay;
@@ -2526,7 +2542,7 @@ struct umsg_msg_status {
  * umsg.h, the members that this library does not know are set to 0.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode does not let the caller receive.
@@ -2554,11 +2570,11 @@ int umsg_msg_status(int msqid, struct umsg_msg_status *status, size_t size);
  * describes. The choice applies from the next call on, to all threads of the process.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode grants the caller no access.
- * - EINVAL: no queue has the identifier msqid, or that queue was removed; or waiting is not one of the three.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; or waiting is not one of the three values UMSG_WAITING_*.
  *
  * If the process dies:
  * The choice ends with the process.
@@ -2571,12 +2587,12 @@ int umsg_msg_set_waiting(int msqid, int waiting);
 /*
  * Makes each System V queue check the credentials of the process again.
  *
- * A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After
- * a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The
- * kernel checks at each call; here, such a check would cost more than the call itself.
+ * A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After a change
+ * of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The kernel checks at
+ * each call; in this library, such a check would cost more than the call itself.
  *
  * Return value:
- * 0.
+ * The call always returns 0.
  *
  * Errors:
  * None.
@@ -2595,8 +2611,8 @@ int umsg_msg_forget_caller(void);
  * Returns the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
  *
  * The descriptor is readable (POLLIN) while the queue has a message of any type, and writable (POLLOUT) while it has room for a byte. After the
- * removal of the queue, the descriptor is readable and writable, so that pollers detect the removal. To wait for messages of certain types while
- * there are others, or for more room than there is, poll with EPOLLET and choose edges.
+ * removal of the queue, the descriptor is readable and writable, so that pollers detect the removal. To wait for messages of certain types while the
+ * queue has other messages, or for more room than one byte, poll with EPOLLET and select events with edges.
  *
  * edges is one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL. umsg_mq_pollfd(3) describes them and their costs.
  *
@@ -2604,13 +2620,13 @@ int umsg_msg_forget_caller(void);
  * close it. When the library detaches from a removed queue, it closes the descriptor.
  *
  * Return value:
- * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EACCES: the queue's mode grants the caller no access, or the caller may not create files in the namespace's directory.
  * - EAGAIN: a process was stopped inside an operation on the queue.
  * - EBADMSG: the queue is corrupted.
- * - EINVAL: no queue has the identifier msqid, or that queue was removed; or edges is not one of the three.
+ * - EINVAL: no queue has the identifier msqid, or that queue was removed; or edges is not one of the three values UMSG_EDGES_*.
  * - EMFILE, ENFILE: there are too many open files.
  * - ENOSPC, ENOMEM: there is no room for a file.
  * - EOPNOTSUPP: the queue belongs to another user, and the file system has no access control lists.
@@ -2634,15 +2650,15 @@ int umsg_msg_pollfd(int msqid, int edges);
 /*
  * The options of umsg_ring_create. A member of 0 or NULL means the default.
  *
- * Initialise it by struct umsg_ring_options options = {.size = sizeof options}; and set further members by name, because a later version of the
- * library may have more members.
+ * Initialise the structure by struct umsg_ring_options options = {.size = sizeof options}; and set further members by name, because a later
+ * version of the library may have more members.
  */
 struct umsg_ring_options {
-    /* sizeof(struct umsg_ring_options): which members the program knows. */
+    /* sizeof(struct umsg_ring_options). The library learns from this size which members the program knows. */
     size_t size;
     /* The name by which other processes find the ring, a slash and up to 255 bytes; NULL for a ring without a name. */
     const char *name;
-    /* The directory that is the namespace of the ring. NULL for the namespace that umsg_mq_open uses. Always NULL for a ring without a name. */
+    /* The directory that is the namespace of the ring. NULL for the namespace that umsg_mq_open uses, and for a ring without a name. */
     const char *directory;
     /* The number of messages that the ring holds without overflow; 0 for 1,024. */
     uint32_t entries;
@@ -2651,7 +2667,7 @@ struct umsg_ring_options {
      * that it holds.
      */
     uint32_t overflow;
-    /* The longest payload, in bytes; 0 for 64, which is the least. */
+    /* The longest payload, in bytes; 0 for 64, which is also the minimum. */
     uint32_t longest;
     /* Permission bits of a ring with a name, before the umask: write permission allows sending; 0 for 0600. */
     uint32_t mode;
@@ -2679,11 +2695,11 @@ struct umsg_ring_options {
  * a newer umsg.h and uses a member that this version of the library does not know, the call fails.
  *
  * Return value:
- * On success, the ring. On error, NULL with errno set to indicate the error.
+ * On success, the call returns the ring. On error, NULL is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - E2BIG: a member that this version of the library does not know is not 0.
- * - EACCES: the name has a second slash, or the namespace is not trusted, or the caller may not write to it. umsg_last_error(3) says which.
+ * - EACCES: the name has a second slash, or the namespace is not trusted, or the caller may not write to it. umsg_last_error(3) tells the reason.
  * - EBUSY: a ring has this name, and its owner lives.
  * - EFAULT: options or one of its texts is at an address that can't be read.
  * - EFBIG: the ring's file would be longer than the process's limit for files (RLIMIT_FSIZE).
@@ -2698,9 +2714,9 @@ struct umsg_ring_options {
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the
- * owner is dead. A send gets it within ten milliseconds, and a sender that waits for room within a tenth of a second. The name stays until another
- * ring takes it, or umsg_ring_unlink(3) removes it.
+ * If the process dies during the creation, there is either no ring or a complete ring. After the creation, the senders of the ring get an error that
+ * says that the owner is dead. A send gets the error within ten milliseconds, and a sender that waits for room within a tenth of a second. The name
+ * stays until another ring takes it, or umsg_ring_unlink(3) removes it.
  *
  * See also:
  * umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
@@ -2718,14 +2734,14 @@ struct umsg_ring *umsg_ring_create(const struct umsg_ring_options *options);
  * After the call, no thread may use the ring, its descriptor, or the payloads of its messages.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet: the ring stays.
  *
  * If the process dies:
- * The system frees its rings; senders get an error that says that the owner is dead.
+ * The system frees the rings of the dead process; senders get an error that says that the owner is dead.
  *
  * See also:
  * umsg_ring_close(3), umsg_ring_create(3), umsg_ring_sender_free(3)
@@ -2735,19 +2751,19 @@ int umsg_ring_free(struct umsg_ring *ring);
 /*
  * Makes a sender of a ring of this process.
  *
- * Threads may share a sender, and a child made by fork(2) may use the senders of its parent. The receiver distinguishes senders by their
- * numbers: umsg_ring_tag(3).
+ * Threads may share a sender, and a child made by fork(2) may use the senders of its parent. The receiver distinguishes senders by their tags
+ * (umsg_ring_tag(3)).
  *
  * The sender may still be used after the ring was freed, and has to be freed, too.
  *
  * Return value:
- * On success, the sender. On error, NULL with errno set to indicate the error.
+ * On success, the call returns the sender. On error, NULL is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  *
  * If the process dies:
- * The system frees the sender.
+ * The system frees the sender of the dead process.
  *
  * See also:
  * umsg_ring_create(3), umsg_ring_open(3), umsg_ring_send(3), umsg_ring_sender_free(3)
@@ -2761,11 +2777,11 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
  * umsg_ring_free(3).
  *
  * Return value:
- * On success, a sender. On error, NULL with errno set to indicate the error.
+ * On success, the call returns a sender. On error, NULL is returned, and errno is set to indicate the error.
  *
  * Errors:
- * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted. umsg_last_error(3) says
- *   which.
+ * - EACCES: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted. umsg_last_error(3) tells
+ *   the reason.
  * - EBADMSG: the ring's file is corrupted.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash, or the file of this name is not a ring, or belongs to another version of umsg.
@@ -2776,7 +2792,7 @@ struct umsg_ring_sender *umsg_ring_sender_of(struct umsg_ring *ring);
  * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The system frees the sender.
+ * The system frees the sender of the dead process.
  *
  * See also:
  * umsg_ring_create(3), umsg_ring_open_in(3), umsg_ring_send(3), umsg_ring_sender_free(3)
@@ -2789,7 +2805,7 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
  * Does the same as umsg_ring_open(3) in the namespace directory, instead of the namespace that the environment selects.
  *
  * Return value:
- * On success, a sender. On error, NULL with errno set to indicate the error.
+ * On success, the call returns a sender. On error, NULL is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_open(3), and these errors of the directory:
@@ -2799,7 +2815,7 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The system frees the sender.
+ * The system frees the sender of the dead process.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_sender_free(3)
@@ -2807,18 +2823,18 @@ struct umsg_ring_sender *umsg_ring_open(const char *name);
 struct umsg_ring_sender *umsg_ring_open_in(const char *directory, const char *name);
 
 /*
- * Creates another sender of the same ring. The receiver distinguishes the two.
+ * Creates another sender of the same ring, with its own tag.
  *
- * Both senders have to be freed.
+ * The receiver distinguishes the two senders (umsg_ring_tag(3)). Both senders have to be freed.
  *
  * Return value:
- * On success, the new sender. On error, NULL with errno set to indicate the error.
+ * On success, the call returns the new sender. On error, NULL is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or can't be the address of a sender.
  *
  * If the process dies:
- * The system frees the sender.
+ * The system frees the sender of the dead process.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_sender_of(3), umsg_ring_tag(3)
@@ -2831,13 +2847,13 @@ struct umsg_ring_sender *umsg_ring_sender_clone(struct umsg_ring_sender *sender)
  * The messages that it sent stay in the ring. After the call, no thread may use the sender.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or can't be the address of a sender.
  *
  * If the process dies:
- * The system frees the sender.
+ * The system frees the sender of the dead process.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_sender_of(3)
@@ -2849,15 +2865,15 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
 /*
  * Removes the name of a ring whose owner has died.
  *
- * A living owner removes the name by umsg_ring_free(3). This function removes a name that a killed owner has left behind. It looks for the name in
- * the namespace that umsg_mq_open(3) describes.
+ * A living owner removes the name by umsg_ring_free(3). This function removes a name that a killed owner has left behind. The function looks for the
+ * name in the namespace that umsg_mq_open(3) describes.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
- * - EACCES: the caller is neither the owner of the ring's file nor root, or may not read the file; the name has a second slash;
- *   or the namespace can't be used; umsg_last_error(3) says which.
+ * - EACCES: the caller is neither the owner of the ring's file nor root, or may not read the file; the name has a second slash; or the namespace
+ *   can't be used; umsg_last_error(3) tells the reason.
  * - EBUSY: the ring's owner lives.
  * - EFAULT: name is at an address that can't be read.
  * - EINVAL: name does not begin with a slash, or the ring was created by another version of umsg.
@@ -2866,7 +2882,7 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
  * - ENOTEMPTY: the directory that UMSG_DIR names is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name was removed, or not.
+ * If the process dies before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
@@ -2874,12 +2890,12 @@ int umsg_ring_sender_free(struct umsg_ring_sender *sender);
 int umsg_ring_unlink(const char *name);
 
 /*
- * Removes the name of a ring whose owner has died from a namespace.
+ * Removes from a namespace the name of a ring whose owner has died.
  *
  * Does the same as umsg_ring_unlink(3) in the namespace directory, instead of the namespace that the environment selects.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_unlink(3), and these errors of the directory:
@@ -2889,7 +2905,7 @@ int umsg_ring_unlink(const char *name);
  * - ENOTEMPTY: directory is not a namespace and holds other files, so that it can't become one.
  *
  * If the process dies:
- * The name was removed, or not.
+ * If the process dies before the call returns, the name was removed or still exists.
  *
  * See also:
  * umsg_ring_open_in(3), umsg_ring_unlink(3)
@@ -2898,7 +2914,7 @@ int umsg_ring_unlink_in(const char *directory, const char *name);
 
 /* ---- Rings: sending ---- */
 
-/* A call does not wait for room. */
+/* The value of flags for a call that does not wait for room. */
 #define UMSG_RING_NOWAIT 1
 
 /* A message to be sent. */
@@ -2922,7 +2938,7 @@ struct umsg_ring_post {
  * call. The call makes a system call only if it wakes a sleeping thread.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or can't be the address of a sender.
@@ -2934,11 +2950,11 @@ struct umsg_ring_post {
  * - EMSGSIZE: the payload is longer than the longest payload of the ring.
  * - ENOMEM: the system has no memory for the message.
  * - ENOSPC: the namespace's file system is full or its limit of bytes is reached.
- * - EOWNERDEAD: the process that received has died.
+ * - EOWNERDEAD: the receiving process has died.
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all. Other senders are not delayed.
+ * If the process dies before the call returns, the message is either sent completely or not sent. Other senders are not delayed.
  *
  * See also:
  * umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -2952,7 +2968,7 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
  * second.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_send(3), except EINTR, and this one:
@@ -2960,7 +2976,7 @@ int umsg_ring_send(struct umsg_ring_sender *sender, const struct umsg_ring_post 
  * - EAGAIN: the ring and its overflow are full.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -2974,7 +2990,7 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
  * there is room, the call ignores the time.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_send(3), and these:
@@ -2984,7 +3000,7 @@ int umsg_ring_try_send(struct umsg_ring_sender *sender, const struct umsg_ring_p
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -2999,13 +3015,13 @@ int umsg_ring_timedsend(struct umsg_ring_sender *sender,
  * The count is dropped of umsg_ring_status(3).
  *
  * Return value:
- * On success, 1 if the message was sent, 0 if it was dropped. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 1 if the message was sent, 0 if it was dropped. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_send(3), except EINTR.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all.
+ * If the process dies before the call returns, the message is either sent completely or not sent.
  *
  * See also:
  * umsg_ring_status(3), umsg_ring_try_send(3)
@@ -3020,7 +3036,8 @@ int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ri
  * abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit. The call never waits for room in the other ring.
  *
  * Return value:
- * On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0: the completion was posted, and has the outcome of the message. On error, -1 is returned, and errno is set to
+ * indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_try_send(3) for own; and these, before anything is sent:
@@ -3030,7 +3047,8 @@ int umsg_ring_send_or_drop(struct umsg_ring_sender *sender, const struct umsg_ri
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  *
  * If the process dies:
- * Before the call returns: the message was sent completely, or not at all. If the message was sent, the same holds for its completion.
+ * If the process dies before the call returns, the message is either sent completely or not sent. If the message was sent, the same holds for its
+ * completion.
  *
  * See also:
  * umsg_ring_send(3), umsg_ring_try_send(3)
@@ -3047,24 +3065,24 @@ int umsg_ring_send_completing(struct umsg_ring_sender *sender,
 /*
  * Sends several messages to a ring as one batch: all of them or none.
  *
- * The call makes one reservation and at most one wake-up. The receiver finds all of the n messages at once. Each payload has up to 64
- * bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room for all of them. A call that waits ends at
- * abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
+ * The call makes one reservation and at most one wake-up. The receiver finds all of the n messages at once. Each payload has up to 64 bytes.
+ * flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room for all messages. A call that waits ends at abs_timeout, a time of
+ * the clock CLOCK_REALTIME; NULL means no limit.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
  *
  * Errors:
  * The errors of umsg_ring_send(3), and these:
  *
- * - EAGAIN: there is no room for all of them and flags has UMSG_RING_NOWAIT.
+ * - EAGAIN: there is no room for all messages and flags has UMSG_RING_NOWAIT.
  * - EFAULT: posts, a payload or abs_timeout is at an address that can't be read.
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - EMSGSIZE: a payload has more than 64 bytes, or n is more than the ring and its overflow hold.
- * - ETIMEDOUT: the deadline passed before there was room for all of them.
+ * - ETIMEDOUT: the deadline passed before there was room for all messages.
  *
  * If the process dies:
- * Before the call returns: all of them were sent, or none.
+ * If the process dies before the call returns, either all messages were sent or none.
  *
  * See also:
  * umsg_ring_receive_batch(3), umsg_ring_send(3)
@@ -3078,33 +3096,33 @@ int umsg_ring_send_batch(struct umsg_ring_sender *sender,
 /* ---- Rings: passing descriptors ---- */
 
 /*
- * Sends a message that brings a descriptor to a ring.
+ * Sends a message with a descriptor to a ring.
  *
  * The receiver gets its own descriptor for the same open file, in fd and res of its message. The sender keeps fd, and may close it
  * when the call has returned. The payload has up to 64 bytes. flags is 0, or UMSG_RING_NOWAIT for a call that does not wait for room. A
  * call that waits ends at abs_timeout, a time of the clock CLOCK_REALTIME; NULL means no limit.
  *
  * The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its RLIMIT_NOFILE, at most 1,024. If there are
- * more, the receiver closes the oldest. It also closes descriptors for which it has no descriptor number left. The messages of closed descriptors
- * arrive with -EBADF, and the sender gets no error.
+ * more, the receiver closes the oldest. The receiver also closes descriptors for which it has no descriptor number left. The messages of closed
+ * descriptors arrive with -EBADF, and the sender gets no error.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_send(3), and these:
  *
- * - EAGAIN: the receiver's socket holds its maximum number of descriptors, which is net.unix.max_dgram_qlen plus one, mostly 11, and which the
- *   receiver takes in when it receives; or there is no room and flags has UMSG_RING_NOWAIT.
+ * - EAGAIN: the receiver's socket holds its maximum number of descriptors: net.unix.max_dgram_qlen plus one, mostly 11. The receiver empties the
+ *   socket when it receives. Or there is no room and flags has UMSG_RING_NOWAIT.
  * - EBADF: fd is not an open descriptor.
- * - ECONNREFUSED, ENOENT: the receiver is gone.
+ * - ECONNREFUSED, ENOENT: the receiver's socket no longer exists.
  * - EFAULT: abs_timeout is at an address that can't be read.
  * - EINVAL: flags has other bits; tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999.
  * - EMSGSIZE: the payload has more than 64 bytes.
  * - ETIMEDOUT: the deadline passed before there was room.
  *
  * If the process dies:
- * Before the call returns: the message was sent with its descriptor, or nothing was sent.
+ * If the process dies before the call returns, the message was sent with its descriptor, or nothing was sent.
  *
  * See also:
  * umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
@@ -3122,19 +3140,20 @@ int umsg_ring_send_fd(struct umsg_ring_sender *sender,
  * descriptor by umsg_ring_take_fd(3) with this ticket. The sender keeps fd, and may close it when the call has returned.
  *
  * Return value:
- * On success, the ticket. Each descriptor of the ring has its own ticket; the first ticket is 0. On error, -1 with errno set to
- * indicate the error.
+ * On success, the call returns the ticket. Each descriptor of the ring has its own ticket; the first ticket is 0. On error, -1 is returned, and
+ * errno is set to indicate the error.
  *
  * Errors:
  * - EAGAIN: the receiver's socket holds its maximum number of descriptors, which is net.unix.max_dgram_qlen plus one, mostly 11. The receiver
- *   takes them in when it receives a message or takes a descriptor.
+ *   empties the socket when it receives a message or takes a descriptor.
  * - EBADF: sender is NULL, or can't be the address of a sender; or fd is not an open descriptor.
  * - EBADFD: the ring is disabled: umsg_ring_enable(3).
- * - ECONNREFUSED, ENOENT: the receiver is gone.
+ * - ECONNREFUSED, ENOENT: the receiver's socket no longer exists.
  * - EPIPE: the ring was closed.
  *
  * If the process dies:
- * Before the call returns: the descriptor may already have been sent. The receiver closes descriptors that the program does not take.
+ * If the process dies before the call returns, the descriptor may already have been sent. The receiver closes descriptors that the program does not
+ * take.
  *
  * See also:
  * umsg_ring_send_fd(3), umsg_ring_take_fd(3)
@@ -3147,15 +3166,15 @@ int umsg_ring_pass_fd(struct umsg_ring_sender *sender, int fd);
  * ticket is the value that umsg_ring_pass_fd(3) returned to the sender. The descriptor has FD_CLOEXEC set. The caller has to close it.
  *
  * Return value:
- * On success, the descriptor. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the descriptor. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring; or no descriptor has arrived with this ticket, or it was already taken.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
- * The system closes its descriptors.
+ * The system closes the descriptors of the dead process.
  *
  * See also:
  * umsg_ring_pass_fd(3), umsg_ring_receive(3)
@@ -3166,21 +3185,21 @@ int umsg_ring_take_fd(struct umsg_ring *ring, int ticket);
 
 /* A message that was received. */
 struct umsg_ring_message {
-    /* The value that the sender gave. */
+    /* The value of user_data that the sender gave. */
     uint64_t user_data;
-    /* The value that the sender has set. In a message with a descriptor, the same as fd, or -EBADF if the descriptor did not arrive. */
+    /* The value of res that the sender gave. In a message with a descriptor, the same as fd, or -EBADF if the descriptor did not arrive. */
     int32_t res;
-    /* The value that the sender gave. */
+    /* The value of flags that the sender gave. */
     uint32_t flags;
     /* The bytes of the message, valid until the next call that receives from the ring; never NULL. */
     const void *payload;
-    /* The number of bytes. */
+    /* The length of the payload, in bytes. */
     size_t len;
     /* Process id of the sender. */
     uint32_t pid;
-    /* The sender's number, which is unique among the senders of the ring. */
+    /* The sender's index, which is unique among the senders of the ring. */
     uint32_t index;
-    /* The descriptor of the message, which the receiver has to close. It has FD_CLOEXEC set. -1 for a message without a descriptor. */
+    /* The descriptor of the message, with FD_CLOEXEC set, which the receiver has to close; -1 for a message without a descriptor. */
     int32_t fd;
     /* The library sets this field to 0. */
     uint32_t reserved;
@@ -3190,11 +3209,11 @@ struct umsg_ring_message {
  * Receives the next message of a ring.
  *
  * While the ring is empty, the call waits. By default it spins for some microseconds if recent spins were successful, and then sleeps;
- * umsg_ring_set_waiting(3) chooses. The payload stays in the ring until the next call that receives, and must not be freed. If the ring is
- * closed (umsg_ring_close(3)) and empty, no message can arrive any more, but the call still waits.
+ * umsg_ring_set_waiting(3) selects another way of waiting. The payload stays in the ring until the next call that receives, and must not be freed.
+ * If the ring is closed (umsg_ring_close(3)) and empty, no message can arrive any more, but the call still waits.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
@@ -3205,7 +3224,7 @@ struct umsg_ring_message {
  * - EFAULT: message is at an address that can't be written.
  * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
  * - ENOMEM: the system has no memory left.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * The messages are lost with the process; senders get an error.
@@ -3222,7 +3241,7 @@ int umsg_ring_receive(struct umsg_ring *ring, struct umsg_ring_message *message)
  * Does the same as umsg_ring_receive(3), but the call does not wait.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_receive(3), except EINTR, and this one:
@@ -3244,7 +3263,7 @@ int umsg_ring_try_receive(struct umsg_ring *ring, struct umsg_ring_message *mess
  * there is a message, the call ignores the time.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of umsg_ring_receive(3), and these:
@@ -3274,15 +3293,15 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
 /*
  * Receives all messages that a ring holds, and calls a function with each.
  *
- * The messages are copied out of the ring in groups, under one lock for each group. The call may also receive messages that arrive meanwhile, but
- * it returns even if senders continue. visit gets argument. visit must return, and must not leave by longjmp(3) or an exception of C++.
- * visit may send. It may also send to this ring if it does not wait for room. It must not receive from this ring.
+ * The messages are copied out of the ring in groups, under one lock for each group. The call may also receive messages that arrive meanwhile, but it
+ * returns even if senders continue. visit gets argument. visit must return, and must not leave by longjmp(3) or an exception of C++. visit
+ * may send, to this ring only with calls that do not wait for room. visit must not receive from this ring.
  *
  * The call does not wait; umsg_ring_wait(3) does.
  *
  * Return value:
- * On success, the number of messages received, including the messages that umsg_ring_accept_only(3) drops. On error, -1
- * with errno set to indicate the error. Only 0 means that the ring was empty: with EPOLLET, repeat the call until it returns 0.
+ * On success, the call returns the number of messages received, including the messages that umsg_ring_accept_only(3) drops. On error, -1 is
+ * returned, and errno is set to indicate the error. Only 0 means that the ring was empty: with EPOLLET, repeat the call until it returns 0.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
@@ -3290,7 +3309,7 @@ typedef void (*umsg_ring_visitor)(const struct umsg_ring_message *message, void 
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: visit is NULL.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * The messages are lost with the process; senders get an error.
@@ -3307,16 +3326,16 @@ ssize_t umsg_ring_drain(struct umsg_ring *ring, umsg_ring_visitor visit, void *a
  * wait; umsg_ring_wait(3) does.
  *
  * Return value:
- * On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) has dropped all of them.
- * On error, -1 with errno set to indicate the error.
+ * On success, the call returns the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) has dropped all of them. On
+ * error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
- * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes, and no message was received before it.
+ * - EBADMSG: the ring's memory is corrupted: it holds values that no operation writes, and the call received no message before the corruption.
  * - EBUSY: another call that receives from the ring has not returned yet.
  * - EDEADLK: the call was made by a signal handler that interrupted a call on the same ring.
  * - EFAULT: messages is at an address that can't be written.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * The messages are lost with the process; senders get an error.
@@ -3331,13 +3350,14 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
 /* ---- Rings: waiting, and descriptors to poll ---- */
 
 /*
- * Waits until several messages are in a ring, and leaves them there.
+ * Waits until a ring has several messages, without receiving them.
  *
  * The thread is woken once, when the last of at_least messages has arrived. The wait ends at abs_timeout, a time of the clock
  * CLOCK_REALTIME. NULL means no limit. With a time in the past, the call only checks.
  *
  * Return value:
- * On success, the number of messages that the receiver knows of, which is at least at_least. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the number of messages that the receiver has found in the ring, at least at_least. On error, -1 is returned, and
+ * errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
@@ -3346,7 +3366,7 @@ ssize_t umsg_ring_receive_batch(struct umsg_ring *ring,
  * - EINTR: a signal handler that was installed without SA_RESTART ran while the call waited.
  * - EINVAL: tv_sec of abs_timeout is negative, or tv_nsec is not from 0 to 999,999,999; or at_least is more than the ring and
  *   its overflow hold.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  * - ETIMEDOUT: the deadline passed before the messages came.
  *
  * If the process dies:
@@ -3360,20 +3380,20 @@ ssize_t umsg_ring_wait(struct umsg_ring *ring, size_t at_least, const struct tim
 /*
  * Returns the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
  *
- * The descriptor is readable while there are messages. From the first call of this function on, a sender makes the descriptor of an empty
- * ring readable. It stays readable until umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring
- * empty. A program that polls with EPOLLET repeats one of these calls until it reports an empty ring: by EAGAIN, or by 0. Otherwise
- * messages may remain without a further edge, such as those that came while umsg_ring_drain(3) ran.
+ * The descriptor is readable while there are messages. From the first call of this function on, a sender makes the descriptor of an empty ring
+ * readable. The descriptor stays readable until umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty.
+ * A program that polls with EPOLLET repeats one of these calls until it reports an empty ring: by EAGAIN, or by 0. Otherwise messages may remain
+ * without a further edge, for example messages that came while umsg_ring_drain(3) ran.
  *
  * The descriptor belongs to the ring: the program must not read, write or close it.
  *
  * Return value:
- * On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * The system closes the descriptor.
@@ -3390,13 +3410,13 @@ int umsg_ring_descriptor(struct umsg_ring *ring);
  * umsg_ring_status(3) shows the CPU time that waiting costs.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EINVAL: waiting is not one of the three.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EINVAL: waiting is not one of the three values UMSG_WAITING_*.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * The choice ends with the process.
@@ -3420,12 +3440,12 @@ typedef int (*umsg_ring_filter)(uint32_t pid, uint32_t index, void *argument);
  * Senders that the ring admits see the caller's earlier writes. An enabled or closed ring stays unchanged.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * Senders get an error that says that the owner is dead.
@@ -3438,16 +3458,16 @@ int umsg_ring_enable(struct umsg_ring *ring);
 /*
  * Closes a ring for senders.
  *
- * Their sends fail with EPIPE from now on. Messages that were already sent can still be received. Use calls that do not wait, because a call
+ * Sends to the ring fail with EPIPE from now on. Messages that were already sent can still be received. Use calls that do not wait, because a call
  * that waits never returns once the ring is empty.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * Senders get an error that says that the owner is dead.
@@ -3460,17 +3480,17 @@ int umsg_ring_close(struct umsg_ring *ring);
 /*
  * Chooses the users whose messages a ring's receiver gets.
  *
- * From now on, each receive calls accept with the sender of each message and with argument. If accept returns 0, the message is
- * dropped and counted: umsg_ring_refused(3). Until it is received, such a message counts as a message of the ring. NULL accepts all senders again.
- * accept must return, and must not receive from the ring. Any thread that receives calls it.
+ * From now on, each receive calls accept with the sender of each message and with argument. If accept returns 0, the message is dropped and
+ * counted (umsg_ring_refused(3)). Until a receive drops it, such a message takes room in the ring. NULL accepts all senders again. accept must
+ * return, and must not receive from the ring. Any thread that receives calls it.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * The choice ends with the process.
@@ -3486,12 +3506,12 @@ int umsg_ring_accept_only(struct umsg_ring *ring, umsg_ring_filter accept, void 
  * The number counts the messages that umsg_ring_accept_only(3) has dropped in this process.
  *
  * Return value:
- * On success, the number of dropped messages. On error, -1 with errno set to indicate the error.
+ * On success, the call returns the number of dropped messages. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
  * - EBUSY: a call that receives from the ring has not returned yet.
- * - EPERM: this is a forked child of the process that made the ring.
+ * - EPERM: the calling process is a forked child of the process that created the ring.
  *
  * If the process dies:
  * The count ends with the process.
@@ -3505,13 +3525,13 @@ int64_t umsg_ring_refused(struct umsg_ring *ring);
 
 /* The status of a ring, without its messages. Counts begin with the creation of the ring. */
 struct umsg_ring_status {
-    /* The current number of messages. */
+    /* The current number of messages, including the overflow. */
     uint64_t messages;
-    /* The number of these messages that are beyond entries. */
+    /* The number of messages beyond entries, in the overflow. */
     uint64_t overflowing;
-    /* The number of messages that the ring holds without overflow. */
+    /* The capacity of the ring without its overflow, in messages. */
     uint32_t entries;
-    /* The number of messages that the overflow holds. */
+    /* The capacity of the overflow, in messages. */
     uint32_t overflow;
     /* The longest payload, in bytes. */
     uint64_t longest;
@@ -3541,7 +3561,7 @@ struct umsg_ring_status {
     uint64_t slept;
     /* Waits of the receiver that ended while it was still spinning. */
     uint64_t spun;
-    /* The time that the receiver spun, in nanoseconds. This is CPU time, unless other threads ran in its place. */
+    /* The time that the receiver spun, in nanoseconds. The time is CPU time, unless other threads ran in place of the receiver. */
     uint64_t time_spun;
     /* The time that the receiver slept, in nanoseconds. Each sleep costs some microseconds of CPU time. */
     uint64_t time_asleep;
@@ -3555,7 +3575,7 @@ struct umsg_ring_status {
 struct umsg_ring_tag {
     /* Process id. */
     uint32_t pid;
-    /* The sender's number, unique among the senders of the ring. */
+    /* The sender's index, which is unique among the senders of the ring. */
     uint32_t index;
 };
 
@@ -3567,7 +3587,7 @@ struct umsg_ring_tag {
  * The function may be called while another thread receives.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: ring is NULL, or can't be the address of a ring.
@@ -3587,7 +3607,7 @@ int umsg_ring_status(struct umsg_ring *ring, struct umsg_ring_status *status, si
  * Does the same as umsg_ring_status(3), for a sender.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or can't be the address of a sender.
@@ -3606,10 +3626,10 @@ int umsg_ring_sender_status(struct umsg_ring_sender *sender,
 /*
  * Gets the tag by which the receiver of a ring identifies a sender.
  *
- * Each message that the calling process sends with sender has these values of pid and index, which the call writes to tag.
+ * Each message that the calling process sends with sender has the values of pid and index that the call writes to tag.
  *
  * Return value:
- * On success, 0. On error, -1 with errno set to indicate the error.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * - EBADF: sender is NULL, or can't be the address of a sender.
@@ -3638,7 +3658,7 @@ int umsg_ring_tag(struct umsg_ring_sender *sender, struct umsg_ring_tag *tag);
  * to sleep, the call may miss the signal and sleep. After a handler that calls this function, the call always ends with EINTR.
  *
  * Return value:
- * 1 if the handler has to return at once, 0 if it may use queues.
+ * The call returns 1 if the handler has to return at once, and 0 if the handler may use queues.
  *
  * Errors:
  * None.
@@ -3654,11 +3674,11 @@ int umsg_defer_signal(int signal, const void *info, void *context);
 /*
  * Makes calls fail with an error if another process has truncated a queue's file.
  *
- * If a mapped page of a queue has no memory, the kernel raises SIGBUS in the call on the queue, and the signal ends the process. This
- * function installs a handler of SIGBUS for the process. The handler maps pages of zeroes in place of the missing pages; the call on the
- * queue then fails with EBADMSG, and so does every later call of this process on that queue. Other causes of SIGBUS go to the handler that
- * was installed before. A handler that is installed later replaces this one. A second call does nothing. Programs under umsg run need not
- * call the function; other programs call it before they open the first queue.
+ * If a mapped page of a queue has no memory, the kernel raises SIGBUS in the call on the queue, and the signal ends the process. This function
+ * installs a handler of SIGBUS for the process. The handler maps pages of zeroes in place of the missing pages; the call on the queue then fails
+ * with EBADMSG, and so does every later call of this process on that queue. Other causes of SIGBUS go to the handler that was installed before.
+ * A handler that the program installs later replaces the function's handler. A second call does nothing. Programs under umsg run need not call the
+ * function; other programs call it before they open the first queue.
  *
  * A page has no memory if a process has truncated the file, or if the file system, or swap, can't read or write the page. A page that was never
  * used, or that was punched out of the file, has no memory if the file system or its quota is full.
@@ -3667,13 +3687,13 @@ int umsg_defer_signal(int signal, const void *info, void *context);
  * SIGBUS. A full memory control group raises only SIGKILL.
  *
  * Return value:
- * 0, or -1 with errno set.
+ * On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
  *
  * Errors:
  * The errors of sigaction(2).
  *
  * If the process dies:
- * The handler ends with the process. It is not inherited over execve(2).
+ * The handler ends with the process, and is not inherited over execve(2).
  *
  * See also:
  * umsg_defer_signal(3), sigaction(2)
@@ -3692,23 +3712,24 @@ typedef void (*umsg_log)(int level, const char *text, void *argument);
  * Sets a function that gets rare events of the process's queues, for the log of the program.
  *
  * The events are: a process died during a call on a queue, and the library repaired the queue; a process died with a lease or a reservation; a
- * thread died while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are LOG_WARNING, but
- * LOG_INFO for expired messages and waits for room, and LOG_DEBUG for waits for a message. One of the process's own calls finds an event.
- * text names the queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
+ * thread died while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. The level of an event is LOG_INFO
+ * for expired messages and waits for room, LOG_DEBUG for waits for a message, and LOG_WARNING for the other events. The function gets the events
+ * that the process's own calls find. text names the queue, if the queue was opened after the first call of this function: "/jobs: process 4711
+ * died with a lease or a reservation".
  *
- * A call of the library calls log with argument, in its own thread. This happens at the end of the call that finds the event, or of a later
- * call. The thread then holds no lock of a queue. If a signal handler of the program calls the library, log may run in the handler. A log of
- * NULL ends the effect of an earlier call. After this function has returned, a call in another thread may still be in the earlier log.
+ * The library calls log with argument at the end of the call that finds the event, or at the end of a later call, in the thread of that call.
+ * The thread then holds no lock of a queue. If a signal handler of the program calls the library, log may run in the handler. A log of NULL ends
+ * the effect of an earlier call. After this function has returned, a call in another thread may still be in the earlier log.
  *
- * log may call the library, also this function. The events of its own calls are dropped, so log is not called again in the same thread before it
- * has returned. It must return: a thread that leaves it by longjmp(3) gets no more events. If log passes the events to another thread, which uses
- * queues itself, that thread calls umsg_mute_thread_log(3).
+ * log may call the library, also this function. The events of these calls are dropped, so log is not called again in the same thread before it
+ * has returned. log must return: a thread that leaves log by longjmp(3) gets no more events. If log passes the events to another thread, which
+ * uses queues itself, that thread calls umsg_mute_thread_log(3).
  *
  * This function takes no lock, so it may be called in a signal handler, and in a child of fork(2) of a process with several threads. A child has its
  * parent's function.
  *
  * Return value:
- * 0. The call can't fail.
+ * The call always returns 0, because it can't fail.
  *
  * Errors:
  * None.
@@ -3724,15 +3745,15 @@ int umsg_set_log(umsg_log log, void *argument);
 /*
  * Mutes or unmutes the calling thread for the function of umsg_set_log(3).
  *
- * The calls of a muted thread make no events, and do not call the function for the events of other threads: a later call of a thread that
- * is not muted reports those. Mute a thread that writes the events to a log and uses queues for that. Otherwise each event could cause
- * the next one. If muted is not 0, the thread is muted from now on; if it is 0, the thread is no longer muted.
+ * The calls of a muted thread make no events, and do not call the function for the events of other threads: a later call of a thread that is not
+ * muted reports those events. Mute a thread that writes the events to a log by means of queues. Otherwise each event could cause another event. If
+ * muted is not 0, the thread is muted from now on; if it is 0, the thread is no longer muted.
  *
- * At the start, no thread is muted. A child that a muted thread forks begins in a muted thread. Other processes still report the events that
- * they find in the same queues. The call takes no lock, so it may be made in a signal handler.
+ * At the start, no thread is muted. If a muted thread calls fork(2), the first thread of the child is muted. Other processes still report the events
+ * that they find in the same queues. The call takes no lock, so it may be made in a signal handler.
  *
  * Return value:
- * 0. The call can't fail.
+ * The call always returns 0, because it can't fail.
  *
  * Errors:
  * None.
@@ -3750,19 +3771,19 @@ int umsg_mute_thread_log(int muted);
 /*
  * Returns the reason why the calling thread's last failed call failed.
  *
- * errno names the kind of error, and the manual page lists its possible causes. This text states the cause of this error, with names and
- * numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that
- * succeeds does not change it.
+ * errno names the kind of error, and the manual page lists its possible causes. The text states the cause of the thread's last error, with names and
+ * numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that succeeds
+ * does not change the text.
  *
  * Return value:
- * A text, which is never NULL. If no call of this thread has failed, the text is empty. It is valid until the thread calls this function again or
- * ends.
+ * The call returns a text, never NULL. If no call of this thread has failed, the text is empty. The text is valid until the thread calls this
+ * function again or ends.
  *
  * Errors:
  * None.
  *
  * If the process dies:
- * The text ends with the process.
+ * The text is lost.
  *
  * See also:
  * errno(3), umsg_mq_open(3)
@@ -3778,7 +3799,7 @@ const char *umsg_last_error(void);
  * serves programs that were compiled with an older version.
  *
  * Return value:
- * A text such as "0.1.0", which stays valid.
+ * The call returns a text such as "0.1.0". The text stays valid.
  *
  * Errors:
  * None.

@@ -28,7 +28,7 @@ pub struct umsg_mq_attr {
 /// `O_NONBLOCK`.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
@@ -55,11 +55,11 @@ pub unsafe extern "C" fn umsg_mq_getattr(mqdes: umsg_mqd_t, attr: *mut umsg_mq_a
 /// `mq_flags` of `newattr` is 0 or `O_NONBLOCK`; its other members are ignored. If `oldattr` is not NULL, the call writes the attributes before the
 /// change to it, like umsg_mq_getattr(3). If `newattr` is NULL, the call changes nothing.
 ///
-/// The flag belongs to the handle. It applies to all threads that use the handle, and to processes that inherited the handle over fork(2),
-/// but not to other handles of the same queue.
+/// The flag applies to all threads that use the handle, and to processes that inherited the handle over fork(2), but not to other handles of the same
+/// queue.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue.

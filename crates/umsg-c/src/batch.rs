@@ -28,18 +28,17 @@ pub struct umsg_mq_message {
 /// Sends several messages as one: all of them or none.
 ///
 /// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages are delivered by
-/// priority; messages of one priority are delivered in the given order. If the queue has no room for all of them, the call waits. A waiting
-/// batch has its place among the blocked senders. While the batch is first, the free room is kept for it.
+/// priority; messages of one priority are delivered in the given order. If the queue has no room for all messages, the call waits. A waiting batch
+/// queues among the blocked senders. While the batch is the first of them, the free room is kept for the batch.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does
 /// not wait, and ignores the time. The messages must not change during the call.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
 ///
 /// # Errors
-/// - `EAGAIN`: there is no room for all of them, and the handle has `O_NONBLOCK`, or the queue was created with
-///   `UMSG_ON_FULL_FAIL`.
+/// - `EAGAIN`: there is no room for all messages, and the handle has `O_NONBLOCK`, or the queue was created with `UMSG_ON_FULL_FAIL`.
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
@@ -50,10 +49,10 @@ pub struct umsg_mq_message {
 /// - `EMSGSIZE`: a message is longer than the queue's message size, or there are more messages than the queue can hold.
 /// - `ENOMEM`, `ENOSPC`: the system has no memory for the messages, or the namespace's file system is full or its limit of
 ///   bytes is reached.
-/// - `ETIMEDOUT`: the deadline passed before there was room for all of them.
+/// - `ETIMEDOUT`: the deadline passed before there was room for all messages.
 ///
 /// # If the process dies
-/// Before the call returns: all of them were sent, or none.
+/// If the process dies before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_mq_receive_batch(3), umsg_mq_send(3), umsg_mq_send_some(3)
@@ -74,7 +73,7 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
     answer(send())
 }
 
-/// Sends as many of several messages as there is room for.
+/// Sends as many of several messages as the queue has room for.
 ///
 /// Sends the first of the `n` messages as one batch: as many as fit, and at least one. While the queue is full, the call waits to send the
 /// first message; further messages that fit then follow as a second batch.
@@ -83,15 +82,15 @@ pub unsafe extern "C" fn umsg_mq_send_batch(
 /// not wait, and ignores the time. The messages must not change during the call.
 ///
 /// # Return value
-/// On success, the number of messages sent, which is 0 only if `n` is 0. On error, -1
-/// with errno set to indicate the error; no message was sent.
+/// On success, the call returns the number of messages sent, which is 0 only if `n` is 0. On error, -1 is returned, and errno is set to indicate the
+/// error; no message was sent.
 ///
 /// # Errors
 /// The errors of umsg_mq_send_batch(3), with two differences. `EAGAIN` and `ETIMEDOUT` mean that there is no room for the first message. `EMSGSIZE`
 /// means that a message is longer than the queue's message size. Each message is checked, even if there is no room for it.
 ///
 /// # If the process dies
-/// Before the call returns: some of the first messages were sent, each of them complete.
+/// If the process dies before the call returns, some of the first messages were sent, each of them complete.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_send_batch(3)

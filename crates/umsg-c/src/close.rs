@@ -15,7 +15,8 @@ use crate::handle::{self, umsg_mqd_t};
 /// The queue stays closed until umsg_mq_reopen_send(3) opens it. `send_closed` of umsg_mq_status(3) tells whether it is closed.
 ///
 /// # Return value
-/// On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
+/// error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for sending.
@@ -23,7 +24,8 @@ use crate::handle::{self, umsg_mqd_t};
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 ///
 /// # If the process dies
-/// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+/// If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+/// end within a tenth of a second.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_reopen_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -38,13 +40,13 @@ pub extern "C" fn umsg_mq_close_send(mqdes: umsg_mqd_t) -> c_int {
 /// Undoes umsg_mq_close_send(3). A receiver that got `EPIPE` is not notified; its next call waits for messages.
 ///
 /// # Return value
-/// On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_close_send(3).
 ///
 /// # If the process dies
-/// Before the call returns: the queue is closed or open.
+/// If the process dies before the call returns, the queue is either closed or open.
 ///
 /// # See also
 /// umsg_mq_close_send(3), umsg_mq_send(3), umsg_mq_status(3)
@@ -56,23 +58,23 @@ pub extern "C" fn umsg_mq_reopen_send(mqdes: umsg_mqd_t) -> c_int {
 
 /// Counts the calling process as a producer of a queue.
 ///
-/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_mq_open_with(3)). While a living process counts as a
-/// producer, the queue stays open for sending. After the last umsg_mq_end_producing(3), or the death of the last producer, the queue is closed as
-/// by umsg_mq_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
-/// through the call of its parent.
+/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_mq_open_with(3)). While the queue has a living producer, the
+/// queue stays open for sending. After the last umsg_mq_end_producing(3), or the death of the last producer, the queue is closed as by
+/// umsg_mq_close_send(3). A process that makes the call several times is counted several times. For other queues, the call has no effect. A call of
+/// the parent does not make a child of fork(2) a producer.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_close_send(3), and these:
 ///
 /// - `EPIPE`: the queue is closed for sending.
-/// - `EUSERS`: 32 living processes already count as producers.
+/// - `EUSERS`: the queue already has 32 living producers.
 ///
 /// # If the process dies
-/// The process no longer counts. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked receiver or a poller
-/// within a tenth of a second.
+/// The process is no longer counted as a producer. A receiver that finds the queue empty notices the death within some milliseconds, and a blocked
+/// receiver or a poller within a tenth of a second.
 ///
 /// # See also
 /// umsg_mq_close_send(3), umsg_mq_end_producing(3), umsg_mq_open_with(3)
@@ -90,13 +92,14 @@ pub extern "C" fn umsg_mq_begin_to_produce(mqdes: umsg_mqd_t) -> c_int {
 /// Undoes one call of umsg_mq_begin_to_produce(3). The queue is closed for sending when the last producer ends.
 ///
 /// # Return value
-/// On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to
+/// indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_close_send(3).
 ///
 /// # If the process dies
-/// The process no longer counts.
+/// The process is no longer counted as a producer.
 ///
 /// # See also
 /// umsg_mq_begin_to_produce(3), umsg_mq_close_send(3)

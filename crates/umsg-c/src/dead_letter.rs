@@ -1,4 +1,4 @@
-//! Dead letters: their histories, and the way back to their source.
+//! Dead letters: their histories, and sending them back.
 
 use std::ffi::{c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -14,13 +14,13 @@ use crate::pointer;
 use crate::status::write_as_far_as_known;
 use crate::time::told;
 
-/// The message left its source for an unknown reason: the queue's memory holds a number that no operation writes.
+/// The message left its source queue for an unknown reason: the queue's memory has a reason code that no operation writes.
 pub const UMSG_DEAD_UNKNOWN: c_int = 0;
-/// The message was older than the source's time to live.
+/// The message was older than the source queue's time to live.
 pub const UMSG_DEAD_EXPIRED: c_int = 1;
-/// The message was leased and came back as often as the source allows.
+/// The message was leased and returned as often as the source queue allows.
 pub const UMSG_DEAD_UNDELIVERED: c_int = 2;
-/// The source was full and dropped its oldest message.
+/// The source queue was full and dropped its oldest message.
 pub const UMSG_DEAD_DROPPED: c_int = 3;
 
 /// The history of a dead letter, or of a dead letter that was sent back. Times are in nanoseconds since 1970, accurate to a few
@@ -30,7 +30,7 @@ pub const UMSG_DEAD_DROPPED: c_int = 3;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_history {
-    /// A number that no other message of the queue has.
+    /// An identifier that no other message of the queue has.
     pub id: u64,
     /// The time of the first send.
     pub sent: i64,
@@ -38,13 +38,13 @@ pub struct umsg_mq_history {
     pub first_delivery: i64,
     /// The time of the last delivery on a lease.
     pub last_delivery: i64,
-    /// The time at which the message left its source last.
+    /// The time at which the message last left its source queue.
     pub dead: i64,
     /// Real user id of the first sender; -1 if unknown.
     pub uid: i64,
     /// Process id of the first sender.
     pub pid: pid_t,
-    /// The number of deliveries on a lease, of all stays in a source.
+    /// The number of deliveries on a lease, in all times that the message was in a source queue.
     pub deliveries: u32,
     /// The number of times that the message was sent back.
     pub redrives: u32,
@@ -56,12 +56,12 @@ pub struct umsg_mq_history {
 
 /// Selects the dead letters that umsg_mq_redrive sends back, and their destination. If a member is 0 or NULL, it does not restrict the selection.
 ///
-/// Initialise it by `struct umsg_mq_redrive which = {.size = sizeof which};` and set further members by name, because a later version of the
-/// library may have more members.
+/// Initialise the structure by `struct umsg_mq_redrive which = {.size = sizeof which};` and set further members by name, because a later version of
+/// the library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_redrive {
-    /// sizeof(struct umsg_mq_redrive): which members the program knows.
+    /// sizeof(struct umsg_mq_redrive). The library learns from this size which members the program knows.
     pub size: size_t,
     /// The queue of the same namespace to which the messages are sent; NULL for the queue from which each message comes.
     pub to: *const c_char,
@@ -88,14 +88,15 @@ const MOST: size_t = 4096;
 /// `history`. `size` is `sizeof(struct umsg_mq_history)`: a program that was compiled with an older `umsg.h` gets the members that it knows.
 ///
 /// # Return value
-/// On success, 1 if the message has a history, and 0 if it has none. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the message has a history, and 0 if it has none. On error, -1 is returned, and errno is set to indicate the
+/// error.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `lease` or `history` is at an address that can't be read or written.
 /// - `EINVAL`: this process has no such lease.
-/// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+/// - `ESTALE`: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
 ///
 /// # If the process dies
 /// The message goes back to its old place.
@@ -125,7 +126,8 @@ pub unsafe extern "C" fn umsg_mq_lease_history(
 /// messages.
 ///
 /// # Return value
-/// On success, 1, and 0 if the queue has at most `n` such messages. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1, or 0 if the queue has at most `n` messages with a history. On error, -1 is returned, and errno is set to indicate
+/// the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_peek(3), except `ENOMSG`.
@@ -155,18 +157,18 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 
 /// Sends dead letters back to the queues from which they come.
 ///
-/// `mqdes` is the handle of a dead-letter queue, opened for receiving. `which` selects messages; NULL selects all. A message takes its place behind
-/// the other messages of its priority, and its deliveries are counted from 0 again. It keeps its bytes, its priority and its history.
+/// `mqdes` is the handle of a dead-letter queue, opened for receiving. `which` selects messages; NULL selects all. A message enters its queue after
+/// the other messages of its priority, and its deliveries are counted from 0 again. The message keeps its bytes, its priority and its history.
 ///
 /// If `to` is NULL, a message goes to the queue that its history names. That queue must have the same owner as the dead-letter queue, and
 /// must use this dead-letter queue. If `to` is set, all selected messages go to that queue, without this check.
 ///
-/// A message stays in the dead-letter queue if the other queue does not take it. The call then sends the other messages. umsg_last_error(3) returns
-/// the reason why a message stayed, even if the call sent other messages. The call does not wait for room.
+/// A message stays in the dead-letter queue if the other queue does not take it. The call still sends the remaining messages. umsg_last_error(3)
+/// returns the reason why a message stayed, even if the call sent other messages. The call does not wait for room.
 ///
 /// # Return value
-/// The number of messages that were sent back. If none was sent and a message was refused, or on another error, -1 with errno set to
-/// indicate the error.
+/// On success, the call returns the number of messages that were sent back. On error, -1 is returned, and errno is set to indicate the error. If no
+/// message was sent back and a queue refused a message, the call fails with the reason.
 ///
 /// # Errors
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
@@ -185,8 +187,8 @@ pub unsafe extern "C" fn umsg_mq_dead_letter(
 /// - `ESTALE`: the queue from which the message came does not have this queue as its dead-letter queue.
 ///
 /// # If the process dies
-/// No message is lost, and none is in two queues. The message that was being sent stays in the dead-letter queue, where receivers don't see it. The
-/// next call, or `umsg redrive`, completes the move or returns the message to this queue.
+/// No message is lost, and none is in two queues. The message that the call was sending stays in the dead-letter queue, where receivers don't see the
+/// message. The next call, or `umsg redrive`, completes the move or returns the message to this queue.
 ///
 /// # See also
 /// umsg(1), umsg_mq_close_send(3), umsg_mq_dead_letter(3), umsg_mq_open_with(3)
@@ -229,7 +231,7 @@ unsafe fn selection(which: *const umsg_mq_redrive) -> Result<Redrive, Failure> {
             "the member `size` must be sizeof(struct umsg_mq_redrive)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
+    // SAFETY: by this function's contract, the structure has `size` readable bytes; zero is a valid value of every member.
     let which: umsg_mq_redrive = unsafe { pointer::read_as_far_as_known(which, size)? };
     if which.reserved != 0 {
         return Err(Failure::Invalid("reserved must be 0"));

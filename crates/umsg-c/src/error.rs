@@ -14,35 +14,35 @@ use umsg::posix::{
 /// The reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
-    /// EBADF
+    /// The call fails with EBADF.
     #[error("the handle does not belong to an open queue")]
     NotOpen,
-    /// EFAULT
+    /// The call fails with EFAULT.
     #[error("{0} is at an address that can't be read or written")]
     BadAddress(&'static str),
-    /// EINVAL
+    /// The call fails with EINVAL.
     #[error(
         "invalid time: seconds must be 0 or more, and nanoseconds must be from 0 to 999,999,999"
     )]
     BadTime,
-    /// EINVAL
+    /// The call fails with EINVAL.
     #[error("{0}")]
     Invalid(&'static str),
-    /// E2BIG
+    /// The call fails with E2BIG.
     #[error(
         "the structure sets members that this version of the library does not know: set them to 0, or use a newer library"
     )]
     TooNew,
-    /// EMFILE
+    /// The call fails with EMFILE.
     #[error("this process has 65,536 queues open, which is the limit: close some")]
     TooManyHandles,
-    /// EMFILE
+    /// The call fails with EMFILE.
     #[error("this process has 65,536 leases or reservations, which is the limit: end some")]
     TooManyHolds,
-    /// ENOMSG
+    /// The call fails with ENOMSG.
     #[error("no message has this position: the queue has fewer messages")]
     NoMessage,
-    /// ENOENT
+    /// The call fails with ENOENT.
     #[error("no queue has this name in {}: correct the name, create the queue, or name another directory in UMSG_DIR", .0.display())]
     NotFound(PathBuf),
     #[error(transparent)]
@@ -78,7 +78,7 @@ pub(crate) enum Failure {
     /// The error of a system call.
     #[error(transparent)]
     System(#[from] std::io::Error),
-    /// E2BIG
+    /// The call fails with E2BIG.
     #[error("the message is longer than the buffer of {0} bytes")]
     TooShort(usize),
 }
@@ -155,19 +155,19 @@ pub(crate) fn remember(failure: Failure) {
 
 /// Returns the reason why the calling thread's last failed call failed.
 ///
-/// errno names the kind of error, and the manual page lists its possible causes. This text states the cause of this error, with names and
-/// numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that
-/// succeeds does not change it.
+/// errno names the kind of error, and the manual page lists its possible causes. The text states the cause of the thread's last error, with names and
+/// numbers: which limit, which directory, and what to do. The text is in English and has no full stop or line feed at its end. A call that succeeds
+/// does not change the text.
 ///
 /// # Return value
-/// A text, which is never NULL. If no call of this thread has failed, the text is empty. It is valid until the thread calls this function again or
-/// ends.
+/// The call returns a text, never NULL. If no call of this thread has failed, the text is empty. The text is valid until the thread calls this
+/// function again or ends.
 ///
 /// # Errors
 /// None.
 ///
 /// # If the process dies
-/// The text ends with the process.
+/// The text is lost.
 ///
 /// # See also
 /// errno(3), umsg_mq_open(3)
@@ -176,7 +176,7 @@ pub extern "C" fn umsg_last_error() -> *const c_char {
     let text = LAST.try_with(|last| {
         let mut last = last.try_borrow_mut().ok()?;
         if let Some(failure) = last.failure.take() {
-            // No path or name has a NUL in it.
+            // Paths and names contain no NUL, so the conversion succeeds.
             last.text = CString::new(failure.to_string()).unwrap_or_default();
         }
         Some(last.text.as_ptr())

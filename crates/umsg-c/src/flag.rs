@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 const WORDS: usize = 1024;
 const PAGE_BYTES: usize = WORDS * size_of::<AtomicU32>();
 
-/// The page from which the next word is taken. No thread waits for its lock: see `Flag::new`.
+/// The page from which the next word is taken. No thread waits for this lock: if the lock is taken, `Flag::new` maps another page.
 static CURRENT: Mutex<Option<Arc<Page>>> = Mutex::new(None);
 
 pub(crate) struct Flag {
@@ -54,7 +54,7 @@ struct Page(NonNull<[AtomicU32; WORDS]>);
 
 // SAFETY: the page consists of atomics, which threads may share, and stays mapped until `self` is dropped.
 unsafe impl Send for Page {}
-// SAFETY: as above.
+// SAFETY: the page consists of atomics, which threads may share, and stays mapped until `self` is dropped.
 unsafe impl Sync for Page {}
 
 impl Page {
@@ -78,13 +78,13 @@ impl Page {
 
     #[inline(always)]
     fn words(&self) -> &[AtomicU32; WORDS] {
-        // SAFETY: the page is mapped and aligned. It contains only atomics, whose first value is zero, a valid number.
+        // SAFETY: the page is mapped and aligned. The page contains only atomics, and starts with zeroes, which are valid values.
         unsafe { self.0.as_ref() }
     }
 
     /// Takes the next word. Returns None if no word is left.
     fn take_word(self: &Arc<Page>) -> Option<Flag> {
-        // Relaxed: only the number matters. The count may exceed the number of words. Then each process takes another page.
+        // Relaxed: the counter publishes no other data. The counter may exceed the number of words; each process then maps another page.
         let word = self.words()[0].fetch_add(1, Ordering::Relaxed) as usize + 1;
         (word < WORDS).then(|| Flag {
             page: Arc::clone(self),

@@ -1,6 +1,6 @@
 //! Handles of open queues.
 
-// A handle has the type of a pointer, but is not an address: it consists of a number of `handles` and a mark.
+// A handle has the type of a pointer, but is not an address: it consists of a `Number` of `handles` and a mark.
 //
 // ```text
 //  63               32 31      20 19         4 3   0
@@ -27,18 +27,18 @@ pub struct umsg_mq {
 /// parent.
 pub type umsg_mqd_t = *mut umsg_mq;
 
-/// The object of a handle.
+/// The open queue to which a handle refers.
 pub(crate) struct Open {
     pub(crate) queue: Queue,
     /// The name by which the queue was opened, with its slash.
     pub(crate) name: OsString,
-    /// The maximum length of a message, in bytes. It never changes.
+    /// The maximum length of a message, in bytes, which never changes.
     pub(crate) message_size: usize,
     /// True if the handle was opened for receiving.
     pub(crate) can_receive: bool,
     /// True if the handle was opened for sending.
     pub(crate) can_send: bool,
-    /// The O_NONBLOCK of the handle.
+    /// The O_NONBLOCK flag of the handle.
     pub(crate) nonblocking: Flag,
 }
 
@@ -47,7 +47,7 @@ pub(crate) type Held = Kept<Open>;
 
 static QUEUES: Handles<Open> = Handles::new();
 
-/// The mark in the lowest bits keeps every handle apart from NULL and from (umsg_mqd_t)-1.
+/// The mark in the lowest bits makes every handle different from NULL and from (umsg_mqd_t)-1.
 const MARK: u64 = 8;
 
 fn handle_of(number: Number) -> umsg_mqd_t {
@@ -55,7 +55,7 @@ fn handle_of(number: Number) -> umsg_mqd_t {
     std::ptr::without_provenance_mut(bits as usize)
 }
 
-/// Returns the number in a handle.
+/// Decodes a handle. Fails if the mark is missing.
 #[inline(always)]
 fn number_of(mqdes: umsg_mqd_t) -> Result<Number, Failure> {
     let bits = mqdes.addr() as u64;
@@ -80,13 +80,13 @@ pub(crate) fn hold(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     QUEUES.get(number_of(mqdes)?).ok_or(Failure::NotOpen)
 }
 
-/// Returns the queue as [`hold`] does, for use beyond a call.
+/// Returns the queue as [`hold`] does. The result may outlive the call, for example in a lease.
 pub(crate) fn keep(mqdes: umsg_mqd_t) -> Result<Held, Failure> {
     let number = number_of(mqdes)?;
     QUEUES.get_for_long(number).ok_or(Failure::NotOpen)
 }
 
-/// Ends a handle. Its queue is unmapped when the last call that uses it has returned.
+/// Ends a handle. The queue is unmapped when the last call that uses the handle has returned.
 pub(crate) fn close(mqdes: umsg_mqd_t) -> Result<(), Failure> {
     let is_ended = QUEUES.end(number_of(mqdes)?);
     is_ended.then_some(()).ok_or(Failure::NotOpen)
@@ -101,7 +101,7 @@ mod tests {
     use umsg::Namespace;
     use umsg::posix::OpenOptions;
 
-    /// A queue in its own directory, for counting its mappings.
+    /// A queue in its own directory, so that a test can see whether the queue is mapped.
     struct Home(TempDir);
 
     impl Home {

@@ -1,9 +1,10 @@
-//! The numbers by which a program names the things that the library keeps for it: open queues, leases, reservations.
+//! Tables of the objects that the library keeps for a program: open queues, leases, reservations.
 //!
-//! A number is a place in a table and a generation. The generation comes from a counter of the table and is stored with the thing. So a search for
-//! an invalid number, or for a number that has ended, finds nothing, until the table has kept 2^32 further things. One thread may use a thing while
-//! another ends it. A thing is dropped after its number has ended and its last use is over. Hazard pointers record the things in use
-//! (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no locked instruction.
+//! The identifier of an object, a [`Number`], consists of a place in a table and a generation. The generation comes from a counter of the table and
+//! is stored with the object. So a search for an invalid identifier, or for an identifier that has ended, finds nothing until the table has stored
+//! 2^32 further objects. One thread may use an object while another thread ends the object's identifier. The object is dropped after its identifier
+//! has ended and its last use is over. Hazard pointers record the objects in use (`umsg_shm::reclaim`), so no step takes a lock, and a use costs no
+//! locked instruction.
 
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ const CHUNKS: usize = 1024;
 /// The capacity of a table.
 const PLACES: usize = CHUNK * CHUNKS;
 
-/// Things of one kind.
+/// A table of objects of one kind.
 pub(crate) struct Handles<T: Send + Sync + 'static> {
     links: Chunks<Link<Entry<T>>, CHUNK, CHUNKS>,
     slots: Slots<Entry<T>>,
@@ -29,15 +30,15 @@ struct Entry<T> {
     thing: T,
 }
 
-/// The parts of a number.
+/// The identifier of an object in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Number {
-    /// Less than 65,536.
+    /// The place in the table, less than 65,536.
     pub(crate) place: u32,
     pub(crate) generation: u32,
 }
 
-/// Encodes the place and the generation in one word. [`Handles::put`] never returns 0.
+/// Encodes the place and the generation in one word. For an identifier of [`Handles::put`], the word is never 0.
 impl From<Number> for u64 {
     fn from(number: Number) -> u64 {
         u64::from(number.generation) << 32 | u64::from(number.place)
@@ -63,7 +64,7 @@ impl<T: Send + Sync> Handles<T> {
         }
     }
 
-    /// Keeps a thing. Returns `None`, and drops the thing, if 65,536 are kept or there is no memory.
+    /// Stores an object. Returns `None`, and drops the object, if the table already has 65,536 objects or there is no memory.
     pub(crate) fn put(&'static self, thing: T) -> Option<Number> {
         let generation = self.next_generation();
         let slot = self.slots.fill(Entry { generation, thing })?;
@@ -83,10 +84,10 @@ impl<T: Send + Sync> Handles<T> {
         Some(Number { place, generation })
     }
 
-    /// Returns the generation of the next thing. It is never 0, so no number is 0.
+    /// Returns the generation of the next object. A generation is never 0, so no encoded identifier is 0.
     fn next_generation(&self) -> u32 {
         loop {
-            // Relaxed: only the number counts.
+            // Relaxed: the counter publishes no other data.
             let before = self.generation.fetch_add(1, Ordering::Relaxed);
             if before != u32::MAX {
                 return before + 1;
@@ -94,18 +95,18 @@ impl<T: Send + Sync> Handles<T> {
         }
     }
 
-    /// Keeps the object of a handle for the time of a call. The object lives until the result is dropped, even if another thread closes the handle.
+    /// Returns an object for use during a call. The object lives until the result is dropped, even if another thread ends the identifier.
     #[inline(always)]
     pub(crate) fn get(&'static self, number: Number) -> Option<Kept<T>> {
         self.checked(number, self.link(number)?.hold()?)
     }
 
-    /// Returns the thing as [`get`](Self::get) does, for use beyond a call.
+    /// Returns the object as [`get`](Self::get) does. The result may outlive the call, for example in a lease.
     pub(crate) fn get_for_long(&'static self, number: Number) -> Option<Kept<T>> {
         self.checked(number, self.link(number)?.hold_counted()?)
     }
 
-    /// Ends a number. Returns false if the number is invalid. The thing is dropped when its last use ends.
+    /// Ends an identifier. Returns false if the identifier is invalid. The object is dropped when its last use ends.
     pub(crate) fn end(&'static self, number: Number) -> bool {
         let (Some(link), Some(kept)) = (self.link(number), self.get(number)) else {
             return false;
@@ -124,16 +125,16 @@ impl<T: Send + Sync> Handles<T> {
     }
 }
 
-/// A thing in use.
+/// An object in use: it is not dropped as long as this value exists.
 pub(crate) struct Kept<T: Send + Sync + 'static>(Held<Entry<T>>);
 
 impl<T: Send + Sync> Kept<T> {
-    /// Returns the thing with a lifetime that the compiler does not check.
+    /// Returns the object with a lifetime that the compiler does not check.
     ///
     /// # Safety
     /// The result, and everything derived from it, must not outlive this value.
     pub(crate) unsafe fn unbounded(&self) -> &'static T {
-        // SAFETY: a thing in use stays where it is, and the caller keeps it in use.
+        // SAFETY: an object in use does not move, and the caller keeps it in use.
         unsafe { &*std::ptr::from_ref(&**self) }
     }
 }

@@ -24,13 +24,13 @@ pub struct umsg_mq_lease {
     pub sent: i64,
     /// The message's priority.
     pub priority: c_uint,
-    /// The number of leases of the message, this one included: 1 for the first lease.
+    /// The number of leases of the message, this lease included: 1 for the first lease.
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,
     /// The library sets this field to 0.
     pub reserved: u32,
-    /// The number by which the library knows the lease; 0 once it has ended.
+    /// The identifier of the lease; 0 after the lease has ended.
     pub id: u64,
 }
 
@@ -59,11 +59,11 @@ impl Described for umsg_mq_lease {
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does
 /// not wait, and ignores the time.
 ///
-/// Leases may be ended in any order and by any thread of the process, also after the handle was closed. A child made by
-/// fork(2) does not own its parent's leases.
+/// Leases may be ended in any order and by any thread of the process, even after the handle was closed. A child made by fork(2) does not own its
+/// parent's leases.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is empty, and the handle has `O_NONBLOCK`.
@@ -113,11 +113,11 @@ pub unsafe extern "C" fn umsg_mq_lease(
 
 /// Removes a leased message for good.
 ///
-/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
-/// The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
+/// Call this function after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call
+/// fails. The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
@@ -125,11 +125,11 @@ pub unsafe extern "C" fn umsg_mq_lease(
 ///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: this process has no such lease.
-/// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
-///   Another receiver gets the message, or has already received it.
+/// - `ESTALE`: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder. Another receiver
+///   gets the message, or has already received it.
 ///
 /// # If the process dies
-/// Before the call returns: the message is gone, or goes back to its old place.
+/// If the process dies before the call returns, the message is removed or goes back to its old place.
 ///
 /// # See also
 /// umsg_defer_signal(3), umsg_mq_lease(3), umsg_mq_return(3)
@@ -145,7 +145,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 /// exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
@@ -153,7 +153,7 @@ pub unsafe extern "C" fn umsg_mq_acknowledge(lease: *mut umsg_mq_lease) -> c_int
 ///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: this process has no such lease.
-/// - `ESTALE`: a time limit or another thread has ended the lease, or this is a forked child of its holder.
+/// - `ESTALE`: a time limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
 ///
 /// # If the process dies
 /// The message goes back, as if the call had succeeded.
@@ -173,13 +173,13 @@ pub unsafe extern "C" fn umsg_mq_return(lease: *mut umsg_mq_lease) -> c_int {
 /// dead-letter queue at once.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_return(3).
 ///
 /// # If the process dies
-/// The message goes back to the queue, now or after the delay.
+/// The message goes back to the queue, at once or after the delay.
 ///
 /// # See also
 /// umsg_mq_lease(3), umsg_mq_return(3), umsg_mq_send_after(3)
@@ -197,7 +197,7 @@ pub unsafe extern "C" fn umsg_mq_return_after(lease: *mut umsg_mq_lease, delay: 
 /// leases exist, returns the message. A blocked call checks ten times a second. A further call sets another limit.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn umsg_mq_return_after(lease: *mut umsg_mq_lease, delay: 
 /// - `EFAULT`: `lease` or `time` is at an address that can't be read.
 /// - `EINVAL`: this process has no such lease; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
 ///   999,999,999.
-/// - `ESTALE`: an earlier limit or another thread has ended the lease, or this is a forked child of its holder.
+/// - `ESTALE`: an earlier limit or another thread has ended the lease, or the calling process is a forked child of the lease's holder.
 ///
 /// # If the process dies
 /// The message goes back at once.
@@ -221,7 +221,7 @@ pub unsafe extern "C" fn umsg_mq_lease_limit(
     unsafe { leases::limit(lease, time, Lease::limit) }
 }
 
-/// Describes a lease to the program. The caller adds the number of the lease.
+/// Describes a lease to the program. The caller sets `id`.
 fn described(lease: &Lease<'_>) -> umsg_mq_lease {
     umsg_mq_lease {
         data: lease.as_ptr().cast(),

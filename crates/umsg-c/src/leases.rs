@@ -11,10 +11,10 @@ use crate::error::{Failure, answer};
 use crate::handles::Handles;
 use crate::{pointer, time};
 
-/// A lease, and the use of its queue, which lasts as long as the lease.
+/// A lease, and the value that keeps its queue open as long as the lease exists.
 pub(crate) struct Leased<L, Q> {
     lease: L,
-    /// The use of the queue. It is dropped after the lease.
+    /// Keeps the queue open. Fields are dropped in order, so the queue is released after the lease.
     _queue: Q,
 }
 
@@ -30,7 +30,7 @@ pub(crate) trait Described: Copy {
     /// Returns the leases that the process has.
     fn all() -> &'static Leases<Self::Lease, Self::Queue>;
 
-    /// Returns the members for the address of the message and for the number by which the lease is kept.
+    /// Returns two members: the address of the message, and the identifier of the lease.
     fn place(&mut self) -> (&mut *const c_void, &mut u64);
 }
 
@@ -80,7 +80,7 @@ pub(crate) unsafe fn end<D: Described>(
     answer(ended())
 }
 
-/// Reads data of a lease.
+/// Calls a function that reads data of a lease.
 ///
 /// # Safety
 /// `lease` is readable, or an address that a pointer check refuses.

@@ -1,7 +1,7 @@
 //! The C library: `libumsg.so` and `umsg.h`.
 //!
-//! Each function is declared once, here, with its comment: `cargo xtask c-header` makes the header from it, and `cargo xtask c-man` its manual
-//! page.
+//! Each function is declared once, in this crate, with its comment. From the comment, `cargo xtask c-header` makes the header, and `cargo xtask
+//! c-man` makes the manual page of the function.
 //!
 //! | what | where |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | errno and the text of the last error | `error` |
 //! | the arguments of a program: addresses, times | `pointer`, `time` |
 //!
-//! A handle is a number in the form of a pointer, which the library never dereferences, so a program may pass any value. The ends of rings are
-//! addresses, see `ring`. The library refuses other pointers that can't be addresses of a program (NULL, small numbers, the kernel's half),
+//! A handle of a queue is a number in the form of a pointer. The library never dereferences a handle, so a program may pass any value. The ends of
+//! rings are addresses; see `ring`. The library refuses other pointers that can't be addresses of a program (NULL, small numbers, the kernel's half),
 //! and trusts all others, as libc does.
 //!
 //! A panic is a bug and ends the process; no unwinding leaves these functions.

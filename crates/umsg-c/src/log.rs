@@ -15,23 +15,24 @@ type Function = unsafe extern "C" fn(c_int, *const c_char, *mut c_void);
 /// Sets a function that gets rare events of the process's queues, for the log of the program.
 ///
 /// The events are: a process died during a call on a queue, and the library repaired the queue; a process died with a lease or a reservation; a
-/// thread died while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. Their levels are `LOG_WARNING`, but
-/// `LOG_INFO` for expired messages and waits for room, and `LOG_DEBUG` for waits for a message. One of the process's own calls finds an event.
-/// `text` names the queue, if the queue was opened after the first call of this function: "/jobs: process 4711 died with a lease or a reservation".
+/// thread died while it waited; a message expired; a queue is corrupted; a call waited for a second or longer. The level of an event is `LOG_INFO`
+/// for expired messages and waits for room, `LOG_DEBUG` for waits for a message, and `LOG_WARNING` for the other events. The function gets the events
+/// that the process's own calls find. `text` names the queue, if the queue was opened after the first call of this function: "/jobs: process 4711
+/// died with a lease or a reservation".
 ///
-/// A call of the library calls `log` with `argument`, in its own thread. This happens at the end of the call that finds the event, or of a later
-/// call. The thread then holds no lock of a queue. If a signal handler of the program calls the library, `log` may run in the handler. A `log` of
-/// NULL ends the effect of an earlier call. After this function has returned, a call in another thread may still be in the earlier `log`.
+/// The library calls `log` with `argument` at the end of the call that finds the event, or at the end of a later call, in the thread of that call.
+/// The thread then holds no lock of a queue. If a signal handler of the program calls the library, `log` may run in the handler. A `log` of NULL ends
+/// the effect of an earlier call. After this function has returned, a call in another thread may still be in the earlier `log`.
 ///
-/// `log` may call the library, also this function. The events of its own calls are dropped, so `log` is not called again in the same thread before it
-/// has returned. It must return: a thread that leaves it by longjmp(3) gets no more events. If `log` passes the events to another thread, which uses
-/// queues itself, that thread calls umsg_mute_thread_log(3).
+/// `log` may call the library, also this function. The events of these calls are dropped, so `log` is not called again in the same thread before it
+/// has returned. `log` must return: a thread that leaves `log` by longjmp(3) gets no more events. If `log` passes the events to another thread, which
+/// uses queues itself, that thread calls umsg_mute_thread_log(3).
 ///
 /// This function takes no lock, so it may be called in a signal handler, and in a child of fork(2) of a process with several threads. A child has its
 /// parent's function.
 ///
 /// # Return value
-/// 0. The call can't fail.
+/// The call always returns 0, because it can't fail.
 ///
 /// # Errors
 /// None.
@@ -55,15 +56,15 @@ pub unsafe extern "C" fn umsg_set_log(log: umsg_log, argument: *mut c_void) -> c
 
 /// Mutes or unmutes the calling thread for the function of umsg_set_log(3).
 ///
-/// The calls of a muted thread make no events, and do not call the function for the events of other threads: a later call of a thread that
-/// is not muted reports those. Mute a thread that writes the events to a log and uses queues for that. Otherwise each event could cause
-/// the next one. If `muted` is not 0, the thread is muted from now on; if it is 0, the thread is no longer muted.
+/// The calls of a muted thread make no events, and do not call the function for the events of other threads: a later call of a thread that is not
+/// muted reports those events. Mute a thread that writes the events to a log by means of queues. Otherwise each event could cause another event. If
+/// `muted` is not 0, the thread is muted from now on; if it is 0, the thread is no longer muted.
 ///
-/// At the start, no thread is muted. A child that a muted thread forks begins in a muted thread. Other processes still report the events that
-/// they find in the same queues. The call takes no lock, so it may be made in a signal handler.
+/// At the start, no thread is muted. If a muted thread calls fork(2), the first thread of the child is muted. Other processes still report the events
+/// that they find in the same queues. The call takes no lock, so it may be made in a signal handler.
 ///
 /// # Return value
-/// 0. The call can't fail.
+/// The call always returns 0, because it can't fail.
 ///
 /// # Errors
 /// None.
@@ -93,7 +94,7 @@ fn pass_on(event: &Event<'_>, function: Function, argument: usize) {
     unsafe { function(level, line.text.as_ptr().cast(), argument) };
 }
 
-/// The longest text in bytes, with its NUL: a name of 256 bytes, each of which may be shown as four, and the event.
+/// The length of the longest text in bytes, with its NUL: a name of 256 bytes, each of which may be escaped as four bytes, and the event.
 const LONGEST: usize = 4 * 256 + 128;
 
 /// A text on the stack: the call may run in a signal handler, which may not allocate memory.

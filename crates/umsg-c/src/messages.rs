@@ -9,7 +9,7 @@ use crate::error::Failure;
 use crate::msg::umsg_msg_message;
 use crate::pointer;
 
-/// A message of an array: a structure of C.
+/// A C structure that describes one message of an array.
 pub(crate) trait Message {
     fn data(&self) -> *mut c_void;
 
@@ -20,7 +20,7 @@ pub(crate) trait Message {
     fn len(&self) -> usize;
 }
 
-/// Implements [`Message`] for a structure with these members.
+/// Implements [`Message`] for a structure with the members `data`, `size` and `len`.
 macro_rules! message {
     ($message:ty) => {
         impl Message for $message {
@@ -99,7 +99,7 @@ impl<M: Message> Messages<'_, M> {
     }
 }
 
-/// The places of a program for the messages that it receives.
+/// The array of a program for the messages that it receives.
 pub(crate) struct Places<'a, M> {
     messages: &'a mut [M],
     /// The number of elements that are filled.
@@ -132,12 +132,12 @@ impl<M: Message> Places<'_, M> {
         with_room.try_for_each(|message| pointer::check(message.data(), DATA))
     }
 
-    /// Returns the first place, if there is one.
+    /// Returns the first element, if there is one.
     pub(crate) fn first(&self) -> Option<&M> {
         self.messages.first()
     }
 
-    /// Returns room for a message of this length. The caller has called [`Self::check`].
+    /// Returns the buffer of the next element, for a message of this length. The caller has called [`Self::check`].
     #[inline(always)]
     pub(crate) fn room(&mut self, len: usize) -> Option<&mut [u8]> {
         let message = self.messages.get(self.filled)?;
@@ -153,7 +153,7 @@ impl<M: Message> Places<'_, M> {
         Some(unsafe { std::slice::from_raw_parts_mut(message.data().cast(), room) })
     }
 
-    /// Marks the next place as filled, and returns it.
+    /// Marks the next element as filled, and returns the element.
     #[inline(always)]
     pub(crate) fn fill(&mut self) -> Option<&mut M> {
         let message = self.messages.get_mut(self.filled)?;

@@ -24,8 +24,7 @@ use crate::pointer;
 ///
 /// If `notification` is NULL, the call ends the process's registration, if there is one.
 ///
-/// The registration ends when the process closes a handle of the queue, or ends. A child made by fork(2) does not
-/// have it.
+/// The registration ends when the process closes a handle of the queue, or ends. A child made by fork(2) is not registered.
 ///
 /// # Notes
 /// The process raises its signals itself, so the sender needs no permission to send signals to it. A thread of this library waits for
@@ -39,27 +38,27 @@ use crate::pointer;
 /// When a send returns, the signal that it causes has been raised. There is one exception: another process sent the message, and the
 /// registered process was stopped or got no processor for a second.
 ///
-/// A process with access to the queue can forge the notification: too early, and with any `si_pid` and `si_uid`. It can also suppress the
-/// notification.
+/// A process with access to the queue can forge a notification, with any `si_pid` and `si_uid`, before a message has arrived. Such a process can also
+/// suppress the notification.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: a stopped process has held a lock of this queue for more than a second.
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
-/// - `EBUSY`: a process is already registered, possibly this one.
+/// - `EBUSY`: a process is already registered, possibly the calling process.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
 /// - `EFAULT`: `notification` is at an address that can't be read.
-/// - `EINVAL`: `sigev_notify` is not one of the three, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
+/// - `EINVAL`: `sigev_notify` is not one of the three kinds, `sigev_signo` is not from 0 to 64, or `sigev_notify_function` is NULL.
 /// - `ENOMEM`: there is no memory, no thread can be started, or 1,032 stopped processes have not run since this queue notified
 ///   them. Notifications that the calling process has not handled yet do not count. If threads for the calling process's functions can't
 ///   be started fast enough, the call waits for these threads, for at most a second.
 ///
 /// # If the process dies
-/// Its registration ends as soon as another process registers. If a sender dies after it has sent its message, another process notifies in
-/// its place within a tenth of a second.
+/// The registration of a dead process ends as soon as another process registers. If a sender dies after it has sent its message, another process
+/// notifies in the sender's place within a tenth of a second.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_status(3), mq_notify(3), sigevent(3type)

@@ -36,15 +36,15 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// that writes to the file directly can bypass it. If senders must not read or change each other's messages, give each sender its own queue
 /// with mode 0600, or 0660 and a group of two. The kernel enforces these modes.
 ///
-/// The handle is not a descriptor and does not count as one. A child made by fork(2) may continue to use it; execve(2) ends it.
+/// The handle is not a descriptor, and does not count for the process's limit of descriptors. A child made by fork(2) may continue to use it;
+/// execve(2) ends it.
 ///
 /// # Return value
-/// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
+/// On success, the call returns a handle. On error, `(umsg_mqd_t)-1` is returned, and errno is set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the queue's mode or its directory denies the access; the mode of a new queue lets some users only send or only receive, in a
-///   namespace that refuses such modes (umsg-limits(1)); the name has a second slash; or the namespace is not trusted. umsg_last_error(3) says
-///   which.
+/// - `EACCES`: the queue's mode or its directory denies the access; the mode of a new queue lets some users only send or only receive, in a namespace
+///   that refuses such modes (umsg-limits(1)); the name has a second slash; or the namespace is not trusted. umsg_last_error(3) tells the reason.
 /// - `EAGAIN`: the queue was created with `UMSG_REMOVE_ON_LAST_CLOSE`, and a process has been removing it for a second: it was stopped, or
 ///   got no processor.
 /// - `EBADMSG`: the queue's file is corrupted.
@@ -53,8 +53,8 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// - `EFBIG`: the queue's file would be longer than the process's limit for files (`RLIMIT_FSIZE`), although most of the file takes no memory.
 /// - `EINVAL`: `name` does not begin with a slash; `oflag` has no access mode; the attributes are not from 1 to the namespace's limits; or the file
 ///   of this name is not a queue, or belongs to another version of umsg.
-/// - `EMFILE`, `ENFILE`: the process or the system has no descriptor left for the moment of opening, or the process has
-///   65,536 queues open.
+/// - `EMFILE`, `ENFILE`: the process or the system has no free descriptor, which the call needs while it opens the queue, or the process has 65,536
+///   queues open.
 /// - `ENAMETOOLONG`: `name` has more than 255 bytes after its slash.
 /// - `ENOENT`: no queue has this name, and `oflag` lacks `O_CREAT`; or `UMSG_DIR` names a directory that does
 ///   not exist.
@@ -63,12 +63,11 @@ const NO_QUEUE: umsg_mqd_t = std::ptr::without_provenance_mut(usize::MAX);
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// While it creates a queue: there is no queue, or a complete one. The queue and its messages stay until
-/// umsg_mq_unlink(3).
+/// If the process dies while it creates a queue, there is either no queue or a complete queue. A queue and its messages stay until umsg_mq_unlink(3).
 ///
 /// # See also
 /// umsg_mq_close(3), umsg_mq_open_with(3), umsg_mq_unlink(3), umsg(1), mq_open(3), mq_overview(7)
-// On x86-64 and aarch64, a variadic function gets its integer arguments in the same places as any other function.
+// On x86-64 and aarch64, a variadic call passes integer arguments in the same registers as any other call, so fixed parameters receive them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn umsg_mq_open(
     name: *const c_char,
@@ -102,13 +101,13 @@ pub unsafe extern "C" fn umsg_mq_open(
 /// fork(2) does not end the registration of the parent.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue; for example, it is already closed.
 ///
 /// # If the process dies
-/// The system closes all of its handles.
+/// The system closes all handles of the process.
 ///
 /// # See also
 /// umsg_mq_notify(3), umsg_mq_open(3), umsg_mq_unlink(3), mq_close(3)
@@ -127,11 +126,11 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 /// The name is free at once. The queue exists until no process has it open. Only the queue's owner and root may remove the name.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be
-///   used; umsg_last_error(3) says which.
+/// - `EACCES`: the caller is neither the queue's owner nor root, the name has a second slash, or the namespace can't be used; umsg_last_error(3)
+///   tells the reason.
 /// - `EFAULT`: `name` is at an address that can't be read.
 /// - `EINVAL`: `name` does not begin with a slash.
 /// - `EMFILE`, `ENFILE`: the queue was created with `UMSG_REMOVE_ON_LAST_CLOSE`, and the process or the system has no descriptor left.
@@ -140,7 +139,7 @@ pub extern "C" fn umsg_mq_close(mqdes: umsg_mqd_t) -> c_int {
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name was removed, or not.
+/// If the process dies before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_mq_close(3), umsg_mq_open(3), umsg_mq_unlink_in(3), mq_unlink(3)
@@ -160,7 +159,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 /// Does the same as umsg_mq_unlink(3) in the namespace `directory`, instead of the namespace that the environment selects.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_unlink(3), and these errors of the directory:
@@ -170,7 +169,7 @@ pub unsafe extern "C" fn umsg_mq_unlink(name: *const c_char) -> c_int {
 /// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name was removed, or not.
+/// If the process dies before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_mq_open_with(3), umsg_mq_unlink(3)
@@ -240,7 +239,7 @@ fn with_directory(error: OpenError) -> Failure {
     }
 }
 
-/// Returns the handle, or after a failure the value that is no handle.
+/// Returns the handle of an opened queue, or (umsg_mqd_t)-1 after a failure.
 pub(crate) fn handle_or_none(opened: Result<umsg_mqd_t, Failure>) -> umsg_mqd_t {
     opened.unwrap_or_else(|failure| {
         fail(failure);

@@ -15,12 +15,12 @@ use crate::waiting;
 
 /// The options of umsg_mq_open_with. A member of 0 or NULL means the default.
 ///
-/// Initialise it by `struct umsg_mq_options options = {.size = sizeof options};` and set further members by name, because a later version of the
-/// library may have more members.
+/// Initialise the structure by `struct umsg_mq_options options = {.size = sizeof options};` and set further members by name, because a later version
+/// of the library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_mq_options {
-    /// sizeof(struct umsg_mq_options): which members the program knows.
+    /// sizeof(struct umsg_mq_options). The library learns from this size which members the program knows.
     pub size: size_t,
     /// The directory that is the namespace; NULL for the namespace that umsg_mq_open uses.
     pub directory: *const c_char,
@@ -37,23 +37,24 @@ pub struct umsg_mq_options {
     /// The time to live of messages in a created queue, in nanoseconds; 0 for no limit. A receiver that finds an older message drops it, or
     /// moves it to the dead-letter queue.
     pub time_to_live: u64,
-    /// The name of the dead-letter queue of a created queue; NULL for none. It gets the messages that the queue could not keep or deliver,
-    /// with the same priority and with their history (umsg_mq_dead_letter(3)). It belongs to the same namespace. If it does not exist, it
-    /// is created together with the queue, with the same attributes and mode. The process that finds such a message moves it, and needs
-    /// permission to send to that queue. If the move fails, the message stays set aside: it takes memory, but does not count towards the capacity
-    /// of its queue. At most 1,024 messages are set aside. If a process dies while it moves a message, the next process that moves a message
-    /// completes the move, so that the message is in exactly one queue.
+    /// The name of the dead-letter queue of a created queue; NULL for none. The dead-letter queue gets the messages that the queue could not keep or
+    /// deliver, with the same priority and with their history (umsg_mq_dead_letter(3)). Both queues belong to the same namespace. A missing
+    /// dead-letter queue is created together with the queue, with the same attributes and mode. The process that finds an undeliverable message moves
+    /// the message, and needs permission to send to the dead-letter queue. If the move fails, the message stays set aside: it takes memory, but does
+    /// not count towards the capacity of its queue. At most 1,024 messages are set aside. If a process dies while it moves a message, the next
+    /// process that moves a message completes the move, so that the message is in exactly one queue.
     pub dead_letter: *const c_char,
-    /// The number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
-    /// queue, which must be named, too.
+    /// The maximum number of leases of a message in a created queue; 0 for no limit. A message that was returned that often goes to the dead-letter
+    /// queue, so `dead_letter` must be set, too.
     pub max_deliveries: u32,
     /// Flags of a created queue: 0, or any of UMSG_REMOVE_ON_LAST_CLOSE, UMSG_CLOSE_WITH_LAST_PRODUCER and UMSG_TRACE_MESSAGES.
     pub flags: u32,
     /// The rule if a queue of this name exists and differs from a member that is not 0 or NULL: UMSG_EXISTING_MATCH_POLICY (the
     /// default), UMSG_EXISTING_MATCH or UMSG_EXISTING_ANY.
     pub existing: u32,
-    /// Fair priorities in a created queue, at most 65,535; 0 for strict order. After this number of deliveries during which messages of
-    /// lower priorities waited, one of those is delivered. The lower priorities take turns, and get one of `fair_priorities` + 1 deliveries.
+    /// Fair priorities in a created queue, at most 65,535; 0 for strict order. After this number of deliveries during which messages of lower
+    /// priorities waited, one message of a lower priority is delivered. The lower priorities take turns, and get one of `fair_priorities` + 1
+    /// deliveries.
     pub fair_priorities: u32,
     /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
     /// delay doubles after each further delivery.
@@ -63,7 +64,7 @@ pub struct umsg_mq_options {
 }
 
 /// An existing queue is opened if its policy (on_full, time_to_live, dead_letter, max_deliveries, flags, fair_priorities, retry_delay,
-/// retry_delay_max) equals the given policy. Its max_messages and message_size may differ.
+/// retry_delay_max) equals the given policy. The queue's max_messages and message_size may differ.
 pub const UMSG_EXISTING_MATCH_POLICY: c_int = 0;
 /// An existing queue is opened if its max_messages, its message_size and its policy equal the given values.
 pub const UMSG_EXISTING_MATCH: c_int = 1;
@@ -71,9 +72,10 @@ pub const UMSG_EXISTING_MATCH: c_int = 1;
 pub const UMSG_EXISTING_ANY: c_int = 2;
 
 /// The queue and its messages are removed when no process has an open handle of the queue. The process that closes the last handle removes the queue.
-/// If the last process was killed, or ended without closing its handle, a later call removes the queue. That call opens or creates a queue of the
-/// same name, or creates a queue with this flag. umsg(1) removes the queue, too, when it lists the namespace. A child made by fork(2) has the queue
-/// open like its parent, until the child closes its handle, ends or executes a program. Without this flag the queue stays until umsg_mq_unlink(3).
+/// If the last process was killed, or ended without closing its handle, a later call removes the queue: a call that opens or creates a queue of the
+/// same name, or a call that creates a queue with this flag. umsg(1) also removes the queue when it lists the namespace. A child made by fork(2) has
+/// the queue open like its parent, until the child closes its handle, ends or executes a program. Without this flag the queue stays until
+/// umsg_mq_unlink(3).
 pub const UMSG_REMOVE_ON_LAST_CLOSE: c_int = 1;
 
 /// The queue is closed for sending, as by umsg_mq_close_send(3), when the last process that called umsg_mq_begin_to_produce(3) has ended its count,
@@ -106,7 +108,7 @@ const MOST: size_t = 4096;
 /// compiled with a newer `umsg.h` and uses a member that this version of the library does not know, the call fails.
 ///
 /// # Return value
-/// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error.
+/// On success, the call returns a handle. On error, `(umsg_mqd_t)-1` is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_open(3), and these:
@@ -225,7 +227,7 @@ unsafe fn set_names(options: &mut OpenOptions, given: &umsg_mq_options) -> Resul
     Ok(())
 }
 
-/// Converts a number from C.
+/// Converts a value of `on_full`, one of UMSG_ON_FULL_BLOCK, UMSG_ON_FULL_FAIL and UMSG_ON_FULL_DROP_OLDEST.
 fn on_full(number: c_int) -> Result<OnFull, Failure> {
     match number {
         UMSG_ON_FULL_BLOCK => Ok(OnFull::Block),
@@ -237,7 +239,7 @@ fn on_full(number: c_int) -> Result<OnFull, Failure> {
     }
 }
 
-/// Converts a number from C.
+/// Converts a value of `existing`, one of UMSG_EXISTING_MATCH_POLICY, UMSG_EXISTING_MATCH and UMSG_EXISTING_ANY.
 fn existing(number: c_int) -> Result<Existing, Failure> {
     match number {
         UMSG_EXISTING_MATCH_POLICY => Ok(Existing::MatchPolicy),
@@ -249,7 +251,7 @@ fn existing(number: c_int) -> Result<Existing, Failure> {
     }
 }
 
-/// Returns the options that the program knows, and defaults for the other options.
+/// Reads the program's options. Options that the program does not know get their defaults.
 ///
 /// # Safety
 /// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.
@@ -263,7 +265,7 @@ unsafe fn read(options: *const umsg_mq_options) -> Result<Option<umsg_mq_options
             "the member `size` of the options must be sizeof(struct umsg_mq_options)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
+    // SAFETY: by this function's contract, the structure has `size` readable bytes; zero is a valid value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     let flags = UMSG_REMOVE_ON_LAST_CLOSE | UMSG_CLOSE_WITH_LAST_PRODUCER | UMSG_TRACE_MESSAGES;
     if known.flags & !flags.cast_unsigned() != 0 {

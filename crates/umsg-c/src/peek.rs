@@ -30,8 +30,8 @@ pub struct umsg_mq_peeked {
     pub returns: u32,
     /// The library sets this field to 0.
     pub unused: u32,
-    /// For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later time,
-    /// that time, at which its time to live began. 0 for other messages.
+    /// For a delayed message, the earliest time of its delivery, in nanoseconds since 1970. For a queued message that was sent for a later delivery,
+    /// the delivery time, at which the message's time to live began. 0 for other messages.
     pub due: i64,
     /// The library sets this field to 0.
     pub reserved: [u32; 2],
@@ -46,7 +46,7 @@ pub struct umsg_mq_peeked {
 /// returns.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving.
@@ -67,22 +67,22 @@ pub unsafe extern "C" fn umsg_mq_peek(
     n: size_t,
     peeked: *mut umsg_mq_peeked,
 ) -> c_int {
-    // SAFETY: as the caller promises.
+    // SAFETY: by the contract of the caller.
     answer(unsafe { peek(mqdes, peeked, |queue| queue.peek(n)) })
 }
 
 /// Copies a delayed message without receiving it.
 ///
-/// Does the same as umsg_mq_peek(3) for the messages that were sent or returned for a later delivery and are not due. `n` counts in the order in
-/// which they become due. `due` is the earliest time of the message's delivery.
+/// Does the same as umsg_mq_peek(3) for delayed messages: messages that were sent or returned for a later delivery and still wait for their delivery
+/// time. `n` counts in the order of their delivery times. `due` is the earliest time of the message's delivery.
 ///
 /// Other receivers wait during the call, for a time in proportion to all leased and delayed messages.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
-/// The errors of umsg_mq_peek(3). `ENOMSG`: the queue has at most `n` delayed messages.
+/// The errors of umsg_mq_peek(3), where `ENOMSG` means that the queue has at most `n` delayed messages.
 ///
 /// # If the process dies
 /// The call changes nothing.
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn umsg_mq_peek_delayed(
         let messages = queue.delayed_messages(n.saturating_add(1))?;
         Ok(messages.into_iter().nth(n))
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: by the contract of the caller.
     answer(unsafe { peek(mqdes, peeked, find) })
 }
 

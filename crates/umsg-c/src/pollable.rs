@@ -22,9 +22,9 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 ///
 /// `edges` selects the events of a poller with `EPOLLET`; it does not affect other pollers:
 ///
-/// - `UMSG_EDGES_CHANGES`: when the queue becomes readable, and when it becomes writable. This is enough for a program that repeats its calls until
-///   one fails with `EAGAIN`. It costs the least: a send or a receive makes one system call if it makes the queue full or empty, or ends that
-///   state, and otherwise none.
+/// - `UMSG_EDGES_CHANGES`: when the queue becomes readable, and when it becomes writable. This setting is enough for a program that repeats its calls
+///   until a call fails with `EAGAIN`. The setting costs the least: a send or a receive makes one system call if it makes the queue full or empty, or
+///   ends that state, and otherwise none.
 /// - `UMSG_EDGES_MESSAGES`: also notifies pollers for `EPOLLIN` after each send and each receive that leaves a message, like the
 ///   kernel's queues. Each notification costs a system call.
 /// - `UMSG_EDGES_ALL`: also notifies pollers for `EPOLLOUT` after each send and each receive that leaves room.
@@ -32,22 +32,23 @@ pub const UMSG_EDGES_ALL: c_int = 2;
 /// The setting stays in force until no process has the descriptor open any more. The descriptor belongs to the library, which opens one for each
 /// handle at the first call. The program must not read, write or close it; umsg_mq_close(3) closes it.
 ///
-/// Time or a death may bring a message, room or the end of the stream: a delayed message is due, the holder of a lease or of a reservation dies, or
-/// the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and `retry_delay` of umsg_mq_open_with(3). A
-/// thread of the library looks for these changes, and makes the descriptor ready within a tenth of a second.
+/// A message, room or the end of the stream may also come without a call: the delivery time of a delayed message arrives, the holder of a lease or of
+/// a reservation dies, or the last producer dies. Messages are delayed by umsg_mq_send_after(3), umsg_mq_return_after(3), and `retry_delay` of
+/// umsg_mq_open_with(3). A thread of the library checks for these changes, and makes the descriptor ready within a tenth of a second.
 ///
-/// If a process polls before the queue has its first delayed message, lease or reservation, the process has no such thread yet. That first event
-/// makes the descriptor ready once, although a receive then finds no message, or a send no room. That call starts the thread.
+/// If a process polls before the queue has its first delayed message, lease or reservation, the process does not run that thread yet. The first
+/// delayed message, lease or reservation makes the descriptor ready once, although a receive then finds no message, or a send no room. That receive
+/// or send starts the thread.
 ///
 /// # Return value
-/// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the caller may not create files in the namespace's directory.
 /// - `EAGAIN`: a process was stopped inside an operation on the queue.
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
 /// - `EBADMSG`: the queue is corrupted.
-/// - `EINVAL`: `edges` is not one of the three.
+/// - `EINVAL`: `edges` is not one of the three values `UMSG_EDGES_*`.
 /// - `EMFILE`, `ENFILE`: there are too many open files.
 /// - `ENOSPC`, `ENOMEM`: there is no room for a file.
 /// - `EOPNOTSUPP`: the queue belongs to another user, and the file system has no access control lists.
@@ -68,7 +69,7 @@ pub extern "C" fn umsg_mq_pollfd(mqdes: umsg_mqd_t, edges: c_int) -> c_int {
     answer(tell())
 }
 
-/// Converts a number from C.
+/// Converts a value of `edges`, one of UMSG_EDGES_CHANGES, UMSG_EDGES_MESSAGES and UMSG_EDGES_ALL.
 pub(crate) fn of(edges: c_int) -> Result<Edges, Failure> {
     match edges {
         UMSG_EDGES_CHANGES => Ok(Edges::Changes),

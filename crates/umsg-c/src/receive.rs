@@ -15,15 +15,15 @@ use crate::time;
 
 /// Receives a message.
 ///
-/// Takes the oldest message of the highest priority out of the queue, and copies its bytes to `msg_ptr`. If `msg_prio` is not NULL, writes the
-/// priority there. `msg_len` is the room at `msg_ptr` in bytes. It must be at least the queue's message size, even
-/// for short messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the
-/// queue is empty, the call waits until a message comes; if the handle has `O_NONBLOCK`, it fails.
+/// Takes the oldest message of the highest priority out of the queue, and copies its bytes to `msg_ptr`. If `msg_prio` is not NULL, the call writes
+/// the priority to `msg_prio`. `msg_len` is the room at `msg_ptr` in bytes. `msg_len` must be at least the queue's message size, even for short
+/// messages; umsg_mq_getattr(3) returns that size. The library allocates no memory for a message. If the queue is empty, the call waits until a
+/// message comes; if the handle has `O_NONBLOCK`, it fails.
 ///
 /// The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the length of the message in bytes. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is empty and the handle has `O_NONBLOCK`; or a stopped process has held a lock of this queue for more than a
@@ -39,7 +39,7 @@ use crate::time;
 /// - `EPIPE`: the end of the stream: the queue was closed by umsg_mq_close_send(3), and all its messages are received.
 ///
 /// # If the process dies
-/// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+/// If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_timedreceive(3), mq_receive(3)
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
     msg_len: size_t,
     msg_prio: *mut c_uint,
 ) -> ssize_t {
-    // SAFETY: the caller promises `msg_len` writable bytes, and NULL or a writable number. NULL is no time-out.
+    // SAFETY: the caller promises `msg_len` writable bytes, and NULL or a writable number. NULL means no time-out.
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
@@ -60,7 +60,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
 /// there is a message, the call ignores the time. If the handle has `O_NONBLOCK`, the call does not wait.
 ///
 /// # Return value
-/// On success, the length of the message in bytes. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the length of the message in bytes. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_receive(3), and these:
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn umsg_mq_receive(
 /// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
-/// Before the call returns: the message is still in the queue, or lost if it was already copied out.
+/// If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_timedsend(3), clock_gettime(2), mq_timedreceive(3)

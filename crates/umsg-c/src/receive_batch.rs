@@ -12,16 +12,16 @@ use crate::time;
 /// Receives several messages.
 ///
 /// Receives up to `n` of the messages in the queue, in order of delivery and under one lock. Each message is copied to the `data` of one of
-/// `messages`, in order, and `len` and `priority` are set. A message that is longer than the `size` of its place stays in the queue and ends the
-/// call. The `size` of the first place must be at least the queue's message size, so that the call receives at least one message.
+/// `messages`, in order, and `len` and `priority` are set. A message that is longer than the `size` of its element stays in the queue and ends the
+/// call. The `size` of the first element must be at least the queue's message size, so that the call receives at least one message.
 ///
-/// While the queue is empty, the call waits for one message, not for more. The wait ends at `abs_timeout`, a time of the clock
-/// `CLOCK_REALTIME`; NULL means no limit. If the handle has `O_NONBLOCK`, the call does not wait, and ignores the time. The places must not
-/// overlap. Other receivers wait while the call copies messages.
+/// While the queue is empty, the call waits for one message, not for more. The wait ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL
+/// means no limit. If the handle has `O_NONBLOCK`, the call does not wait, and ignores the time. The buffers at `data` must not overlap. Other
+/// receivers wait while the call copies messages.
 ///
 /// # Return value
-/// On success, the number of messages received, which is 0 only if `n` is 0. On error, -1
-/// with errno set to indicate the error; no message was received.
+/// On success, the call returns the number of messages received, which is 0 only if `n` is 0. On error, -1 is returned, and errno is set to indicate
+/// the error; no message was received.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is empty and the handle has `O_NONBLOCK`; or a stopped process has held a lock of this
@@ -37,7 +37,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the deadline passed before a message came.
 ///
 /// # If the process dies
-/// Before the call returns: the messages that were already copied are lost, and the others are in the queue.
+/// If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
 ///
 /// # See also
 /// umsg_mq_lease(3), umsg_mq_receive(3), umsg_mq_send_batch(3)

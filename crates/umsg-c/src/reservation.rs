@@ -21,25 +21,25 @@ pub struct umsg_mq_reservation {
     pub data: *mut c_void,
     /// The length of the reserved room, in bytes.
     pub len: size_t,
-    /// The number by which the library knows the reservation; 0 once it has ended.
+    /// The identifier of the reservation; 0 after the reservation has ended.
     pub id: u64,
 }
 
-/// A reservation and its queue, which stays open meanwhile.
+/// A reservation, and the value that keeps its queue open.
 struct Reserved {
     /// None after a call has taken the reservation to end it. No call waits for this mutex.
     reservation: Mutex<Option<Reservation<'static>>>,
     len: usize,
-    /// The use of the queue. It is dropped after the reservation.
+    /// Keeps the queue open. Fields are dropped in order, so the queue is released after the reservation.
     _held: Held,
 }
 
 static RESERVATIONS: Handles<Reserved> = Handles::new();
 
-/// A reservation that the caller ends. Its number has ended.
+/// A reservation that a call has taken from the table, to end it. The reservation's identifier has ended.
 struct Taken {
     reservation: Reservation<'static>,
-    /// The use of the thing in the table. It is dropped after the reservation.
+    /// Keeps the entry of the table in use. Fields are dropped in order, so the entry is released after the reservation.
     _reserved: Kept<Reserved>,
 }
 
@@ -56,7 +56,7 @@ struct Taken {
 /// by fork(2) does not own its parent's reservations.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is full, and the handle has `O_NONBLOCK`.
@@ -106,11 +106,11 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 
 /// Sends a message that was written in place.
 ///
-/// The message is the first `len` bytes of the reserved room, and `msg_prio` its priority. The reservation ends, even if the call fails.
-/// The exceptions are `EFAULT`, `EINVAL` and `EMSGSIZE`. If the message was not sent, its room is free again.
+/// The message is the first `len` bytes of the reserved room, and `msg_prio` its priority. The reservation ends, even if the call fails. The
+/// exceptions are `EFAULT`, `EINVAL` and `EMSGSIZE`: then the reservation continues. If the message was not sent, its room is free again.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: this is a forked child of the process that made the reservation.
@@ -123,7 +123,7 @@ pub unsafe extern "C" fn umsg_mq_reserve(
 /// - `ENOMEM`, `ENOSPC`: the system has no memory left, or the namespace's file system is full.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_mq_cancel(3), umsg_mq_reserve(3)
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn umsg_mq_commit(
 /// The call sends nothing, and ends the reservation.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EFAULT`: `reservation` is at an address that can't be read and written.

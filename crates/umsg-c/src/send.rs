@@ -13,19 +13,19 @@ use crate::handle::{self, Held, umsg_mqd_t};
 use crate::pointer;
 use crate::time;
 
-/// Priorities are below this.
+/// The limit of priorities: each priority is less.
 pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 
 /// Sends a message.
 ///
-/// Puts the `msg_len` bytes at `msg_ptr` into the queue, behind all messages of the same priority or a higher one.
-/// `msg_prio` is from 0 to 32,767; the highest priority is 32,767. If the queue is full, the call waits until there is room; if the handle has
-/// `O_NONBLOCK`, it fails. umsg_mq_open_with(3) can create queues with another rule for a full queue.
+/// Puts the `msg_len` bytes at `msg_ptr` into the queue, after all messages of the same priority or a higher one. `msg_prio` is from 0 to 32,767; the
+/// highest priority is 32,767. If the queue is full, the call waits until there is room; if the handle has `O_NONBLOCK`, it fails.
+/// umsg_mq_open_with(3) can create queues with another rule for a full queue.
 ///
 /// A message may be empty. The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the queue is full and the handle has `O_NONBLOCK`, or the queue was created with `UMSG_ON_FULL_FAIL`; or a stopped process
@@ -42,7 +42,7 @@ pub(crate) const MQ_PRIO_MAX: c_uint = 32_768;
 /// - `EPIPE`: the queue was closed by umsg_mq_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_mq_receive(3), umsg_mq_timedsend(3), mq_send(3)
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn umsg_mq_send(
     msg_len: size_t,
     msg_prio: c_uint,
 ) -> c_int {
-    // SAFETY: the caller promises `msg_len` readable bytes. NULL is no time-out.
+    // SAFETY: the caller promises `msg_len` readable bytes. NULL means no time-out.
     unsafe { call(mqdes, msg_ptr, msg_len, msg_prio, std::ptr::null()) }
 }
 
@@ -63,7 +63,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// is room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_send(3), and these:
@@ -73,7 +73,7 @@ pub unsafe extern "C" fn umsg_mq_send(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_mq_send(3), umsg_mq_timedreceive(3), clock_gettime(2), mq_timedsend(3)
@@ -91,22 +91,23 @@ pub unsafe extern "C" fn umsg_mq_timedsend(
 
 /// Sends a message for a later delivery.
 ///
-/// Does the same as umsg_mq_send(3), but receivers get the message after `delay` nanoseconds at the earliest. Until then the message counts for the
-/// queue's capacity, and `delayed` of umsg_mq_status(3) counts it. When the message is due, it takes its place behind the messages of its priority
-/// that are in the queue, and ahead of the messages that are sent later. Its time to live begins when it is due, but `sent` of umsg_mq_peek(3) is the
-/// time of this call. umsg_mq_peek_delayed(3) shows the messages that are not due. A blocked receiver wakes up when the message is due.
-/// umsg_mq_pollfd(3) describes what a poller learns.
+/// Does the same as umsg_mq_send(3), but receivers get the message after `delay` nanoseconds at the earliest. Until this delivery time, the message
+/// counts for the queue's capacity, and is counted in `delayed` of umsg_mq_status(3). At its delivery time, the message enters the queue after the
+/// messages of its priority that are in the queue, and ahead of the messages that are sent later. A blocked receiver then wakes up. The message's
+/// time to live begins at its delivery time, but `sent` of umsg_mq_peek(3) is the time of this call. umsg_mq_peek_delayed(3) shows the messages that
+/// still wait for their delivery time. umsg_mq_pollfd(3) describes what a poller learns.
 ///
 /// If the queue is full, the call waits until there is room; if the handle has `O_NONBLOCK`, it fails. The delay begins when there is room.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_send(3).
 ///
 /// # If the process dies
-/// Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
+/// If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+/// delivered in any case.
 ///
 /// # See also
 /// umsg_mq_open_with(3), umsg_mq_return_after(3), umsg_mq_send(3), umsg_mq_send_at(3), umsg_mq_timedsend_after(3)
@@ -134,7 +135,7 @@ pub unsafe extern "C" fn umsg_mq_send_after(
 /// there is room, the call ignores the time; if the handle has `O_NONBLOCK`, the call does not wait at all.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_timedsend(3).
@@ -172,7 +173,7 @@ pub unsafe extern "C" fn umsg_mq_timedsend_after(
 /// computes the delay, so setting the clock later has no effect. A time in the past means no delay.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_mq_send(3), and these:
@@ -203,7 +204,7 @@ pub unsafe extern "C" fn umsg_mq_send_at(
         pointer::check(time, "time")?;
         // SAFETY: the caller promises a readable timespec.
         let due = unsafe { time::deadline(time)? };
-        // A time beyond the range of the type never comes.
+        // `None` is a time beyond the range of `SystemTime`: the message is delayed without end.
         let delay = due.map_or(Duration::MAX, |due| {
             due.duration_since(SystemTime::now()).unwrap_or_default()
         });

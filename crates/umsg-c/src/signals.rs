@@ -16,7 +16,7 @@ use crate::error::{Failure, answer};
 /// to sleep, the call may miss the signal and sleep. After a handler that calls this function, the call always ends with `EINTR`.
 ///
 /// # Return value
-/// 1 if the handler has to return at once, 0 if it may use queues.
+/// The call returns 1 if the handler has to return at once, and 0 if the handler may use queues.
 ///
 /// # Errors
 /// None.
@@ -38,11 +38,11 @@ pub unsafe extern "C" fn umsg_defer_signal(
 
 /// Makes calls fail with an error if another process has truncated a queue's file.
 ///
-/// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, and the signal ends the process. This
-/// function installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing pages; the call on the
-/// queue then fails with `EBADMSG`, and so does every later call of this process on that queue. Other causes of `SIGBUS` go to the handler that
-/// was installed before. A handler that is installed later replaces this one. A second call does nothing. Programs under `umsg run` need not
-/// call the function; other programs call it before they open the first queue.
+/// If a mapped page of a queue has no memory, the kernel raises `SIGBUS` in the call on the queue, and the signal ends the process. This function
+/// installs a handler of `SIGBUS` for the process. The handler maps pages of zeroes in place of the missing pages; the call on the queue then fails
+/// with `EBADMSG`, and so does every later call of this process on that queue. Other causes of `SIGBUS` go to the handler that was installed before.
+/// A handler that the program installs later replaces the function's handler. A second call does nothing. Programs under `umsg run` need not call the
+/// function; other programs call it before they open the first queue.
 ///
 /// A page has no memory if a process has truncated the file, or if the file system, or swap, can't read or write the page. A page that was never
 /// used, or that was punched out of the file, has no memory if the file system or its quota is full.
@@ -51,13 +51,13 @@ pub unsafe extern "C" fn umsg_defer_signal(
 /// `SIGBUS`. A full memory control group raises only `SIGKILL`.
 ///
 /// # Return value
-/// 0, or -1 with `errno` set.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of sigaction(2).
 ///
 /// # If the process dies
-/// The handler ends with the process. It is not inherited over execve(2).
+/// The handler ends with the process, and is not inherited over execve(2).
 ///
 /// # See also
 /// umsg_defer_signal(3), sigaction(2)

@@ -21,7 +21,8 @@ use crate::pointer;
 /// Other receivers wait while the call copies the messages, but not while it writes them. The process needs memory for all messages.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error; an incomplete snapshot is refused when it is read.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; an incomplete snapshot is refused when it is
+/// read.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue, or was not opened for receiving; or `fd` is not a descriptor that is open for writing.
@@ -33,7 +34,7 @@ use crate::pointer;
 /// The errors of write(2) are possible, too.
 ///
 /// # If the process dies
-/// The queue loses nothing.
+/// The queue keeps all its messages.
 ///
 /// # See also
 /// umsg(1), umsg_mq_peek(3), umsg_mq_restore(3), umsg_mq_restore_into(3)
@@ -50,7 +51,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 
 /// Creates a queue from a snapshot that umsg_mq_snapshot(3) wrote.
 ///
-/// Reads a snapshot from the descriptor `fd`, from the current offset, and creates the queue `name`, or, if `name` is NULL, a queue with the saved
+/// Reads a snapshot from the descriptor `fd`, from the current offset, and creates the queue `name`. If `name` is NULL, the queue gets the saved
 /// name. `oflag` is the access mode of the handle: `O_RDONLY`, `O_WRONLY` or `O_RDWR`, with or without `O_NONBLOCK`.
 ///
 /// The queue gets the attributes, the policy and the mode that were saved. The umask does not change the mode. Each message keeps its priority,
@@ -58,7 +59,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// of umsg_mq_open_with(3), or NULL; only the members `directory` and `waiting` are used.
 ///
 /// # Return value
-/// On success, a handle. On error, `(umsg_mqd_t)-1` with errno set to indicate the error; then there is no new queue.
+/// On success, the call returns a handle. On error, `(umsg_mqd_t)-1` is returned, and errno is set to indicate the error; then there is no new queue.
 ///
 /// # Errors
 /// The errors of umsg_mq_open(3), umsg_mq_open_with(3) and read(2), and these:
@@ -69,7 +70,7 @@ pub extern "C" fn umsg_mq_snapshot(mqdes: umsg_mqd_t, fd: c_int) -> c_int {
 /// - `EINVAL`: the input is not a saved queue, or was saved by another version; or `name` is NULL and no name was saved.
 ///
 /// # If the process dies
-/// There is no queue, or a complete one: the queue gets its name when all messages are in it.
+/// There is either no queue or a complete queue, because the queue gets its name when all messages are in it.
 ///
 /// # See also
 /// umsg(1), umsg_mq_open_with(3), umsg_mq_restore_into(3), umsg_mq_snapshot(3)
@@ -97,12 +98,12 @@ pub unsafe extern "C" fn umsg_mq_restore(
 
 /// Sends the messages of a snapshot to a queue.
 ///
-/// Reads a snapshot from the descriptor `fd`, from the current offset, and sends all its messages to an existing queue as one batch. They follow the
-/// queue's messages of the same priority. The queue keeps its attributes; the caller counts as the sender of the messages, and the time of the call
-/// as their time. The call does not wait for room.
+/// Reads a snapshot from the descriptor `fd`, from the current offset, and sends all its messages to an existing queue as one batch. The messages of
+/// the snapshot follow the queue's messages of the same priority. The queue keeps its attributes. The caller becomes the sender of the messages, and
+/// the time of the call becomes their time. The call does not wait for room.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
 ///
 /// # Errors
 /// The errors of umsg_mq_send_batch(3) and read(2), and these:
@@ -114,7 +115,7 @@ pub unsafe extern "C" fn umsg_mq_restore(
 /// - `EMSGSIZE`: a message is longer than the queue's message size.
 ///
 /// # If the process dies
-/// Before the call returns: all messages were sent, or none.
+/// If the process dies before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_mq_restore(3), umsg_mq_snapshot(3)
@@ -144,7 +145,7 @@ struct Descriptor(c_int);
 
 impl Read for Descriptor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: the buffer has this number of writable bytes; if the number is not a descriptor, the call fails.
+        // SAFETY: the buffer has `buffer.len()` writable bytes. If `self.0` is not a descriptor, the call fails.
         let read = unsafe { libc::read(self.0, buffer.as_mut_ptr().cast(), buffer.len()) };
         usize::try_from(read).map_err(|_| io::Error::last_os_error())
     }
@@ -152,7 +153,7 @@ impl Read for Descriptor {
 
 impl Write for Descriptor {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // SAFETY: the slice has this number of readable bytes. If the number is not a descriptor, the call fails.
+        // SAFETY: the slice has `bytes.len()` readable bytes. If `self.0` is not a descriptor, the call fails.
         let written = unsafe { libc::write(self.0, bytes.as_ptr().cast(), bytes.len()) };
         usize::try_from(written).map_err(|_| io::Error::last_os_error())
     }

@@ -24,7 +24,7 @@ pub struct umsg_mq_status {
     pub message_size: u64,
     /// The number of queued messages.
     pub messages: u64,
-    /// The number of bytes in these messages.
+    /// The number of bytes in the queued messages.
     pub bytes: u64,
     /// Permission bits.
     pub mode: u32,
@@ -64,9 +64,9 @@ pub struct umsg_mq_status {
     pub sender_repairs: u64,
     /// Repairs of the receivers' side after a death.
     pub receiver_repairs: u64,
-    /// Messages that are written in place and not committed. They count for the capacity.
+    /// Messages that are written in place and not committed; they count for the capacity.
     pub reserved: u64,
-    /// Messages that were received in place and not acknowledged. They count for the capacity.
+    /// Messages that were received in place and not acknowledged; they count for the capacity.
     pub leased: u64,
     /// Leased messages that went back to the queue.
     pub returned: u64,
@@ -92,11 +92,11 @@ pub struct umsg_mq_status {
     pub remove_on_last_close: u64,
     /// 1 if the queue is closed for sending, by umsg_mq_close_send(3) or by the end of its last producer; otherwise 0.
     pub send_closed: u64,
-    /// The number of messages that were sent or returned for a later delivery, and are not due. They count for the capacity.
+    /// The number of messages that were sent or returned for a later delivery, and still wait for their delivery time; they count for the capacity.
     pub delayed: u64,
     /// 1 if the queue is closed for sending when its last producer ends, else 0.
     pub close_with_last_producer: u64,
-    /// The number of living processes that count as producers; always 0 if the queue is not closed with its last producer.
+    /// The number of living processes that are counted as producers; always 0 for a queue without UMSG_CLOSE_WITH_LAST_PRODUCER.
     pub producers: u64,
     /// The delay before a returned message is delivered again, in nanoseconds; 0 for no delay. The delay doubles after each further delivery.
     pub retry_delay: u64,
@@ -115,7 +115,7 @@ pub struct umsg_mq_status {
 /// library does not know are set to 0.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
@@ -222,7 +222,7 @@ fn number_of(on_full: OnFull) -> u32 {
     number.cast_unsigned()
 }
 
-/// Returns 0 if there is no time.
+/// Converts a time to nanoseconds; `None` to 0.
 fn in_nanoseconds(time: Option<Duration>) -> u64 {
     let nanoseconds = time.map_or(0, |time| time.as_nanos());
     u64::try_from(nanoseconds).unwrap_or(u64::MAX)

@@ -21,7 +21,7 @@ pub(crate) unsafe fn deadline(timeout: *const timespec) -> Result<Option<SystemT
     let Some(time) = (unsafe { pointer::read(timeout, "the time-out")? }) else {
         return Ok(None);
     };
-    // A time beyond the range of the type is no deadline.
+    // A time beyond the range of `SystemTime` is never reached, so the call has no deadline.
     Ok(UNIX_EPOCH.checked_add(span(time)?))
 }
 
@@ -54,7 +54,7 @@ mod tests {
     use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
     fn of(tv_sec: i64, tv_nsec: i64) -> Result<Option<SystemTime>, i32> {
-        // SAFETY: the pointer leads to a timespec.
+        // SAFETY: the pointer is the address of a timespec.
         unsafe { deadline(&timespec { tv_sec, tv_nsec }) }.map_err(|failure| failure.errno())
     }
 
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_small_number_is_efault() {
-        // SAFETY: the function refuses this address, and reads nothing there.
+        // SAFETY: the function refuses this address before it reads from the address.
         let refused = unsafe { deadline(std::ptr::without_provenance(8)) };
         assert_eq!(
             refused.map_err(|failure| failure.errno()),

@@ -14,7 +14,7 @@ const VERSION: &CStr =
 /// serves programs that were compiled with an older version.
 ///
 /// # Return value
-/// A text such as "0.1.0", which stays valid.
+/// The call returns a text such as "0.1.0". The text stays valid.
 ///
 /// # Errors
 /// None.

@@ -25,11 +25,11 @@ pub const UMSG_WAITING_SPINNING: c_int = 2;
 /// The choice belongs to this handle, and applies from the next call on.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `mqdes` is not the handle of an open queue.
-/// - `EINVAL`: `waiting` is not one of the three.
+/// - `EINVAL`: `waiting` is not one of the three values `UMSG_WAITING_*`.
 ///
 /// # If the process dies
 /// The choice ends with the process.
@@ -46,7 +46,7 @@ pub extern "C" fn umsg_mq_set_waiting(mqdes: umsg_mqd_t, waiting: c_int) -> c_in
     answer(set())
 }
 
-/// Converts a number from C.
+/// Converts a value of `waiting`, one of UMSG_WAITING_ADAPTIVE, UMSG_WAITING_BLOCKING and UMSG_WAITING_SPINNING.
 pub(crate) fn of(waiting: c_int) -> Result<Waiting, Failure> {
     match waiting {
         UMSG_WAITING_ADAPTIVE => Ok(Waiting::Adaptive),

@@ -39,7 +39,7 @@ fn examples() -> Option<&'static Path> {
     built.as_deref()
 }
 
-/// Runs a program with something on its standard input.
+/// Runs a program with a text on its standard input.
 fn run_with_input(command: &mut Command, input: &str) {
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();

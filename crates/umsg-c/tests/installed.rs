@@ -41,7 +41,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| word.starts_with("umsg_"))
 }
 
-/// Returns the functions that the header declares. A declaration stands at the beginning of a line, a comment does not.
+/// Returns the functions that the header declares. A declaration begins at the start of a line with a letter; no line of a comment does.
 fn declared() -> Names {
     let header = fs::read_to_string(prefix().join("include/umsg.h")).unwrap();
     header
@@ -90,8 +90,8 @@ fn the_version_map_names_what_is_exported() {
     assert_eq!(mapped, names());
 }
 
-/// The list is also the symbols file of Debian's package libumsg0: a symbol, its version, and the release that has it first. A line
-/// that is released stays, because programs may use the symbol.
+/// The list is also the symbols file of Debian's package libumsg0: a symbol, its version, and the release that has it first. A line of a release must
+/// stay, because programs may use the symbol.
 #[test]
 fn the_list_of_symbols_is_what_is_exported() {
     let list = include_str!("../../../packaging/debian/libumsg0.symbols");
@@ -101,12 +101,12 @@ fn the_list_of_symbols_is_what_is_exported() {
     for line in symbols.lines() {
         let (symbol, release) = line.trim_start().split_once(' ').unwrap();
         let (name, version) = symbol.split_once('@').unwrap();
-        // Release 0.1.0 added the version UMSG_0.1.
+        // The release begins with the number in the version: release 0.1.0 added the version UMSG_0.1.
         assert!(
             release.starts_with(version.trim_start_matches("UMSG_")),
             "{line}"
         );
-        // Each version has a line of its own.
+        // The line of a version, such as `UMSG_0.1@UMSG_0.1`, is not a function.
         if name != version {
             listed.insert(format!("{name}@@{version}"));
         }
@@ -182,7 +182,7 @@ fn man_has_nothing_to_complain_of() {
 #[test]
 fn mandoc_has_nothing_to_complain_of() {
     if !is_installed("mandoc") {
-        // Not needed in CI: man reports the important faults, too.
+        // The test is not needed in CI: man reports the important faults, too.
         return;
     }
     let mut mandoc = Command::new("mandoc");

@@ -85,7 +85,7 @@ fn under_valgrind(name: &str) {
     // possible leak. The sanitizers find the leaks of these programs.
     let leaks = match name {
         "typed" | "notify" => "no",
-        // So does a forked child with the stacks of its parent's threads.
+        // valgrind also counts the stacks of the parent's threads as possible leaks of a forked child.
         "log" => "no",
         _ => "full",
     };
@@ -121,7 +121,7 @@ programs! {
     exhaustion: in_c11 in_c11;
 }
 
-// valgrind gives a handler its own copy of the context, and ignores changes of the signal mask in it. Deferring a signal needs such a change.
+// valgrind gives a handler a copy of the context, and ignores changes of the signal mask in this copy. Deferring a signal needs such a change.
 programs! {
     handlers: in_c99 in_c99, in_c11 in_c11, with_sanitizers sanitized;
 }
@@ -183,7 +183,7 @@ fn a_fortified_posix_program_is_recompiled_without_a_change() {
     }));
 }
 
-/// The same for System V queues.
+/// The unchanged program also works on the kernel's queues, so its expectations are those of System V queues.
 #[test]
 fn an_ordinary_program_of_system_v_works_with_the_kernel() {
     if !Path::new("/proc/sysvipc/msg").exists() {

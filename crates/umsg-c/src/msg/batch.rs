@@ -27,18 +27,18 @@ pub struct umsg_msg_message {
 
 /// Sends several messages to a System V queue as one: all of them or none.
 ///
-/// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in
-/// the given order. If the queue has no room for all of them, the call waits; with `IPC_NOWAIT` in `msgflg`, it fails. There is no other flag. The
+/// A receiver finds all of the `n` messages at once. The call takes one lock and makes at most one round of wake-ups. The messages arrive in the
+/// given order. If the queue has no room for all messages, the call waits; with `IPC_NOWAIT` in `msgflg`, it fails. There is no other flag. The
 /// messages must not change during the call.
 ///
 /// A call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
-/// - `EAGAIN`: there is no room for all of them, and `msgflg` has `IPC_NOWAIT`.
+/// - `EAGAIN`: there is no room for all messages, and `msgflg` has `IPC_NOWAIT`.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
 /// - `EFAULT`: `messages`, the `data` of one of them, or `abs_timeout` is at an address that can't be read.
@@ -50,10 +50,10 @@ pub struct umsg_msg_message {
 /// - `EMSGSIZE`: there are more messages, or more bytes, than the queue can hold (`msg_qbytes`).
 /// - `ENOMEM`: the system has no memory for the messages, or the namespace's file system is full or its limit of bytes is
 ///   reached.
-/// - `ETIMEDOUT`: the deadline passed before there was room for all of them.
+/// - `ETIMEDOUT`: the deadline passed before there was room for all messages.
 ///
 /// # If the process dies
-/// Before the call returns: all of them were sent, or none.
+/// If the process dies before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_msg_receive_batch(3), umsg_msgsnd(3)

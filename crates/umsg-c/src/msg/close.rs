@@ -8,9 +8,9 @@ use crate::error::answer;
 /// Closes a System V queue for sending.
 ///
 /// The queue is closed in all processes. All sends by functions of this library, also blocked ones, fail with `EPIPE`. Receivers get the remaining
-/// messages. A receiver gets `EPIPE` when no message that it wants is left; blocked receivers are woken. While a message is leased
-/// (umsg_msg_lease(3)) or delayed (umsg_msg_send_after(3)), receivers wait, because it may be a message that they want. A poller finds the
-/// closed queue writable, and at the end of the stream also readable.
+/// messages. A receiver gets `EPIPE` when no matching message is left; blocked receivers are woken. While a message is leased (umsg_msg_lease(3)) or
+/// delayed (umsg_msg_send_after(3)), receivers wait, because the leased or delayed message may match their selection. A poller finds the closed queue
+/// writable, and at the end of the stream also readable.
 ///
 /// msgsnd(2) and msgrcv(2) of a program under `umsg run` ignore that a queue is closed, because the kernel's calls have no error for a closed
 /// queue: msgsnd sends, and msgrcv waits.
@@ -18,7 +18,8 @@ use crate::error::answer;
 /// The queue stays closed until umsg_msg_reopen_send(3) opens it. `send_closed` of umsg_msg_status(3) tells whether it is closed.
 ///
 /// # Return value
-/// On success, 1 if the queue was open, and 0 if it was already closed. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the queue was open, and 0 if it was already closed. On error, -1 is returned, and errno is set to indicate the
+/// error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
@@ -28,7 +29,8 @@ use crate::error::answer;
 /// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed.
 ///
 /// # If the process dies
-/// Before the call returns: the queue is closed or open. If it is closed, waiters that were not woken notice it within a tenth of a second.
+/// If the process dies before the call returns, the queue is either closed or open. If the queue is closed, waiters that were not woken notice the
+/// end within a tenth of a second.
 ///
 /// # See also
 /// umsg_msg_begin_to_produce(3), umsg_msg_reopen_send(3), umsg_msg_status(3), umsg_msgrcv(3), umsg_msgsnd(3)
@@ -46,13 +48,13 @@ pub extern "C" fn umsg_msg_close_send(msqid: c_int) -> c_int {
 /// Undoes umsg_msg_close_send(3). A receiver that got `EPIPE` is not notified; its next call waits for messages.
 ///
 /// # Return value
-/// On success, 1 if the queue was closed, and 0 if it was open. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the queue was closed, and 0 if it was open. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
-/// Before the call returns: the queue is closed or open.
+/// If the process dies before the call returns, the queue is either closed or open.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_status(3), umsg_msgsnd(3)
@@ -67,22 +69,22 @@ pub extern "C" fn umsg_msg_reopen_send(msqid: c_int) -> c_int {
 
 /// Counts the calling process as a producer of a System V queue.
 ///
-/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_msgget_with(3)). While a living process counts as a
-/// producer, the queue stays open for sending. After the last umsg_msg_end_producing(3), or the death of the last producer, the queue is closed as
-/// by umsg_msg_close_send(3). A process may count several times. For other queues, the call has no effect. A child made by fork(2) does not count
-/// through the call of its parent.
+/// The call is for a queue that was created with `UMSG_CLOSE_WITH_LAST_PRODUCER` (umsg_msgget_with(3)). While the queue has a living producer, the
+/// queue stays open for sending. After the last umsg_msg_end_producing(3), or the death of the last producer, the queue is closed as by
+/// umsg_msg_close_send(3). A process that makes the call several times is counted several times. For other queues, the call has no effect. A call of
+/// the parent does not make a child of fork(2) a producer.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msg_close_send(3), and these:
 ///
 /// - `EPIPE`: the queue is closed for sending.
-/// - `EUSERS`: 32 living processes already count as producers.
+/// - `EUSERS`: the queue already has 32 living producers.
 ///
 /// # If the process dies
-/// The process no longer counts. A receiver or a poller of this library notices the death within a tenth of a second.
+/// The process is no longer counted as a producer. A receiver or a poller of this library notices the death within a tenth of a second.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_end_producing(3), umsg_msgget_with(3)
@@ -100,13 +102,14 @@ pub extern "C" fn umsg_msg_begin_to_produce(msqid: c_int) -> c_int {
 /// Undoes one call of umsg_msg_begin_to_produce(3). The queue is closed for sending when the last producer ends.
 ///
 /// # Return value
-/// On success, 1 if the process counted, and 0 if it did not. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the process was counted as a producer, and 0 if it was not. On error, -1 is returned, and errno is set to
+/// indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msg_close_send(3).
 ///
 /// # If the process dies
-/// The process no longer counts.
+/// The process is no longer counted as a producer.
 ///
 /// # See also
 /// umsg_msg_begin_to_produce(3), umsg_msg_close_send(3)

@@ -36,8 +36,8 @@ use crate::pointer;
 /// `IPC_STAT`.
 ///
 /// # Return value
-/// For `IPC_INFO` and `MSG_INFO`, the highest index of a queue, or 0 if there is no queue. For `MSG_STAT` and `MSG_STAT_ANY`, the queue's
-/// identifier. For other commands, 0. On error, -1 with errno set to indicate the error.
+/// For `IPC_INFO` and `MSG_INFO`, the call returns the highest index of a queue, or 0 if there is no queue. For `MSG_STAT` and `MSG_STAT_ANY`, the
+/// call returns the queue's identifier. For other commands, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the command reads the status of a queue whose mode does not let the caller read.
@@ -52,7 +52,7 @@ use crate::pointer;
 ///   that refuses such modes (umsg-limits(1)); or the file system can't give the queue's file such rights.
 ///
 /// # If the process dies
-/// The change was made, or was not made. A removed queue is removed for all processes.
+/// The change was either made or not made. A removed queue is removed for all processes.
 ///
 /// # See also
 /// umsg_msg_status(3), umsg_msgget(3), umsg(1), msgctl(2)
@@ -86,7 +86,7 @@ unsafe fn control(id: c_int, command: c_int, buf: *mut msqid_ds) -> Result<c_int
         }
         libc::IPC_INFO | libc::MSG_INFO => {
             let info = raw::msgctl_info(command).map_err(refused)?;
-            // SAFETY: the caller promises a valid address; for these commands it is that of another structure.
+            // SAFETY: the caller promises a valid address; for these commands, the address is that of a `struct msginfo`.
             unsafe { pointer::write(buf.cast(), info.in_c(), "buf")? };
             return Ok(info.highest_index);
         }

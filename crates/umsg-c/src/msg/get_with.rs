@@ -12,12 +12,12 @@ use crate::pointer;
 
 /// The options of umsg_msgget_with. A member of 0 means the default.
 ///
-/// Initialise it by `struct umsg_msg_options options = {.size = sizeof options};` and set further members by name, because a later version of the
-/// library may have more members.
+/// Initialise the structure by `struct umsg_msg_options options = {.size = sizeof options};` and set further members by name, because a later version
+/// of the library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_options {
-    /// sizeof(struct umsg_msg_options): which members the program knows.
+    /// sizeof(struct umsg_msg_options). The library learns from this size which members the program knows.
     pub size: size_t,
     /// The delay before a message of a created queue is delivered again after its lease was returned or lost, in nanoseconds; 0 for no delay. The
     /// delay doubles after each further delivery.
@@ -41,7 +41,8 @@ const MOST: size_t = 4096;
 /// not 0, the call fails.
 ///
 /// # Return value
-/// On success, the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the queue's identifier, a non-negative integer that is not a descriptor. On error, -1 is returned, and errno is set
+/// to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msgget(3), and these:
@@ -71,7 +72,7 @@ pub unsafe extern "C" fn umsg_msgget_with(
     answer(get())
 }
 
-/// Returns the options that the program knows.
+/// Reads the options from the program's structure.
 ///
 /// # Safety
 /// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.
@@ -86,7 +87,7 @@ unsafe fn read(options: *const umsg_msg_options) -> Result<OpenOptions, Failure>
             "the member `size` of the options must be sizeof(struct umsg_msg_options)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
+    // SAFETY: by this function's contract, the structure has `size` readable bytes; zero is a valid value of every member.
     let known = unsafe { pointer::read_as_far_as_known(options, size)? };
     if known.flags & !UMSG_CLOSE_WITH_LAST_PRODUCER.cast_unsigned() != 0 {
         return Err(Failure::Invalid(

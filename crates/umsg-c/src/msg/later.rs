@@ -13,21 +13,22 @@ use crate::time;
 
 /// Sends a message to a System V queue for a later delivery.
 ///
-/// Does the same as umsg_msgsnd(3), but receivers get the message after `delay` nanoseconds at the earliest. This applies also to msgrcv(2) of a
-/// program under `umsg run`. Until then, the message takes room in the queue, and `delayed` of umsg_msg_status(3) counts it. When it is due, it
-/// takes its place behind the messages that were sent before, and ahead of the messages that are sent later. A blocked receiver wakes up when the
-/// message is due. umsg_msg_pollfd(3) describes what a poller learns.
+/// Does the same as umsg_msgsnd(3), but receivers get the message after `delay` nanoseconds at the earliest. The delay applies also to msgrcv(2) of a
+/// program under `umsg run`. Until this delivery time, the message takes room in the queue, and is counted in `delayed` of umsg_msg_status(3). At its
+/// delivery time, the message enters the queue after the messages that were sent before this time, and ahead of the messages that are sent later. A
+/// blocked receiver then wakes up. umsg_msg_pollfd(3) describes what a poller learns.
 ///
 /// If the queue has no room, the call waits until there is room; with `IPC_NOWAIT` in `msgflg` it fails. The delay begins when there is room.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msgsnd(3).
 ///
 /// # If the process dies
-/// Before the call returns: the message is sent completely, or not at all. After the call has returned, the message is delivered in any case.
+/// If the process dies before the call returns, the message is either sent completely or not sent. After the call has returned, the message is
+/// delivered in any case.
 ///
 /// # See also
 /// umsg_msg_return_after(3), umsg_msg_timedsend_after(3), umsg_msgget_with(3), umsg_msgsnd(3)
@@ -44,7 +45,7 @@ pub unsafe extern "C" fn umsg_msg_send_after(
         message: msgp.cast(),
         len: msgsz,
     };
-    // SAFETY: the caller promises a number with `msgsz` readable bytes behind it.
+    // SAFETY: the caller promises a long that is followed by `msgsz` readable bytes.
     answer(unsafe { message.send(msgflg, Duration::from_nanos(delay), None) })
 }
 
@@ -54,7 +55,7 @@ pub unsafe extern "C" fn umsg_msg_send_after(
 /// If there is room, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msg_timedsend(3).
@@ -79,7 +80,7 @@ pub unsafe extern "C" fn umsg_msg_timedsend_after(
         len: msgsz,
     };
     let delay = Duration::from_nanos(delay);
-    // SAFETY: the caller promises NULL or a readable timespec, and a number with `msgsz` readable bytes behind it.
+    // SAFETY: the caller promises NULL or a readable timespec, and a long that is followed by `msgsz` readable bytes.
     let sent = unsafe {
         time::deadline(abs_timeout).and_then(|deadline| message.send(msgflg, delay, deadline))
     };
@@ -95,7 +96,7 @@ struct Message {
 
 impl Message {
     /// # Safety
-    /// `message` has a readable long and, behind it, `len` readable bytes, if a message can have that many; or it is an address that a pointer
+    /// `message` has a readable long, followed by `len` readable bytes, if a message can have that many; or `message` is an address that a pointer
     /// check refuses.
     unsafe fn send(
         &self,

@@ -28,11 +28,11 @@ pub struct umsg_msg_lease {
     pub sent: i64,
     /// The message's type.
     pub mtype: c_long,
-    /// The number of leases of the message, this one included: 1 for the first lease.
+    /// The number of leases of the message, this lease included: 1 for the first lease.
     pub deliveries: c_uint,
     /// Process id of the sender.
     pub pid: pid_t,
-    /// The number by which the library knows the lease; 0 once it has ended.
+    /// The identifier of the lease; 0 after the lease has ended.
     pub id: u64,
 }
 
@@ -64,7 +64,7 @@ impl Described for umsg_msg_lease {
 /// Leases may be ended in any order and by any thread of the process. A child made by fork(2) does not own its parent's leases.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.
@@ -115,11 +115,11 @@ pub unsafe extern "C" fn umsg_msg_lease(
 
 /// Removes a leased message of a System V queue for good.
 ///
-/// Call it after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call fails.
-/// The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
+/// Call this function after the message has been processed. The message leaves the queue, its room becomes free, and the lease ends, even if the call
+/// fails. The exceptions are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
@@ -127,10 +127,11 @@ pub unsafe extern "C" fn umsg_msg_lease(
 ///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: this process has no such lease.
-/// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+/// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or the calling process is a forked child of the lease's
+///   holder.
 ///
 /// # If the process dies
-/// Before the call returns: the message is gone, or goes back to its place in the queue.
+/// If the process dies before the call returns, the message is removed or goes back to its place in the queue.
 ///
 /// # See also
 /// umsg_defer_signal(3), umsg_msg_lease(3), umsg_msg_return(3)
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 /// are `EDEADLK` and `EFAULT`: then the lease continues and can be ended later.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
@@ -154,7 +155,8 @@ pub unsafe extern "C" fn umsg_msg_acknowledge(lease: *mut umsg_msg_lease) -> c_i
 ///   later. The lease continues.
 /// - `EFAULT`: `lease` is at an address that can't be read and written.
 /// - `EINVAL`: this process has no such lease.
-/// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or this is a forked child of its holder.
+/// - `ESTALE`: a time limit or another thread has ended the lease, the queue was removed, or the calling process is a forked child of the lease's
+///   holder.
 ///
 /// # If the process dies
 /// The message goes back, as if the call had succeeded.
@@ -173,13 +175,13 @@ pub unsafe extern "C" fn umsg_msg_return(lease: *mut umsg_msg_lease) -> c_int {
 /// retry delay (umsg_msgget_with(3)). Other messages are not delayed.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msg_return(3).
 ///
 /// # If the process dies
-/// The message goes back to the queue, now or after the delay.
+/// The message goes back to the queue, at once or after the delay.
 ///
 /// # See also
 /// umsg_msg_lease(3), umsg_msg_return(3), umsg_msg_send_after(3)
@@ -197,7 +199,7 @@ pub unsafe extern "C" fn umsg_msg_return_after(lease: *mut umsg_msg_lease, delay
 /// A blocked call checks ten times a second. A further call sets another limit.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
@@ -205,7 +207,7 @@ pub unsafe extern "C" fn umsg_msg_return_after(lease: *mut umsg_msg_lease, delay
 /// - `EFAULT`: `lease` or `time` is at an address that can't be read.
 /// - `EINVAL`: this process has no such lease; or `tv_sec` of `time` is negative, or `tv_nsec` is not from 0 to
 ///   999,999,999.
-/// - `ESTALE`: an earlier limit or another thread has ended the lease, the queue was removed, or this is a forked child of its
+/// - `ESTALE`: an earlier limit or another thread has ended the lease, the queue was removed, or the calling process is a forked child of the lease's
 ///   holder.
 ///
 /// # If the process dies
@@ -227,11 +229,11 @@ pub unsafe extern "C" fn umsg_msg_lease_limit(
 /// # Safety
 /// The result, and everything derived from it, must not outlive the use of the queue.
 unsafe fn unbounded(queue: &Queue) -> &'static Queue {
-    // SAFETY: by this function's contract; a queue in use stays where it is.
+    // SAFETY: by this function's contract; a queue in use does not move.
     unsafe { &*std::ptr::from_ref(queue) }
 }
 
-/// Describes a lease to the program. The caller adds the number of the lease.
+/// Describes a lease to the program. The caller sets `id`.
 fn described(lease: &Lease<'_>) -> umsg_msg_lease {
     umsg_msg_lease {
         data: lease.as_ptr().cast(),

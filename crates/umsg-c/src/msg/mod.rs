@@ -1,6 +1,7 @@
 //! System V queues: the functions of sys/msg.h, and functions that System V lacks.
 //!
-//! Each call names a queue by its identifier. The process attaches to the queue at the first such call, see `umsg::sysv::raw`.
+//! Each call identifies a queue by its System V identifier. The process attaches to the queue at the first call with that identifier: see
+//! `umsg::sysv::raw`.
 
 mod batch;
 mod close;

@@ -39,7 +39,7 @@ pub struct umsg_msg_peeked {
 /// takes constant time. The message may be gone when the call returns.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.

@@ -10,8 +10,8 @@ use crate::pollable;
 /// Returns the descriptor of a System V queue, for poll(2), select(2) and epoll(7).
 ///
 /// The descriptor is readable (`POLLIN`) while the queue has a message of any type, and writable (`POLLOUT`) while it has room for a byte. After the
-/// removal of the queue, the descriptor is readable and writable, so that pollers detect the removal. To wait for messages of certain types while
-/// there are others, or for more room than there is, poll with `EPOLLET` and choose edges.
+/// removal of the queue, the descriptor is readable and writable, so that pollers detect the removal. To wait for messages of certain types while the
+/// queue has other messages, or for more room than one byte, poll with `EPOLLET` and select events with `edges`.
 ///
 /// `edges` is one of `UMSG_EDGES_CHANGES`, `UMSG_EDGES_MESSAGES` and `UMSG_EDGES_ALL`. umsg_mq_pollfd(3) describes them and their costs.
 ///
@@ -19,13 +19,13 @@ use crate::pollable;
 /// close it. When the library detaches from a removed queue, it closes the descriptor.
 ///
 /// # Return value
-/// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode grants the caller no access, or the caller may not create files in the namespace's directory.
 /// - `EAGAIN`: a process was stopped inside an operation on the queue.
 /// - `EBADMSG`: the queue is corrupted.
-/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `edges` is not one of the three.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `edges` is not one of the three values `UMSG_EDGES_*`.
 /// - `EMFILE`, `ENFILE`: there are too many open files.
 /// - `ENOSPC`, `ENOMEM`: there is no room for a file.
 /// - `EOPNOTSUPP`: the queue belongs to another user, and the file system has no access control lists.

@@ -1,7 +1,7 @@
 //! System V queues: receiving.
 //!
-//! The order of the checks, as in the kernel: length and flags, queue, permission, whether there is a message, its length, and at last the
-//! addresses. So a message is lost if the address for it is bad.
+//! The order of the checks, as in the kernel: length and flags, the queue, the permission, whether there is a message, the length of the message, and
+//! last the addresses. So a message is lost if its address is bad.
 
 use std::ffi::{c_int, c_long, c_void};
 use std::time::SystemTime;
@@ -27,19 +27,18 @@ use crate::time;
 /// If there is no such message, the call waits until one comes; with `IPC_NOWAIT` in `msgflg` it fails. If several calls wait for
 /// the same message, the call that has waited longest gets it. The number of other messages does not change the cost of receiving by type.
 ///
-/// A message that is longer than `msgsz` stays in the queue and the call fails; with `MSG_NOERROR` the call receives its first `msgsz` bytes, and
-/// the other bytes are lost. With `MSG_COPY` and `IPC_NOWAIT`, `msgtyp` is a number in order of arrival, from 0, and the message is copied and
-/// stays;
-/// umsg_msg_peek(3) also returns its sender and time.
+/// A message that is longer than `msgsz` stays in the queue and the call fails; with `MSG_NOERROR` the call receives its first `msgsz` bytes, and the
+/// other bytes are lost. With `MSG_COPY` and `IPC_NOWAIT`, `msgtyp` is a position in order of arrival, from 0. The message at this position is copied
+/// and stays in the queue; umsg_msg_peek(3) also returns its sender and time.
 ///
 /// If `msgp` can't be written, the message is lost. The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the number of bytes that were written after the type. On error, -1 is returned, and errno is set to indicate the
+/// error.
 ///
 /// # Errors
-/// - `E2BIG`: the message is longer than `msgsz`, and `msgflg` lacks `MSG_NOERROR`. It is still in the queue, or the next
-///   receiver got it.
+/// - `E2BIG`: the message is longer than `msgsz`, and `msgflg` lacks `MSG_NOERROR`. The message is still in the queue, or another receiver got it.
 /// - `EACCES`: the queue's mode does not let the caller receive.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue; see umsg_defer_signal(3).
@@ -54,8 +53,8 @@ use crate::time;
 /// - `EPIPE`: the end of the stream: the queue was closed by umsg_msg_close_send(3), and no matching message is left or can come back.
 ///
 /// # If the process dies
-/// Before the call returns: the message is still in the queue, or lost if it was already copied out; umsg_msg_lease(3) does not
-/// lose it.
+/// If the process dies before the call returns, the message is still in the queue, or lost if it was already copied out. umsg_msg_lease(3) does not
+/// lose the message.
 ///
 /// # See also
 /// umsg_msg_lease(3), umsg_msg_receive_batch(3), umsg_msg_timedreceive(3), umsg_msgsnd(3), msgrcv(2)
@@ -67,7 +66,7 @@ pub unsafe extern "C" fn umsg_msgrcv(
     msgtyp: c_long,
     msgflg: c_int,
 ) -> ssize_t {
-    // SAFETY: the caller promises a writable number with `msgsz` writable bytes behind it. NULL is no time-out.
+    // SAFETY: the caller promises a writable long that is followed by `msgsz` writable bytes. NULL means no time-out.
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, std::ptr::null()) }
 }
 
@@ -77,7 +76,8 @@ pub unsafe extern "C" fn umsg_msgrcv(
 /// is a message, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
-/// On success, the number of bytes that were written after the type. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the number of bytes that were written after the type. On error, -1 is returned, and errno is set to indicate the
+/// error.
 ///
 /// # Errors
 /// The errors of umsg_msgrcv(3), and these:
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn umsg_msg_timedreceive(
     msgflg: c_int,
     abs_timeout: *const timespec,
 ) -> ssize_t {
-    // SAFETY: the caller promises NULL or a readable timespec, and a writable number with `msgsz` writable bytes behind it.
+    // SAFETY: the caller promises NULL or a readable timespec, and a writable long that is followed by `msgsz` writable bytes.
     unsafe { call(msqid, msgp, msgsz, msgtyp, msgflg, abs_timeout) }
 }
 
@@ -137,8 +137,8 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` is an address that a pointer check refuses, or has a writable long and writable bytes behind it: `len` bytes, or the length
-    /// of the longest possible message if that is shorter.
+    /// `message` is an address that a pointer check refuses, or has a writable long, followed by `len` writable bytes. If the longest possible
+    /// message is shorter than `len`, the bytes of that message are enough.
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<ssize_t, Failure> {
         if self.len > isize::MAX.cast_unsigned() {

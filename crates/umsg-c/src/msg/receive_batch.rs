@@ -15,22 +15,22 @@ use crate::time;
 
 /// Receives several messages from a System V queue.
 ///
-/// Receives up to `n` matching messages under one lock, in the order in which the same number of calls of umsg_msgrcv(3) would receive them.
-/// `msgtyp` selects them as in umsg_msgrcv(3), with or without `MSG_EXCEPT` in `msgflg`. Each message is copied to the `data` of one of
-/// `messages`, in order, and `len` and `mtype` are set. A message that is longer than the `size` of its place stays in the queue and ends
-/// the call.
+/// Receives up to `n` matching messages under one lock, in the order in which the same number of calls of umsg_msgrcv(3) would receive them. `msgtyp`
+/// selects them as in umsg_msgrcv(3), with or without `MSG_EXCEPT` in `msgflg`. Each message is copied to the `data` of one of `messages`, in order,
+/// and `len` and `mtype` are set. A message that is longer than the `size` of its element stays in the queue and ends the call.
 ///
-/// If no message matches, the call waits for one message, not for more. With `IPC_NOWAIT` it fails instead. A call that waits needs room for
-/// the queue's longest message in the first place: its `msgmax`, which umsg_msg_status(3) returns. A call that waits ends at `abs_timeout`,
-/// a time of the clock `CLOCK_REALTIME`; NULL means no limit. The places must not overlap. Other users of the queue wait while the call copies
-/// messages.
+/// If no message matches, the call waits for one message, not for more. With `IPC_NOWAIT` it fails instead. If the call waits, the `size` of the
+/// first element of `messages` must be at least the queue's `msgmax`, which umsg_msg_status(3) returns. A call that waits ends at `abs_timeout`, a
+/// time of the clock `CLOCK_REALTIME`; NULL means no limit. The buffers at `data` must not overlap. Other users of the queue wait while the call
+/// copies messages.
 ///
 /// # Return value
-/// On success, the number of messages received, which is 0 only if `n` is 0. On error, -1
-/// with errno set to indicate the error; no message was received.
+/// On success, the call returns the number of messages received, which is 0 only if `n` is 0. On error, -1 is returned, and errno is set to indicate
+/// the error; no message was received.
 ///
 /// # Errors
-/// - `E2BIG`: the first message is longer than the `size` of the first place; or the call would wait, and the next message could be longer.
+/// - `E2BIG`: the first message is longer than the `size` of the first element of `messages`; or the call would wait, and the next message could be
+///   longer than this `size`.
 /// - `EACCES`: the queue's mode does not let the caller receive.
 /// - `EBADMSG`: the queue's memory is corrupted: it holds values that no operation writes.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same queue.
@@ -44,7 +44,7 @@ use crate::time;
 /// - `ETIMEDOUT`: the deadline passed before a wanted message came.
 ///
 /// # If the process dies
-/// Before the call returns: the messages that were already copied are lost, and the others are in the queue.
+/// If the process dies before the call returns, the messages that were already copied are lost. The other messages are in the queue.
 ///
 /// # See also
 /// umsg_msg_lease(3), umsg_msg_send_batch(3), umsg_msgrcv(3)

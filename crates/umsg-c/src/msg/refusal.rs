@@ -16,7 +16,7 @@ pub(super) fn find(id: c_int) -> Result<Used, Refusal> {
     there(raw::find(id), id)
 }
 
-/// Returns the queue as [`find`] does, for use beyond the call.
+/// Returns the queue as [`find`] does. The result may outlive the call, for example in a lease.
 pub(super) fn keep(id: c_int) -> Result<Used, Refusal> {
     there(raw::keep(id), id)
 }
@@ -37,7 +37,7 @@ pub(crate) enum Refusal {
     Receive(#[from] ReceiveError),
     #[error(transparent)]
     Control(#[from] ControlError),
-    /// An errno of which no further cause is known.
+    /// An errno whose cause is not known in more detail.
     #[error("{}", std::io::Error::from_raw_os_error(*.0))]
     Errno(c_int),
 }
@@ -114,7 +114,7 @@ impl Refusal {
     pub(super) fn of_id(errno: c_int, id: c_int) -> Refusal {
         match OpenOptions::new().open_id(id) {
             Err(error) if error.errno() == errno => error.into(),
-            // The queue has changed since, or the error has another cause.
+            // The second search did not fail with this errno: the queue has changed since the first search, or the error has another cause.
             _ => Refusal::Errno(errno),
         }
     }

@@ -22,7 +22,7 @@ use crate::time;
 /// A message may be empty. The function is not a cancellation point of pthread_cancel(3).
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller send.
@@ -40,7 +40,7 @@ use crate::time;
 /// - `EPIPE`: the queue was closed by umsg_msg_close_send(3). No SIGPIPE is raised.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_msg_close_send(3), umsg_msg_send_after(3), umsg_msg_send_batch(3), umsg_msg_timedsend(3), umsg_msgget(3), umsg_msgrcv(3), msgsnd(2)
@@ -51,7 +51,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
     msgsz: size_t,
     msgflg: c_int,
 ) -> c_int {
-    // SAFETY: the caller promises a number with `msgsz` readable bytes behind it. NULL is no time-out.
+    // SAFETY: the caller promises a long that is followed by `msgsz` readable bytes. NULL means no time-out.
     unsafe { call(msqid, msgp, msgsz, msgflg, std::ptr::null()) }
 }
 
@@ -61,7 +61,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
 /// is room, the call ignores the time. With `IPC_NOWAIT` in `msgflg`, the call does not wait.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_msgsnd(3), and these:
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn umsg_msgsnd(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_msg_timedreceive(3), umsg_msgsnd(3), clock_gettime(2)
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn umsg_msg_timedsend(
     msgflg: c_int,
     abs_timeout: *const timespec,
 ) -> c_int {
-    // SAFETY: the caller promises NULL or a readable timespec, and a number with `msgsz` readable bytes behind it.
+    // SAFETY: the caller promises NULL or a readable timespec, and a long that is followed by `msgsz` readable bytes.
     unsafe { call(msqid, msgp, msgsz, msgflg, abs_timeout) }
 }
 
@@ -117,7 +117,7 @@ struct Call {
 
 impl Call {
     /// # Safety
-    /// `message` has a readable long and, behind it, `len` readable bytes, if a message can have that many; or it is an address that a pointer
+    /// `message` has a readable long, followed by `len` readable bytes, if a message can have that many; or `message` is an address that a pointer
     /// check refuses.
     #[inline(always)]
     unsafe fn run(&self, deadline: Option<SystemTime>) -> Result<c_int, Failure> {

@@ -19,7 +19,7 @@ use crate::time::told;
 pub struct umsg_msg_status {
     /// The number of queued messages.
     pub messages: u64,
-    /// The number of bytes in these messages.
+    /// The number of bytes in the queued messages.
     pub bytes: u64,
     /// The maximum number of queued bytes.
     pub qbytes: u64,
@@ -57,7 +57,7 @@ pub struct umsg_msg_status {
     pub blocked_senders: u64,
     /// Threads that wait for a message.
     pub blocked_receivers: u64,
-    /// Messages that were received in place and not acknowledged. They count for the capacity.
+    /// Messages that were received in place and not acknowledged; they count for the capacity.
     pub leased: u64,
     /// The number of bytes in the leased and the delayed messages.
     pub leased_bytes: u64,
@@ -81,11 +81,11 @@ pub struct umsg_msg_status {
     pub repairs: u64,
     /// 1 if a call has found the queue's memory corrupted, with values that no operation writes; otherwise 0.
     pub damaged: u64,
-    /// The number of messages that were sent or returned for a later delivery and are not due. They count for the capacity.
+    /// The number of messages that were sent or returned for a later delivery and still wait for their delivery time; they count for the capacity.
     pub delayed: u64,
     /// 1 if the queue is closed for sending, by umsg_msg_close_send(3) or by the end of its last producer; otherwise 0.
     pub send_closed: u64,
-    /// The number of living processes that count as producers; always 0 if the queue is not closed with its last producer.
+    /// The number of living processes that are counted as producers; always 0 for a queue without UMSG_CLOSE_WITH_LAST_PRODUCER.
     pub producers: u64,
     /// The delay, in nanoseconds, before a message is delivered again after its first return; 0 for no delay.
     pub retry_delay: u64,
@@ -100,7 +100,7 @@ pub struct umsg_msg_status {
 /// `umsg.h`, the members that this library does not know are set to 0.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.

@@ -8,11 +8,11 @@ use super::refusal::{Refusal, find};
 use crate::error::answer;
 use crate::pointer;
 
-/// A type that has queued messages.
+/// A message type, and the number of queued messages of this type.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_msg_type {
-    /// The type.
+    /// The message type.
     pub mtype: c_long,
     /// The number of queued messages of this type.
     pub messages: u32,
@@ -25,7 +25,7 @@ pub struct umsg_msg_type {
 /// Up to `n` types are written to `types`, the lowest first.
 ///
 /// # Return value
-/// On success, the number of types that were written. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the number of types that were written. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode does not let the caller receive.
@@ -52,7 +52,7 @@ pub unsafe extern "C" fn umsg_msg_types(
         if n != 0 {
             pointer::check_array(types, n, "types")?;
         }
-        // There are at most as many types as messages.
+        // The number of types is at most the number of messages.
         let messages = queue.entry().map_err(Refusal::from)?.messages;
         let most = n.min(usize::try_from(messages).unwrap_or(usize::MAX));
         let found = queue.types(most).map_err(Refusal::from)?;

@@ -14,11 +14,11 @@ use crate::waiting;
 /// describes. The choice applies from the next call on, to all threads of the process.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EACCES`: the queue's mode grants the caller no access.
-/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `waiting` is not one of the three.
+/// - `EINVAL`: no queue has the identifier `msqid`, or that queue was removed; or `waiting` is not one of the three values `UMSG_WAITING_*`.
 ///
 /// # If the process dies
 /// The choice ends with the process.
@@ -37,12 +37,12 @@ pub extern "C" fn umsg_msg_set_waiting(msqid: c_int, waiting: c_int) -> c_int {
 
 /// Makes each System V queue check the credentials of the process again.
 ///
-/// A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After
-/// a change of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The
-/// kernel checks at each call; here, such a check would cost more than the call itself.
+/// A queue checks the process's permissions at the first send and at the first receive, and again after a change of its owner or mode. After a change
+/// of its user or groups, by setuid(2) or setgroups(2) for example, a program calls this function before it uses queues again. The kernel checks at
+/// each call; in this library, such a check would cost more than the call itself.
 ///
 /// # Return value
-/// 0.
+/// The call always returns 0.
 ///
 /// # Errors
 /// None.

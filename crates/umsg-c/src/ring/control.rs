@@ -17,12 +17,12 @@ pub type umsg_ring_filter =
 /// Senders that the ring admits see the caller's earlier writes. An enabled or closed ring stays unchanged.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// Senders get an error that says that the owner is dead.
@@ -41,16 +41,16 @@ pub unsafe extern "C" fn umsg_ring_enable(ring: *mut umsg_ring) -> c_int {
 
 /// Closes a ring for senders.
 ///
-/// Their sends fail with `EPIPE` from now on. Messages that were already sent can still be received. Use calls that do not wait, because a call
+/// Sends to the ring fail with `EPIPE` from now on. Messages that were already sent can still be received. Use calls that do not wait, because a call
 /// that waits never returns once the ring is empty.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// Senders get an error that says that the owner is dead.
@@ -69,17 +69,17 @@ pub unsafe extern "C" fn umsg_ring_close(ring: *mut umsg_ring) -> c_int {
 
 /// Chooses the users whose messages a ring's receiver gets.
 ///
-/// From now on, each receive calls `accept` with the sender of each message and with `argument`. If `accept` returns 0, the message is
-/// dropped and counted: umsg_ring_refused(3). Until it is received, such a message counts as a message of the ring. NULL accepts all senders again.
-/// `accept` must return, and must not receive from the ring. Any thread that receives calls it.
+/// From now on, each receive calls `accept` with the sender of each message and with `argument`. If `accept` returns 0, the message is dropped and
+/// counted (umsg_ring_refused(3)). Until a receive drops it, such a message takes room in the ring. NULL accepts all senders again. `accept` must
+/// return, and must not receive from the ring. Any thread that receives calls it.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// The choice ends with the process.
@@ -113,12 +113,12 @@ pub unsafe extern "C" fn umsg_ring_accept_only(
 /// The number counts the messages that umsg_ring_accept_only(3) has dropped in this process.
 ///
 /// # Return value
-/// On success, the number of dropped messages. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the number of dropped messages. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// The count ends with the process.
@@ -135,7 +135,7 @@ pub unsafe extern "C" fn umsg_ring_refused(ring: *mut umsg_ring) -> i64 {
     answer(run())
 }
 
-/// The function of a program, and its argument.
+/// The argument that a program passed together with its function.
 #[derive(Clone, Copy)]
 struct Argument(*mut c_void);
 
@@ -145,5 +145,6 @@ impl Argument {
     }
 }
 
-// SAFETY: the pointer is only passed on, never dereferenced. The manual says that any receiving thread may pass it to the function.
+// SAFETY: the library passes the pointer to the function, and never dereferences it. The manual says that any receiving thread may pass it to the
+// function.
 unsafe impl Send for Argument {}

@@ -14,23 +14,23 @@ use crate::waiting;
 
 /// The options of umsg_ring_create. A member of 0 or NULL means the default.
 ///
-/// Initialise it by `struct umsg_ring_options options = {.size = sizeof options};` and set further members by name, because a later version of the
-/// library may have more members.
+/// Initialise the structure by `struct umsg_ring_options options = {.size = sizeof options};` and set further members by name, because a later
+/// version of the library may have more members.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_options {
-    /// sizeof(struct umsg_ring_options): which members the program knows.
+    /// sizeof(struct umsg_ring_options). The library learns from this size which members the program knows.
     pub size: size_t,
     /// The name by which other processes find the ring, a slash and up to 255 bytes; NULL for a ring without a name.
     pub name: *const c_char,
-    /// The directory that is the namespace of the ring. NULL for the namespace that umsg_mq_open uses. Always NULL for a ring without a name.
+    /// The directory that is the namespace of the ring. NULL for the namespace that umsg_mq_open uses, and for a ring without a name.
     pub directory: *const c_char,
     /// The number of messages that the ring holds without overflow; 0 for 1,024.
     pub entries: u32,
     /// The capacity of the overflow, in messages; 0 for 65,536, UMSG_RING_NO_OVERFLOW for no overflow. The overflow uses memory only for messages
     /// that it holds.
     pub overflow: u32,
-    /// The longest payload, in bytes; 0 for 64, which is the least.
+    /// The longest payload, in bytes; 0 for 64, which is also the minimum.
     pub longest: u32,
     /// Permission bits of a ring with a name, before the umask: write permission allows sending; 0 for 0600.
     pub mode: u32,
@@ -63,11 +63,11 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// a newer `umsg.h` and uses a member that this version of the library does not know, the call fails.
 ///
 /// # Return value
-/// On success, the ring. On error, NULL with errno set to indicate the error.
+/// On success, the call returns the ring. On error, NULL is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `E2BIG`: a member that this version of the library does not know is not 0.
-/// - `EACCES`: the name has a second slash, or the namespace is not trusted, or the caller may not write to it. umsg_last_error(3) says which.
+/// - `EACCES`: the name has a second slash, or the namespace is not trusted, or the caller may not write to it. umsg_last_error(3) tells the reason.
 /// - `EBUSY`: a ring has this name, and its owner lives.
 /// - `EFAULT`: `options` or one of its texts is at an address that can't be read.
 /// - `EFBIG`: the ring's file would be longer than the process's limit for files (`RLIMIT_FSIZE`).
@@ -82,9 +82,9 @@ const SIZES: std::ops::RangeInclusive<size_t> = 48..=4096;
 /// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// During the creation: there is no ring, or a complete one. Afterwards the senders of the ring get an error that says that the
-/// owner is dead. A send gets it within ten milliseconds, and a sender that waits for room within a tenth of a second. The name stays until another
-/// ring takes it, or umsg_ring_unlink(3) removes it.
+/// If the process dies during the creation, there is either no ring or a complete ring. After the creation, the senders of the ring get an error that
+/// says that the owner is dead. A send gets the error within ten milliseconds, and a sender that waits for room within a tenth of a second. The name
+/// stays until another ring takes it, or umsg_ring_unlink(3) removes it.
 ///
 /// # See also
 /// umsg_ring_free(3), umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_sender_of(3), umsg_ring_wait(3), umsg(1)
@@ -169,7 +169,7 @@ pub(super) unsafe fn namespace(directory: *const c_char) -> Result<Namespace, Fa
     Ok(Namespace::at(directory)?)
 }
 
-/// Returns the options that the program knows, and 0 for the other options.
+/// Reads the program's options. Options that the program does not know become 0.
 ///
 /// # Safety
 /// `options` is NULL, or a structure as long as its first member says, or an address that a pointer check refuses.
@@ -183,6 +183,6 @@ unsafe fn read(options: *const umsg_ring_options) -> Result<Option<umsg_ring_opt
             "the member `size` of the options must be sizeof(struct umsg_ring_options)",
         ));
     }
-    // SAFETY: by this function's contract the structure has this number of readable bytes; zero is a valid value of every member.
+    // SAFETY: by this function's contract, the structure has `size` readable bytes; zero is a valid value of every member.
     unsafe { pointer::read_as_far_as_known(options, size) }.map(Some)
 }

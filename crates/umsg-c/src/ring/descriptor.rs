@@ -12,33 +12,33 @@ use super::{Refusal, until};
 use crate::error::{Failure, answer};
 use crate::time;
 
-/// Sends a message that brings a descriptor to a ring.
+/// Sends a message with a descriptor to a ring.
 ///
 /// The receiver gets its own descriptor for the same open file, in `fd` and `res` of its message. The sender keeps `fd`, and may close it
 /// when the call has returned. The payload has up to 64 bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room. A
 /// call that waits ends at `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
 /// The receiver keeps the descriptors of messages that it has not received yet: up to a quarter of its `RLIMIT_NOFILE`, at most 1,024. If there are
-/// more, the receiver closes the oldest. It also closes descriptors for which it has no descriptor number left. The messages of closed descriptors
-/// arrive with -EBADF, and the sender gets no error.
+/// more, the receiver closes the oldest. The receiver also closes descriptors for which it has no descriptor number left. The messages of closed
+/// descriptors arrive with -EBADF, and the sender gets no error.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_send(3), and these:
 ///
-/// - `EAGAIN`: the receiver's socket holds its maximum number of descriptors, which is `net.unix.max_dgram_qlen` plus one, mostly 11, and which the
-///   receiver takes in when it receives; or there is no room and `flags` has `UMSG_RING_NOWAIT`.
+/// - `EAGAIN`: the receiver's socket holds its maximum number of descriptors: `net.unix.max_dgram_qlen` plus one, mostly 11. The receiver empties the
+///   socket when it receives. Or there is no room and `flags` has `UMSG_RING_NOWAIT`.
 /// - `EBADF`: `fd` is not an open descriptor.
-/// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
+/// - `ECONNREFUSED`, `ENOENT`: the receiver's socket no longer exists.
 /// - `EFAULT`: `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `EMSGSIZE`: the payload has more than 64 bytes.
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent with its descriptor, or nothing was sent.
+/// If the process dies before the call returns, the message was sent with its descriptor, or nothing was sent.
 ///
 /// # See also
 /// umsg_ring_pass_fd(3), umsg_ring_receive(3), umsg_ring_send(3), unix(7)
@@ -69,19 +69,20 @@ pub unsafe extern "C" fn umsg_ring_send_fd(
 /// descriptor by umsg_ring_take_fd(3) with this ticket. The sender keeps `fd`, and may close it when the call has returned.
 ///
 /// # Return value
-/// On success, the ticket. Each descriptor of the ring has its own ticket; the first ticket is 0. On error, -1 with errno set to
-/// indicate the error.
+/// On success, the call returns the ticket. Each descriptor of the ring has its own ticket; the first ticket is 0. On error, -1 is returned, and
+/// errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EAGAIN`: the receiver's socket holds its maximum number of descriptors, which is `net.unix.max_dgram_qlen` plus one, mostly 11. The receiver
-///   takes them in when it receives a message or takes a descriptor.
+///   empties the socket when it receives a message or takes a descriptor.
 /// - `EBADF`: `sender` is NULL, or can't be the address of a sender; or `fd` is not an open descriptor.
 /// - `EBADFD`: the ring is disabled: umsg_ring_enable(3).
-/// - `ECONNREFUSED`, `ENOENT`: the receiver is gone.
+/// - `ECONNREFUSED`, `ENOENT`: the receiver's socket no longer exists.
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// Before the call returns: the descriptor may already have been sent. The receiver closes descriptors that the program does not take.
+/// If the process dies before the call returns, the descriptor may already have been sent. The receiver closes descriptors that the program does not
+/// take.
 ///
 /// # See also
 /// umsg_ring_send_fd(3), umsg_ring_take_fd(3)
@@ -101,15 +102,15 @@ pub unsafe extern "C" fn umsg_ring_pass_fd(sender: *mut umsg_ring_sender, fd: c_
 /// `ticket` is the value that umsg_ring_pass_fd(3) returned to the sender. The descriptor has `FD_CLOEXEC` set. The caller has to close it.
 ///
 /// # Return value
-/// On success, the descriptor. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the descriptor. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring; or no descriptor has arrived with this ticket, or it was already taken.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
-/// The system closes its descriptors.
+/// The system closes the descriptors of the dead process.
 ///
 /// # See also
 /// umsg_ring_pass_fd(3), umsg_ring_receive(3)
@@ -129,7 +130,7 @@ pub unsafe extern "C" fn umsg_ring_take_fd(ring: *mut umsg_ring, ticket: c_int) 
 fn borrow<'a>(fd: c_int) -> Result<BorrowedFd<'a>, Refusal> {
     match fd {
         0.. => {
-            // SAFETY: the number is not -1. If it is not open, or is closed meanwhile, the system calls that use it fail.
+            // SAFETY: the descriptor number is not -1. If the descriptor is not open, or is closed meanwhile, the system calls that use it fail.
             Ok(unsafe { BorrowedFd::borrow_raw(fd) })
         }
         _ => Err(Refusal::NoDescriptor(fd)),

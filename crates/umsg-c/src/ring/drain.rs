@@ -17,15 +17,15 @@ pub type umsg_ring_visitor =
 
 /// Receives all messages that a ring holds, and calls a function with each.
 ///
-/// The messages are copied out of the ring in groups, under one lock for each group. The call may also receive messages that arrive meanwhile, but
-/// it returns even if senders continue. `visit` gets `argument`. `visit` must return, and must not leave by longjmp(3) or an exception of C++.
-/// `visit` may send. It may also send to this ring if it does not wait for room. It must not receive from this ring.
+/// The messages are copied out of the ring in groups, under one lock for each group. The call may also receive messages that arrive meanwhile, but it
+/// returns even if senders continue. `visit` gets `argument`. `visit` must return, and must not leave by longjmp(3) or an exception of C++. `visit`
+/// may send, to this ring only with calls that do not wait for room. `visit` must not receive from this ring.
 ///
 /// The call does not wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
-/// On success, the number of messages received, including the messages that umsg_ring_accept_only(3) drops. On error, -1
-/// with errno set to indicate the error. Only 0 means that the ring was empty: with `EPOLLET`, repeat the call until it returns 0.
+/// On success, the call returns the number of messages received, including the messages that umsg_ring_accept_only(3) drops. On error, -1 is
+/// returned, and errno is set to indicate the error. Only 0 means that the ring was empty: with `EPOLLET`, repeat the call until it returns 0.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
@@ -33,7 +33,7 @@ pub type umsg_ring_visitor =
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `visit` is NULL.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// The messages are lost with the process; senders get an error.
@@ -67,16 +67,16 @@ pub unsafe extern "C" fn umsg_ring_drain(
 /// wait; umsg_ring_wait(3) does.
 ///
 /// # Return value
-/// On success, the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) has dropped all of them.
-/// On error, -1 with errno set to indicate the error.
+/// On success, the call returns the number of messages written: 0 if there were none, or if umsg_ring_accept_only(3) has dropped all of them. On
+/// error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
-/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes, and no message was received before it.
+/// - `EBADMSG`: the ring's memory is corrupted: it holds values that no operation writes, and the call received no message before the corruption.
 /// - `EBUSY`: another call that receives from the ring has not returned yet.
 /// - `EDEADLK`: the call was made by a signal handler that interrupted a call on the same ring.
 /// - `EFAULT`: `messages` is at an address that can't be written.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// The messages are lost with the process; senders get an error.

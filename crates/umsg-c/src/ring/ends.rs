@@ -10,7 +10,7 @@ use super::receiver::{self, umsg_ring};
 use crate::error::{Failure, answer, fail};
 use crate::pointer::{self, is_bad};
 
-/// A sending end of a ring. Threads may share one.
+/// A sending end of a ring. Threads may share a sender.
 pub struct umsg_ring_sender(Sender);
 
 /// Frees a ring, which closes it.
@@ -21,14 +21,14 @@ pub struct umsg_ring_sender(Sender);
 /// After the call, no thread may use the ring, its descriptor, or the payloads of its messages.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet: the ring stays.
 ///
 /// # If the process dies
-/// The system frees its rings; senders get an error that says that the owner is dead.
+/// The system frees the rings of the dead process; senders get an error that says that the owner is dead.
 ///
 /// # See also
 /// umsg_ring_close(3), umsg_ring_create(3), umsg_ring_sender_free(3)
@@ -41,19 +41,19 @@ pub unsafe extern "C" fn umsg_ring_free(ring: *mut umsg_ring) -> c_int {
 
 /// Makes a sender of a ring of this process.
 ///
-/// Threads may share a sender, and a child made by fork(2) may use the senders of its parent. The receiver distinguishes senders by their
-/// numbers: umsg_ring_tag(3).
+/// Threads may share a sender, and a child made by fork(2) may use the senders of its parent. The receiver distinguishes senders by their tags
+/// (umsg_ring_tag(3)).
 ///
 /// The sender may still be used after the ring was freed, and has to be freed, too.
 ///
 /// # Return value
-/// On success, the sender. On error, NULL with errno set to indicate the error.
+/// On success, the call returns the sender. On error, NULL is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 ///
 /// # If the process dies
-/// The system frees the sender.
+/// The system frees the sender of the dead process.
 ///
 /// # See also
 /// umsg_ring_create(3), umsg_ring_open(3), umsg_ring_send(3), umsg_ring_sender_free(3)
@@ -70,11 +70,11 @@ pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_
 /// umsg_ring_free(3).
 ///
 /// # Return value
-/// On success, a sender. On error, NULL with errno set to indicate the error.
+/// On success, the call returns a sender. On error, NULL is returned, and errno is set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted. umsg_last_error(3) says
-///   which.
+/// - `EACCES`: the ring's mode does not let the caller send, the name has a second slash, or the namespace is not trusted. umsg_last_error(3) tells
+///   the reason.
 /// - `EBADMSG`: the ring's file is corrupted.
 /// - `EFAULT`: `name` is at an address that can't be read.
 /// - `EINVAL`: `name` does not begin with a slash, or the file of this name is not a ring, or belongs to another version of umsg.
@@ -85,7 +85,7 @@ pub unsafe extern "C" fn umsg_ring_sender_of(ring: *mut umsg_ring) -> *mut umsg_
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The system frees the sender.
+/// The system frees the sender of the dead process.
 ///
 /// # See also
 /// umsg_ring_create(3), umsg_ring_open_in(3), umsg_ring_send(3), umsg_ring_sender_free(3)
@@ -100,7 +100,7 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 /// Does the same as umsg_ring_open(3) in the namespace `directory`, instead of the namespace that the environment selects.
 ///
 /// # Return value
-/// On success, a sender. On error, NULL with errno set to indicate the error.
+/// On success, the call returns a sender. On error, NULL is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_open(3), and these errors of the directory:
@@ -110,7 +110,7 @@ pub unsafe extern "C" fn umsg_ring_open(name: *const c_char) -> *mut umsg_ring_s
 /// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The system frees the sender.
+/// The system frees the sender of the dead process.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_sender_free(3)
@@ -126,18 +126,18 @@ pub unsafe extern "C" fn umsg_ring_open_in(
     made(opened)
 }
 
-/// Creates another sender of the same ring. The receiver distinguishes the two.
+/// Creates another sender of the same ring, with its own tag.
 ///
-/// Both senders have to be freed.
+/// The receiver distinguishes the two senders (umsg_ring_tag(3)). Both senders have to be freed.
 ///
 /// # Return value
-/// On success, the new sender. On error, NULL with errno set to indicate the error.
+/// On success, the call returns the new sender. On error, NULL is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
 ///
 /// # If the process dies
-/// The system frees the sender.
+/// The system frees the sender of the dead process.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_sender_of(3), umsg_ring_tag(3)
@@ -155,13 +155,13 @@ pub unsafe extern "C" fn umsg_ring_sender_clone(
 /// The messages that it sent stay in the ring. After the call, no thread may use the sender.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
 ///
 /// # If the process dies
-/// The system frees the sender.
+/// The system frees the sender of the dead process.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_sender_of(3)

@@ -1,7 +1,8 @@
 //! Rings: `umsg::ring` for C.
 //!
-//! Both ends of a ring are addresses. The handles of queues, in contrast, are numbers, which a table resolves. For rings, such a table would have
-//! to count uses, and so all senders of a process would write one cache line. As with `FILE *`, the program frees an end only after its last use.
+//! Both ends of a ring are addresses. The handles of queues, in contrast, are numbers that the library looks up in a table. A table of rings would
+//! have to count the uses of its entries, so all senders of a process would write to one cache line. As with `FILE *`, the program frees an end only
+//! after the last use of the end.
 //!
 //! | what | where |
 //! |---|---|

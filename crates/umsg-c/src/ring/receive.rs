@@ -16,21 +16,21 @@ use crate::time;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_message {
-    /// The value that the sender gave.
+    /// The value of `user_data` that the sender gave.
     pub user_data: u64,
-    /// The value that the sender has set. In a message with a descriptor, the same as `fd`, or -EBADF if the descriptor did not arrive.
+    /// The value of `res` that the sender gave. In a message with a descriptor, the same as `fd`, or -EBADF if the descriptor did not arrive.
     pub res: i32,
-    /// The value that the sender gave.
+    /// The value of `flags` that the sender gave.
     pub flags: u32,
     /// The bytes of the message, valid until the next call that receives from the ring; never NULL.
     pub payload: *const c_void,
-    /// The number of bytes.
+    /// The length of the payload, in bytes.
     pub len: size_t,
     /// Process id of the sender.
     pub pid: u32,
-    /// The sender's number, which is unique among the senders of the ring.
+    /// The sender's index, which is unique among the senders of the ring.
     pub index: u32,
-    /// The descriptor of the message, which the receiver has to close. It has `FD_CLOEXEC` set. -1 for a message without a descriptor.
+    /// The descriptor of the message, with `FD_CLOEXEC` set, which the receiver has to close; -1 for a message without a descriptor.
     pub fd: i32,
     /// The library sets this field to 0.
     pub reserved: u32,
@@ -39,11 +39,11 @@ pub struct umsg_ring_message {
 /// Receives the next message of a ring.
 ///
 /// While the ring is empty, the call waits. By default it spins for some microseconds if recent spins were successful, and then sleeps;
-/// umsg_ring_set_waiting(3) chooses. The payload stays in the ring until the next call that receives, and must not be freed. If the ring is
-/// closed (umsg_ring_close(3)) and empty, no message can arrive any more, but the call still waits.
+/// umsg_ring_set_waiting(3) selects another way of waiting. The payload stays in the ring until the next call that receives, and must not be freed.
+/// If the ring is closed (umsg_ring_close(3)) and empty, no message can arrive any more, but the call still waits.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
@@ -54,7 +54,7 @@ pub struct umsg_ring_message {
 /// - `EFAULT`: `message` is at an address that can't be written.
 /// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
 /// - `ENOMEM`: the system has no memory left.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// The messages are lost with the process; senders get an error.
@@ -76,7 +76,7 @@ pub unsafe extern "C" fn umsg_ring_receive(
 /// Does the same as umsg_ring_receive(3), but the call does not wait.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_receive(3), except `EINTR`, and this one:
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn umsg_ring_try_receive(
 /// there is a message, the call ignores the time.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_receive(3), and these:

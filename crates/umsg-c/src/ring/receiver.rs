@@ -18,14 +18,14 @@ pub struct umsg_ring {
     inner: UnsafeCell<Inner>,
 }
 
-/// The exclusive use of the receiver by one call.
+/// The fields that only the call with the right to receive uses.
 pub(super) struct Inner {
     pub(super) ring: Ring,
-    /// Payloads that the last batch left for the program.
+    /// The payloads of the last batch, which the program may still read.
     pub(super) payloads: Vec<u8>,
 }
 
-/// Checks that both ends can be moved between threads, as C programs may do.
+/// Checks at compile time what C programs may do: receive in any thread, and share a sender between threads.
 const _: () = {
     const fn goes_from_thread_to_thread<T: Send>() {}
     const fn is_shared_by_threads<T: Sync>() {}
@@ -63,7 +63,8 @@ pub(super) unsafe fn look<'a>(ring: *const umsg_ring) -> Result<&'a umsg_ring, R
 /// Returns the right to receive, for the ring's owner.
 ///
 /// # Errors
-/// `Busy` if another call has the turn: a call of another thread, or a call of this thread further down the stack. `NotOwner` in a forked child.
+/// `Busy` if another call has the right to receive: a call of another thread, or a call of this thread further down the stack. `NotOwner` in a forked
+/// child.
 ///
 /// # Safety
 /// The conditions of [`look`].
@@ -77,7 +78,7 @@ pub(super) unsafe fn enter<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal
     }
 }
 
-/// Begins a call without the check of ownership: a forked child has the ring in its memory, too.
+/// Takes the right to receive without the check of ownership, because a forked child may free its copy of the ring.
 ///
 /// # Safety
 /// The conditions of [`look`].
@@ -92,14 +93,14 @@ unsafe fn take_turn<'a>(ring: *mut umsg_ring) -> Result<Turn<'a>, Refusal> {
     }
 }
 
-/// Ends a ring.
+/// Frees a ring.
 ///
 /// # Safety
 /// The conditions of [`look`], and no other code uses the ring any more.
 pub(super) unsafe fn free(ring: *mut umsg_ring) -> Result<(), Refusal> {
     // SAFETY: by this function's contract.
     std::mem::forget(unsafe { take_turn(ring)? });
-    // SAFETY: `Box::into_raw` made the pointer in `new`, and only this line frees it. No call has a turn.
+    // SAFETY: `Box::into_raw` made the pointer in `new`, and only this line frees it. No call has the right to receive.
     drop(unsafe { Box::from_raw(ring) });
     Ok(())
 }
@@ -112,7 +113,7 @@ impl Deref for Turn<'_> {
 
     #[inline]
     fn deref(&self) -> &Inner {
-        // SAFETY: this turn is the only one.
+        // SAFETY: only one `Turn` exists at a time.
         unsafe { &*self.0.inner.get() }
     }
 }
@@ -120,7 +121,7 @@ impl Deref for Turn<'_> {
 impl DerefMut for Turn<'_> {
     #[inline]
     fn deref_mut(&mut self) -> &mut Inner {
-        // SAFETY: this turn is the only one.
+        // SAFETY: only one `Turn` exists at a time.
         unsafe { &mut *self.0.inner.get() }
     }
 }

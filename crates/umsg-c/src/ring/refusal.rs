@@ -6,22 +6,22 @@ use umsg::ring::{INLINE, ReceiveError, RingError, SendError};
 /// The reason why a call on a ring failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
-    /// EBADF
+    /// The call fails with EBADF.
     #[error("the address does not belong to an open ring")]
     NoRing,
-    /// EBADF
+    /// The call fails with EBADF.
     #[error("the address does not belong to an open sender of a ring")]
     NoSender,
-    /// EBADF
+    /// The call fails with EBADF.
     #[error("{0} is not an open file descriptor")]
     NoDescriptor(c_int),
-    /// EBADF
+    /// The call fails with EBADF.
     #[error("no descriptor has arrived with the ticket {0}")]
     NoSuchTicket(c_int),
-    /// EBUSY
+    /// The call fails with EBUSY.
     #[error("another call that receives from this ring has not returned yet")]
     Busy,
-    /// EMSGSIZE
+    /// The call fails with EMSGSIZE.
     #[error("a payload of {0} bytes is too long for this call, which takes at most {INLINE} bytes")]
     TooLong(usize),
     #[error(transparent)]

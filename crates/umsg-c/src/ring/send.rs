@@ -27,7 +27,7 @@ pub struct umsg_ring_post {
     pub len: size_t,
 }
 
-/// A call does not wait for room.
+/// The value of `flags` for a call that does not wait for room.
 pub const UMSG_RING_NOWAIT: c_int = 1;
 
 /// Sends a message to a ring.
@@ -36,7 +36,7 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 /// call. The call makes a system call only if it wakes a sleeping thread.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
@@ -48,11 +48,11 @@ pub const UMSG_RING_NOWAIT: c_int = 1;
 /// - `EMSGSIZE`: the payload is longer than the longest payload of the ring.
 /// - `ENOMEM`: the system has no memory for the message.
 /// - `ENOSPC`: the namespace's file system is full or its limit of bytes is reached.
-/// - `EOWNERDEAD`: the process that received has died.
+/// - `EOWNERDEAD`: the receiving process has died.
 /// - `EPIPE`: the ring was closed.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all. Other senders are not delayed.
+/// If the process dies before the call returns, the message is either sent completely or not sent. Other senders are not delayed.
 ///
 /// # See also
 /// umsg_ring_open(3), umsg_ring_receive(3), umsg_ring_send_batch(3), umsg_ring_send_fd(3), umsg_ring_timedsend(3), umsg_ring_try_send(3)
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn umsg_ring_send(
 /// second.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_send(3), except `EINTR`, and this one:
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn umsg_ring_send(
 /// - `EAGAIN`: the ring and its overflow are full.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_send_or_drop(3)
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// there is room, the call ignores the time.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_send(3), and these:
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn umsg_ring_try_send(
 /// - `ETIMEDOUT`: the deadline passed before there was room.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_timedreceive(3), clock_gettime(2)
@@ -129,13 +129,13 @@ pub unsafe extern "C" fn umsg_ring_timedsend(
 /// The count is `dropped` of umsg_ring_status(3).
 ///
 /// # Return value
-/// On success, 1 if the message was sent, 0 if it was dropped. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 1 if the message was sent, 0 if it was dropped. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_send(3), except `EINTR`.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all.
+/// If the process dies before the call returns, the message is either sent completely or not sent.
 ///
 /// # See also
 /// umsg_ring_status(3), umsg_ring_try_send(3)
@@ -163,7 +163,8 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 /// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit. The call never waits for room in the other ring.
 ///
 /// # Return value
-/// On success, 0: the completion was posted, and has the outcome of the message. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0: the completion was posted, and has the outcome of the message. On error, -1 is returned, and errno is set to
+/// indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_try_send(3) for `own`; and these, before anything is sent:
@@ -173,7 +174,8 @@ pub unsafe extern "C" fn umsg_ring_send_or_drop(
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 ///
 /// # If the process dies
-/// Before the call returns: the message was sent completely, or not at all. If the message was sent, the same holds for its completion.
+/// If the process dies before the call returns, the message is either sent completely or not sent. If the message was sent, the same holds for its
+/// completion.
 ///
 /// # See also
 /// umsg_ring_send(3), umsg_ring_try_send(3)
@@ -226,7 +228,7 @@ unsafe fn send(
 /// The message that a program sends.
 pub(super) struct Wanted<'a> {
     pub(super) post: Post,
-    /// The payload, if it is too long for the post.
+    /// The payload, if it is too long for the message itself.
     long: Option<&'a [u8]>,
 }
 

@@ -14,24 +14,24 @@ use crate::time;
 
 /// Sends several messages to a ring as one batch: all of them or none.
 ///
-/// The call makes one reservation and at most one wake-up. The receiver finds all of the `n` messages at once. Each payload has up to 64
-/// bytes. `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room for all of them. A call that waits ends at
-/// `abs_timeout`, a time of the clock `CLOCK_REALTIME`; NULL means no limit.
+/// The call makes one reservation and at most one wake-up. The receiver finds all of the `n` messages at once. Each payload has up to 64 bytes.
+/// `flags` is 0, or `UMSG_RING_NOWAIT` for a call that does not wait for room for all messages. A call that waits ends at `abs_timeout`, a time of
+/// the clock `CLOCK_REALTIME`; NULL means no limit.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error; nothing was sent.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error; nothing was sent.
 ///
 /// # Errors
 /// The errors of umsg_ring_send(3), and these:
 ///
-/// - `EAGAIN`: there is no room for all of them and `flags` has `UMSG_RING_NOWAIT`.
+/// - `EAGAIN`: there is no room for all messages and `flags` has `UMSG_RING_NOWAIT`.
 /// - `EFAULT`: `posts`, a payload or `abs_timeout` is at an address that can't be read.
 /// - `EINVAL`: `flags` has other bits; `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999.
 /// - `EMSGSIZE`: a payload has more than 64 bytes, or `n` is more than the ring and its overflow hold.
-/// - `ETIMEDOUT`: the deadline passed before there was room for all of them.
+/// - `ETIMEDOUT`: the deadline passed before there was room for all messages.
 ///
 /// # If the process dies
-/// Before the call returns: all of them were sent, or none.
+/// If the process dies before the call returns, either all messages were sent or none.
 ///
 /// # See also
 /// umsg_ring_receive_batch(3), umsg_ring_send(3)

@@ -16,13 +16,13 @@ use crate::time::told;
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct umsg_ring_status {
-    /// The current number of messages.
+    /// The current number of messages, including the overflow.
     pub messages: u64,
-    /// The number of these messages that are beyond `entries`.
+    /// The number of messages beyond `entries`, in the overflow.
     pub overflowing: u64,
-    /// The number of messages that the ring holds without overflow.
+    /// The capacity of the ring without its overflow, in messages.
     pub entries: u32,
-    /// The number of messages that the overflow holds.
+    /// The capacity of the overflow, in messages.
     pub overflow: u32,
     /// The longest payload, in bytes.
     pub longest: u64,
@@ -52,7 +52,7 @@ pub struct umsg_ring_status {
     pub slept: u64,
     /// Waits of the receiver that ended while it was still spinning.
     pub spun: u64,
-    /// The time that the receiver spun, in nanoseconds. This is CPU time, unless other threads ran in its place.
+    /// The time that the receiver spun, in nanoseconds. The time is CPU time, unless other threads ran in place of the receiver.
     pub time_spun: u64,
     /// The time that the receiver slept, in nanoseconds. Each sleep costs some microseconds of CPU time.
     pub time_asleep: u64,
@@ -68,7 +68,7 @@ pub struct umsg_ring_status {
 pub struct umsg_ring_tag {
     /// Process id.
     pub pid: u32,
-    /// The sender's number, unique among the senders of the ring.
+    /// The sender's index, which is unique among the senders of the ring.
     pub index: u32,
 }
 
@@ -79,7 +79,7 @@ pub struct umsg_ring_tag {
 /// The function may be called while another thread receives.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
@@ -109,7 +109,7 @@ pub unsafe extern "C" fn umsg_ring_status(
 /// Does the same as umsg_ring_status(3), for a sender.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or can't be the address of a sender.
@@ -135,10 +135,10 @@ pub unsafe extern "C" fn umsg_ring_sender_status(
 
 /// Gets the tag by which the receiver of a ring identifies a sender.
 ///
-/// Each message that the calling process sends with `sender` has these values of `pid` and `index`, which the call writes to `tag`.
+/// Each message that the calling process sends with `sender` has the values of `pid` and `index` that the call writes to `tag`.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `sender` is NULL, or can't be the address of a sender.

@@ -11,15 +11,15 @@ use crate::pointer;
 
 /// Removes the name of a ring whose owner has died.
 ///
-/// A living owner removes the name by umsg_ring_free(3). This function removes a name that a killed owner has left behind. It looks for the name in
-/// the namespace that umsg_mq_open(3) describes.
+/// A living owner removes the name by umsg_ring_free(3). This function removes a name that a killed owner has left behind. The function looks for the
+/// name in the namespace that umsg_mq_open(3) describes.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
-/// - `EACCES`: the caller is neither the owner of the ring's file nor root, or may not read the file; the name has a second slash;
-///   or the namespace can't be used; umsg_last_error(3) says which.
+/// - `EACCES`: the caller is neither the owner of the ring's file nor root, or may not read the file; the name has a second slash; or the namespace
+///   can't be used; umsg_last_error(3) tells the reason.
 /// - `EBUSY`: the ring's owner lives.
 /// - `EFAULT`: `name` is at an address that can't be read.
 /// - `EINVAL`: `name` does not begin with a slash, or the ring was created by another version of umsg.
@@ -28,7 +28,7 @@ use crate::pointer;
 /// - `ENOTEMPTY`: the directory that `UMSG_DIR` names is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name was removed, or not.
+/// If the process dies before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_ring_create(3), umsg_ring_free(3), umsg_ring_unlink_in(3), umsg(1)
@@ -38,12 +38,12 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
     answer(unsafe { unlink(std::ptr::null(), name) })
 }
 
-/// Removes the name of a ring whose owner has died from a namespace.
+/// Removes from a namespace the name of a ring whose owner has died.
 ///
 /// Does the same as umsg_ring_unlink(3) in the namespace `directory`, instead of the namespace that the environment selects.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// The errors of umsg_ring_unlink(3), and these errors of the directory:
@@ -53,7 +53,7 @@ pub unsafe extern "C" fn umsg_ring_unlink(name: *const c_char) -> c_int {
 /// - `ENOTEMPTY`: `directory` is not a namespace and holds other files, so that it can't become one.
 ///
 /// # If the process dies
-/// The name was removed, or not.
+/// If the process dies before the call returns, the name was removed or still exists.
 ///
 /// # See also
 /// umsg_ring_open_in(3), umsg_ring_unlink(3)

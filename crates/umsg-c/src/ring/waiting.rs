@@ -10,13 +10,14 @@ use super::{Refusal, deadline};
 use crate::error::{Failure, answer};
 use crate::{time, waiting};
 
-/// Waits until several messages are in a ring, and leaves them there.
+/// Waits until a ring has several messages, without receiving them.
 ///
 /// The thread is woken once, when the last of `at_least` messages has arrived. The wait ends at `abs_timeout`, a time of the clock
 /// `CLOCK_REALTIME`. NULL means no limit. With a time in the past, the call only checks.
 ///
 /// # Return value
-/// On success, the number of messages that the receiver knows of, which is at least `at_least`. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the number of messages that the receiver has found in the ring, at least `at_least`. On error, -1 is returned, and
+/// errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
@@ -25,7 +26,7 @@ use crate::{time, waiting};
 /// - `EINTR`: a signal handler that was installed without `SA_RESTART` ran while the call waited.
 /// - `EINVAL`: `tv_sec` of `abs_timeout` is negative, or `tv_nsec` is not from 0 to 999,999,999; or `at_least` is more than the ring and
 ///   its overflow hold.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 /// - `ETIMEDOUT`: the deadline passed before the messages came.
 ///
 /// # If the process dies
@@ -51,20 +52,20 @@ pub unsafe extern "C" fn umsg_ring_wait(
 
 /// Returns the descriptor of a ring, for poll(2), epoll(7) and io_uring(7).
 ///
-/// The descriptor is readable while there are messages. From the first call of this function on, a sender makes the descriptor of an empty
-/// ring readable. It stays readable until umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring
-/// empty. A program that polls with `EPOLLET` repeats one of these calls until it reports an empty ring: by `EAGAIN`, or by 0. Otherwise
-/// messages may remain without a further edge, such as those that came while umsg_ring_drain(3) ran.
+/// The descriptor is readable while there are messages. From the first call of this function on, a sender makes the descriptor of an empty ring
+/// readable. The descriptor stays readable until umsg_ring_try_receive(3), umsg_ring_receive_batch(3) or umsg_ring_drain(3) has found the ring empty.
+/// A program that polls with `EPOLLET` repeats one of these calls until it reports an empty ring: by `EAGAIN`, or by 0. Otherwise messages may remain
+/// without a further edge, for example messages that came while umsg_ring_drain(3) ran.
 ///
 /// The descriptor belongs to the ring: the program must not read, write or close it.
 ///
 /// # Return value
-/// On success, the descriptor, the same each time. On error, -1 with errno set to indicate the error.
+/// On success, the call returns the descriptor, the same each time. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// The system closes the descriptor.
@@ -87,13 +88,13 @@ pub unsafe extern "C" fn umsg_ring_descriptor(ring: *mut umsg_ring) -> c_int {
 /// umsg_ring_status(3) shows the CPU time that waiting costs.
 ///
 /// # Return value
-/// On success, 0. On error, -1 with errno set to indicate the error.
+/// On success, the call returns 0. On error, -1 is returned, and errno is set to indicate the error.
 ///
 /// # Errors
 /// - `EBADF`: `ring` is NULL, or can't be the address of a ring.
 /// - `EBUSY`: a call that receives from the ring has not returned yet.
-/// - `EINVAL`: `waiting` is not one of the three.
-/// - `EPERM`: this is a forked child of the process that made the ring.
+/// - `EINVAL`: `waiting` is not one of the three values `UMSG_WAITING_*`.
+/// - `EPERM`: the calling process is a forked child of the process that created the ring.
 ///
 /// # If the process dies
 /// The choice ends with the process.

@@ -20,7 +20,7 @@ pub fn workshop() -> PathBuf {
     umsg_testkit::artefacts::workshop("umsg-c")
 }
 
-/// A namespace for one test. It is removed when the value is dropped.
+/// A namespace for one test, which is removed when the value is dropped.
 pub type Namespace = umsg_testkit::TestNamespace;
 
 /// Makes a namespace.
