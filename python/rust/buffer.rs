@@ -1,5 +1,5 @@
-//! The buffer protocol. The stable interface of Python has it since 3.11 only. Its functions, its constants and `Py_buffer` have been the
-//! same since 3.0, so the declarations are here.
+//! The buffer protocol of Python. The stable interface includes the protocol only since 3.11. The functions, the constants and `Py_buffer` have been
+//! the same since 3.0, so this module declares them.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi::{self, PyObject};
@@ -77,7 +77,7 @@ pub unsafe fn refuse(view: *mut View) {
 
 /// Bytes of an object with the buffer protocol, kept from being moved or freed.
 pub struct Bytes {
-    /// The view, if the object is not `bytes`: those need none. A view has to stay at its address.
+    /// The view; None for a `bytes` object, which needs no view. The box keeps the view at its address.
     view: Option<Box<View>>,
     start: *mut u8,
     len: usize,
@@ -85,7 +85,7 @@ pub struct Bytes {
 
 // SAFETY: the bytes may be read by every thread. Only a thread with the global interpreter lock makes and drops the view.
 unsafe impl Send for Bytes {}
-// SAFETY: as above.
+// SAFETY: the bytes may be read by every thread. Only a thread with the global interpreter lock makes and drops the view.
 unsafe impl Sync for Bytes {}
 
 impl Bytes {
@@ -111,7 +111,7 @@ impl Bytes {
     /// Takes the bytes of an object for writing.
     ///
     /// # Safety
-    /// As for [`of`](Self::of).
+    /// The conditions of [`of`](Self::of).
     pub unsafe fn writable(object: &Bound<'_, PyAny>) -> PyResult<Bytes> {
         // SAFETY: by this function's contract.
         unsafe { Bytes::viewed(object, WRITABLE, "a writable bytes-like object is required") }
@@ -153,7 +153,7 @@ impl Bytes {
     pub fn get(&self) -> &[u8] {
         match self.len {
             0 => &[],
-            // SAFETY: the object has exported `len` readable bytes there, until `self` is dropped.
+            // SAFETY: the object has exported `len` readable bytes at `start`, until `self` is dropped.
             len => unsafe { std::slice::from_raw_parts(self.start, len) },
         }
     }
@@ -161,7 +161,7 @@ impl Bytes {
     pub fn get_mut(&mut self) -> &mut [u8] {
         match self.len {
             0 => &mut [],
-            // SAFETY: `writable` has asked for `len` writable bytes there, until `self` is dropped.
+            // SAFETY: `writable` has requested `len` writable bytes at `start`, until `self` is dropped.
             len => unsafe { std::slice::from_raw_parts_mut(self.start, len) },
         }
     }

@@ -1,6 +1,6 @@
-//! The exceptions of the package, and their choice from the library's errors.
+//! The exceptions of the package, and the choice of an exception for each error of the library.
 //!
-//! `umsg/_errors.py` defines the classes. The text of an exception is the library's.
+//! `umsg/_errors.py` defines the classes. The text of an exception comes from the library.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -10,7 +10,7 @@ use std::fmt::Display;
 use umsg::posix::LeaseError;
 use umsg::{NamespaceError, posix, ring, sysv};
 
-/// The side of a queue that a call works on. It decides between exceptions that share an errno.
+/// The side of a queue that a call works on. The side decides between exceptions that share an errno.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     Send,
@@ -103,7 +103,7 @@ impl Kind {
         Kind::of(errno, Side::Send)
     }
 
-    /// Makes an exception of this class. `name` is the queue's name, which OSError shows behind the text.
+    /// Makes an exception of this class. `name` is the queue's name, which OSError shows after the text.
     pub fn error(self, py: Python<'_>, errno: i32, text: &str, name: Option<&OsStr>) -> PyErr {
         if let Err(error) = find_classes(py) {
             return error;
@@ -131,27 +131,27 @@ fn error(
     Kind::of(errno, side).error(py, errno, &text.to_string(), name)
 }
 
-/// An error of the system.
+/// Makes the exception for an error of a system call.
 #[cold]
 pub fn of_system(py: Python<'_>, failed: &std::io::Error, name: Option<&OsStr>) -> PyErr {
     let errno = failed.raw_os_error().unwrap_or(libc::EIO);
     error(py, (errno, Side::Other), failed, name)
 }
 
-/// An argument that no call accepts.
+/// Makes the exception for an argument that no call accepts.
 #[cold]
 pub fn invalid(py: Python<'_>, text: &str) -> PyErr {
     Kind::Invalid.error(py, libc::EINVAL, text, None)
 }
 
-/// A handle that was closed.
+/// Makes the exception for a handle that was closed.
 #[cold]
 pub fn handle_closed(py: Python<'_>, what: &str, name: Option<&OsStr>) -> PyErr {
     let text = format!("the handle was closed: open the {what} again");
     Kind::HandleClosed.error(py, libc::EBADF, &text, name)
 }
 
-/// A lease or reservation that has ended.
+/// Makes the exception for a lease or reservation that has ended.
 #[cold]
 pub fn lease_ended(py: Python<'_>, text: &str) -> PyErr {
     Kind::LeaseEnded.error(py, libc::ESTALE, text, None)

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 /// The object of a handle.
 enum State<T> {
     Open(T),
-    /// A thread uses the object. True if it is to be closed afterwards.
+    /// A thread uses the object. True if the object is closed after this use.
     InUse(bool),
     Closed,
 }
@@ -14,7 +14,7 @@ enum State<T> {
 /// The reason why an object can't be used.
 pub enum Refused {
     Closed,
-    /// Another thread uses it.
+    /// Another thread uses the object.
     InUse,
 }
 
@@ -47,7 +47,7 @@ impl<T: Send> Exclusive<T> {
         // SAFETY: the work runs no code of Python.
         let mut taken = unsafe { self.0.with(py, take) }.map_err(refused)?;
         let result = work(&mut taken);
-        // SAFETY: as above. An object that is to be closed is dropped outside.
+        // SAFETY: the work runs no code of Python. An object that was closed meanwhile is dropped after the work.
         let rest = unsafe {
             self.0.with(py, |state| match state {
                 State::InUse(false) => {
@@ -74,9 +74,9 @@ impl<T: Send> Exclusive<T> {
         }
     }
 
-    /// Closes the object, after the call that uses it.
+    /// Closes the object. If a call uses the object, the object is closed at the end of that call.
     pub fn close(&self, py: Python<'_>) {
-        // SAFETY: the work runs no code of Python. The object is dropped outside.
+        // SAFETY: the work runs no code of Python. The object is dropped after the work.
         let state = unsafe {
             self.0.with(py, |state| match state {
                 State::Open(_) => std::mem::replace(state, State::Closed),

@@ -1,7 +1,7 @@
 //! Classes whose objects export their bytes.
 //!
-//! PyO3 has the buffer protocol for Python 3.11 and later only. So the class of PyO3 has all methods, and a class of C below it adds the
-//! buffer protocol. An object of that class is made by calling the class, and takes its contents from [`hand_over`].
+//! PyO3 has the buffer protocol for Python 3.11 and later only. So a class of PyO3 has all methods, and a subclass, made with the C interface, adds
+//! the buffer protocol. An object of the subclass is made by calling the subclass, and takes its contents from [`hand_over`].
 
 use crate::buffer::View;
 use pyo3::PyClass;
@@ -14,7 +14,7 @@ use std::ffi::{CStr, c_int, c_void};
 const BF_GETBUFFER: c_int = 1;
 const BF_RELEASEBUFFER: c_int = 2;
 
-/// Bytes that an object exports.
+/// A class whose objects export their bytes.
 pub trait Exporter: PyClass + Sync {
     /// Begins a view. Returns an error, or the bytes and whether they are read-only.
     fn begin(&self, py: Python<'_>, writable: bool) -> PyResult<((*mut u8, usize), bool)>;
@@ -44,7 +44,7 @@ unsafe extern "C" fn get<C: Exporter<Frozen = pyo3::pyclass::boolean_struct::Tru
         match filled {
             Ok(()) => 0,
             Err(error) => {
-                // SAFETY: as above.
+                // SAFETY: the view is an argument of this call.
                 unsafe { crate::buffer::refuse(view) };
                 error.restore(py);
                 -1
@@ -64,7 +64,7 @@ unsafe extern "C" fn release<C: Exporter<Frozen = pyo3::pyclass::boolean_struct:
     });
 }
 
-/// Makes the class with the buffer protocol, below the class `C`. `name` is its whole name.
+/// Makes the subclass of `C` with the buffer protocol. `name` is the name of the subclass with its module.
 pub fn class<C: Exporter<Frozen = pyo3::pyclass::boolean_struct::True>>(
     py: Python<'_>,
     name: &'static CStr,
@@ -97,7 +97,7 @@ pub fn class<C: Exporter<Frozen = pyo3::pyclass::boolean_struct::True>>(
     };
     // Python 3.9 takes the base in a tuple only.
     let bases = PyTuple::new(py, [py.get_type::<C>()])?;
-    // SAFETY: the specification is complete, and its strings live for ever. Size and everything else come from the base.
+    // SAFETY: the specification is complete, and its strings live for ever. The subclass gets its size and all other properties from the base.
     let class = unsafe {
         let class = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
         Bound::from_owned_ptr_or_err(py, class)?
@@ -105,7 +105,7 @@ pub fn class<C: Exporter<Frozen = pyo3::pyclass::boolean_struct::True>>(
     Ok(class.cast_into::<PyType>()?.unbind())
 }
 
-/// Makes an object of a class with the buffer protocol. `pending` is where the class's `__new__` takes its contents.
+/// Makes an object of a class with the buffer protocol. The class's `__new__` takes the contents from `pending`.
 pub fn hand_over<'py, C>(
     class: &Bound<'py, PyType>,
     pending: &'static std::thread::LocalKey<std::cell::Cell<Option<C>>>,
@@ -117,7 +117,7 @@ pub fn hand_over<'py, C>(
     made
 }
 
-/// The error of a program that calls the class itself.
+/// Makes the exception for a program that calls the class itself.
 pub fn not_callable(name: &str, method: &str) -> PyErr {
     PyTypeError::new_err(format!("{name} objects are made by {method}"))
 }

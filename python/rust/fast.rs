@@ -1,5 +1,5 @@
-//! Methods of the fast path. They take their arguments as a vector (METH_FASTCALL), which the stable interface has since 3.10; Python 3.9 has
-//! the same convention.
+//! Methods of the fast path, which take their arguments as a vector (METH_FASTCALL). The stable interface has this convention since 3.10; Python 3.9
+//! has the same convention.
 
 use pyo3::PyClass;
 use pyo3::exceptions::PyTypeError;
@@ -14,7 +14,7 @@ use std::ptr;
 const METH_KEYWORDS: c_int = 0x0002;
 const METH_FASTCALL: c_int = 0x0080;
 
-/// A method in the form of C.
+/// A method as a C function.
 pub type Raw = unsafe extern "C" fn(
     *mut PyObject,
     *const *mut PyObject,
@@ -28,10 +28,10 @@ pub struct Method(pub &'static CStr, pub Raw, pub &'static CStr);
 /// Adds methods to a class.
 pub fn add_methods(class: &Bound<'_, PyType>, methods: &[Method]) -> PyResult<()> {
     for &Method(name, function, doc) in methods {
-        // SAFETY: both are pointers to functions. Python calls the function as the flags say.
+        // SAFETY: both types are pointers to functions. Python calls the function as the flags say.
         let function =
             unsafe { std::mem::transmute::<Raw, ffi::PyCFunctionWithKeywords>(function) };
-        // A method uses its definition as long as it lives: for ever.
+        // The definition is leaked, because the method uses it for ever.
         let definition = Box::leak(Box::new(ffi::PyMethodDef {
             ml_name: name.as_ptr(),
             ml_meth: ffi::PyMethodDefPointer {
@@ -57,7 +57,7 @@ pub fn add_methods(class: &Bound<'_, PyType>, methods: &[Method]) -> PyResult<()
 pub struct Arguments<'a, 'py> {
     py: Python<'py>,
     values: &'a [*mut PyObject],
-    /// The number of arguments without names. The others have the names in `names`, a tuple or null.
+    /// The number of arguments without names. The names of the other arguments are in `names`, a tuple or null.
     positional: usize,
     names: *mut PyObject,
 }

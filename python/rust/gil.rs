@@ -12,8 +12,8 @@ compile_error!(
 /// A value that only threads with the global interpreter lock use.
 pub struct Guarded<T>(UnsafeCell<T>);
 
-// SAFETY: every access needs a `Python` token, so the thread holds the lock, and there is no other access at the same time. Free-threaded
-// builds of Python, which have no such lock, are refused above.
+// SAFETY: every access needs a `Python` token, so the thread holds the lock, and there is no other access at the same time. The `compile_error!` of
+// this file refuses free-threaded builds of Python, which have no such lock.
 unsafe impl<T: Send> Sync for Guarded<T> {}
 
 impl<T> Guarded<T> {
@@ -21,11 +21,11 @@ impl<T> Guarded<T> {
         Guarded(UnsafeCell::new(value))
     }
 
-    /// Uses the value.
+    /// Calls a function with the value.
     ///
     /// # Safety
-    /// `work` neither runs code of Python (calls, conversions, the end of an object) nor releases the lock, and does not use the same value
-    /// again.
+    /// `work` neither runs code of Python (calls, conversions, the end of an object) nor releases the lock, and makes no nested call of `with` for
+    /// the same value.
     #[inline(always)]
     pub unsafe fn with<R>(&self, _py: Python<'_>, work: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: the thread holds the lock during `work`, as the token shows, and by the contract no other access begins meanwhile.

@@ -91,7 +91,7 @@ struct State {
     data: Option<Py<PyWeakrefReference>>,
 }
 
-/// The class of PyO3 below `umsg.Lease` and `umsg.SysVLease`.
+/// The PyO3 base class of `umsg.Lease` and `umsg.SysVLease`.
 #[pyclass(frozen, subclass, weakref, module = "umsg", name = "LeaseBase")]
 pub struct Lease {
     state: Guarded<State>,
@@ -159,14 +159,14 @@ fn ended(py: Python<'_>) -> PyErr {
     lease_ended(py, "the lease has ended: receive the message again")
 }
 
-/// The error of a lease that can't end yet.
+/// Makes the exception for a lease or reservation that can't end yet.
 pub fn in_use(what: &str) -> PyErr {
     PyBufferError::new_err(format!(
         "a view of the {what} still exists: release each memoryview, and delete each array, before the {what} ends"
     ))
 }
 
-/// Returns the view of an object that the property `data` has given out, or a new one.
+/// Returns the view that the property `data` of an object has given out, or a new view.
 pub fn data<'py>(
     object: &Bound<'py, PyAny>,
     known: Option<Py<PyWeakrefReference>>,
@@ -239,7 +239,7 @@ impl Lease {
         // SAFETY: the work runs no code of Python.
         let data = unsafe { self.state.with(py, |state| state.data.take()) };
         release_data(py, data, "lease")?;
-        // SAFETY: as above.
+        // SAFETY: the work runs no code of Python.
         let taken = unsafe {
             self.state.with(py, |state| match state.views {
                 0 => Ok(state.held.take()),
@@ -302,8 +302,8 @@ impl Scoped for Lease {
         if !failed {
             return self.acknowledge(py);
         }
-        // The exception that ends the with statement takes precedence over an error here. If views still exist, the message returns when the last of
-        // them and this object are gone.
+        // The exception that ends the with statement takes precedence over an error of `give_back`. If views still exist, the message returns when
+        // the last view and this object are gone.
         let _ = self.end_by(py, Held::give_back);
         Ok(())
     }
@@ -318,11 +318,11 @@ impl Lease {
             .ok_or_else(|| exported::not_callable("Lease", "receive_lease"))
     }
 
-    /// A read-only memoryview of the message in place. It is released when the lease ends.
+    /// A read-only memoryview of the message in place, which is released when the lease ends.
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        // SAFETY: the work runs no code of Python; a new reference is only counted.
+        // SAFETY: the work runs no code of Python: a new reference only increments a count.
         let known = unsafe {
             this.state.with(py, |state| {
                 state.data.as_ref().map(|weak| weak.clone_ref(py))
@@ -330,7 +330,7 @@ impl Lease {
         };
         let (view, new) = data(slf.as_any(), known)?;
         if new.is_some() {
-            // SAFETY: as above. The old reference is dropped outside.
+            // SAFETY: the work runs no code of Python. The old reference is dropped after the work.
             drop(unsafe {
                 this.state
                     .with(py, |state| std::mem::replace(&mut state.data, new))
@@ -361,18 +361,19 @@ impl Lease {
         }
     }
 
-    /// Returns a number that no other message of the queue has. It stays when the message returns to the queue.
+    /// Returns the identifier of the message, unique among the messages of the queue. The identifier does not change when the message returns to the
+    /// queue.
     fn message_id(&self, py: Python<'_>) -> PyResult<u64> {
         self.look(py, |lease| lease.message_id())
     }
 
-    /// Returns the history of a dead letter, and of a message that was one. None for any other message.
+    /// Returns the history of a dead letter, or of a message that was a dead letter. None for any other message.
     fn history(&self, py: Python<'_>) -> PyResult<Option<History>> {
         let history = self.look(py, |lease| lease.history())?;
         Ok(history.map(History::from))
     }
 
-    /// The number of leases of the message so far, this one included: 1 the first time.
+    /// The number of leases of the message so far, this lease included: 1 the first time.
     #[getter]
     fn deliveries(&self) -> u32 {
         self.deliveries
@@ -404,8 +405,8 @@ impl Lease {
     fn __bytes__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyBytes>> {
         let (py, this) = (slf.py(), slf.get());
         let ((start, len), _) = this.begin(py, false)?;
-        // SAFETY: the view that has just begun keeps the bytes there. Another process may write them at the same time only if it breaks the
-        // protocol; the bytes are copied once and not interpreted.
+        // SAFETY: the view that has just begun keeps the bytes at their address. Another process may write the bytes at the same time only if that
+        // process breaks the protocol; the bytes are copied once and not interpreted.
         let copy = unsafe {
             let bytes = ffi::PyBytes_FromStringAndSize(start.cast(), len as ffi::Py_ssize_t);
             Bound::from_owned_ptr_or_err(py, bytes)
@@ -414,9 +415,9 @@ impl Lease {
         Ok(copy?.cast_into::<PyBytes>()?)
     }
 
-    /// Sets a time limit in seconds, from now. When it passes, the lease ends by itself, and the message goes back to its place in the queue.
+    /// Sets a time limit, in seconds from now. When the limit passes, the lease ends by itself, and the message goes back to its place in the queue.
     ///
-    /// From then on the object shows a copy of the message: the message may leave its place at any moment. Release all views first.
+    /// From this call on, the object shows a copy of the message: the message may leave its place at any moment. Release all views first.
     fn limit(&self, py: Python<'_>, time: &Bound<'_, PyAny>) -> PyResult<()> {
         let time = duration(time, "time")?;
         // SAFETY: the work runs no code of Python.
@@ -440,12 +441,13 @@ impl Lease {
         }
     }
 
-    /// Ends the lease and removes the message: its room is free.
+    /// Ends the lease and removes the message, which frees its room.
     fn acknowledge(&self, py: Python<'_>) -> PyResult<()> {
         self.end_by(py, Held::acknowledge)
     }
 
-    /// Ends the lease and returns the message to its place in the queue, or delivers it again after `delay` seconds at the earliest.
+    /// Ends the lease and returns the message to its place in the queue. With `delay`, the message is delivered again after `delay` seconds at the
+    /// earliest.
     #[pyo3(signature = (delay=None))]
     fn give_back(&self, py: Python<'_>, delay: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
         match delay {

@@ -13,9 +13,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use umsg::log::{self, Event, Level, What};
 
-/// The events that wait for the thread.
+/// The maximum number of events that wait for the logging thread.
 const PLACES: usize = 64;
-/// The longest text in bytes: a name of 256 bytes, each of which may be shown as four, and the event.
+/// The length of the longest text in bytes: a name of 256 bytes, each of which may be escaped as four bytes, and the event.
 const LONGEST: usize = 4 * 256 + 128;
 const NAME: usize = 256;
 
@@ -49,7 +49,7 @@ impl<const N: usize> Bytes<N> {
         String::from_utf8_lossy(&self.bytes[..self.len]).into_owned()
     }
 
-    /// Appends bytes, and cuts those that have no room.
+    /// Appends bytes. Bytes without room are dropped.
     fn add(&mut self, part: &[u8]) {
         let room = &mut self.bytes[self.len..];
         let len = part.len().min(room.len());
@@ -66,7 +66,7 @@ impl<const N: usize> Write for Bytes<N> {
 }
 
 struct StoredEvent {
-    /// The order of the events.
+    /// The number that gives the order of the events.
     number: u64,
     level: Level,
     kind: &'static str,
@@ -80,15 +80,15 @@ struct StoredEvent {
 
 static STORED: [Mutex<Option<StoredEvent>>; PLACES] = [const { Mutex::new(None) }; PLACES];
 
-// The accesses of the words below are Relaxed unless their places say otherwise: each word is the whole information, and the mutexes above have the
-// events.
+// The accesses to the following words are Relaxed, unless a comment at the access gives another ordering: no word publishes other data, because the
+// mutexes of `STORED` protect the events.
 
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 /// The number of events that found no place.
 static LOST: AtomicU64 = AtomicU64::new(0);
-/// Changes with each event, and at the end of a turn. The thread sleeps on it.
+/// A word that changes with each event, and at the end of a turn. The logging thread sleeps on this word.
 static CHANGES: AtomicU32 = AtomicU32::new(0);
-/// The number of the present logger; the thread of an earlier one ends.
+/// The number of the current turn, the time in which one logger gets the events. The thread of an earlier turn ends.
 static TURN: AtomicU32 = AtomicU32::new(0);
 /// Whether a turn has begun and not ended.
 static IS_ON: AtomicBool = AtomicBool::new(false);
@@ -101,7 +101,7 @@ fn keep(event: &Event<'_>) {
     match free {
         Some(mut place) => {
             let mut text = Bytes::new();
-            // A write never fails.
+            // Writing to a `Bytes` never fails.
             let _ = write!(text, "{event}");
             let kind = KINDS.iter().find(|(what, _)| *what == event.what);
             *place = Some(StoredEvent {
@@ -130,7 +130,7 @@ fn keep(event: &Event<'_>) {
 fn wake() {
     // Release: the thread that sees the change sees the event.
     CHANGES.fetch_add(1, Ordering::Release);
-    // SAFETY: the address of a word of this process.
+    // SAFETY: the address is that of a word of this process.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -141,9 +141,9 @@ fn wake() {
     };
 }
 
-/// Sleeps until the word changes, or for no reason.
+/// Sleeps until the word changes. May also wake up without a reason.
 fn sleep_while(seen: u32) {
-    // SAFETY: the address of a word of this process; NULL is no time limit.
+    // SAFETY: the address is that of a word of this process; NULL is no time limit.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -155,7 +155,7 @@ fn sleep_while(seen: u32) {
     };
 }
 
-/// Takes the events that wait.
+/// Takes the stored events.
 fn take() -> Vec<StoredEvent> {
     let places = STORED.iter().filter_map(|place| place.try_lock().ok());
     let mut events: Vec<StoredEvent> = places.filter_map(|mut place| place.take()).collect();
@@ -224,7 +224,8 @@ fn record_of_lost(lost: u64) -> LogRecord {
     (30, format!("{lost} events were lost"), event)
 }
 
-/// Keeps events from now on. Within a turn, only sets `slow_wait`. Returns the number of the turn, for `_next_events`. An error changes nothing.
+/// Begins a turn, in which the listener stores events. If a turn has already begun, the call only sets `slow_wait`. Returns the number of the turn,
+/// for `_next_events`. An error changes nothing.
 #[pyfunction]
 #[pyo3(name = "_begin_log")]
 pub fn begin(slow_wait: &Bound<'_, PyAny>) -> PyResult<u32> {
@@ -243,7 +244,7 @@ pub fn begin(slow_wait: &Bound<'_, PyAny>) -> PyResult<u32> {
 #[pyfunction]
 #[pyo3(name = "_begin_log_in_child")]
 pub fn begin_in_child() -> u32 {
-    // A handler that forks runs in the muted thread, which is the child's first thread.
+    // If a log handler forks, its muted thread becomes the first thread of the child.
     log::mute_thread(false);
     next_turn()
 }
@@ -255,7 +256,7 @@ fn next_turn() -> u32 {
     TURN.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
 }
 
-/// Ends the turn: its thread gets the events that are there, and then None.
+/// Ends the turn: the logging thread gets the remaining events, and then None.
 #[pyfunction]
 #[pyo3(name = "_end_log")]
 pub fn end() {
@@ -269,7 +270,7 @@ pub fn end() {
 #[pyfunction]
 #[pyo3(name = "_next_events")]
 pub fn next(py: Python<'_>, turn: u32) -> Option<Vec<LogRecord>> {
-    // The thread's own calls make no events: otherwise a handler that sends to a queue could make events without an end.
+    // The thread is muted, because a handler that sends to a queue could otherwise make events without an end.
     log::mute_thread(true);
     loop {
         // Acquire: pairs with the release in `wake`. An event that comes later changes the word, which ends the sleep.

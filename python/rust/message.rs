@@ -22,8 +22,8 @@ pub enum First<K, E> {
     HandleClosed,
 }
 
-/// Makes a first attempt to receive a message of at most `size` bytes, which is at most [`SHORT`], by `call`. `call` returns the length of the
-/// message and its priority or type; None if the handle is closed. `call` neither runs code of Python nor blocks.
+/// Makes a first attempt to receive a message of at most `size` bytes, where `size` is at most [`SHORT`]. `call` receives, and returns the length of
+/// the message and its priority or type; None if the handle is closed. `call` neither runs code of Python nor blocks.
 #[inline(always)]
 pub fn first<K, E>(
     py: Python<'_>,
@@ -46,12 +46,12 @@ pub fn first<K, E>(
             None => First::HandleClosed,
         }
     };
-    // SAFETY: the work runs no code of Python. To make a bytes object only allocates memory.
+    // SAFETY: the work runs no code of Python. Making a bytes object only allocates memory.
     unsafe { SCRATCH.with(py, work) }
 }
 
 unsafe extern "C" {
-    /// The stable interface lacks this function. The function is documented, and the same in all versions since 3.0.
+    /// The stable interface lacks this function, which is documented and has been the same in all versions since 3.0.
     fn _PyBytes_Resize(bytes: *mut *mut PyObject, size: ffi::Py_ssize_t) -> c_int;
 }
 
@@ -70,7 +70,7 @@ impl<E> From<PyErr> for Missed<E> {
     }
 }
 
-/// Room for messages, one behind the other.
+/// Room for messages, one after the other.
 pub struct Room<'a, K> {
     buffer: &'a mut [u8],
     used: usize,
@@ -87,7 +87,7 @@ impl<'a, K> Room<'a, K> {
             buffer,
             used: 0,
             longer: 0,
-            // Allocated here, because the queue is locked when a message comes.
+            // Allocated before the receive, because the queue is locked when a message comes.
             received: Vec::with_capacity(most),
         }
     }
@@ -119,7 +119,7 @@ impl<'a, K> Room<'a, K> {
     }
 }
 
-/// Appends messages that lie one behind the other to a list: as bytes objects, or as tuples with their priorities or types.
+/// Appends messages that lie one after the other to a list: as bytes objects, or as tuples with their priorities or types.
 pub fn append(
     list: &Bound<'_, PyList>,
     (buffer, received): (&[u8], &[(usize, i64)]),
@@ -156,8 +156,8 @@ pub fn long<K, E: From<PyErr>>(
     size: usize,
     receive: impl FnOnce(&mut [u8]) -> Result<(usize, K), E>,
 ) -> Result<(*mut PyObject, K), E> {
-    // SAFETY: the object is new, and no other code knows its bytes yet. They are written before they are read: the library writes the message, and
-    // the rest is cut off.
+    // SAFETY: the object is new, and no other code uses its bytes yet. The bytes are written before they are read: the library writes the message,
+    // and the rest is cut off.
     unsafe {
         let mut object = ffi::PyBytes_FromStringAndSize(ptr::null(), size as ffi::Py_ssize_t);
         if object.is_null() {

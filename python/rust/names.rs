@@ -1,4 +1,4 @@
-//! Names of queues, namespaces, and choices by a word.
+//! Arguments of Python that are names of queues, namespaces, or words such as "blocking".
 
 use crate::error::{Failure, invalid};
 use pyo3::exceptions::PyTypeError;
@@ -39,7 +39,7 @@ pub fn namespace(py: Python<'_>, path: Option<&Bound<'_, PyAny>>) -> PyResult<Na
     opened.map_err(|error| error.raise(py, path.as_deref()))
 }
 
-/// Reads a choice by a word.
+/// Reads an argument that is one of several words.
 pub fn choice<T: Copy>(
     py: Python<'_>,
     value: &str,

@@ -7,13 +7,13 @@ use pyo3::prelude::*;
 use std::sync::Arc;
 use umsg::{posix, sysv};
 
-/// A producer of the library, of a queue of either kind. Dropping it ends it.
+/// A producer of a queue of either kind. Dropping the value ends the producer.
 enum Held {
     Posix { _producer: posix::Producer<'static> },
     SysV { _producer: sysv::Producer<'static> },
 }
 
-/// The count of this process as a producer of a queue.
+/// The registration of this process as a producer of a queue.
 ///
 /// >>> queue = umsg.Queue("/q", create=True, close_with_last_producer=True)
 /// >>> with queue.producer():
@@ -21,7 +21,7 @@ enum Held {
 /// >>> list(queue)
 /// [b'the only one']
 ///
-/// The end of the last producer closes a queue with `close_with_last_producer`, even if its process is killed.
+/// A queue with `close_with_last_producer` is closed when its last producer ends, even if the producer's process is killed.
 #[pyclass(frozen, weakref, module = "umsg")]
 pub struct Producer {
     /// None after `close`.

@@ -22,7 +22,7 @@ struct State {
     priority: u32,
 }
 
-/// The class of PyO3 below `umsg.Reservation`.
+/// The PyO3 base class of `umsg.Reservation`.
 #[pyclass(frozen, subclass, weakref, module = "umsg", name = "ReservationBase")]
 pub struct Reservation {
     state: Guarded<State>,
@@ -107,7 +107,7 @@ impl Reservation {
         // SAFETY: the work runs no code of Python.
         let data = unsafe { self.state.with(py, |state| state.data.take()) };
         release_data(py, data, "reservation")?;
-        // SAFETY: as above.
+        // SAFETY: the work runs no code of Python.
         let taken = unsafe {
             self.state.with(py, |state| match state.views {
                 0 => Ok(state.room.take().map(|room| (room, state.priority))),
@@ -137,8 +137,8 @@ impl Scoped for Reservation {
         if !failed {
             return self.commit(py, None, None);
         }
-        // The exception that ends the with statement takes precedence over an error here. If views still exist, the room is free when the last of
-        // them and this object are gone.
+        // The exception that ends the with statement takes precedence over an error of `cancel`. If views still exist, the room is free when the last
+        // view and this object are gone.
         let _ = self.cancel(py);
         Ok(())
     }
@@ -153,11 +153,11 @@ impl Reservation {
             .ok_or_else(|| exported::not_callable("Reservation", "reserve"))
     }
 
-    /// A writable memoryview of the room. It is released when the reservation ends.
+    /// A writable memoryview of the room, which is released when the reservation ends.
     #[getter]
     fn data<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let (py, this) = (slf.py(), slf.get());
-        // SAFETY: the work runs no code of Python; a new reference is only counted.
+        // SAFETY: the work runs no code of Python: a new reference only increments a count.
         let known = unsafe {
             this.state.with(py, |state| {
                 state.data.as_ref().map(|weak| weak.clone_ref(py))
@@ -165,7 +165,7 @@ impl Reservation {
         };
         let (view, new) = data(slf.as_any(), known)?;
         if new.is_some() {
-            // SAFETY: as above. The old reference is dropped outside.
+            // SAFETY: the work runs no code of Python. The old reference is dropped after the work.
             drop(unsafe {
                 this.state
                     .with(py, |state| std::mem::replace(&mut state.data, new))

@@ -20,9 +20,9 @@ pub fn add(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<SavedSysVMessage>()
 }
 
-/// The attributes of a POSIX queue and its messages, as they were at one instant. `Queue.snapshot` takes it.
+/// The attributes of a POSIX queue and its messages, as they were at one instant. `Queue.snapshot` makes a snapshot.
 ///
-/// `to_bytes` gives the contents of a file that `umsg load` and `from_bytes` read. Checksums cover all of it. A snapshot can be pickled.
+/// `to_bytes` gives the contents of a file that `umsg load` and `from_bytes` read. Checksums cover the whole contents. A snapshot can be pickled.
 #[pyclass(frozen, module = "umsg")]
 pub struct Snapshot(posix::Snapshot);
 
@@ -39,9 +39,9 @@ pub struct SavedMessage {
     sent: f64,
     /// Number of leases after which the message came back.
     returns: u32,
-    /// The seconds from the snapshot until a delayed message is due; None for a queued message.
+    /// The seconds from the snapshot until the delivery time of a delayed message; None for a queued message.
     delay: Option<f64>,
-    /// The history of a dead letter, and of a message that was one.
+    /// The history of a dead letter, or of a message that was a dead letter.
     history: Option<Py<History>>,
 }
 
@@ -63,7 +63,7 @@ impl Snapshot {
         Ok(Snapshot(read.map_err(|error| error.raise(py, None))?))
     }
 
-    /// Returns the contents of a file.
+    /// Returns the contents of a file that `umsg load` and `from_bytes` read.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let mut file = Vec::new();
         let written = py.detach(|| self.0.write(&mut file));
@@ -71,7 +71,7 @@ impl Snapshot {
         Ok(PyBytes::new(py, &file))
     }
 
-    /// Creates the queue `name` with the attributes, the policies and the messages of the snapshot, and returns it.
+    /// Creates the queue `name` with the attributes, the policies and the messages of the snapshot, and returns the queue.
     #[pyo3(signature = (name, *, read=true, write=true, namespace=None))]
     fn restore(
         &self,
@@ -89,14 +89,14 @@ impl Snapshot {
         Ok(opened(queue, name, &namespace, (read, write)))
     }
 
-    /// Sends all messages to a queue, behind those that it holds. After an error nothing was sent. Never waits for room.
+    /// Sends all messages to a queue, after the messages that the queue has. After an error nothing was sent. Never waits for room.
     fn send_all(&self, py: Python<'_>, queue: &Bound<'_, Queue>) -> PyResult<()> {
         let (this, queue) = (queue.get(), queue.get().shared(py)?);
         let sent = py.detach(|| self.0.send_all(&queue));
         sent.map_err(|error| this.raise(py, &error))
     }
 
-    /// Returns the messages in order of delivery, and behind them the delayed ones.
+    /// Returns the messages in order of delivery, followed by the delayed messages.
     fn messages(&self, py: Python<'_>) -> PyResult<Vec<SavedMessage>> {
         let saved = self.0.messages().map(|message| {
             let history = message.history();
@@ -168,7 +168,7 @@ impl Snapshot {
 /// The result of `__reduce__`.
 type Reduced<'py> = (Bound<'py, PyAny>, (Bound<'py, PyBytes>,));
 
-/// The attributes of a System V queue and its messages, as they were at one instant. `SysVQueue.snapshot` takes it.
+/// The attributes of a System V queue and its messages, as they were at one instant. `SysVQueue.snapshot` makes a snapshot.
 ///
 /// >>> queue = umsg.SysVQueue()
 /// >>> queue.send(b"an order", type=3)
@@ -214,7 +214,7 @@ impl SysVSnapshot {
         Ok(SysVSnapshot(read.map_err(|error| error.raise(py, None))?))
     }
 
-    /// Returns the contents of a file.
+    /// Returns the contents of a file that `umsg load` and `from_bytes` read.
     fn to_bytes<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let mut file = Vec::new();
         let written = py.detach(|| self.0.write(&mut file));
@@ -222,7 +222,7 @@ impl SysVSnapshot {
         Ok(PyBytes::new(py, &file))
     }
 
-    /// Sends all messages to a queue, behind those that it holds. After an error nothing was sent. Never waits for room.
+    /// Sends all messages to a queue, after the messages that the queue has. After an error nothing was sent. Never waits for room.
     fn send_all(&self, py: Python<'_>, queue: &Bound<'_, SysVQueue>) -> PyResult<()> {
         let queue = queue.get().shared(py)?;
         let sent = py.detach(|| self.0.send_all(&queue));

@@ -14,7 +14,7 @@ pub enum Wait {
     For(Duration),
 }
 
-/// Durations above this number of seconds count as no limit: 100 years.
+/// Durations above this number of seconds mean no limit: 100 years.
 const LONGEST: f64 = 3.2e9;
 
 /// Reads a number of seconds, or a `datetime.timedelta`.
@@ -49,7 +49,7 @@ pub fn duration(value: &Bound<'_, PyAny>, what: &str) -> PyResult<Duration> {
     Ok(Duration::from_secs_f64(seconds(value, what)?.min(LONGEST)))
 }
 
-/// Reads the delays of a retry: the first one, or a pair of the first one and the longest.
+/// Reads the delays of a retry: the first delay, or a pair of the first and the longest delay.
 pub fn retry_delay(value: &Bound<'_, PyAny>) -> PyResult<(Duration, Duration)> {
     match value.cast::<PyTuple>() {
         Ok(pair) if pair.len() == 2 => Ok((
@@ -106,11 +106,11 @@ impl Wait {
     }
 }
 
-/// The first and the longest wait of the main thread between two looks for signals.
+/// The first and the longest wait of the main thread between two checks for signals.
 ///
-/// A signal ends a sleep in the kernel. But a call also spins before it sleeps, and wakes up now and then to look at the queue. A signal that
-/// arrives in these microseconds does not end the call, and Python runs handlers on the main thread alone. So the main thread waits in pieces
-/// and looks for signals in between. At the end of a piece it gives up its place among the waiters: therefore the pieces grow.
+/// A signal ends a sleep in the kernel. But a call also spins before it sleeps, and wakes up now and then to check the queue. A signal that arrives
+/// in these microseconds does not end the call, and Python runs handlers on the main thread alone. So the main thread waits in pieces and checks for
+/// signals after each piece. At the end of a piece, the thread loses its place among the waiters, so the pieces grow, up to a second.
 const PIECES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
 
 /// The next step of a call after the handlers of a signal that has interrupted it.
@@ -118,7 +118,7 @@ const PIECES: (Duration, Duration) = (Duration::from_millis(20), Duration::from_
 pub enum AfterSignal {
     /// The call waits for the rest of its time: PEP 475.
     Continue,
-    /// The call fails with EINTR, like the call of the kernel.
+    /// The call fails with EINTR, as the kernel's call does.
     Fail,
 }
 

@@ -76,7 +76,8 @@ impl Scoped for Awaited {
 
 #[pymethods]
 impl Awaited {
-    /// Waits for the notification without a limit, or `timeout` seconds. After the notification each call returns it at once.
+    /// Waits for the notification: without a limit, or at most `timeout` seconds. After the notification, each call returns the same notification at
+    /// once.
     #[pyo3(signature = (timeout=None))]
     fn wait(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<Notified> {
         let wait = Wait::of(timeout)?;
@@ -94,8 +95,8 @@ impl Awaited {
         self.registration.is_closed(py)
     }
 
-    /// Withdraws the registration, if it still waits for a message. A call that waits in another thread continues, and the registration ends
-    /// with it.
+    /// Withdraws the registration, if it still waits for a message. A call that waits in another thread continues, and the registration ends with
+    /// that call.
     fn close(&self, py: Python<'_>) {
         self.registration.close(py);
     }
@@ -108,7 +109,7 @@ impl Awaited {
     }
 }
 
-/// Registers the process for a notification that it waits for.
+/// Registers the process for a notification that the program waits for.
 pub fn register(this: &Queue, py: Python<'_>) -> PyResult<Awaited> {
     let queue = this.shared(py)?;
     let registered = py.detach(|| queue.notify_waiter_owned());

@@ -109,7 +109,7 @@ fn send<T: Send>(
         .map(Bound::py)
         .or_else(|| timeout.map(Bound::py))
     else {
-        // An empty batch.
+        // An empty batch has no object with a Python token, so `attach` gets one.
         return Python::attach(|py| {
             let queue = this.shared(py)?;
             call(&queue, &[], Until::Now).map_err(|error| this.raise(py, &error))

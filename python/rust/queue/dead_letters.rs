@@ -1,4 +1,4 @@
-//! Dead letters: their histories, and their way back.
+//! Dead letters: their histories, and sending them back.
 
 use super::Queue;
 use super::lease::size;
@@ -17,32 +17,32 @@ const REASONS: [(&str, DeadReason); 4] = [
     ("unknown", DeadReason::Unknown),
 ];
 
-/// The history of a dead letter: its source, its deliveries, and the reason why it is in a dead-letter queue.
+/// The history of a dead letter: its source queue, its deliveries, and the reason why it is in a dead-letter queue.
 ///
 /// Every process that may use the queue can forge a history.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct History {
-    /// A number that no other message of the queue has.
+    /// An identifier that no other message of the queue has.
     id: u64,
-    /// The reason why the message left its source: "expired", "undelivered", "dropped" or "unknown".
+    /// The reason why the message left its source queue: "expired", "undelivered", "dropped" or "unknown".
     reason: &'static str,
     /// The name of the queue that the message comes from, with its slash. None if unknown.
     source: Option<OsString>,
-    /// The process that sent the message first.
+    /// The process id of the first sender.
     pid: u32,
-    /// The real user of that process. None if unknown.
+    /// The real user id of the first sender. None if unknown.
     uid: Option<u32>,
-    /// The time of the first send in seconds since 1970, accurate to a few milliseconds, as all times here.
+    /// The time of the first send. All times of a history are in seconds since 1970, accurate to a few milliseconds.
     sent: f64,
-    /// The first delivery on a lease. None if there was none.
+    /// The time of the first delivery on a lease. None if there was none.
     first_delivery: Option<f64>,
-    /// The last delivery on a lease.
+    /// The time of the last delivery on a lease. None if there was none.
     last_delivery: Option<f64>,
-    /// The number of deliveries on a lease, of all stays in a source.
+    /// The number of deliveries on a lease, in all times that the message was in a source queue.
     deliveries: u32,
-    /// The number of times that the message was sent back.
+    /// The number of times that the message was sent back from a dead-letter queue.
     redrives: u32,
-    /// The time at which the message left its source last.
+    /// The time at which the message last left its source queue.
     dead: f64,
 }
 
@@ -80,9 +80,9 @@ impl History {
 /// A dead letter that was peeked at and stays in the queue.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct DeadLetter {
-    /// Its history.
+    /// The history of the dead letter.
     history: Py<History>,
-    /// The bytes of the message, or the first of them.
+    /// The bytes of the message, or its first bytes.
     data: Py<PyBytes>,
     /// The length of the whole message, in bytes.
     size: usize,
@@ -119,11 +119,11 @@ impl Redriven {
 /// Messages that `Queue.redrive` could not send back.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct RedriveRefused {
-    /// The queue that did not take the messages. None if their history names no queue.
+    /// The queue that did not take the messages. None if the history of the messages names no queue.
     queue: Option<OsString>,
-    /// The number of these messages.
+    /// The number of messages that the queue did not take.
     messages: usize,
-    /// The exception for the first of these messages.
+    /// The exception for the first of the messages that the queue did not take.
     error: Py<PyAny>,
 }
 

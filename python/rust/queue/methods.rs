@@ -1,4 +1,4 @@
-//! The methods and properties of `umsg.Queue`, with their documentation. Each calls the module of its subject. The fast sends and receives are
+//! The methods and properties of `umsg.Queue`, with their documentation. Each method calls the module of its subject. The fast sends and receives are
 //! in `send` and `receive`.
 
 use super::dead_letters::{self, DeadLetter, History, Redriven, Which};
@@ -43,13 +43,13 @@ impl Queue {
         py.detach(|| drop(handle));
     }
 
-    /// Removes the name of the queue. Processes that have the queue open go on with it.
+    /// Removes the name of the queue. Processes that have the queue open continue to use it.
     fn unlink(&self, py: Python<'_>) -> PyResult<()> {
         let (name, namespace) = (&self.name, &self.namespace);
         open::unlink_by_name(py, name, || umsg::Namespace::at(namespace))
     }
 
-    /// Lets a signal end the blocked sends and receives of this handle with EINTR, after its handler. `umsg.posix_ipc` needs it.
+    /// Lets a signal end the blocked sends and receives of this handle with EINTR, after its handler. Used by `umsg.posix_ipc`.
     fn _end_on_signals(&self) {
         self.ends_on_signals.store(true, Ordering::Relaxed);
     }
@@ -62,7 +62,7 @@ impl Queue {
         notify::notify(self, py, notification)
     }
 
-    /// Sends two objects with the buffer protocol as one message. `umsg.numpy` needs it.
+    /// Sends two objects with the buffer protocol as one message. Used by `umsg.numpy`.
     #[pyo3(signature = (head, body, priority=None, timeout=None, /))]
     fn _send_joined(
         &self,
@@ -252,7 +252,7 @@ impl Queue {
         batch::send_all(self, messages, priority, timeout)
     }
 
-    /// Sends as many of the messages as there is room for, at least one. Returns their number.
+    /// Sends as many of the messages as there is room for, at least one. Returns the number of messages sent.
     #[pyo3(signature = (messages, priority=None, timeout=None))]
     fn send_some(
         &self,
@@ -273,7 +273,7 @@ impl Queue {
         batch::send_pairs(self, messages, timeout)
     }
 
-    /// Receives the messages that are in the queue, at most `most`. Waits for the first one. Returns a list of bytes.
+    /// Receives the messages that are in the queue, at most `most`. Waits for the first message. Returns a list of bytes.
     #[pyo3(signature = (most=None, timeout=None), text_signature = "($self, most=256, timeout=None)")]
     fn receive_many<'py>(
         &self,
@@ -303,8 +303,8 @@ impl Queue {
     /// ...     job.data[0], bytes(job), job.deliveries
     /// (106, b'job', 1)
     ///
-    /// At the end of the with statement the message is acknowledged: it leaves the queue. An exception returns it to its place, and the death
-    /// of the process does so, too.
+    /// At the end of the with statement the message is acknowledged: it leaves the queue. An exception, or the death of the process, returns the
+    /// message to its place.
     #[pyo3(signature = (timeout=None))]
     fn receive_lease<'py>(
         &self,
@@ -362,7 +362,7 @@ impl Queue {
         status::peek_many(self, py, most)
     }
 
-    /// Returns up to `most` delayed messages in the order in which they become due, and leaves them delayed.
+    /// Returns up to `most` delayed messages in the order of their delivery times. The messages stay in the queue.
     ///
     /// >>> queue = umsg.Queue("/q", create=True)
     /// >>> queue.send_after(b"in an hour", delay=3600)
@@ -419,8 +419,8 @@ impl Queue {
         dead_letters::peek(self, py, &which, size)
     }
 
-    /// Sends dead letters back to the queues that they come from, or all to the queue `to`. They keep bytes, priority and history, and their
-    /// deliveries count from 0 again.
+    /// Sends dead letters back to the queues that they come from, or all to the queue `to`. The messages keep their bytes, priority and history, and
+    /// their deliveries are counted from 0 again.
     ///
     /// >>> jobs = umsg.Queue("/jobs", create=True, max_deliveries=1, dead_letter="/jobs.failed")
     /// >>> jobs.send(b"resize image 7")
@@ -463,8 +463,8 @@ impl Queue {
     /// ...     news.wait(timeout=60), registration.is_armed
     /// (True, False)
     ///
-    /// `function` gets the sender's process and user as an object `Notified`. The registration ends with the notification, with its with
-    /// statement or `close()`, and with the process. A queue has one registration; another one raises `Busy`.
+    /// `function` gets the sender's process and user as an object `Notified`. The registration ends with the notification, with its with statement or
+    /// `close()`, and with the process. A queue has at most one registration; a second registration raises `Busy`.
     #[pyo3(signature = (function=None, *, signal=None))]
     fn notify(
         &self,
@@ -520,7 +520,7 @@ impl Queue {
     /// >>> list(queue)
     /// [b'the last one']
     ///
-    /// Receivers get the messages that are there, and then `EndOfStream`. Returns whether it was open.
+    /// Receivers get the remaining messages, and then `EndOfStream`. Returns whether the queue was open.
     fn close_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.close_send())
@@ -532,7 +532,7 @@ impl Queue {
         crate::producer::of_posix(py, &self.shared(py)?)
     }
 
-    /// Opens the queue for sending again. Returns whether it was closed.
+    /// Opens the queue for sending again. Returns whether the queue was closed.
     fn reopen_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.reopen_send())
@@ -546,19 +546,19 @@ impl Queue {
             .ok_or_else(|| self.closed_error(py))
     }
 
-    /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message, and writable while there is
-    /// room. The queue closes it.
+    /// Returns a descriptor for select, poll, epoll and event loops. The descriptor is readable while there is a message, and writable while there is
+    /// room. The queue closes the descriptor.
     ///
-    /// `edges` says which events a poller with EPOLLET receives: "changes" of the readiness; "messages": also one after each send, and after
-    /// each receive that leaves messages; "all": also one after each send and receive that leaves room. These further events cost every
-    /// process that uses the queue a system call each.
+    /// `edges` selects the events of a poller with EPOLLET. "changes": an event when the readiness changes. "messages": also an event after each
+    /// send, and after each receive that leaves messages. "all": also an event after each send and each receive that leaves room. Each further event
+    /// costs the process that sends or receives a system call.
     #[pyo3(signature = (edges="changes"))]
     fn fileno(&self, py: Python<'_>, edges: &str) -> PyResult<i32> {
         let edges = names::choice(py, edges, "edges", &EDGES)?;
         status::fileno(self, py, edges)
     }
 
-    /// Looks for a message for some microseconds, if recent looks were successful. Returns whether there is one.
+    /// Spins for a message for some microseconds, if recent spins were successful. Returns whether there is a message.
     fn _look(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         Ok(py.detach(|| queue.look_for_message()))

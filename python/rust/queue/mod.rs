@@ -31,9 +31,9 @@ pub use status::{Attributes, Peeked, Status};
 
 /// A POSIX message queue: the highest priority comes first, and within a priority the oldest message.
 ///
-/// Opens the queue `name`, or with `create=True` creates it if there is none. The other options describe a created queue; see the chapters of
-/// the guide on queues and on work queues. `existing` says which existing queues are accepted: "any", those that "match-policy", or those
-/// that "match" in capacity and message size as well.
+/// Opens the queue `name`, or with `create=True` creates the queue if it does not exist. The other options describe a created queue; see the chapters
+/// of the guide on queues and on work queues. `existing` says which existing queues are accepted: "any", those that "match-policy", or those that
+/// "match" in capacity and message size as well.
 ///
 /// >>> with umsg.Queue("/jobs", create=True, max_messages=10, message_size=64) as jobs:
 /// ...     jobs.send(b"resize image 7")
@@ -48,7 +48,7 @@ pub struct Queue {
     namespace: PathBuf,
     /// True if the handle may receive, and true if it may send.
     access: (bool, bool),
-    /// In bytes.
+    /// The length of the longest message, in bytes.
     message_size: usize,
     /// True if a signal ends a blocked call.
     ends_on_signals: AtomicBool,

@@ -13,9 +13,9 @@ use umsg::posix::{
 /// The sender of a message of which a process was notified.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct Notified {
-    /// Its process id.
+    /// The process id of the sender.
     pid: u32,
-    /// Its real user id.
+    /// The real user id of the sender.
     uid: u32,
 }
 
@@ -59,7 +59,7 @@ impl Scoped for Registration {
 
 #[pymethods]
 impl Registration {
-    /// True while the registration waits for a message. In a forked child it is false: the registration belongs to the parent.
+    /// True while the registration waits for a message. False in a forked child, because the registration belongs to the parent.
     #[getter]
     fn is_armed(&self, py: Python<'_>) -> bool {
         // SAFETY: the work runs no code of Python.
@@ -114,7 +114,7 @@ pub fn register(
 
 /// Calls a function of Python with the sender, in the thread of a notification.
 fn tell(function: &Py<PyAny>, by: posix::Notified) {
-    // None if the interpreter has ended.
+    // `try_attach` returns None if the interpreter has ended.
     Python::try_attach(|py| {
         if let Err(error) = function.call1(py, (Notified::from(by),)) {
             error.write_unraisable(py, Some(function.bind(py)));
@@ -139,7 +139,7 @@ pub fn notify(
         }),
     };
     let queue = this.shared(py)?;
-    // The registration outlives this call. It ends with its notification, by a withdrawal, or with the process.
+    // The registration outlives this call. The registration ends with its notification, by a withdrawal, or with the process.
     let registered = py.detach(|| {
         withdraw_notification(queue.identity());
         how.map(|how| queue.register(how)).transpose()
@@ -149,7 +149,7 @@ pub fn notify(
 
 /// Calls a function of Python in the thread of a notification.
 fn call(function: &Py<PyAny>, argument: Py<PyAny>) {
-    // None if the interpreter has ended.
+    // `try_attach` returns None if the interpreter has ended.
     Python::try_attach(|py| {
         if let Err(error) = function.call1(py, (argument,)) {
             error.write_unraisable(py, Some(function.bind(py)));

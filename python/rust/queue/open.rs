@@ -79,7 +79,7 @@ pub fn opened(
     }
 }
 
-/// Returns options with an access and a namespace, and no others.
+/// Returns options with an access and a namespace, and no other options.
 pub fn open_options((read, write): (bool, bool), namespace: &Namespace) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(read).write(write).namespace(namespace);
@@ -133,7 +133,7 @@ pub fn unlink_by_name(
         .map_err(|error| error.raise(py, Some(name)))
 }
 
-/// Removes the name of a POSIX queue. Processes that have the queue open go on with it.
+/// Removes the name of a POSIX queue. Processes that have the queue open continue to use it.
 #[pyfunction]
 #[pyo3(signature = (name, *, namespace=None))]
 pub fn unlink(name: &Bound<'_, PyAny>, namespace: Option<&Bound<'_, PyAny>>) -> PyResult<()> {

@@ -159,8 +159,8 @@ fn one(queue: &posix::Queue, buffer: &mut [u8]) -> Result<(usize, u32), Missed<R
         .ok_or(Missed::Error(ReceiveError::Empty))
 }
 
-/// Receives a message of a queue whose messages may be long. Most messages are short even there. For a long one, the first attempt learns the
-/// length: the object is not larger than the message.
+/// Receives a message of a queue whose messages may be long. Most messages of such a queue are short, too. For a long message, the first attempt
+/// learns the length, so that the bytes object is not larger than the message.
 pub fn any_length(
     this: &Queue,
     py: Python<'_>,
@@ -176,7 +176,7 @@ pub fn any_length(
     loop {
         let received = match (missed, wait) {
             (Missed::Exception(error), _) => return Err(error),
-            // Another receiver may have taken the long message, and the next one may be longer.
+            // Another receiver may have taken the long message, and the next message may be longer.
             (Missed::Longer(len), _) => {
                 let attempt = |buffer: &mut [u8]| match attempt(buffer) {
                     None => Err(this.closed_error(py).into()),
@@ -195,7 +195,7 @@ pub fn any_length(
         };
         match received {
             Ok(received) => return Ok(Ok(received)),
-            // Another receiver has taken the long message.
+            // Another receiver has taken the long message, so the call waits for the next message.
             Err(Missed::Error(ReceiveError::Empty)) if wait.is_some() => {
                 missed = Missed::Error(ReceiveError::Empty);
             }

@@ -25,7 +25,7 @@ pub struct Attributes {
     reserved: usize,
     /// Number of leased messages, which count for the capacity.
     leased: usize,
-    /// Number of delayed messages that are not due, which count for the capacity.
+    /// Number of messages that wait for a later delivery, which count for the capacity.
     delayed: usize,
 }
 
@@ -62,7 +62,7 @@ impl From<posix::Attributes> for Attributes {
 /// The complete status of a queue.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct Status {
-    /// The attributes.
+    /// The attributes of the queue.
     attributes: Attributes,
     /// Permission bits.
     mode: u32,
@@ -96,19 +96,19 @@ pub struct Status {
     remove_on_last_close: bool,
     /// True if the end of the last producer closes the queue for sending.
     close_with_last_producer: bool,
-    /// The delays in seconds before a returned message is delivered again: the first time, and at most. None for no delay.
+    /// The first and the longest delay, in seconds, before a returned message is delivered again. None for no delay.
     retry_delay: Option<(f64, f64)>,
-    /// The number of deliveries that pass lower priorities before one of these has a turn; None for strict order.
+    /// The number of deliveries of higher priorities after which a lower priority has its turn; None for strict order.
     fair_priorities: Option<u32>,
     /// True if the queue notes the events of its messages.
     trace_messages: bool,
     /// True if the queue is closed for sending.
     send_closed: bool,
-    /// Number of living processes that count as producers.
+    /// Number of living processes that are producers of the queue.
     producers: usize,
     /// Number of messages set aside for the dead-letter queue.
     set_aside: usize,
-    /// True if the memory of the queue held a state that no operation leaves there.
+    /// True if the memory of the queue had values that no operation writes.
     damaged: bool,
 }
 
@@ -128,7 +128,8 @@ impl Status {
 /// A message that was peeked at and stays in the queue.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct Peeked {
-    /// A number that no other message of the queue has, from the first lease of the message on. None before, unless the queue has sorted it.
+    /// The identifier of the message, unique among the messages of the queue. A message has an identifier from its first lease on, or from the time
+    /// when the queue has sorted the message; None before.
     id: Option<u64>,
     /// The bytes of the message.
     data: Py<pyo3::types::PyBytes>,
@@ -142,7 +143,7 @@ pub struct Peeked {
     returns: u32,
     /// The earliest time of the delivery of a delayed message, in seconds since 1970. A queued message that was delayed keeps this time.
     due: Option<f64>,
-    /// The history of a dead letter, and of a message that was one.
+    /// The history of a dead letter, or of a message that was a dead letter.
     history: Option<Py<History>>,
 }
 

@@ -8,17 +8,17 @@ use umsg::ring::OwnedMessage;
 /// A message of a ring.
 #[pyclass(frozen, get_all, module = "umsg")]
 pub struct RingMessage {
-    /// The sender's number for the message, 0 to 2**64 - 1.
+    /// The value of `user_data` that the sender gave, 0 to 2**64 - 1.
     user_data: u64,
-    /// A result, -2**31 to 2**31 - 1.
+    /// The value of `res` that the sender gave, -2**31 to 2**31 - 1.
     res: i32,
-    /// Flags, 0 to 2**32 - 1.
+    /// The value of `flags` that the sender gave, 0 to 2**32 - 1.
     flags: u32,
     /// The bytes of the message.
     payload: Py<PyBytes>,
     /// Process id of the sender.
     pid: u32,
-    /// The number of the sender in the ring.
+    /// The index of the sender, unique among the senders of the ring.
     index: u32,
     /// The descriptor that came with the message, which the receiver closes; None without one.
     descriptor: Option<i32>,

@@ -203,7 +203,7 @@ impl Ring {
         })
     }
 
-    /// Receives the next message. Waits for one without a limit, or `timeout` seconds.
+    /// Receives the next message. Waits for a message: without a limit, or at most `timeout` seconds.
     #[pyo3(signature = (timeout=None))]
     fn receive(&self, py: Python<'_>, timeout: Option<&Bound<'_, PyAny>>) -> PyResult<RingMessage> {
         let wait = Wait::of(timeout)?;
@@ -215,7 +215,7 @@ impl Ring {
         self.with(py, |ring| self.next(py, ring, None))
     }
 
-    /// Receives the messages that are in the ring, at most `most`. Waits for the first one.
+    /// Receives the messages that are in the ring, at most `most`. Waits for the first message.
     #[pyo3(signature = (most=None, timeout=None), text_signature = "($self, most=256, timeout=None)")]
     fn receive_many(
         &self,
@@ -231,7 +231,7 @@ impl Ring {
                 messages.push(self.next(py, ring, wait.take())?);
             }
             let rest = (most - messages.len()) as u64;
-            // An error here is dropped: the call succeeds with the messages that it has already received.
+            // An error of this call is dropped: `receive_many` succeeds with the messages that it has already received.
             let _ = ring.drain_some(rest, |message| {
                 messages.push(RingMessage::of(py, message.into()));
             });
@@ -239,7 +239,7 @@ impl Ring {
         })
     }
 
-    /// Waits until `at_least` messages are there, with one wake-up. Returns the number of messages.
+    /// Waits until the ring has `at_least` messages, with one wake-up. Returns the number of messages.
     #[pyo3(signature = (at_least, timeout=None))]
     fn wait(
         &self,
@@ -265,14 +265,15 @@ impl Ring {
         self.with(py, |ring| Ok(ring.available()))
     }
 
-    /// Returns the descriptor that a sender has passed with a ticket; None if it has not arrived. The caller closes it.
+    /// Returns the descriptor that a sender has passed with a ticket; None if the descriptor has not arrived. The caller closes the descriptor.
     fn take_fd(&self, py: Python<'_>, ticket: i32) -> PyResult<Option<i32>> {
         self.with(py, |ring| {
             Ok(ring.take_fd(ticket).map(IntoRawFd::into_raw_fd))
         })
     }
 
-    /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message. The ring closes it.
+    /// Returns a descriptor for select, poll, epoll and event loops. The descriptor is readable while there is a message. The ring closes the
+    /// descriptor.
     fn fileno(&self, py: Python<'_>) -> PyResult<i32> {
         self.with(py, |ring| Ok(ring.pollable().as_raw_fd()))
     }

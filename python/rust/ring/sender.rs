@@ -86,7 +86,7 @@ impl RingSender {
             .map_err(|error| self.raise(py, &error))
     }
 
-    /// Sends a message, and returns the outcome of the library. `wait` is None for a call that does not wait.
+    /// Sends a message, and returns the result of the library. `wait` is None for a call that does not wait.
     fn outcome(
         &self,
         py: Python<'_>,
@@ -155,7 +155,7 @@ impl RingSender {
         Ok(self.shared(py)?.longest())
     }
 
-    /// The number of this sender in the ring.
+    /// The index of this sender, unique among the senders of the ring.
     #[getter]
     fn index(&self, py: Python<'_>) -> PyResult<u32> {
         Ok(self.shared(py)?.tag().index)
@@ -167,7 +167,7 @@ impl RingSender {
         self.handle.is_none(py)
     }
 
-    /// Sends a message. Waits for room without a limit, or `timeout` seconds.
+    /// Sends a message. Waits for room: without a limit, or at most `timeout` seconds.
     #[pyo3(signature = (user_data, res=0, flags=0, payload=None, timeout=None))]
     fn send(
         &self,
@@ -197,8 +197,8 @@ impl RingSender {
         self.post(py, (post, payload), None, None)
     }
 
-    /// Sends several messages as one: the receiver finds all of them or none, and wakes up once. Waits for room without a limit, or `timeout`
-    /// seconds.
+    /// Sends several messages as one: the receiver finds all of them or none, and wakes up once. Waits for room: without a limit, or at most
+    /// `timeout` seconds.
     ///
     /// >>> ring = umsg.Ring()
     /// >>> sender = ring.sender()
@@ -206,7 +206,8 @@ impl RingSender {
     /// >>> [message.user_data for message in ring.receive_many()]
     /// [1, 2, 3]
     ///
-    /// A message is its `user_data`, or a tuple of `user_data`, `res`, `flags` and a payload of up to 64 bytes, of which the last may be left out.
+    /// A message is its `user_data`, or a tuple of `user_data`, `res`, `flags` and a payload of up to 64 bytes. The last members of the tuple may be
+    /// left out.
     #[pyo3(signature = (messages, timeout=None))]
     fn send_many(
         &self,
@@ -255,16 +256,16 @@ impl RingSender {
         sent.map_err(|error| self.raise(py, &error))
     }
 
-    /// Sends a message as `send` does, and then its outcome to another ring, mostly the sender's own: `completion` with a `res` of 0, or of
-    /// the negative error number.
+    /// Sends a message as `send` does, and then sends the outcome to another ring, usually the sender's own ring. The outcome is the message
+    /// `completion`, with a `res` of 0 or of the negative error number.
     ///
     /// >>> ring, mine = umsg.Ring(), umsg.Ring()
     /// >>> ring.sender().send_completing(7, payload=b"job", to=mine.sender(), completion=8)
     /// >>> mine.receive()
     /// <umsg.RingMessage user_data 8, res 0, flags 0x0, b''>
     ///
-    /// `completion` is a message as for `send_many`. The call never waits for room in the other ring, and raises only what the send of the
-    /// completion raises.
+    /// `completion` is a message as for `send_many`. The call never waits for room in the other ring, and raises only exceptions of the send of the
+    /// completion.
     #[pyo3(signature = (user_data, res=0, flags=0, payload=None, timeout=None, *, to, completion))]
     #[expect(clippy::too_many_arguments, reason = "the fields of a message")]
     fn send_completing(

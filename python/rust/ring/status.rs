@@ -9,11 +9,11 @@ use umsg::ring::Status;
 pub struct RingStatus {
     /// Capacity in messages, without the overflow.
     entries: u32,
-    /// Messages beyond the capacity that the ring keeps.
+    /// Capacity of the overflow, in messages.
     overflow: u32,
     /// Length of the longest payload, in bytes.
     longest: usize,
-    /// Number of messages.
+    /// Number of messages in the ring, including the overflow.
     messages: u64,
     /// Number of messages in the overflow.
     overflowing: u64,
@@ -35,9 +35,9 @@ pub struct RingStatus {
     senders: u32,
     /// Threads that wait for room.
     blocked_senders: usize,
-    /// Number of messages that were dropped.
+    /// Number of messages that `send_or_drop` has dropped.
     dropped: u64,
-    /// True if the memory of the ring held a state that no operation leaves there.
+    /// True if the memory of the ring had values that no operation writes.
     damaged: bool,
 }
 

@@ -26,7 +26,7 @@ pub fn send(
         ));
     }
     let wait = Wait::of(timeout)?;
-    // Locals are dropped in the reverse order: the bytes before the objects that keep them alive.
+    // Locals are dropped in reverse order, so the bytes are dropped before the objects that keep them alive.
     let mut objects = Vec::new();
     let mut all: Vec<(i64, Bytes)> = Vec::new();
     for item in messages.try_iter()? {

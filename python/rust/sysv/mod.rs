@@ -25,8 +25,8 @@ pub use status::{SysVPeeked, SysVStatus};
 
 /// A System V message queue: messages have types, and receivers choose by type.
 ///
-/// Opens the queue of a key, or with `create=True` creates it if there is none. `id` opens a queue by its identifier. Without both, a queue
-/// without a key is created.
+/// Opens the queue of a key, or with `create=True` creates the queue if it does not exist. `id` opens a queue by its identifier. Without both, a
+/// queue without a key is created.
 ///
 /// >>> queue = umsg.SysVQueue(0x1234, create=True)
 /// >>> queue.send(b"one", type=1)
@@ -103,7 +103,7 @@ impl SysVQueue {
     }
 }
 
-/// Reads a type of a message.
+/// Reads the type of a message.
 pub fn type_of(value: &Bound<'_, PyAny>) -> PyResult<i64> {
     value.extract::<i64>().map_err(|error| {
         if error.is_instance_of::<PyTypeError>(value.py()) {
@@ -224,7 +224,7 @@ impl SysVQueue {
         py.detach(|| drop(handle));
     }
 
-    /// Removes the queue and its messages. Blocked calls end with `Removed`, and so does the removal of a queue that was removed before.
+    /// Removes the queue and its messages. Blocked calls raise `Removed`. The removal of a queue that was removed before also raises `Removed`.
     fn remove(&self, py: Python<'_>) -> PyResult<()> {
         let (namespace, id) = (&self.namespace, self.id);
         let namespace = py
@@ -232,7 +232,7 @@ impl SysVQueue {
             .map_err(|error| self.raise(py, &error))?;
         let removed = py.detach(|| sysv::remove(&namespace, id));
         removed.map_err(|error| match error {
-            // The queue of this handle had the identifier, and no other queue gets it.
+            // No queue has the identifier: the queue of this handle was removed, and no other queue gets its identifier.
             ControlError::Open(OpenError::NoSuchId) => self.raise(py, &ControlError::Removed),
             error => self.raise(py, &error),
         })
@@ -262,8 +262,8 @@ impl SysVQueue {
             .ok_or_else(|| self.closed_error(py))
     }
 
-    /// Lets a signal end the blocked sends and receives of this handle with EINTR, after its handler, and limits the length of the messages
-    /// that it receives. `umsg.sysv_ipc` needs both.
+    /// Lets a signal end the blocked sends and receives of this handle with EINTR, after its handler. Limits the length of the messages that the
+    /// handle receives. Used by `umsg.sysv_ipc`.
     fn _restrict(&self, longest: usize) {
         self.ends_on_signals.store(true, Ordering::Relaxed);
         self.message_size.fetch_min(longest, Ordering::Relaxed);
@@ -356,7 +356,7 @@ impl SysVQueue {
         batch::send(self, messages, None, timeout)
     }
 
-    /// Receives the matching messages that are in the queue, at most `most`. Waits for the first one. Returns a list of bytes.
+    /// Receives the matching messages that are in the queue, at most `most`. Waits for the first message. Returns a list of bytes.
     #[pyo3(
         signature = (most=None, r#type=None, timeout=None, other=false),
         text_signature = "($self, most=256, type=0, timeout=None, other=False)"
@@ -428,7 +428,7 @@ impl SysVQueue {
         status::peek_many(self, py, most)
     }
 
-    /// Returns up to `most` delayed messages in the order in which they become due, and leaves them delayed.
+    /// Returns up to `most` delayed messages in the order of their delivery times. The messages stay in the queue.
     ///
     /// >>> queue = umsg.SysVQueue()
     /// >>> queue.send_after(b"in an hour", delay=3600, type=5)
@@ -455,7 +455,7 @@ impl SysVQueue {
         status::status(self, py)
     }
 
-    /// Closes the queue for sending. Receivers get the messages that are there, and then `EndOfStream`. Returns whether it was open.
+    /// Closes the queue for sending. Receivers get the remaining messages, and then `EndOfStream`. Returns whether the queue was open.
     fn close_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.close_send())
@@ -467,7 +467,7 @@ impl SysVQueue {
         crate::producer::of_sysv(py, &self.shared(py)?)
     }
 
-    /// Opens the queue for sending again. Returns whether it was closed.
+    /// Opens the queue for sending again. Returns whether the queue was closed.
     fn reopen_send(&self, py: Python<'_>) -> PyResult<bool> {
         let queue = self.shared(py)?;
         py.detach(|| queue.reopen_send())
@@ -486,12 +486,12 @@ impl SysVQueue {
         crate::snapshot::of_sysv(py, &self.shared(py)?)
     }
 
-    /// Returns a descriptor for select, poll, epoll and event loops. It is readable while there is a message, and writable while there is
-    /// room. The queue closes it.
+    /// Returns a descriptor for select, poll, epoll and event loops. The descriptor is readable while there is a message, and writable while there is
+    /// room. The queue closes the descriptor.
     ///
-    /// `edges` says which events a poller with EPOLLET receives: "changes" of the readiness; "messages": also one after each send, and after
-    /// each receive that leaves messages; "all": also one after each send and receive that leaves room. These further events cost every
-    /// process that uses the queue a system call each. The removal of the queue makes the descriptor readable and writable.
+    /// `edges` selects the events of a poller with EPOLLET. "changes": an event when the readiness changes. "messages": also an event after each
+    /// send, and after each receive that leaves messages. "all": also an event after each send and each receive that leaves room. Each further event
+    /// costs the process that sends or receives a system call. The removal of the queue makes the descriptor readable and writable.
     #[pyo3(signature = (edges="changes"))]
     fn fileno(&self, py: Python<'_>, edges: &str) -> PyResult<i32> {
         let edges = names::choice(py, edges, "edges", &EDGES)?;

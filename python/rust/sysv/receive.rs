@@ -93,7 +93,7 @@ fn at_once(queue: Object<'_, '_>, arguments: Arguments<'_, '_>) -> PyResult<(*mu
     any(queue, want(mtype.as_deref(), other)?, None)
 }
 
-/// Reads which messages are wanted: `msgtyp` of msgrcv(2), and whether it is given with MSG_EXCEPT.
+/// Converts the arguments `type` and `other` to a selection: `msgtyp` of msgrcv(2), and whether MSG_EXCEPT is set.
 #[inline(always)]
 pub fn want(mtype: Option<&Bound<'_, PyAny>>, other: bool) -> PyResult<Want> {
     let Some(value) = mtype else {
@@ -166,8 +166,8 @@ pub fn some(
     room.end(result)
 }
 
-/// Receives a message of a queue whose messages may be long. Most messages are short even there. For a long one, the first attempt learns the
-/// length: the object is not larger than the message.
+/// Receives a message of a queue whose messages may be long. Most messages of such a queue are short, too. For a long message, the first attempt
+/// learns the length, so that the bytes object is not larger than the message.
 pub fn any_length(
     this: &SysVQueue,
     py: Python<'_>,
@@ -193,7 +193,8 @@ pub fn any_length(
     loop {
         let received = match (missed, wait) {
             (Missed::Exception(error), _) => return Err(error),
-            // Another receiver may have taken the long message, and the next one may be longer. A message that is too long for this handle stays.
+            // Another receiver may have taken the long message, and the next message may be longer. A message that is too long for this handle stays
+            // in the queue.
             (Missed::Longer(len), _) => message::long(py, len.min(longest), |buffer| {
                 let room = buffer.len();
                 match this.at_once(py, |queue| queue.try_receive(want, buffer)) {

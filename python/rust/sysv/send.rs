@@ -94,7 +94,7 @@ fn send_slow(
     Err(this.raise(py, &error))
 }
 
-/// The time at which a delayed message is due.
+/// The delivery time of a delayed message.
 #[derive(Clone, Copy)]
 pub enum Due {
     After(Duration),

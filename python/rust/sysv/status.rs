@@ -48,7 +48,7 @@ pub struct SysVStatus {
     created: f64,
     /// Number of leased messages.
     leased: u64,
-    /// Number of delayed messages that are not due.
+    /// Number of messages that wait for a later delivery.
     delayed: u64,
     /// Threads that wait for room.
     blocked_senders: usize,
@@ -60,11 +60,11 @@ pub struct SysVStatus {
     send_closed: bool,
     /// True if the end of the last producer closes the queue for sending.
     close_with_last_producer: bool,
-    /// The delays in seconds before a returned message is delivered again: the first time, and at most. None for no delay.
+    /// The first and the longest delay, in seconds, before a returned message is delivered again. None for no delay.
     retry_delay: Option<(f64, f64)>,
-    /// Number of living processes that count as producers.
+    /// Number of living processes that are producers of the queue.
     producers: usize,
-    /// True if the memory of the queue held a state that no operation leaves there.
+    /// True if the memory of the queue had values that no operation writes.
     damaged: bool,
 }
 
