@@ -1,4 +1,4 @@
-//! The work of the fuzz targets with their input. No input may crash them or keep them for long.
+//! The work of the fuzz targets with their input. No input may crash a target or keep it busy for long.
 //!
 //! | target | meaning of the input |
 //! |---|---|

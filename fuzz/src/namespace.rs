@@ -37,7 +37,7 @@ fn record(home: &Home, input: &mut Input<'_>) {
     fs::write(&path, before).expect("memory");
 }
 
-/// Writes the file from which the identifiers of System V queues come.
+/// Writes the file that has the next identifier for a System V queue.
 fn next(home: &Home, input: &mut Input<'_>) {
     let own = home
         .path("own")

@@ -36,7 +36,7 @@ pub fn run(home: &Home, data: &[u8]) {
     }
 }
 
-/// Makes a queue with a message, whose file the caller alters.
+/// Makes a queue with a message. The caller alters the queue's file.
 pub(crate) fn leave(home: &Home) {
     let queue = make(home, 0);
     queue.try_send(b"left", 3).expect("room");
@@ -72,7 +72,7 @@ pub(crate) fn use_what_is_there(home: &Home, input: &mut Input<'_>) {
     let _ = umsg::posix::list(&home.namespace);
 }
 
-/// Makes one of the calls that return by themselves.
+/// Makes one of the calls that never wait, or wait only up to a time limit.
 fn act(queue: &Queue, call: u8, input: &mut Input<'_>) {
     let size = queue.attributes().message_size;
     let mut buffer = vec![0; size];

@@ -46,7 +46,7 @@ pub(crate) fn use_what_is_there(home: &Home) {
     let _ = umsg::ring::unlink_in(&home.namespace, NAME);
 }
 
-/// Makes one of the calls that return by themselves.
+/// Makes one of the calls that never wait, or wait only up to a time limit.
 fn act(ring: &mut Ring, sender: &Sender, call: u8, input: &mut Input<'_>) {
     let number = input.half();
     let soon = Duration::from_micros(u64::from(input.byte()));

@@ -7,7 +7,8 @@ use std::path::Path;
 
 /// The length of the first part of a segment, in which nearly every word has an effect.
 const FIXED: u64 = 3072;
-/// The bits of an owner in the word of a lock. They are never written: a lock that names a living owner would only cost a wait of a second.
+/// The bits of an owner in the word of a lock. The fuzzer never writes these bits, because a lock that names a living owner would only cost a wait of
+/// a second.
 const OWNER: u32 = 0x3fff_ffff;
 
 /// The file of a queue that its users have mapped.
@@ -18,9 +19,9 @@ pub(crate) struct Segment {
     locks: &'static [u64],
 }
 
-/// The locks of POSIX queues and rings.
+/// The offsets of the locks of POSIX queues and rings.
 pub(crate) const TWO_SIDES: &[u64] = &[512, 768];
-/// The lock of System V queues.
+/// The offset of the lock of System V queues.
 pub(crate) const ONE_HUB: &[u64] = &[256];
 
 impl Segment {

@@ -78,7 +78,7 @@ fn want(input: &mut Input<'_>) -> Want {
     }
 }
 
-/// Makes one of the calls that return by themselves.
+/// Makes one of the calls that never wait, or wait only up to a time limit.
 fn act(home: &Home, queue: &Queue, call: u8, input: &mut Input<'_>) {
     let mut buffer = vec![0; SIZE];
     let len = usize::from(input.half()) % 1000;
